@@ -1,0 +1,243 @@
+# Copyright The Lighterage Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# `make help` lists what there is. Versions are pinned where they are used, each once: go.mod (libraries), hack/tools (programs
+# of the build), hack/cluster (programs of the local clusters), hack/zlib-ng, hack/isa-l and hack/zstd (the compression libraries).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+SUBMAKE = $(MAKE) --no-print-directory
+.DELETE_ON_ERROR:
+
+# Where images are pushed. Default: the registry of the local clusters.
+REGISTRY ?=
+# Tag of the images. Default: the Git tag of a clean tree, or dev- and a hash of the source.
+VERSION ?=
+PLATFORMS ?= linux/amd64,linux/s390x
+# The demo builds for the clusters of this machine alone, unless it is told or runs on others.
+DEMO_PLATFORMS = $(if $(filter command% environment%,$(origin PLATFORMS))$(EAST_KUBECONFIG),$(PLATFORMS),linux/$(HOSTARCH))
+# How long each fuzz target runs.
+FUZZTIME ?= 30s
+
+# The local clusters; two kubeconfigs of other clusters take their place.
+CLUSTER_ENV := .cluster/env
+export EAST_KUBECONFIG WEST_KUBECONFIG
+
+HOSTARCH := $(shell go env GOHOSTARCH 2>/dev/null)
+ENSURE := hack/ensure-tools.sh
+# The environment in which the engines in C are found. What cannot be had is left out of LIGHTERAGE_TAGS.
+ENGINES = env=$$(hack/engines/env.sh $(HOSTARCH)); eval "$$env"
+# For tests, which must not pass because something was left out.
+ALL_ENGINES = env=$$(hack/engines/env.sh --all $(HOSTARCH)); eval "$$env"
+
+# Programs of the build run from their modules; Go's build cache keeps them.
+TOOL := go tool -modfile=hack/tools/go.mod
+CONTROLLER_GEN := $(TOOL) controller-gen
+KUSTOMIZE := $(TOOL) kustomize
+CRD_REF_DOCS := $(TOOL) crd-ref-docs
+BUF := go tool -modfile=hack/tools/buf/go.mod buf
+HELM := go tool -modfile=hack/tools/helm/go.mod helm
+GOLANGCI_LINT := go tool -modfile=hack/tools/lint/go.mod golangci-lint
+export HELM_BIN := $(HELM)
+
+LDFLAGS = $(if $(VERSION),-ldflags "-X github.com/lighterage/lighterage/agent/wire/v1.Version=$(VERSION)")
+
+# What `make generate` writes.
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go agent/wire config/crd/bases config/rbac charts/lighterage/files docs/reference
+
+##@ General
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "; printf "Usage: make TARGET [VARIABLE=value]\n"} \
+		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: clean
+clean: ## Remove what was built into the tree
+	rm -rf bin dist
+
+##@ Code
+
+.PHONY: generate
+generate: generate-api generate-proto generate-chart generate-docs ## Write everything that is generated: deep copies, CRDs, roles, protobuf, chart, reference
+
+.PHONY: generate-api
+generate-api: tools-go
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=false paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=lighterage-manager,fileName=manager_role.yaml $(addprefix paths=,$(MANAGER_PACKAGES)) output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=lighterage-gateway,fileName=gateway_role.yaml $(addprefix paths=,$(GATEWAY_PACKAGES)) output:rbac:dir=config/rbac
+
+.PHONY: generate-proto
+generate-proto: tools-go
+	$(BUF) lint
+	$(BUF) generate
+
+.PHONY: generate-chart
+generate-chart: generate-api
+	rm -rf charts/lighterage/files
+	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac
+	cp config/crd/bases/*.yaml charts/lighterage/files/crds/
+	cp config/rbac/manager_role.yaml config/rbac/gateway_role.yaml charts/lighterage/files/rbac/
+
+.PHONY: generate-docs
+generate-docs: tools-go
+	mkdir -p docs/reference
+	$(CRD_REF_DOCS) --source-path=api/v1alpha1 --config=hack/tools/crd-ref-docs.yaml --renderer=markdown --output-path=docs/reference/api.md
+
+.PHONY: verify-generated
+verify-generated: ## Check that what is generated is up to date
+	hack/verify-generated.sh $(GENERATED)
+
+.PHONY: fmt
+fmt: tools-go ## Format Go code, protobuf and imports
+	$(GOLANGCI_LINT) fmt
+	$(BUF) format -w
+
+.PHONY: lint
+lint: tools-go ## Run the linters of Go, protobuf, API and chart
+	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e"
+	$(BUF) lint
+	go test ./test/apilint ./test/arch
+	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
+
+.PHONY: tidy-check
+tidy-check: tools-go ## Check that every go.mod lists what its code needs and no more
+	for m in . hack/tools hack/tools/*/; do (cd $$m && go mod tidy -diff); done
+
+.PHONY: build
+build: tools-go ## Build manager, gateway and agent for this machine into bin/
+	mkdir -p bin
+	CGO_ENABLED=0 go build $(LDFLAGS) -o bin/ ./controllers/cmd/manager ./controllers/cmd/gateway
+	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" $(LDFLAGS) -o bin/ ./agent/cmd/agent
+
+.PHONY: cross
+cross: tools-go ## Build for all architectures without C
+	for arch in amd64 arm64 s390x; do echo "go build, linux/$$arch"; GOOS=linux GOARCH=$$arch CGO_ENABLED=0 go build ./agent/... ./api/... ./controllers/...; done
+
+.PHONY: engines
+engines: tools-go ## Build the compression libraries in C for amd64, arm64 and s390x, once
+	for arch in amd64 arm64 s390x; do hack/engines/env.sh --all $$arch; done
+
+##@ Tests
+
+.PHONY: test
+test: ## Everything that must hold: lint, generated files, all tests, end to end on clusters that it takes down
+	$(SUBMAKE) lint
+	$(SUBMAKE) verify-generated
+	$(SUBMAKE) test-unit
+	$(SUBMAKE) test-asan
+	$(SUBMAKE) test-s390x-formats
+	$(SUBMAKE) test-dfltcc
+	$(SUBMAKE) test-envtest
+	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) test-e2e
+
+.PHONY: test-unit
+test-unit: tools-go ## Unit tests with the race detector, and the data plane once more without C
+	$(ALL_ENGINES); go test -race -tags "$$LIGHTERAGE_TAGS" ./...
+	CGO_ENABLED=0 go test ./agent/...
+
+# Tests as a static program for s390x under QEMU, with tags beside those of the engines. LONG=1 is for the ones that take minutes.
+S390X_TEST = go test $(if $(LONG),-timeout 60m,-short -timeout 20m) -ldflags '-linkmode external -extldflags -static' -exec qemu-s390x-static
+S390X_FORMATS := ./agent/codec/... ./agent/frame/... ./agent/hardware/... ./agent/journal/... ./agent/policy/... ./test/vectors/...
+
+.PHONY: test-s390x-formats
+test-s390x-formats: tools-go ## Tests of what is on the wire and on disks, as s390x (big-endian) under QEMU
+	$(ENSURE) s390x qemu
+	env=$$(hack/engines/env.sh --all s390x); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" $(S390X_FORMATS); \
+		$(S390X_TEST) -run Vector -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" ./agent/transfer
+
+.PHONY: test-s390x
+test-s390x: tools-go ## All tests of the agent as s390x under QEMU, and streams that amd64 and s390x exchange
+	$(ENSURE) s390x qemu
+	env=$$(hack/engines/env.sh --all s390x); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" ./agent/... ./test/vectors/...
+	test/vectors/exchange.sh
+
+.PHONY: test-dfltcc
+test-dfltcc: tools-go ## Tests of the hardware path on a software model of DFLTCC, as s390x under QEMU
+	env=$$(test/dfltcc/env.sh); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS" ./test/dfltcc ./agent/codec/zlibng ./agent/hardware
+	env=$$(test/dfltcc/env.sh); eval "$$env"; DFLTCC_MODEL_STEP=1000 $(S390X_TEST) -count=1 -run Hardware -tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng
+
+.PHONY: test-asan
+test-asan: tools-go ## Tests of the engines in C, with the corpora of their fuzz targets, under AddressSanitizer: the bindings' own C, zlib-ng and zstd, not ISA-L
+	export LIGHTERAGE_ZLIBNG_CFLAGS='-fsanitize=address -g' LIGHTERAGE_ZSTD_CFLAGS='-fsanitize=address -g'; \
+		$(ALL_ENGINES); go test -asan -short -tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng ./agent/codec/isal ./agent/codec/libzstd
+
+.PHONY: test-envtest
+test-envtest: tools-go ## Tests against a bare API server
+	assets=$$(go run ./hack/cluster assets); \
+		KUBEBUILDER_ASSETS=$$assets go test -tags envtest ./controllers/... ./test/...
+
+.PHONY: test-e2e
+test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
+	$(SUBMAKE) clusters
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version
+	go test -v -count=1 -timeout 20m -tags e2e ./test/e2e/...
+
+.PHONY: fuzz
+fuzz: tools-go ## Run every fuzz target for FUZZTIME (30s)
+	$(ENGINES); hack/fuzz.sh $(FUZZTIME)
+
+##@ Clusters
+
+.PHONY: clusters
+clusters: tools-go ## Bring up the clusters east and west; kubeconfigs in .cluster/, programs built once
+	$(ENSURE) c
+	go run ./hack/cluster up
+
+.PHONY: clusters-down
+clusters-down: tools-go ## Take the clusters down and leave nothing behind
+	go run ./hack/cluster down
+
+.PHONY: images
+images: tools-go ## Build the images and push them to REGISTRY (default: that of the clusters)
+	@for p in $(subst $(comma), ,$(PLATFORMS)); do $(ENSURE) "$${p#linux/}"; done
+	@registry="$(REGISTRY)"; \
+		if [ -z "$$registry" ] && [ -e $(CLUSTER_ENV) ]; then . ./$(CLUSTER_ENV); registry=$$REGISTRY; fi; \
+		go run ./hack/images -registry "$$registry" -version "$(VERSION)" -platforms "$(PLATFORMS)"
+
+.PHONY: manifests
+manifests: tools-go ## Write dist/lighterage.yaml, what config/default installs, with the images of REGISTRY and VERSION
+	@[ -n "$(REGISTRY)" ] && [ -n "$(VERSION)" ] || { echo "write: make manifests REGISTRY=registry.example.com/me VERSION=v0.1.0" >&2; exit 1; }
+	@mkdir -p dist
+	@root=$$PWD; kustomize=$$($(TOOL) -n kustomize); work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+		cp -r config "$$work/"; cd "$$work/config/default"; \
+		for c in manager gateway agent; do "$$kustomize" edit set image "lighterage/$$c=$(REGISTRY)/lighterage/$$c:$(VERSION)"; done; \
+		"$$kustomize" build . >"$$root/dist/lighterage.yaml"
+	@echo "Wrote dist/lighterage.yaml; install it with: kubectl apply --server-side -f dist/lighterage.yaml"
+
+.PHONY: version
+version: ## Print the tag that `make images` gives
+	@go run ./hack/images -print-version -version "$(VERSION)"
+
+.PHONY: install
+install: ## Install the images' version by Helm in both clusters and join them as peers
+	VERSION="$$($(SUBMAKE) version)" hack/demo/install.sh
+
+.PHONY: demo
+demo: ## Watch a Transfer move data between two clusters, and the proof that it arrived
+	$(SUBMAKE) clusters
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=$(DEMO_PLATFORMS); VERSION=$$version hack/demo/demo.sh
+
+.PHONY: bench-transfer
+bench-transfer: build ## Measure moving trees beside rsync and tar through igzip and TLS, over loopback
+	$(ENSURE) movers
+	hack/bench/transfer.sh
+
+.PHONY: bench-codec
+bench-codec: tools-go ## Measure every engine beside igzip, pigz, zstd and loops in C (BENCH=quick: a look, no result)
+	$(ENSURE) peers
+	$(ENGINES); go run -tags "$$LIGHTERAGE_TAGS" ./hack/bench/codec -extent $(if $(BENCH),$(BENCH),full)
+
+# What targets need from the machine.
+.PHONY: tools-go
+tools-go:
+	@$(ENSURE) go
+
+comma := ,
+
+# The packages whose RBAC markers make up each role.
+GATEWAY_PACKAGES = ./controllers/gateway/... ./controllers/cmd/gateway/...
+MANAGER_PACKAGES = $(addsuffix /...,$(filter-out ./controllers/gateway ./controllers/cmd,$(wildcard ./controllers/*))) ./controllers/cmd/manager/...
