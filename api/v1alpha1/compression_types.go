@@ -1,0 +1,270 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/api/resource"
+
+// CompressionMode says whether to compress.
+// +kubebuilder:validation:Enum=Auto;Always;Never
+type CompressionMode string
+
+const (
+	// CompressionAuto samples every block and compresses where the sample says that it shrinks.
+	CompressionAuto CompressionMode = "Auto"
+	// CompressionAlways compresses every block that is large enough; what does not shrink is still sent as it is.
+	CompressionAlways CompressionMode = "Always"
+	// CompressionNever compresses nothing.
+	CompressionNever CompressionMode = "Never"
+)
+
+// CompressionLevel trades CPU for ratio.
+// +kubebuilder:validation:Enum=Fast;Balanced;High
+type CompressionLevel string
+
+const (
+	CompressionFast     CompressionLevel = "Fast"
+	CompressionBalanced CompressionLevel = "Balanced"
+	CompressionHigh     CompressionLevel = "High"
+)
+
+// Codec is a compressed format on the wire.
+// +kubebuilder:validation:Enum=deflate;zstd
+type Codec string
+
+const (
+	// CodecDeflate is DEFLATE (RFC 1951), the one that s390x has in hardware.
+	CodecDeflate Codec = "deflate"
+	// CodecZstd is Zstandard (RFC 8878), which software compresses further at the same speed.
+	CodecZstd Codec = "zstd"
+)
+
+// SoftwareEngine is a program that executes a codec on the processor.
+// +kubebuilder:validation:Enum=isa-l;zlib-ng;go;libzstd;go-zstd
+type SoftwareEngine string
+
+const (
+	// EngineISAL is Intel's storage acceleration library: deflate at level Fast, on amd64 and arm64.
+	EngineISAL SoftwareEngine = "isa-l"
+	// EngineZlibNG is zlib-ng: deflate.
+	EngineZlibNG SoftwareEngine = "zlib-ng"
+	// EngineGo is deflate in Go, which every agent has.
+	EngineGo SoftwareEngine = "go"
+	// EngineLibzstd is the reference implementation of zstd.
+	EngineLibzstd SoftwareEngine = "libzstd"
+	// EngineGoZstd is zstd in Go, which every agent has.
+	EngineGoZstd SoftwareEngine = "go-zstd"
+)
+
+// Placement says on which nodes compressing agents may run.
+// +kubebuilder:validation:Enum=PreferHardware;RequireHardware;AnyNode
+type Placement string
+
+const (
+	// PlacementPreferHardware prefers nodes with an accelerator and falls back to the others.
+	PlacementPreferHardware Placement = "PreferHardware"
+	// PlacementRequireHardware waits for a node with an accelerator.
+	PlacementRequireHardware Placement = "RequireHardware"
+	// PlacementAnyNode does not look at accelerators.
+	PlacementAnyNode Placement = "AnyNode"
+)
+
+// Compression is what a user wants of compression for one object. What is set here wins over the named policy, which wins over
+// the default policy, which wins over what is built in.
+type Compression struct {
+	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PolicyName string `json:"policyName,omitempty"`
+
+	// mode says whether to compress.
+	// +optional
+	Mode CompressionMode `json:"mode,omitempty"`
+
+	// codecs lists the formats to use, in order of preference; the first that the peer accepts is taken.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
+	Codecs []Codec `json:"codecs,omitempty"`
+
+	// level trades CPU for ratio.
+	// +optional
+	Level CompressionLevel `json:"level,omitempty"`
+
+	// placement says on which nodes the agent may run.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+
+	// minSize is the size below which a block is not compressed, in hardware or in software. Blocks are 1Mi at most, so a larger
+	// value compresses nothing.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
+	MinSize *resource.Quantity `json:"minSize,omitempty"`
+}
+
+// Operations counts calls and the plain bytes that they worked on.
+type Operations struct {
+	// operations is the number of calls.
+	// +optional
+	Operations int64 `json:"operations"`
+	// bytes is the number of uncompressed bytes.
+	// +optional
+	Bytes int64 `json:"bytes"`
+}
+
+// EstimateStatus says how well samples of blocks predicted what compressing them would give. Blocks that were neither compressed
+// nor probed are in skipped.
+type EstimateStatus struct {
+	// blocks were predicted to shrink and then compressed.
+	// +optional
+	Blocks int64 `json:"blocks,omitempty"`
+	// meanErrorPercent is how far predicted and true compressed sizes of those blocks were apart on average, in percent of the
+	// uncompressed size, as a decimal.
+	// +optional
+	MeanErrorPercent string `json:"meanErrorPercent,omitempty"`
+	// wasted of those blocks did not shrink.
+	// +optional
+	Wasted int64 `json:"wasted,omitempty"`
+	// probes are blocks that were compressed although they were predicted not to shrink by a 32nd, which is what makes it worth the
+	// effort, to see whether that was true.
+	// +optional
+	Probes int64 `json:"probes,omitempty"`
+	// missed of the probes did.
+	// +optional
+	Missed int64 `json:"missed,omitempty"`
+	// cpuSeconds is the time that sampling took, as a decimal. It is part of cpu.compressSeconds.
+	// +optional
+	CPUSeconds string `json:"cpuSeconds,omitempty"`
+}
+
+// CompressionStatus says what compression did. It has the same shape in every kind that compresses.
+type CompressionStatus struct {
+	// codec is the format on the wire: none, deflate or zstd.
+	// +optional
+	Codec string `json:"codec,omitempty"`
+	// engine is what executed the codec for most of the data: dfltcc, isa-l, zlib-ng, go, libzstd, go-zstd or none.
+	// +optional
+	Engine string `json:"engine,omitempty"`
+	// reason says why most of the data took the path it took. See the Compression constants.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// ratio is uncompressed divided by compressed bytes, as a decimal.
+	// +optional
+	Ratio string `json:"ratio,omitempty"`
+	// savedPercent is how much smaller the compressed bytes are than the uncompressed ones. Never above 100; below 0 when framing
+	// cost more than was saved.
+	// +optional
+	SavedPercent int32 `json:"savedPercent"`
+	// uncompressedBytes is the number of bytes before compression.
+	// +optional
+	UncompressedBytes int64 `json:"uncompressedBytes"`
+	// compressedBytes is the number of bytes after compression, framing included.
+	// +optional
+	CompressedBytes int64 `json:"compressedBytes"`
+	// hardware counts what the accelerator compressed.
+	// +optional
+	Hardware Operations `json:"hardware"`
+	// software counts what software compressed.
+	// +optional
+	Software Operations `json:"software"`
+	// stored counts what was sent as it is.
+	// +optional
+	Stored Operations `json:"stored"`
+	// skipped counts the stored operations by reason.
+	// +optional
+	Skipped map[string]int64 `json:"skipped,omitempty"`
+	// estimate says how good the samples were on which mode Auto decides. Absent when none was taken.
+	// +optional
+	Estimate *EstimateStatus `json:"estimate,omitempty"`
+}
+
+// DecompressionStatus says what decompression did.
+type DecompressionStatus struct {
+	// hardware counts what the accelerator inflated.
+	// +optional
+	Hardware Operations `json:"hardware"`
+	// software counts what software inflated, fallback included.
+	// +optional
+	Software Operations `json:"software"`
+	// fallback counts what software inflated although hardware had compressed it.
+	// +optional
+	Fallback Operations `json:"fallback"`
+}
+
+// CPUStatus is what the work cost in CPU time. Amounts are seconds as decimals.
+type CPUStatus struct {
+	// sendSeconds is the CPU time of the sending agent's process.
+	// +optional
+	SendSeconds string `json:"sendSeconds,omitempty"`
+	// receiveSeconds is the CPU time of the receiving agent's process.
+	// +optional
+	ReceiveSeconds string `json:"receiveSeconds,omitempty"`
+	// compressSeconds is the part of sendSeconds spent compressing.
+	// +optional
+	CompressSeconds string `json:"compressSeconds,omitempty"`
+	// decompressSeconds is the part of receiveSeconds spent inflating.
+	// +optional
+	DecompressSeconds string `json:"decompressSeconds,omitempty"`
+	// networkSeconds is an estimate of what the network stack spent on no process's account: the bytes on the wire times the
+	// coefficient that the sending node's NodeProfile measured.
+	// +optional
+	NetworkSeconds string `json:"networkSeconds,omitempty"`
+	// secondsPerGiB is sendSeconds, receiveSeconds and networkSeconds for each GiB of uncompressed data.
+	// +optional
+	SecondsPerGiB string `json:"secondsPerGiB,omitempty"`
+}
+
+// CostStatus is what the work cost, and saved, in money at the policy's prices.
+type CostStatus struct {
+	// currency is the unit, from the policy.
+	// +optional
+	Currency string `json:"currency,omitempty"`
+	// cpu is the price of all CPU seconds.
+	// +optional
+	CPU string `json:"cpu,omitempty"`
+	// network is the price of the bytes on the wire.
+	// +optional
+	Network string `json:"network,omitempty"`
+	// saved is the price of the bytes that compression kept off the wire, less that of the CPU time spent on compressing and
+	// inflating. Negative when compression lost.
+	// +optional
+	Saved string `json:"saved,omitempty"`
+}
+
+// PolicyStatus is a policy as it was resolved for one run.
+type PolicyStatus struct {
+	// name of the CompressionPolicy that was used; empty when what is built in applies.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// source says how it was found: Named, Default or BuiltIn. What is set inline is merged in.
+	// +optional
+	Source string `json:"source,omitempty"`
+	// mode in force.
+	// +optional
+	Mode CompressionMode `json:"mode,omitempty"`
+	// codecs in force.
+	// +optional
+	// +listType=atomic
+	Codecs []Codec `json:"codecs,omitempty"`
+	// level in force.
+	// +optional
+	Level CompressionLevel `json:"level,omitempty"`
+	// placement in force.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+	// hardwareMinSize in force.
+	// +optional
+	HardwareMinSize *resource.Quantity `json:"hardwareMinSize,omitempty"`
+	// softwareMinSize in force.
+	// +optional
+	SoftwareMinSize *resource.Quantity `json:"softwareMinSize,omitempty"`
+	// softwareDisabled in force.
+	// +optional
+	SoftwareDisabled bool `json:"softwareDisabled,omitempty"`
+	// softwareEngines in force; absent when each agent chooses by measurement.
+	// +optional
+	// +listType=atomic
+	SoftwareEngines []SoftwareEngine `json:"softwareEngines,omitempty"`
+}

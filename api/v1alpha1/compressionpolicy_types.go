@@ -1,0 +1,136 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// HardwareCompression are the settings for compressing on the accelerator.
+type HardwareCompression struct {
+	// minSize is the size below which a block is not given to the accelerator. Built in: 20000.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
+	MinSize *resource.Quantity `json:"minSize,omitempty"`
+}
+
+// SoftwareCompression are the settings for compressing in software.
+type SoftwareCompression struct {
+	// minSize is the size below which a block is not compressed in software. Built in: 0.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
+	MinSize *resource.Quantity `json:"minSize,omitempty"`
+	// disabled: where there is no accelerator nothing is compressed.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+	// engines that may compress in software, in order of preference. An engine that an agent does not have, or not at the level, is
+	// passed over; when none is left the agent uses the one in Go. Built in, and for a codec of which none is named here: each agent
+	// measures what it has when it starts and takes the fastest that does not compress much worse. Receivers inflate with whichever
+	// engine is fastest there.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="engines must name each engine once"
+	Engines []SoftwareEngine `json:"engines,omitempty"`
+}
+
+// Prices turn CPU time and bytes into money. Amounts are decimals of the currency.
+type Prices struct {
+	// currency is a code such as USD.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]+$`
+	Currency string `json:"currency,omitempty"`
+	// cpuHour is the price of one core for one hour.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]+([.][0-9]+)?$')",message="cpuHour must be a decimal that is not negative; write for example \"0.031\""
+	CPUHour string `json:"cpuHour,omitempty"`
+	// networkGiB is the price of one GiB on the wire.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]+([.][0-9]+)?$')",message="networkGiB must be a decimal that is not negative; write for example \"0.05\""
+	NetworkGiB string `json:"networkGiB,omitempty"`
+}
+
+// CompressionPolicySpec is what is wanted of compression.
+// +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
+type CompressionPolicySpec struct {
+	// mode says whether to compress. Built in: Auto.
+	// +optional
+	Mode CompressionMode `json:"mode,omitempty"`
+	// codecs lists the formats to use, in order of preference; the first that the peer accepts is taken. Built in: [deflate].
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
+	Codecs []Codec `json:"codecs,omitempty"`
+	// level trades CPU for ratio. Built in: Fast.
+	// +optional
+	Level CompressionLevel `json:"level,omitempty"`
+	// placement says on which nodes agents may run. Built in: PreferHardware.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+	// hardware settings.
+	// +optional
+	Hardware *HardwareCompression `json:"hardware,omitempty"`
+	// software settings.
+	// +optional
+	Software *SoftwareCompression `json:"software,omitempty"`
+	// prices turn CPU time and bytes into money in status. Built in: none, and then no cost is reported.
+	// +optional
+	Prices *Prices `json:"prices,omitempty"`
+}
+
+// CompressionPolicyStatus is what was seen of a policy.
+type CompressionPolicyStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CompressionPolicy is what is wanted of compression, for objects that name it, or, with the annotation
+// lighterage.dev/is-default-policy: "true", for all that name none.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=lighterage
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Codecs",type=string,JSONPath=`.spec.codecs`
+// +kubebuilder:printcolumn:name="Level",type=string,JSONPath=`.spec.level`
+// +kubebuilder:printcolumn:name="Placement",type=string,JSONPath=`.spec.placement`
+// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.lighterage\.dev/is-default-policy`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type CompressionPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec CompressionPolicySpec `json:"spec,omitzero"`
+	// status is what was seen.
+	// +optional
+	Status CompressionPolicyStatus `json:"status,omitzero"`
+}
+
+// CompressionPolicyList is a list of CompressionPolicies.
+// +kubebuilder:object:root=true
+type CompressionPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CompressionPolicy `json:"items"`
+}

@@ -1,0 +1,150 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them.
+const (
+	// ConditionReady is True when the object is in the state that its spec asks for. A Transfer that is Complete is Ready.
+	ConditionReady = "Ready"
+	// ConditionReconciling is True while work towards the spec is going on.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True when nothing will change without somebody's action; the message says which.
+	ConditionStalled = "Stalled"
+	// ConditionComplete is True when a run ended with the destination synced and, if asked for, verified.
+	ConditionComplete = "Complete"
+	// ConditionFailed is True when a run ended without completing and no further attempt will be made.
+	ConditionFailed = "Failed"
+	// ConditionHardwareCompression is True when the accelerator compressed; False, with the reason, when something else did.
+	// False is a statement, not a failure.
+	ConditionHardwareCompression = "HardwareCompression"
+)
+
+// Reasons of Transfer and Delivery conditions.
+const (
+	// ReasonPending: accepted, nothing started yet.
+	ReasonPending = "Pending"
+	// ReasonScheduled: the first run waits for its time.
+	ReasonScheduled = "Scheduled"
+	// ReasonSuspended: spec.suspend keeps runs and attempts from starting.
+	ReasonSuspended = "Suspended"
+	// ReasonStarting: the agent's pod is being scheduled or started.
+	ReasonStarting = "Starting"
+	// ReasonOpening: the agent has asked the peer to open the run and waits for the receiving side.
+	ReasonOpening = "Opening"
+	// ReasonTransferring: data is moving.
+	ReasonTransferring = "Transferring"
+	// ReasonRetrying: an attempt ended early and the next one waits for its back-off.
+	ReasonRetrying = "Retrying"
+	// ReasonSucceeded: the run is complete.
+	ReasonSucceeded = "Succeeded"
+	// ReasonDeleting: the object is being deleted.
+	ReasonDeleting = "Deleting"
+
+	// ReasonSourceNotFound: the source claim, or the path in it, does not exist.
+	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonDestinationNotFound: the destination namespace or claim does not exist.
+	ReasonDestinationNotFound = "DestinationNotFound"
+	// ReasonDestinationInUse: another Transfer or Delivery writes into the same place.
+	ReasonDestinationInUse = "DestinationInUse"
+	// ReasonDestinationFull: the destination volume has no room left.
+	ReasonDestinationFull = "DestinationFull"
+	// ReasonDestinationNotWritable: the agent may not write there.
+	ReasonDestinationNotWritable = "DestinationNotWritable"
+	// ReasonSourceNotReadable: the agent may not read a file of the source.
+	ReasonSourceNotReadable = "SourceNotReadable"
+	// ReasonSourceChanged: files changed while they were read.
+	ReasonSourceChanged = "SourceChanged"
+	// ReasonVerificationFailed: both sides' digests differ.
+	ReasonVerificationFailed = "VerificationFailed"
+	// ReasonPeerNotFound: the Peer that the Transfer names does not exist.
+	ReasonPeerNotFound = "PeerNotFound"
+	// ReasonPeerHasNoEndpoint: the Peer is receive-only from here: it has no endpoint to send to.
+	ReasonPeerHasNoEndpoint = "PeerHasNoEndpoint"
+	// ReasonPeerUnreachable: the peer's gateway does not answer.
+	ReasonPeerUnreachable = "PeerUnreachable"
+	// ReasonPeerUntrusted: the peer's certificate does not verify against the Peer's caBundle, or ours not against the peer's.
+	ReasonPeerUntrusted = "PeerUntrusted"
+	// ReasonPeerIncompatible: the peer speaks another version of the protocol.
+	ReasonPeerIncompatible = "PeerIncompatible"
+	// ReasonNotGranted: no PeerGrant in the destination namespace allows this Transfer.
+	ReasonNotGranted = "NotGranted"
+	// ReasonPolicyNotFound: the CompressionPolicy that is named does not exist.
+	ReasonPolicyNotFound = "PolicyNotFound"
+	// ReasonInvalidSpec: the spec holds a value that cannot be used; the message says which and what to write.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonPrivilegeNotAllowed: the pod template asks for privilege that the namespace does not allow.
+	ReasonPrivilegeNotAllowed = "PrivilegeNotAllowed"
+	// ReasonUnschedulable: the scheduler finds no node for the agent.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonAgentNotStarted: the agent's pod was placed but its container did not start.
+	ReasonAgentNotStarted = "AgentNotStarted"
+	// ReasonAgentLost: the agent ended without leaving a report.
+	ReasonAgentLost = "AgentLost"
+	// ReasonConnectionLost: the connection between the agents broke.
+	ReasonConnectionLost = "ConnectionLost"
+	// ReasonInvalidData: a side received what the protocol does not allow.
+	ReasonInvalidData = "InvalidData"
+	// ReasonInternal: an error with no better name; the message has it.
+	ReasonInternal = "Internal"
+	// ReasonAborted: the sending side withdrew the run.
+	ReasonAborted = "Aborted"
+	// ReasonMaxAttemptsReached: every attempt that spec.maxAttempts allows has failed.
+	ReasonMaxAttemptsReached = "MaxAttemptsReached"
+)
+
+// Reasons of Peer, PeerGrant, NodeProfile and CompressionPolicy conditions.
+const (
+	// ReasonReachable: the peer's gateway answered and accepted our certificate.
+	ReasonReachable = "Reachable"
+	// ReasonReceiveOnly: the Peer has no endpoint: runs from it are accepted, none can be sent to it.
+	ReasonReceiveOnly = "ReceiveOnly"
+	// ReasonInvalidCABundle: spec.caBundle holds no usable CA certificate.
+	ReasonInvalidCABundle = "InvalidCABundle"
+	// ReasonDuplicateCA: another Peer holds the same CA, so that neither can be told from the other.
+	ReasonDuplicateCA = "DuplicateCA"
+	// ReasonReferencesResolved: everything that the grant names exists.
+	ReasonReferencesResolved = "ReferencesResolved"
+	// ReasonReferenceNotFound: something that the grant names does not exist (yet).
+	ReasonReferenceNotFound = "ReferenceNotFound"
+	// ReasonMeasured: the node agent measured and the figures are in status.
+	ReasonMeasured = "Measured"
+	// ReasonNodeAgentUnreachable: the node agent does not answer; the figures are the last known.
+	ReasonNodeAgentUnreachable = "NodeAgentUnreachable"
+	// ReasonAccepted: the policy can be used.
+	ReasonAccepted = "Accepted"
+	// ReasonMultipleDefaults: more than one CompressionPolicy is annotated as the default; the oldest is used.
+	ReasonMultipleDefaults = "MultipleDefaults"
+)
+
+// Reasons why a block of data took the path it took: keys of status.compression.skipped, values of
+// status.compression.reason and of the condition HardwareCompression.
+const (
+	// CompressionHardwareUsed: the accelerator compressed.
+	CompressionHardwareUsed = "HardwareUsed"
+	// CompressionSoftwareUsed: software compressed, as the policy asked.
+	CompressionSoftwareUsed = "SoftwareUsed"
+	// CompressionNoAccelerator: software compressed because the node has no accelerator that is known to work.
+	CompressionNoAccelerator = "NoAccelerator"
+	// CompressionSelfTestFailed: software compressed because the node has an accelerator whose use could not be proved, or which
+	// the library did not use.
+	CompressionSelfTestFailed = "SelfTestFailed"
+	// CompressionLevelNotAccelerated: software compressed because the accelerator does not do the policy's level.
+	CompressionLevelNotAccelerated = "LevelNotAccelerated"
+	// CompressionCodecNotAccelerated: software compressed because the codec agreed with the peer is one that no accelerator does.
+	CompressionCodecNotAccelerated = "CodecNotAccelerated"
+	// CompressionBelowMinimum: not attempted, smaller than the policy's minSize.
+	CompressionBelowMinimum = "BelowMinimum"
+	// CompressionSoftwareDisabled: not attempted, no accelerator and the policy forbids software.
+	CompressionSoftwareDisabled = "SoftwareDisabled"
+	// CompressionIncompressible: not attempted, a sample predicted that it would not pay.
+	CompressionIncompressible = "Incompressible"
+	// CompressionDidNotShrink: attempted, did not shrink, sent as it is.
+	CompressionDidNotShrink = "DidNotShrink"
+	// CompressionPolicyNever: not attempted, the policy says Never.
+	CompressionPolicyNever = "PolicyNever"
+	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs.
+	CompressionPeerRefused = "PeerRefused"
+	// CompressionNothingToSend: nothing had to be sent, so nothing was decided.
+	CompressionNothingToSend = "NothingToSend"
+)

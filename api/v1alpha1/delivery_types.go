@@ -1,0 +1,141 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TransferReference names one attempt of a Transfer in another cluster.
+type TransferReference struct {
+	// namespace of the Transfer in its own cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name of the Transfer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// run is the run's identifier.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Run string `json:"run,omitempty"`
+	// attempt counts from 1.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Attempt int32 `json:"attempt,omitempty"`
+}
+
+// DeliveryDestination is where a Delivery writes.
+type DeliveryDestination struct {
+	// persistentVolumeClaim in the Delivery's namespace.
+	// +required
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+}
+
+// DeliverySpec is written by the gateway when it has admitted a run.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a Delivery is made by the gateway and never changes; change the Transfer in the sending cluster"
+type DeliverySpec struct {
+	// peer names the Peer whose CA vouched for the sender.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Peer string `json:"peer,omitempty"`
+	// transfer that is received.
+	// +required
+	Transfer TransferReference `json:"transfer,omitzero"`
+	// destination that is written.
+	// +required
+	Destination DeliveryDestination `json:"destination,omitzero"`
+}
+
+// DeliveryPhase sums up a Delivery for people. Programs read conditions.
+// +kubebuilder:validation:Enum=Pending;Starting;Waiting;Receiving;Complete;Failed
+type DeliveryPhase string
+
+const (
+	DeliveryPending   DeliveryPhase = "Pending"
+	DeliveryStarting  DeliveryPhase = "Starting"
+	DeliveryWaiting   DeliveryPhase = "Waiting"
+	DeliveryReceiving DeliveryPhase = "Receiving"
+	DeliveryComplete  DeliveryPhase = "Complete"
+	DeliveryFailed    DeliveryPhase = "Failed"
+)
+
+// DeliveryStatus is what was seen of a Delivery.
+type DeliveryStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// phase for people.
+	// +optional
+	Phase DeliveryPhase `json:"phase,omitempty"`
+	// serverName is the TLS server name by which the gateway passes the sender through to the receiving agent. Set when the agent
+	// is ready for it.
+	// +optional
+	ServerName string `json:"serverName,omitempty"`
+	// endpoint is the host and port of the receiving agent inside the cluster.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+	// run names the node and times of the receiving agent.
+	// +optional
+	Run *RunStatus `json:"run,omitempty"`
+	// progress of what is received.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+	// decompression by the receiving agent.
+	// +optional
+	Decompression *DecompressionStatus `json:"decompression,omitempty"`
+	// cpu of the receiving agent.
+	// +optional
+	CPU *CPUStatus `json:"cpu,omitempty"`
+	// omissions name what could not be kept.
+	// +optional
+	// +listType=map
+	// +listMapKey=what
+	Omissions []Omission `json:"omissions,omitempty"`
+}
+
+// Delivery is the receiving side of one attempt of a Transfer of another cluster. The gateway makes it when a PeerGrant allows
+// the Transfer, and it goes when the Transfer goes or makes its next attempt.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=lighterage
+// +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.spec.peer`
+// +kubebuilder:printcolumn:name="Transfer",type=string,JSONPath=`.spec.transfer.name`
+// +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.spec.destination.persistentVolumeClaim.claimName`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Progress",type=integer,JSONPath=`.status.progress.percent`,description="percent"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.run.node`,priority=1
+// +kubebuilder:printcolumn:name="Run",type=string,JSONPath=`.spec.transfer.run`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+type Delivery struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what was admitted.
+	// +required
+	Spec DeliverySpec `json:"spec,omitzero"`
+	// status is what was seen.
+	// +optional
+	Status DeliveryStatus `json:"status,omitzero"`
+}
+
+// DeliveryList is a list of Deliveries.
+// +kubebuilder:object:root=true
+type DeliveryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Delivery `json:"items"`
+}

@@ -1,0 +1,36 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Annotations, labels and finalizers that users and other programs may meet.
+const (
+	// RunAnnotation on a Transfer asks for another run: any new value starts one as soon as the present run has ended.
+	// The value last acted upon is echoed in status.lastRunRequest.
+	RunAnnotation = "lighterage.dev/run"
+
+	// DefaultPolicyAnnotation with the value "true" makes a CompressionPolicy the one that applies where none is named.
+	DefaultPolicyAnnotation = "lighterage.dev/is-default-policy"
+
+	// AllowPrivilegedAnnotation with the value "true" on a Namespace lets Transfers of that namespace ask for agents that
+	// run as root or with added capabilities (spec.podTemplate.securityContext).
+	AllowPrivilegedAnnotation = "lighterage.dev/allow-privileged-agents"
+
+	// DeflateLabel on a Node is "hardware" when its accelerator was seen to work and "software" when it has none.
+	DeflateLabel = "lighterage.dev/deflate"
+
+	// NFDDeflateLabel is set to "true" by Node Feature Discovery on s390x nodes whose CPU has DEFLATE CONVERSION CALL. It says
+	// that the facility is present, not that it is used; it is accepted until a NodeProfile exists.
+	NFDDeflateLabel = "feature.node.kubernetes.io/cpu-cpuid.DFLT"
+
+	// TransferLabel and DeliveryLabel are on everything that the manager makes for a Transfer or a Delivery; the value is the
+	// object's UID.
+	TransferLabel = "lighterage.dev/transfer-uid"
+	DeliveryLabel = "lighterage.dev/delivery-uid"
+
+	// RunLabel is on everything that the manager makes for one run; the value is the run's identifier.
+	RunLabel = "lighterage.dev/run-id"
+
+	// Finalizer on Transfers and Deliveries lets the manager end agents and tell the peer before the object goes.
+	Finalizer = "lighterage.dev/cleanup"
+)

@@ -1,0 +1,158 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// AcceleratorState is what is known of a node's accelerator.
+// +kubebuilder:validation:Enum=Verified;NotUsed;Absent
+type AcceleratorState string
+
+const (
+	// AcceleratorVerified: it was proved to be used at one level at least; the message names levels and directions.
+	AcceleratorVerified AcceleratorState = "Verified"
+	// AcceleratorNotUsed: it is there, and its use was not proved; the reason says why.
+	AcceleratorNotUsed AcceleratorState = "NotUsed"
+	// AcceleratorAbsent: the processor has none, or the kernel does not let it be used.
+	AcceleratorAbsent AcceleratorState = "Absent"
+)
+
+// AcceleratorProfile is the outcome of the search for an accelerator and of the proof that it is used.
+type AcceleratorProfile struct {
+	// state of the accelerator.
+	// +optional
+	State AcceleratorState `json:"state,omitempty"`
+	// reason for the state: Proved, NoInstruction, LibraryWithout, LevelNotAccelerated, WindowNotAccelerated, SelfTestFailed
+	// or Interrupted.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says what was seen.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// slowerThanSoftware: it is verified, but software compresses faster here.
+	// +optional
+	SlowerThanSoftware bool `json:"slowerThanSoftware,omitempty"`
+	// inflateMinSize is the compressed size in bytes below which software inflates faster, and therefore does. Absent when the
+	// accelerator inflates everything or nothing; the message says which.
+	// +optional
+	InflateMinSize int64 `json:"inflateMinSize,omitempty"`
+}
+
+// LevelProfile is what an engine was measured to do at one level.
+type LevelProfile struct {
+	// level as in a CompressionPolicy.
+	// +required
+	Level CompressionLevel `json:"level,omitempty"`
+	// compressBytesPerSecond is the rate of uncompressed bytes in.
+	// +optional
+	CompressBytesPerSecond int64 `json:"compressBytesPerSecond,omitempty"`
+	// ratio is uncompressed divided by compressed bytes of the sample, as a decimal.
+	// +optional
+	Ratio string `json:"ratio,omitempty"`
+	// selected: agents on this node compress with this engine at this level, unless the policy names engines.
+	// +optional
+	Selected bool `json:"selected,omitempty"`
+}
+
+// EngineProfile is what an engine was measured to do on a node on one core, on the sample that the agent carries.
+type EngineProfile struct {
+	// name of the engine: dfltcc, isa-l, zlib-ng, go, libzstd or go-zstd.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+	// codec that it executes.
+	// +optional
+	Codec string `json:"codec,omitempty"`
+	// verified is true when what it compressed on this node was inflated by an independent engine to the same bytes.
+	// +optional
+	Verified bool `json:"verified"`
+	// compressBytesPerSecond is the rate of uncompressed bytes in.
+	// +optional
+	CompressBytesPerSecond int64 `json:"compressBytesPerSecond"`
+	// decompressBytesPerSecond is the rate of uncompressed bytes out.
+	// +optional
+	DecompressBytesPerSecond int64 `json:"decompressBytesPerSecond"`
+	// ratio is uncompressed divided by compressed bytes of the sample, as a decimal, at the first of the levels.
+	// +optional
+	Ratio string `json:"ratio,omitempty"`
+	// levels that the engine has.
+	// +optional
+	// +listType=map
+	// +listMapKey=level
+	// +kubebuilder:validation:MaxItems=3
+	Levels []LevelProfile `json:"levels,omitempty"`
+	// inflates: agents on this node inflate the codec with this engine.
+	// +optional
+	Inflates bool `json:"inflates,omitempty"`
+}
+
+// NodeProfileStatus is what the node agent measured.
+type NodeProfileStatus struct {
+	// observedGeneration is always that of the object: a NodeProfile has no spec.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// architecture of the node, as Go names it: amd64, arm64, s390x.
+	// +optional
+	Architecture string `json:"architecture,omitempty"`
+	// cores that the agent may use.
+	// +optional
+	Cores int32 `json:"cores,omitempty"`
+	// engines that were measured, fastest first.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Engines []EngineProfile `json:"engines,omitempty"`
+	// accelerator is what was found out about the node's.
+	// +optional
+	Accelerator *AcceleratorProfile `json:"accelerator,omitempty"`
+	// networkCPUSecondsPerGiB is the CPU time of the whole system, less its idle time, that moving a GiB through TCP costs here,
+	// as a decimal, less what is on the moving process's own account.
+	// +optional
+	NetworkCPUSecondsPerGiB string `json:"networkCPUSecondsPerGiB,omitempty"`
+	// measuredTime is when.
+	// +optional
+	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`
+	// agentVersion that measured.
+	// +optional
+	AgentVersion string `json:"agentVersion,omitempty"`
+}
+
+// NodeProfile says what the engines do on the node of the same name. The manager writes it from what the node agent measured.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=lighterage
+// +kubebuilder:printcolumn:name="Architecture",type=string,JSONPath=`.status.architecture`
+// +kubebuilder:printcolumn:name="Accelerator",type=string,JSONPath=`.status.accelerator.state`
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engines[0].name`,description="the fastest"
+// +kubebuilder:printcolumn:name="Compress",type=integer,JSONPath=`.status.engines[0].compressBytesPerSecond`,description="uncompressed bytes per second, one core"
+// +kubebuilder:printcolumn:name="Decompress",type=integer,JSONPath=`.status.engines[0].decompressBytesPerSecond`,description="uncompressed bytes per second, one core"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.accelerator.reason`,description="why the accelerator is in that state"
+type NodeProfile struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// status is what was measured.
+	// +optional
+	Status NodeProfileStatus `json:"status,omitzero"`
+}
+
+// NodeProfileList is a list of NodeProfiles.
+// +kubebuilder:object:root=true
+type NodeProfileList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodeProfile `json:"items"`
+}

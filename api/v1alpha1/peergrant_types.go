@@ -1,0 +1,101 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PeerGrantFrom names who may.
+type PeerGrantFrom struct {
+	// peer names a Peer of this cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Peer string `json:"peer,omitempty"`
+	// namespaces of that peer whose objects may.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+
+// GrantedKind is a kind that a peer may write to.
+// +kubebuilder:validation:Enum=PersistentVolumeClaim
+type GrantedKind string
+
+// GrantedPersistentVolumeClaim lets Transfers write into a claim.
+const GrantedPersistentVolumeClaim GrantedKind = "PersistentVolumeClaim"
+
+// PeerGrantTo names what may be written.
+type PeerGrantTo struct {
+	// kind of the object.
+	// +required
+	Kind GrantedKind `json:"kind,omitempty"`
+	// name of the object in the grant's namespace. Absent: every object of that kind there.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// PeerGrantSpec says who may write what in the grant's namespace. Any of from may write any of to.
+type PeerGrantSpec struct {
+	// from names who may.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	From []PeerGrantFrom `json:"from,omitempty"`
+	// to names what may be written.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	To []PeerGrantTo `json:"to,omitempty"`
+}
+
+// PeerGrantStatus is what was seen of a grant.
+type PeerGrantStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready (everything named exists), Reconciling, Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PeerGrant lets objects of another cluster write into its namespace. Without one nothing is admitted.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=lighterage
+// +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.spec.from[*].peer`
+// +kubebuilder:printcolumn:name="To",type=string,JSONPath=`.spec.to[*].name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PeerGrant struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says who may write what.
+	// +required
+	Spec PeerGrantSpec `json:"spec,omitzero"`
+	// status is what was seen.
+	// +optional
+	Status PeerGrantStatus `json:"status,omitzero"`
+}
+
+// PeerGrantList is a list of PeerGrants.
+// +kubebuilder:object:root=true
+type PeerGrantList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PeerGrant `json:"items"`
+}

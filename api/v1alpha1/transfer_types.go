@@ -1,0 +1,431 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VerifyMode says how the destination is checked before a run is Complete.
+// +kubebuilder:validation:Enum=None;Digest
+type VerifyMode string
+
+const (
+	// VerifyNone trusts the checksum that every block carries.
+	VerifyNone VerifyMode = "None"
+	// VerifyDigest reads every file that was written back from the destination and compares digests with the sender.
+	VerifyDigest VerifyMode = "Digest"
+)
+
+// PersistentVolumeClaimPath is a directory in a claim.
+type PersistentVolumeClaimPath struct {
+	// claimName of the PersistentVolumeClaim.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	ClaimName string `json:"claimName,omitempty"`
+
+	// path of the directory, from the root of the volume.
+	// +optional
+	// +default="/"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the root of the volume; write for example /data"
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..' || p == '.')",message="path must not contain . or .. elements; name the directory itself"
+	Path string `json:"path,omitempty"`
+}
+
+// TransferSource is what a Transfer reads.
+type TransferSource struct {
+	// persistentVolumeClaim in the Transfer's namespace.
+	// +required
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+}
+
+// TransferDestination is what a Transfer writes.
+type TransferDestination struct {
+	// peer names the Peer, the other cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Peer string `json:"peer,omitempty"`
+
+	// namespace of the claim in the other cluster. Defaults to the Transfer's own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// persistentVolumeClaim in the other cluster. It must exist, and a PeerGrant there must allow this Transfer.
+	// +required
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+}
+
+// AgentPodTemplate is what a user may set of an agent's pod.
+type AgentPodTemplate struct {
+	// securityContext of the container, over the restricted default (user and group 65532, no capabilities). Reading files of other
+	// users takes their runAsUser, runAsUser: 0 or an added capability such as DAC_READ_SEARCH. All of these the namespace must allow
+	// with the annotation lighterage.dev/allow-privileged-agents: "true".
+	// +optional
+	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
+
+	// resources of the container. By default the agent asks for 100m CPU and 128Mi and is limited to 512Mi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// tolerations of the pod.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// priorityClassName of the pod.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+}
+
+// TransferSchedule says when runs start.
+type TransferSchedule struct {
+	// cron says when, as for a CronJob: minute, hour, day of month, month and day of week, or a word such as @hourly.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^ =]+( +[^ =]+){4})$')",message="cron must have five fields (minute, hour, day of month, month, day of week) or be a word such as @daily; write for example \"0 2 * * *\", and the time zone in timeZone"
+	Cron string `json:"cron,omitempty"`
+
+	// timeZone that cron is meant in, as the tz database names it.
+	// +optional
+	// +default="Etc/UTC"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$')",message="timeZone must be a name of the tz database; write for example Europe/Berlin"
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// jitter is the most that a start is put off, so that Transfers with one schedule do not all start at once. How much it is
+	// follows from the Transfer and the time.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="jitter must be between 0s and 24h; write for example 5m"
+	Jitter *metav1.Duration `json:"jitter,omitempty"`
+}
+
+// TransferSpec is what is to be moved where, and how.
+//
+// +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
+type TransferSpec struct {
+	// source is immutable.
+	// +required
+	Source TransferSource `json:"source,omitzero"`
+
+	// destination is immutable.
+	// +required
+	Destination TransferDestination `json:"destination,omitzero"`
+
+	// compression overrides the CompressionPolicy that applies. A change takes effect with the next attempt or run.
+	// +optional
+	Compression *Compression `json:"compression,omitempty"`
+
+	// verify says how the destination is checked before the run is Complete. A change takes effect with the next attempt or run.
+	// +optional
+	// +default="Digest"
+	Verify VerifyMode `json:"verify,omitempty"`
+
+	// checkpointInterval is how many bytes each stream may have written at the destination that are not safe there yet. When an attempt
+	// breaks, at most that much of each is sent again. A smaller one costs more syncs. A change takes effect with the next attempt or
+	// run.
+	// +optional
+	// +default="64Mi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Gi')) <= 0",message="checkpointInterval must be between 1Mi and 16Gi; write for example 64Mi"
+	CheckpointInterval *resource.Quantity `json:"checkpointInterval,omitempty"`
+
+	// maxAttempts bounds the tries of one run. The waits between them grow from 5 seconds to 5 minutes.
+	// +optional
+	// +default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxAttempts int32 `json:"maxAttempts,omitempty"`
+
+	// schedule starts runs by the clock. Without one there is a run when the Transfer is created. The annotation lighterage.dev/run
+	// starts one at any time. Two never overlap: a time that comes while a run is under way is missed, and counted.
+	// +optional
+	Schedule *TransferSchedule `json:"schedule,omitempty"`
+
+	// suspend keeps runs, and further attempts of a run, from starting. An attempt that is under way goes on. Times of the schedule
+	// that pass meanwhile are not made up for.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// podTemplate adjusts the sending agent's pod. A change takes effect with the next attempt or run.
+	// +optional
+	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
+}
+
+// TransferPhase sums up a Transfer for people. Programs read conditions.
+// +kubebuilder:validation:Enum=Pending;Scheduled;Suspended;Starting;Opening;Transferring;Retrying;Complete;Failed
+type TransferPhase string
+
+const (
+	TransferPending      TransferPhase = "Pending"
+	TransferScheduled    TransferPhase = "Scheduled"
+	TransferSuspended    TransferPhase = "Suspended"
+	TransferStarting     TransferPhase = "Starting"
+	TransferOpening      TransferPhase = "Opening"
+	TransferTransferring TransferPhase = "Transferring"
+	TransferRetrying     TransferPhase = "Retrying"
+	TransferComplete     TransferPhase = "Complete"
+	TransferFailed       TransferPhase = "Failed"
+)
+
+// RunStatus names the present or last run and attempt.
+type RunStatus struct {
+	// id of the run: short, unique for the Transfer.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// attempt counts from 1.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that only somebody
+	// can mend, such as a missing grant, do not.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// deliveredBytes are of the whole files that those attempts of the run which have ended brought to the destination. Unset for a
+	// Delivery.
+	// +optional
+	DeliveredBytes int64 `json:"deliveredBytes,omitempty"`
+	// startTime of the run.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// completionTime of the run, set when it is Complete or Failed.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// nextAttemptTime is set while the next attempt waits for its back-off.
+	// +optional
+	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
+	// node that the agent of the present or last attempt runs on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// architecture that the agent was built for.
+	// +optional
+	Architecture string `json:"architecture,omitempty"`
+}
+
+// Progress of the present or last run.
+type Progress struct {
+	// files that are at the destination, those that were there before included.
+	// +optional
+	Files int64 `json:"files"`
+	// filesTotal found at the source so far.
+	// +optional
+	FilesTotal int64 `json:"filesTotal"`
+	// bytes of those files.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// bytesTotal found at the source so far.
+	// +optional
+	BytesTotal int64 `json:"bytesTotal"`
+	// percent of bytesTotal, or of filesTotal when there are no bytes.
+	// +optional
+	Percent int32 `json:"percent"`
+	// bytesPerSecond is the rate of uncompressed bytes: over the last seconds while running, over the whole attempt at the end.
+	// +optional
+	BytesPerSecond int64 `json:"bytesPerSecond"`
+	// eta is the time left at this rate.
+	// +optional
+	ETA *metav1.Duration `json:"eta,omitempty"`
+	// unchangedFiles were at the destination already with the same size and modification time, and were not sent. A mode that
+	// differs is corrected without sending.
+	// +optional
+	UnchangedFiles int64 `json:"unchangedFiles"`
+	// unchangedBytes of those files.
+	// +optional
+	UnchangedBytes int64 `json:"unchangedBytes"`
+	// resumedBytes were made safe by an earlier attempt of this run and not sent again. A Delivery counts those of files that earlier
+	// attempts left unfinished.
+	// +optional
+	ResumedBytes int64 `json:"resumedBytes"`
+	// resentBytes had been written by an earlier attempt of this run and came again, because they were not safe yet: at most
+	// spec.checkpointInterval for each stream, and whatever changed since.
+	// +optional
+	ResentBytes int64 `json:"resentBytes"`
+}
+
+// Omission counts what could not be moved or kept.
+type Omission struct {
+	// what was left out or not kept: Socket and Device were not moved; FIFO: the destination's file system has none; HardLink: a further
+	// name, moved as a file of its own; Owner: the owner is now the agent's user; Mode: setuid, setgid or sticky, which takes privilege;
+	// ExtendedAttribute: one that could not be read or kept, ACLs included; Unreadable: lost+found of the volume; Attributes: mode or
+	// time of something that was there before and belongs to someone else; Staging: a directory at the root that bears the name of the
+	// receiver's own.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	What string `json:"what,omitempty"`
+	// count of files concerned.
+	// +optional
+	Count int64 `json:"count"`
+	// examples are some of the paths.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	Examples []string `json:"examples,omitempty"`
+}
+
+// AttemptRecord is one attempt that ended.
+type AttemptRecord struct {
+	// runID of the run it belonged to.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// attempt counts from 1.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// reason it ended for: Succeeded, or one of the Reason constants.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message that came with it.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime of the attempt.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// completionTime of the attempt.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// duration from startTime to completionTime.
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+	// node it ran on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// engine that compressed.
+	// +optional
+	Engine string `json:"engine,omitempty"`
+	// bytes sent, before compression.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// compressedBytes sent.
+	// +optional
+	CompressedBytes int64 `json:"compressedBytes"`
+	// resumedBytes that were not sent again.
+	// +optional
+	ResumedBytes int64 `json:"resumedBytes"`
+	// resentBytes that were.
+	// +optional
+	ResentBytes int64 `json:"resentBytes"`
+}
+
+// ScheduleStatus is what the schedule did and will do.
+type ScheduleStatus struct {
+	// cron in force.
+	// +optional
+	Cron string `json:"cron,omitempty"`
+	// timeZone in force.
+	// +optional
+	TimeZone string `json:"timeZone,omitempty"`
+	// lastTime of the schedule that has passed, whether a run started or not, or when the schedule was set. Jitter is not in it.
+	// +optional
+	LastTime *metav1.Time `json:"lastTime,omitempty"`
+	// nextTime a run is to start, jitter included. Absent while suspended.
+	// +optional
+	NextTime *metav1.Time `json:"nextTime,omitempty"`
+	// missedRuns counts the times that passed without a run because one was under way, could not begin, or the manager was away.
+	// +optional
+	MissedRuns int64 `json:"missedRuns,omitempty"`
+}
+
+// TransferStatus is what was seen of a Transfer.
+type TransferStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed, HardwareCompression.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// phase for people.
+	// +optional
+	Phase TransferPhase `json:"phase,omitempty"`
+	// lastRunRequest is the value of the annotation lighterage.dev/run that was acted upon last.
+	// +optional
+	LastRunRequest string `json:"lastRunRequest,omitempty"`
+	// schedule of runs.
+	// +optional
+	Schedule *ScheduleStatus `json:"schedule,omitempty"`
+	// policy in force for the present or last attempt.
+	// +optional
+	Policy *PolicyStatus `json:"policy,omitempty"`
+	// run is the present or last run.
+	// +optional
+	Run *RunStatus `json:"run,omitempty"`
+	// progress of the present or last run.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+	// compression of the present or last attempt.
+	// +optional
+	Compression *CompressionStatus `json:"compression,omitempty"`
+	// decompression at the other side.
+	// +optional
+	Decompression *DecompressionStatus `json:"decompression,omitempty"`
+	// cpu of both sides, of the present or last attempt.
+	// +optional
+	CPU *CPUStatus `json:"cpu,omitempty"`
+	// cost at the policy's prices; absent when the policy states none.
+	// +optional
+	Cost *CostStatus `json:"cost,omitempty"`
+	// omissions name what could not be moved or kept.
+	// +optional
+	// +listType=map
+	// +listMapKey=what
+	Omissions []Omission `json:"omissions,omitempty"`
+	// history of attempts, newest first, at most 10.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	History []AttemptRecord `json:"history,omitempty"`
+}
+
+// Transfer moves the files of a claim to a claim of another cluster: once, by a schedule, and whenever the annotation
+// lighterage.dev/run gets a new value.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=lighterage
+// +kubebuilder:printcolumn:name="Peer",type=string,JSONPath=`.spec.destination.peer`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Progress",type=integer,JSONPath=`.status.progress.percent`,description="percent"
+// +kubebuilder:printcolumn:name="Saved",type=integer,JSONPath=`.status.compression.savedPercent`,description="percent of the bytes that compression kept off the wire"
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.compression.engine`
+// +kubebuilder:printcolumn:name="Rate",type=integer,JSONPath=`.status.progress.bytesPerSecond`,description="uncompressed bytes per second"
+// +kubebuilder:printcolumn:name="CPU/GiB",type=string,JSONPath=`.status.cpu.secondsPerGiB`,description="CPU seconds of both sides per GiB"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.run.node`,priority=1
+// +kubebuilder:printcolumn:name="Attempt",type=integer,JSONPath=`.status.run.attempt`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.schedule.nextTime`,priority=1
+type Transfer struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is to be moved where, and how.
+	// +required
+	Spec TransferSpec `json:"spec,omitzero"`
+	// status is what was seen.
+	// +optional
+	Status TransferStatus `json:"status,omitzero"`
+}
+
+// TransferList is a list of Transfers.
+// +kubebuilder:object:root=true
+type TransferList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Transfer `json:"items"`
+}
