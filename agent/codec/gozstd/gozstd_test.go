@@ -1,0 +1,27 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gozstd_test
+
+import (
+	"testing"
+
+	"github.com/lighterage/lighterage/agent/codec/codectest"
+	"github.com/lighterage/lighterage/agent/codec/gozstd"
+)
+
+func TestConformance(t *testing.T) {
+	codectest.Run(t, gozstd.New())
+}
+
+func TestForeignFrames(t *testing.T) {
+	codectest.ZstdFrames(t, gozstd.New())
+}
+
+func FuzzDecode(f *testing.F) {
+	codectest.Fuzz(f, gozstd.New())
+}
+
+func BenchmarkEngine(b *testing.B) {
+	codectest.Benchmark(b, gozstd.New())
+}

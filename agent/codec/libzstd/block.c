@@ -1,0 +1,54 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo && libzstd
+
+#include "block.h"
+
+#include <zstd_errors.h>
+
+ZSTD_CCtx *block_compress_new(int level) {
+	ZSTD_CCtx *c = ZSTD_createCCtx();
+	if (c == NULL)
+		return NULL;
+	/* The library's defaults, stated because they are the format. */
+	if (ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, level)) ||
+	    ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 1)) ||
+	    ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, 0)) ||
+	    ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_dictIDFlag, 0))) {
+		ZSTD_freeCCtx(c);
+		return NULL;
+	}
+	return c;
+}
+
+int64_t block_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len) {
+	size_t n = ZSTD_compress2(c, dst, dst_len, src, src_len);
+
+	switch (ZSTD_getErrorCode(n)) {
+	case ZSTD_error_no_error:
+		return (int64_t)n;
+	case ZSTD_error_dstSize_tooSmall:
+		return block_does_not_fit;
+	case ZSTD_error_memory_allocation:
+		return block_no_memory;
+	default:
+		return block_broken;
+	}
+}
+
+int64_t block_decompress(ZSTD_DCtx *d, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len) {
+	size_t n = ZSTD_decompressDCtx(d, dst, dst_len, src, src_len);
+
+	switch (ZSTD_getErrorCode(n)) {
+	case ZSTD_error_no_error:
+		return (int64_t)n;
+	case ZSTD_error_dstSize_tooSmall:
+		return block_too_long;
+	case ZSTD_error_memory_allocation:
+		return block_no_memory;
+	default:
+		/* The rest says how the frame is damaged. */
+		return block_corrupt;
+	}
+}

@@ -1,0 +1,33 @@
+/* Copyright The Lighterage Authors. */
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* One block as one zstd frame per call, so that a block costs one crossing from
+   Go to C. The contexts live in C memory and are used again for every block. */
+
+#ifndef LIGHTERAGE_ZSTD_BLOCK_H
+#define LIGHTERAGE_ZSTD_BLOCK_H
+
+#include <stdint.h>
+
+#include <zstd.h>
+
+/* What a call returns when it does not return a length. */
+enum {
+	block_does_not_fit = -1, /* compress: the frame is longer than the buffer */
+	block_corrupt = -2,
+	block_too_long = -3,
+	block_no_memory = -4,
+	block_broken = -5, /* the library refused the call: a bug, not a matter of data */
+};
+
+/* block_compress_new returns a context for one level, or NULL when memory is out. */
+ZSTD_CCtx *block_compress_new(int level);
+
+/* block_compress compresses src into dst and returns the length written. */
+int64_t block_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len);
+
+/* block_decompress expands src, which the caller has checked to be one frame, into
+   dst and returns the length written. */
+int64_t block_decompress(ZSTD_DCtx *d, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len);
+
+#endif

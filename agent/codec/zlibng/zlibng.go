@@ -1,0 +1,79 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package zlibng is the deflate engine of the zlib-ng library, and on s390x the
+// way to the accelerator behind the instruction DFLTCC.
+//
+// It needs cgo and the build tag zlibng; without either the package compiles,
+// Available reports false and New fails.
+package zlibng
+
+import "github.com/lighterage/lighterage/agent/codec"
+
+// The names of the engines that New returns.
+const (
+	// SoftwareName is the engine that runs on the processor.
+	SoftwareName = "zlib-ng"
+	// HardwareName is the engine that uses DFLTCC.
+	HardwareName = "dfltcc"
+)
+
+// Options choose what New returns.
+type Options struct {
+	// Hardware allows the library to use DFLTCC where it finds the instruction.
+	// The engine then calls itself HardwareName and codec.Hardware. That is a claim:
+	// without the instruction the library works in software and reports no error. So
+	// the engine's encoders and decoders implement codec.Witness, and Explained. Package
+	// hardware proves the claim.
+	//
+	// Without it neither direction uses the instruction, so that what the engine
+	// calls itself, codec.Software, is true on every machine.
+	Hardware bool
+	// InflateMinSize is the compressed size in bytes from which on an engine that is
+	// allowed hardware inflates with it; software inflates what is shorter. At 0
+	// nothing is.
+	InflateMinSize int64
+}
+
+// Obstacle is what kept the library from using DFLTCC in a call.
+type Obstacle uint8
+
+// The obstacles.
+const (
+	// NoObstacle means: DFLTCC did all of the work.
+	NoObstacle Obstacle = iota
+	// NotBuilt means: the library was built without DFLTCC.
+	NotBuilt
+	// NoInstruction means: the library does not find the instruction on this machine,
+	// or the block was shorter than Options.InflateMinSize.
+	NoInstruction
+	// OtherLevel means: the library was built to use DFLTCC at other levels.
+	OtherLevel
+	// OtherWindow means: DFLTCC does not take the window of the stream.
+	OtherWindow
+	// OtherObstacle means: something else, such as a block without any byte, or no
+	// call yet.
+	OtherObstacle
+)
+
+// Explained is what the encoders and decoders of an engine that is allowed hardware
+// implement besides codec.Witness.
+type Explained interface {
+	// Obstacle returns what kept the library from DFLTCC in the last call that returned
+	// no error.
+	Obstacle() Obstacle
+}
+
+func (o Options) name() string {
+	if o.Hardware {
+		return HardwareName
+	}
+	return SoftwareName
+}
+
+func (o Options) class() codec.Class {
+	if o.Hardware {
+		return codec.Hardware
+	}
+	return codec.Software
+}

@@ -1,0 +1,276 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frame
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/estimate"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+)
+
+// Outcome is what became of one block.
+type Outcome = meter.Outcome
+
+// EncoderOptions describe an encoder.
+type EncoderOptions struct {
+	// Engines to compress with. An engine of class Hardware in it counts as
+	// verified.
+	Engines *codec.Registry
+	// Accelerator is why Engines has no engine of class Hardware; an encoder that
+	// finds one does not ask.
+	Accelerator policy.Accelerator
+	// Codec is what the peer agreed to; None stores every block.
+	Codec codec.ID
+	// Policy says what to compress and how.
+	Policy policy.Settings
+}
+
+// Encoder turns plain blocks into blocks that travel. It is not safe for
+// concurrent use; to compress one stream on several processors, use an encoder for
+// each and AppendAt.
+type Encoder struct {
+	codec       codec.ID
+	policy      policy.Settings
+	accelerator policy.Accelerator
+	software    codec.Encoder // nil when the policy never needs it
+	hardware    codec.Encoder // nil when there is none
+	witness     codec.Witness // of hardware; nil when it bears none
+	tracker     estimate.Tracker
+
+	next  uint64
+	ended bool
+}
+
+// NewEncoder returns an encoder, which must be closed.
+func NewEncoder(o EncoderOptions) (*Encoder, error) {
+	if err := o.Policy.Validate(); err != nil {
+		return nil, fmt.Errorf("make a block encoder: %w", err)
+	}
+	if !o.Codec.Valid() {
+		return nil, fmt.Errorf("make a block encoder: %w", &CodecError{Codec: o.Codec})
+	}
+	e := &Encoder{codec: o.Codec, policy: o.Policy, accelerator: accelerator(o)}
+	if o.Codec == codec.None || o.Policy.Mode == policy.Never {
+		return e, nil
+	}
+	if engine, ok := o.Engines.Best(o.Codec, codec.Hardware, o.Policy.Level); ok {
+		hardware, err := engine.NewEncoder(o.Policy.Level)
+		if err != nil {
+			return nil, fmt.Errorf("make a block encoder: %w", err)
+		}
+		e.hardware = hardware
+		e.witness, _ = hardware.(codec.Witness)
+		e.accelerator = policy.Verified
+	}
+	if o.Policy.SoftwareDisabled {
+		return e, nil
+	}
+	engine, ok := o.Engines.Best(o.Codec, codec.Software, o.Policy.Level)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("make a block encoder: %w", &CodecError{Codec: o.Codec}), e.Close())
+	}
+	software, err := engine.NewEncoder(o.Policy.Level)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a block encoder: %w", err), e.Close())
+	}
+	e.software = software
+	return e, nil
+}
+
+// accelerator returns what is known of the accelerator where no engine has the codec
+// and the level.
+func accelerator(o EncoderOptions) policy.Accelerator {
+	for _, engine := range o.Engines.ForCodec(o.Codec) {
+		if engine.Class() == codec.Hardware {
+			return policy.LacksLevel
+		}
+	}
+	switch {
+	case o.Codec != codec.Deflate:
+		return policy.LacksCodec // deflate is the only one
+	case o.Accelerator == policy.Verified:
+		return policy.Absent
+	}
+	return o.Accelerator
+}
+
+// Append appends the next block of the stream, with its header, to dst and
+// returns the extended slice. It allocates nothing when dst has room for
+// HeaderSize + len(plain) bytes. plain must not overlap dst.
+//
+// The errors are the caller's mistakes (ErrTooLarge, ErrEnded, codec.ErrClosed) or
+// those of an engine that is broken; after one the stream goes on as if the call
+// had not been made, and dst is returned as it was.
+func (e *Encoder) Append(dst, plain []byte, last bool) ([]byte, Outcome, error) {
+	if e.ended {
+		return dst, Outcome{}, ErrEnded
+	}
+	dst, outcome, err := e.AppendAt(dst, e.next, plain, last)
+	if err == nil {
+		e.next++
+		e.ended = last
+	}
+	return dst, outcome, err
+}
+
+// Next is Append without a copy where none is needed: it returns the block's header and its
+// payload apart, which is plain itself when the block is stored. buf is memory that it
+// may use and that the result may be in; it needs HeaderSize + len(plain) bytes for
+// nothing to be allocated.
+func (e *Encoder) Next(buf, plain []byte, last bool) (header, payload []byte, outcome Outcome, err error) {
+	if e.ended {
+		return nil, nil, Outcome{}, ErrEnded
+	}
+	h, payload, outcome, err := e.encode(buf, e.next, plain, last)
+	if err != nil {
+		return nil, nil, Outcome{}, err
+	}
+	e.next++
+	e.ended = last
+	return h.Append(buf[:0]), payload, outcome, nil
+}
+
+// AppendAt is Append for a block whose number in the stream the caller keeps. It
+// neither uses nor changes the encoder's place in a stream of its own.
+func (e *Encoder) AppendAt(dst []byte, seq uint64, plain []byte, last bool) ([]byte, Outcome, error) {
+	start := len(dst)
+	if len(plain) <= MaxPlain {
+		dst = slices.Grow(dst, HeaderSize+len(plain))
+	}
+	h, payload, outcome, err := e.encode(dst[start:], seq, plain, last)
+	if err != nil {
+		return dst, Outcome{}, err
+	}
+	block := h.Append(dst)
+	if h.Codec == codec.None {
+		return append(block, payload...), outcome, nil
+	}
+	return block[:start+h.BlockLen()], outcome, nil
+}
+
+// encode makes a block. The payload is plain itself or in buf, HeaderSize behind its start.
+func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Header, []byte, Outcome, error) {
+	if len(plain) > MaxPlain {
+		return Header{}, nil, Outcome{}, fmt.Errorf("encode block %d of %d bytes: %w", seq, len(plain), ErrTooLarge)
+	}
+	buf = slices.Grow(buf[:0], HeaderSize+len(plain))
+	room := buf[HeaderSize : HeaderSize+len(plain)]
+
+	var decision policy.Decision
+	var seen sample
+	var n int
+	var err error
+	cpu := meter.ThreadCPU(func() {
+		decision, seen, n, err = e.compress(room, plain)
+	})
+	if err != nil {
+		return Header{}, nil, Outcome{}, fmt.Errorf("encode block %d of %d bytes: %w", seq, len(plain), err)
+	}
+	payload := plain
+	if decision.Codec != codec.None {
+		payload = room[:n]
+	}
+
+	h := Header{
+		Last:     last,
+		Codec:    decision.Codec,
+		Class:    decision.Class,
+		Seq:      seq,
+		PlainLen: uint32(len(plain)),
+		WireLen:  uint32(len(payload)),
+		Checksum: xxh3.Hash(plain),
+	}
+	outcome := encodeOutcome(h, decision.Reason, cpu)
+	outcome.Estimate = seen.counts
+	return h, payload, outcome, nil
+}
+
+// compress writes the payload of a block that is worth compressing to room, which
+// is as long as plain, and returns its length. The decision it returns is what
+// was done in the end.
+func (e *Encoder) compress(room, plain []byte) (policy.Decision, sample, int, error) {
+	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator}
+	decision := policy.Decide(e.policy, facts)
+	var seen sample
+	if decision.NeedsSample {
+		var err error
+		if seen, err = e.look(e.encoder(decision.Class), room, plain); err != nil {
+			return decision, seen, 0, fmt.Errorf("take a sample: %w", err)
+		}
+		facts.Sample = seen.finding()
+		decision = policy.Decide(e.policy, facts)
+	}
+
+	encoder := e.encoder(decision.Class)
+	if encoder == nil {
+		return decision, seen, 0, nil
+	}
+	// One byte less than the plain block: what does not fit did not shrink.
+	n, err := encoder.Encode(room[:len(plain)-1], plain)
+	if errors.Is(err, codec.ErrDoesNotFit) {
+		e.learn(&seen, len(plain), len(plain))
+		return policy.Decision{Codec: codec.None, Reason: policy.DidNotShrink}, seen, 0, nil
+	}
+	if err != nil {
+		return decision, seen, 0, err
+	}
+	e.learn(&seen, len(plain), n)
+	if decision.Class == codec.Hardware && !used(e.witness) {
+		// The engine was proved and works in software now. The block is good; those that
+		// follow are not given to it, and their reason stays that of this one.
+		decision.Class, decision.Reason = codec.Software, policy.SelfTestFailed
+		e.accelerator = policy.NotUsed
+	}
+	return decision, seen, n, nil
+}
+
+// encoder returns the one that does the work of a class, nil for NoClass.
+func (e *Encoder) encoder(class codec.Class) codec.Encoder {
+	switch class {
+	case codec.Software:
+		return e.software
+	case codec.Hardware:
+		return e.hardware
+	default:
+		return nil
+	}
+}
+
+// used reports whether the accelerator did all of an engine's last call. An engine
+// that bears no witness did not prove it.
+func used(w codec.Witness) bool {
+	return w != nil && w.UsedHardware()
+}
+
+func encodeOutcome(h Header, reason policy.Reason, cpu time.Duration) Outcome {
+	o := Outcome{Reason: reason, PlainBytes: int(h.PlainLen), WireBytes: h.BlockLen(), CPU: cpu}
+	switch h.Class {
+	case codec.Software:
+		o.Path = meter.Software
+	case codec.Hardware:
+		o.Path = meter.Hardware
+	default:
+		o.Path = meter.Stored
+	}
+	return o
+}
+
+// Close frees the engines' encoders. The Encoder must not be used afterwards.
+func (e *Encoder) Close() error {
+	var errs []error
+	for _, c := range []codec.Encoder{e.software, e.hardware} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,44 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ThreadCPU calls f and returns the CPU time that the calling thread spent in it,
+// user and system. What f starts on other goroutines is not included. One call
+// costs well under a microsecond besides f. It returns 0 on a kernel that does not
+// tell.
+func ThreadCPU(f func()) time.Duration {
+	// The goroutine must not move to another thread between the two readings.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := threadTime()
+	f()
+	return threadTime() - start
+}
+
+func threadTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// ProcessCPU returns the CPU time that this process has spent since it started, in
+// its own code and in the kernel on its behalf. What the kernel spends on the
+// network outside of system calls is not included.
+func ProcessCPU() (user, system time.Duration, err error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0, 0, fmt.Errorf("read the CPU time of this process: %w", err)
+	}
+	return time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano()), nil
+}

@@ -1,0 +1,64 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+// Reason says why a block of data was compressed as it was, or why it was not.
+// The texts are permanent: they are counted in status, metrics and reports.
+//
+// A block that nobody tried to compress and a block that was tried and did not
+// shrink never have the same reason.
+type Reason string
+
+// The reasons of blocks that were compressed.
+const (
+	// HardwareUsed means: the accelerator compressed the block.
+	HardwareUsed Reason = "HardwareUsed"
+	// SoftwareUsed means: the processor compressed the block, and nothing was amiss: the
+	// policy does not ask for hardware, and this machine has none that failed, or the
+	// block is smaller than what the policy gives to hardware.
+	SoftwareUsed Reason = "SoftwareUsed"
+	// NoAccelerator means: the policy prefers hardware, this machine has none, and the
+	// processor compressed the block instead.
+	NoAccelerator Reason = "NoAccelerator"
+	// SelfTestFailed means: this machine has an accelerator, but its use could not be
+	// proved, or the library did not use it for this block or one before; the processor
+	// compressed the block instead, whether or not the policy prefers hardware.
+	SelfTestFailed Reason = "SelfTestFailed"
+	// LevelNotAccelerated means: the policy prefers hardware, this machine's does not
+	// compress at the policy's level, and the processor compressed the block instead.
+	LevelNotAccelerated Reason = "LevelNotAccelerated"
+	// CodecNotAccelerated means: the policy prefers hardware, the codec agreed with the
+	// peer is one that no accelerator does, and the processor compressed the block
+	// instead. What this machine has does not matter.
+	CodecNotAccelerated Reason = "CodecNotAccelerated"
+)
+
+// The reasons of blocks that travel as they are because nobody tried.
+const (
+	// BelowMinimum means: the block is smaller than the least size that the policy
+	// compresses.
+	BelowMinimum Reason = "BelowMinimum"
+	// SoftwareDisabled means: the policy allows hardware only and there is none.
+	SoftwareDisabled Reason = "SoftwareDisabled"
+	// Incompressible means: a sample of the block predicts that it does not shrink.
+	Incompressible Reason = "Incompressible"
+	// PolicyNever means: the policy's mode is Never.
+	PolicyNever Reason = "PolicyNever"
+	// PeerRefused means: the other side accepts no codec that compresses.
+	PeerRefused Reason = "PeerRefused"
+)
+
+// DidNotShrink is the reason of a block that an engine compressed to no less than
+// it was, so that it travels as it is. The effort was spent.
+const DidNotShrink Reason = "DidNotShrink"
+
+// Attempted reports whether an engine worked on blocks with this reason.
+func (r Reason) Attempted() bool {
+	switch r {
+	case HardwareUsed, SoftwareUsed, NoAccelerator, SelfTestFailed, LevelNotAccelerated, CodecNotAccelerated, DidNotShrink:
+		return true
+	default:
+		return false
+	}
+}
