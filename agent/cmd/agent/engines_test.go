@@ -1,0 +1,71 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer"
+)
+
+func TestEncoders(t *testing.T) {
+	auto := policy.Settings{Mode: policy.Auto, Level: codec.Balanced}
+	never := policy.Settings{Mode: policy.Never, Level: codec.Balanced}
+	onlyHardware := auto
+	onlyHardware.SoftwareDisabled = true
+	static := engines.Default().Names()
+	for name, test := range map[string]struct {
+		compression transfer.Compression
+		// names in order; nil: those of the build in any order.
+		names []string
+		says  string
+	}{
+		"measured":      {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Deflate}}, nil, "deflate: "},
+		"named":         {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Zstd}, Engines: []string{"go-zstd"}}, nil, "zstd: go-zstd (named by the policy)"},
+		"never":         {transfer.Compression{Policy: never, Codecs: []codec.ID{codec.Deflate}}, static, ""},
+		"no codec":      {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.None}}, static, ""},
+		"only hardware": {transfer.Compression{Policy: onlyHardware, Codecs: []codec.ID{codec.Deflate}}, static, `"software":""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log lines
+			a := &agent{log: slog.New(slog.NewJSONHandler(&log, nil))}
+			got := a.encoders(t.Context(), test.compression)
+			names := got.registry.Names()
+			if test.names != nil && !slices.Equal(names, test.names) {
+				t.Errorf("engines: %q, want %q", names, test.names)
+			}
+			for _, id := range test.compression.Codecs {
+				if _, ok := got.registry.Best(id, codec.Software, codec.Balanced); !ok && id != codec.None {
+					t.Errorf("no engine for %v: %q", id, names)
+				}
+			}
+			if test.says == "" && log.String() != "" || !strings.Contains(log.String(), test.says) {
+				t.Errorf("log: %s", log.String())
+			}
+		})
+	}
+}
+
+func TestDecoders(t *testing.T) {
+	var log lines
+	a := &agent{log: slog.New(slog.NewJSONHandler(&log, nil))}
+	got := a.decoders(t.Context()).Names()
+	want := engines.Default().Names()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("engines: %q, want %q", got, want)
+	}
+	for _, text := range []string{"deflate: ", "zstd: ", "accelerator"} {
+		if !strings.Contains(log.String(), text) {
+			t.Errorf("the log lacks %q: %s", text, log.String())
+		}
+	}
+}

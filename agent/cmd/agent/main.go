@@ -1,0 +1,121 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command agent moves and compresses data. It knows nothing of Kubernetes: a configuration directory says what to do, a report
+// says what was done.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Exit codes.
+const (
+	exitOK = iota
+	exitFailed
+	exitConfig
+)
+
+const usage = `Usage: agent MODE [flags]
+
+Modes:
+  send      move a directory to the receiving agent of a Delivery
+  receive   take what the sender of a Transfer sends
+  node      measure this node and tell the manager
+  version   print the version
+
+Flags:
+`
+
+// errStopped is the cause of a context that a signal ended.
+var errStopped = failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "the agent was told to stop")
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-signals
+		cancel(errStopped)
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main with its surroundings given.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	configDir := flags.String("config-dir", "/etc/lighterage", "directory with config.json and the certificates")
+	terminationLog := flags.String("termination-log", "", "file for the final report as JSON of at most 4096 bytes; empty: none is written")
+	flags.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
+	}
+	if len(args) == 0 {
+		flags.Usage()
+		return exitConfig
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitConfig
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "agent: unexpected argument %q\n", flags.Arg(0))
+		return exitConfig
+	}
+
+	a := &agent{
+		configDir:      *configDir,
+		terminationLog: *terminationLog,
+		log:            slog.New(slog.NewJSONHandler(stderr, nil)),
+	}
+	modes := map[string]func(context.Context) error{"send": a.send, "receive": a.receive, "node": a.node}
+	mode, ok := modes[args[0]]
+	switch {
+	case args[0] == "version":
+		fmt.Fprintln(stdout, wirev1.Version)
+		return exitOK
+	case args[0] == "-h", args[0] == "-help", args[0] == "--help", args[0] == "help":
+		flags.Usage()
+		return exitOK
+	case !ok:
+		fmt.Fprintf(stderr, "agent: unknown mode %q\n\n", args[0])
+		flags.Usage()
+		return exitConfig
+	}
+	a.log = a.log.With("mode", args[0])
+	a.log.Info("Agent starts", "version", wirev1.Version)
+	err := mode(ctx)
+	var bad *configError
+	switch {
+	case err == nil:
+		a.log.Info("Agent has finished")
+		return exitOK
+	case errors.As(err, &bad):
+		a.log.Error("Configuration is unusable", "error", err.Error())
+		return exitConfig
+	default:
+		a.log.Error("Agent has failed", "reason", failure.ToWire(err).GetReason().String(), "error", err.Error())
+		return exitFailed
+	}
+}
+
+// agent is what the modes have in common.
+type agent struct {
+	configDir      string
+	terminationLog string
+	log            *slog.Logger
+}

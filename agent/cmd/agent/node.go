@@ -1,0 +1,34 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/node"
+	"github.com/lighterage/lighterage/agent/transport"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+func (a *agent) node(ctx context.Context) error {
+	var c wirev1.NodeConfig
+	if err := a.readConfig(&c); err != nil {
+		return err
+	}
+	if err := required("control_address", c.GetControlAddress()); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", c.GetControlAddress())
+	if err != nil {
+		return badConfig("listen for the manager: %w", err)
+	}
+	profiler := node.NewProfiler(node.Options{Engines: engines.All(), Log: a.log})
+	server := transport.NewControlServer(transport.NewFiles(a.configDir))
+	wirev1.RegisterNodeAgentServer(server, profiler)
+	defer a.serve(server, transport.Listen(listener, nil, maxControlConns))()
+	profiler.Run(ctx)
+	return nil
+}

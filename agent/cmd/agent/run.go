@@ -1,0 +1,194 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"runtime"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/control"
+	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// maxDataConns and maxControlConns bound the connections that are open at once, those without a finished handshake included.
+	maxDataConns    = 256
+	maxControlConns = 64
+	// stopPatience is how long a server may take to end the calls that are under way.
+	stopPatience = 3 * time.Second
+)
+
+func (a *agent) send(ctx context.Context) error {
+	var c wirev1.SendConfig
+	if err := a.readConfig(&c); err != nil {
+		return err
+	}
+	err := required("run_id", c.GetRunId(), "gateway_endpoint", c.GetGatewayEndpoint(), "volume", c.GetVolume(), "path", c.GetPath(),
+		"control_address", c.GetControlAddress())
+	if err != nil {
+		return err
+	}
+	compression, err := transfer.Settings(c.GetCompression())
+	if err != nil {
+		return badConfig("%w", err)
+	}
+	files := transport.NewFiles(a.configDir)
+	report := transfer.NewSendReport()
+	stop, err := a.serveControl(files, c.GetControlAddress(), report)
+	if err != nil {
+		return err
+	}
+	defer stop()
+
+	err = func() error {
+		source, err := tree.OpenSource(c.GetVolume(), c.GetPath())
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		dialer := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files}
+		gateway, err := dialer.Dial(transport.GatewayServerName)
+		if err != nil {
+			return badConfig("%w", err)
+		}
+		defer gateway.Close()
+		// The engines are tried while the receiver starts.
+		chosen := make(chan encoders, 1)
+		go func() { chosen <- a.encoders(ctx, compression) }()
+		name, err := transfer.Open(ctx, gateway, &wirev1.OpenRequest{
+			ProtocolVersion: wirev1.ProtocolVersion,
+			RunId:           c.GetRunId(),
+			Attempt:         c.GetAttempt(),
+			Destination:     c.GetDestination(),
+		}, report, transfer.DefaultBackoff)
+		if err != nil {
+			return err
+		}
+		a.log.Info("Receiving agent is ready", "serverName", name)
+		compress := <-chosen
+		data := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files, Counter: &report.Wire}
+		return transfer.Send(ctx, transfer.SendOptions{
+			RunID:              c.GetRunId(),
+			Attempt:            c.GetAttempt(),
+			Source:             source,
+			Engines:            compress.registry,
+			Accelerator:        compress.accelerator,
+			Policy:             compression.Policy,
+			Codecs:             compression.Codecs,
+			Verify:             c.GetVerify(),
+			CheckpointInterval: int64(c.GetCheckpointInterval()),
+			Dial:               func() (transfer.Conn, error) { return data.Dial(name) },
+			DialBlocks:         func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) },
+			Streams:            min(runtime.GOMAXPROCS(0), transfer.MaxStreams),
+			Report:             report,
+		})
+	}()
+	return a.end(report, err)
+}
+
+func (a *agent) receive(ctx context.Context) error {
+	var c wirev1.ReceiveConfig
+	if err := a.readConfig(&c); err != nil {
+		return err
+	}
+	err := required("run_id", c.GetRunId(), "sender_namespace", c.GetSenderNamespace(), "sender_name", c.GetSenderName(),
+		"volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress(), "data_address", c.GetDataAddress())
+	if err != nil {
+		return err
+	}
+	files := transport.NewFiles(a.configDir)
+	report := transfer.NewReceiveReport()
+
+	err = func() error {
+		destination, err := tree.OpenDestination(c.GetVolume(), c.GetPath(), c.GetRunId(), c.GetAttempt())
+		if err != nil {
+			return err
+		}
+		defer destination.Close()
+		receiver := transfer.NewReceiver(transfer.ReceiveOptions{
+			RunID:       c.GetRunId(),
+			Attempt:     c.GetAttempt(),
+			Sender:      c.GetSenderNamespace() + "/" + c.GetSenderName(),
+			Destination: transfer.Tree{Destination: destination},
+			Engines:     a.decoders(ctx),
+			Report:      report,
+		})
+		listener, err := net.Listen("tcp", c.GetDataAddress())
+		if err != nil {
+			return badConfig("listen for the sender: %w", err)
+		}
+		server := transport.NewDataServer(files, c.GetSenderNamespace(), c.GetSenderName(), receiver.ServeBlocks)
+		wirev1.RegisterReceiverServer(server, receiver)
+		defer a.serve(server, transport.Listen(listener, &report.Wire, maxDataConns))()
+		// The control port is what tells others that the agent is ready, so it comes last.
+		stop, err := a.serveControl(files, c.GetControlAddress(), report)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return receiver.Wait(ctx)
+	}()
+	return a.end(report, err)
+}
+
+// end completes the report and leaves it for the manager.
+func (a *agent) end(report *transfer.Report, err error) error {
+	report.End(err)
+	final := report.Report()
+	a.logMessage("Final report", "report", final)
+	if a.terminationLog == "" {
+		return err
+	}
+	return errors.Join(err, control.WriteTermination(a.terminationLog, final))
+}
+
+func (a *agent) serveControl(files *transport.Files, address string, reporter control.Reporter) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, badConfig("listen for the manager: %w", err)
+	}
+	server := transport.NewControlServer(files)
+	wirev1.RegisterAgentServer(server, control.NewServer(reporter))
+	return a.serve(server, transport.Listen(listener, nil, maxControlConns)), nil
+}
+
+type server interface {
+	Serve(net.Listener) error
+	Stop()
+	GracefulStop()
+}
+
+// serve runs a server until the function that it returns is called.
+func (a *agent) serve(server server, listener net.Listener) (stop func()) {
+	go func() {
+		if err := server.Serve(listener); err != nil {
+			a.log.Error("Server has ended", "address", listener.Addr().String(), "error", err.Error())
+		}
+	}()
+	return func() {
+		timer := time.AfterFunc(stopPatience, server.Stop)
+		defer timer.Stop()
+		server.GracefulStop()
+	}
+}
+
+// logMessage logs a protocol buffer in its own JSON.
+func (a *agent) logMessage(text, key string, m proto.Message) {
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		a.log.Error("Message cannot be logged", "error", err.Error())
+		return
+	}
+	a.log.Info(text, key, json.RawMessage(b))
+}

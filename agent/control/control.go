@@ -1,0 +1,30 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package control is what an agent shows to its manager: the report while it runs, and the termination message at the end.
+package control
+
+import (
+	"context"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Reporter says how far an agent is. It is safe for concurrent use and cheap, and every report is the caller's to keep.
+type Reporter interface {
+	Report() *wirev1.Report
+}
+
+// NewServer returns the service that hands out a reporter's reports.
+func NewServer(r Reporter) wirev1.AgentServer {
+	return &server{reporter: r}
+}
+
+type server struct {
+	wirev1.UnimplementedAgentServer
+	reporter Reporter
+}
+
+func (s *server) GetReport(context.Context, *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
+	return &wirev1.GetReportResponse{Report: s.reporter.Report()}, nil
+}

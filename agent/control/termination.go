@@ -1,0 +1,85 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"fmt"
+	"os"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// MaxTermination is what Kubernetes keeps of a termination message in bytes.
+const MaxTermination = 4096
+
+// WriteTermination writes the final report to the file that becomes the container's termination message.
+func WriteTermination(path string, r *wirev1.Report) error {
+	message, err := Termination(r)
+	if err != nil {
+		return err
+	}
+	// The file is there, a mount of the container runtime: it can be written but neither made nor replaced.
+	if err := os.WriteFile(path, message, 0o644); err != nil {
+		return fmt.Errorf("write the termination message: %w", err)
+	}
+	return nil
+}
+
+// Termination returns a report as JSON in at most MaxTermination bytes. What does not fit is left out: first examples of
+// omissions, then the end of messages, then omissions and the counts by reason.
+func Termination(r *wirev1.Report) ([]byte, error) {
+	r = proto.CloneOf(r)
+	cutMessages(r, MaxTermination) // Makes them UTF-8, too.
+	steps := []func(){
+		func() {},
+		func() { cutExamples(r, 1) },
+		func() { cutExamples(r, 0) },
+		func() { cutMessages(r, 512) },
+		func() { cutMessages(r, 128) },
+		func() { r.Omissions = r.Omissions[:min(len(r.Omissions), 8)] },
+		func() {
+			r.Omissions = nil
+			if r.Compression != nil {
+				r.Compression.Skipped = nil
+			}
+		},
+		// Names that no agent makes this long; what is left has a bounded length.
+		func() {
+			r.Version, r.Architecture, r.Detail = cut(r.Version), cut(r.Architecture), ""
+			if c := r.Compression; c != nil {
+				c.Codec, c.Engine, c.Reason = cut(c.Codec), cut(c.Engine), cut(c.Reason)
+			}
+		},
+	}
+	for _, step := range steps {
+		step()
+		message, err := protojson.Marshal(r)
+		if err != nil {
+			return nil, fmt.Errorf("write the report as JSON: %w", err)
+		}
+		if len(message) <= MaxTermination {
+			return message, nil
+		}
+	}
+	return nil, fmt.Errorf("the report does not fit into %d bytes", MaxTermination)
+}
+
+func cut(s string) string { return failure.Shorten(s, 32) }
+
+func cutExamples(r *wirev1.Report, most int) {
+	for _, o := range r.Omissions {
+		o.Examples = o.Examples[:min(len(o.Examples), most)]
+	}
+}
+
+func cutMessages(r *wirev1.Report, limit int) {
+	if r.Failure != nil {
+		r.Failure.Message = failure.Shorten(r.Failure.Message, limit)
+	}
+	r.Detail = failure.Shorten(r.Detail, limit)
+}

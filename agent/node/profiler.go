@@ -1,0 +1,155 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node measures what the engines of this build and the network stack cost on the node it runs on.
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/lighterage/lighterage/agent/calibrate"
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/hardware"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// interval is how often a node is measured again.
+const interval = 24 * time.Hour
+
+// Profiler measures and serves what it measured. It is a wirev1.NodeAgentServer.
+type Profiler struct {
+	wirev1.UnimplementedNodeAgentServer
+	options Options
+
+	mu       sync.Mutex
+	measured *wirev1.NodeMeasurement // nil before the first; never changed
+}
+
+// Options of a Profiler.
+type Options struct {
+	// Engines in software, in static order.
+	Engines []codec.Engine
+	// Find looks for the accelerator; it defaults to hardware.Find.
+	Find func(context.Context) (codec.Engine, hardware.Verdict)
+	// Network measures what the network costs; it defaults to NetworkCPU.
+	Network func(context.Context) (time.Duration, error)
+	// Sample is what engines are measured with; it defaults to 4 MiB of calibrate.Sample.
+	Sample []byte
+	// Budget is about the CPU time for measuring an engine in one direction at one level; it defaults to 150 ms.
+	Budget time.Duration
+	Log    *slog.Logger
+}
+
+// NewProfiler returns a profiler that has not measured yet.
+func NewProfiler(o Options) *Profiler {
+	if o.Find == nil {
+		o.Find = hardware.Find
+	}
+	if o.Network == nil {
+		o.Network = NetworkCPU
+	}
+	if o.Budget == 0 {
+		o.Budget = defaultBudget
+	}
+	return &Profiler{options: o}
+}
+
+// Run measures at once and then again from time to time, until the context ends.
+func (p *Profiler) Run(ctx context.Context) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		m, err := p.measure(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.options.Log.Error("Measurement is incomplete", "error", err.Error())
+		}
+		p.mu.Lock()
+		p.measured = m
+		p.mu.Unlock()
+		p.options.Log.Info("Node was measured", "engines", len(m.GetEngines()), "accelerator", m.GetAccelerator().GetReason(),
+			"acceleratorMessage", m.GetAccelerator().GetMessage(), "networkCPUNanosPerGiB", m.GetNetworkCpuNanosPerGib())
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// measure does everything that can be done and returns what could not with it.
+func (p *Profiler) measure(ctx context.Context) (*wirev1.NodeMeasurement, error) {
+	m := &wirev1.NodeMeasurement{
+		Version:      wirev1.Version,
+		Architecture: runtime.GOARCH,
+		Cores:        uint32(runtime.NumCPU()),
+	}
+	accelerator, verdict := p.options.Find(ctx)
+	m.Accelerator = acceleratorMeasurement(verdict)
+	engines := slices.DeleteFunc(slices.Clone(p.options.Engines), func(e codec.Engine) bool { return e.Codec() == codec.None })
+	if accelerator != nil {
+		engines = append([]codec.Engine{accelerator}, engines...)
+	}
+	sample := p.options.Sample
+	if sample == nil {
+		sample = calibrate.Sample(sampleSize)
+	}
+	var err error
+	m.Engines, err = Engines(ctx, engines, sample, p.options.Budget, func(e codec.Engine) bool {
+		return e.Class() != codec.Hardware || verdict.InflateMinSize != hardware.NeverInflate
+	})
+	failed := []error{err}
+	cost, err := p.options.Network(ctx)
+	if err != nil {
+		failed = append(failed, err)
+	}
+	m.NetworkCpuNanosPerGib = uint64(cost)
+	m.MeasuredTime = timestamppb.Now()
+	return m, errors.Join(failed...)
+}
+
+// acceleratorMeasurement is a verdict as it is reported.
+func acceleratorMeasurement(v hardware.Verdict) *wirev1.AcceleratorMeasurement {
+	states := map[hardware.State]wirev1.AcceleratorState{
+		hardware.Absent:   wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT,
+		hardware.NotUsed:  wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED,
+		hardware.Verified: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED,
+	}
+	return &wirev1.AcceleratorMeasurement{
+		State:              states[v.State],
+		Reason:             string(v.Reason),
+		Message:            v.Message,
+		SlowerThanSoftware: v.SlowerThanSoftware,
+		InflateMinSize:     inflateMinSize(v),
+	}
+}
+
+// GetProfile implements wirev1.NodeAgentServer.
+func (p *Profiler) GetProfile(context.Context, *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.measured == nil {
+		return nil, status.Error(codes.Unavailable, "the first measurement has not ended")
+	}
+	return &wirev1.GetProfileResponse{Measurement: p.measured}, nil
+}
+
+// inflateMinSize is 0 for an accelerator that inflates nothing, as for one that inflates everything.
+func inflateMinSize(v hardware.Verdict) uint64 {
+	if v.InflateMinSize == hardware.NeverInflate {
+		return 0
+	}
+	return uint64(max(v.InflateMinSize, 0))
+}

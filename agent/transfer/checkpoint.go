@@ -1,0 +1,329 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lighterage/lighterage/agent/journal"
+)
+
+const (
+	// DefaultCheckpointInterval is how much each stream may have at stake, in bytes, unless the sender says otherwise.
+	DefaultCheckpointInterval = 64 << 20
+
+	minCheckpointInterval = 1 << 20
+	maxCheckpointInterval = 16 << 30
+
+	// maxNotes bounds the chunks that are at stake.
+	maxNotes = 1 << 14
+)
+
+// note is a chunk that was written and is not safe yet.
+type note struct {
+	file   *inFile
+	chunk  int64
+	digest [digestSize]byte
+}
+
+// checkpoints makes safe what the streams write: it syncs it and records it in the journal. What is at stake, written and not safe,
+// is never more than an interval for each stream; a stream waits before it exceeds that. A checkpoint begins at half of it, so
+// that on most disks nobody waits.
+type checkpoints struct {
+	ctx         context.Context
+	cancel      context.CancelFunc
+	fail        func(error) // ends the session
+	destination Destination
+	header      journal.Header
+	// limit is how many bytes may be at stake now.
+	limit func() int64
+
+	mu    sync.Mutex
+	space sync.Cond // of mu: something became safe
+	wake  chan struct{}
+	ended chan struct{} // closed by the goroutine that makes checkpoints
+	// What is at stake: notes of files without a name, and of all files the bytes that are being written, that were written, and
+	// that a checkpoint under way makes safe.
+	notes   []note
+	writing int64
+	bytes   int64
+	syncing int64
+	// named: files were given their names or up; numbers of those that may be in the journal.
+	named   bool
+	numbers []uint64
+
+	resent atomic.Int64 // bytes that earlier attempts wrote and that come again
+
+	journalMu sync.Mutex
+	journal   *journal.Journal // nil until there is something to record
+	base      uint64           // the first number that no earlier attempt has used
+}
+
+// newCheckpoints takes over what earlier attempts made safe.
+func newCheckpoints(ctx context.Context, d Destination, h journal.Header, limit func() int64, fail func(error)) (*checkpoints, error) {
+	c := &checkpoints{
+		destination: d, header: h, limit: limit, fail: fail, base: 1, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	c.ctx = ctx
+	c.space.L = &c.mu
+	j, err := journal.Open(d.Staging(), h)
+	switch {
+	case err == nil:
+		c.journal = j
+	case errors.Is(err, fs.ErrNotExist) || journal.Untrusted(err):
+	default:
+		return nil, err
+	}
+	if err := c.sift(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.space.Broadcast()
+	})
+	go c.run()
+	return c, nil
+}
+
+// sift brings together the journal and the staged files: what is not in both is of no use.
+func (c *checkpoints) sift() error {
+	if j := c.journal; j != nil {
+		var gone []uint64
+		var failed error
+		j.Numbers(func(n uint64) {
+			c.base = max(c.base, n+1)
+			_, exists, err := c.destination.Staged(n)
+			if err != nil {
+				failed = err
+			}
+			if !exists {
+				gone = append(gone, n)
+			}
+		})
+		if failed != nil {
+			return failed
+		}
+		for _, n := range gone {
+			if err := j.Done(n); err != nil {
+				return err
+			}
+		}
+	}
+	cleared, err := c.destination.Clear(func(n uint64) bool { return c.journal != nil && c.journal.Has(n) })
+	c.resent.Store(cleared)
+	return err
+}
+
+// run makes checkpoints until the session ends.
+func (c *checkpoints) run() {
+	defer close(c.ended)
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.wake:
+			if err := c.checkpoint(); err != nil {
+				c.fail(err)
+				return
+			}
+		}
+	}
+}
+
+// stake waits until n bytes may be written. settle must follow when they are, and are noted or in a file that has its name.
+func (c *checkpoints) stake(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if err := c.ctx.Err(); err != nil {
+			return context.Cause(c.ctx)
+		}
+		limit, atStake := c.limit(), c.writing+c.bytes+c.syncing
+		full := atStake > 0 && atStake+n > limit || len(c.notes) >= maxNotes
+		if c.bytes > 0 && (full || atStake+n > limit/2) {
+			select {
+			case c.wake <- struct{}{}:
+			default:
+			}
+		}
+		if !full {
+			c.writing += n
+			return nil
+		}
+		c.space.Wait()
+	}
+}
+
+func (c *checkpoints) settle(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writing -= n
+	c.bytes += n
+	c.space.Broadcast()
+}
+
+// wrote notes a chunk that was written.
+func (c *checkpoints) wrote(f *inFile, chunk int64, digest [digestSize]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notes = append(c.notes, note{f, chunk, digest})
+}
+
+// done notes that a file was given its name, or up.
+func (c *checkpoints) done(f *inFile) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.named = true
+	if f.chunks > 1 {
+		c.numbers = append(c.numbers, f.number)
+	}
+}
+
+// checkpoint makes safe what is at stake.
+func (c *checkpoints) checkpoint() error {
+	c.mu.Lock()
+	notes, numbers, named := c.notes, c.numbers, c.named
+	c.notes, c.numbers, c.named = nil, nil, false
+	c.bytes, c.syncing = 0, c.bytes
+	c.mu.Unlock()
+	err := c.makeSafe(notes, numbers, named)
+	c.mu.Lock()
+	c.syncing = 0
+	c.space.Broadcast()
+	c.mu.Unlock()
+	return err
+}
+
+func (c *checkpoints) makeSafe(notes []note, numbers []uint64, named bool) error {
+	slices.SortStableFunc(notes, func(a, b note) int {
+		switch {
+		case a.file.number < b.file.number || a.file.number == b.file.number && a.chunk < b.chunk:
+			return -1
+		case a.file.number == b.file.number && a.chunk == b.chunk:
+			return 0
+		default:
+			return 1
+		}
+	})
+	var safe []note
+	for len(notes) > 0 {
+		n := 1
+		for n < len(notes) && notes[n].file == notes[0].file {
+			n++
+		}
+		unfinished, err := c.syncFile(notes[0].file)
+		if err != nil {
+			return err
+		}
+		if unfinished {
+			safe = append(safe, notes[:n]...)
+		}
+		notes = notes[n:]
+	}
+	if named {
+		// The names must be safe before the journal says that they were given.
+		if err := c.destination.Sync(); err != nil {
+			return err
+		}
+	}
+	return c.record(safe, numbers)
+}
+
+// syncFile syncs a staged file. It returns false if the file is not staged any more.
+func (c *checkpoints) syncFile(f *inFile) (unfinished bool, err error) {
+	f.naming.Lock()
+	defer f.naming.Unlock()
+	if f.named {
+		return false, nil
+	}
+	staged, err := c.destination.Stage(f.number, &f.entry)
+	if err != nil {
+		return false, err
+	}
+	defer staged.Close()
+	return true, staged.Sync()
+}
+
+// record writes into the journal what is safe and what is finished.
+func (c *checkpoints) record(safe []note, numbers []uint64) error {
+	c.journalMu.Lock()
+	defer c.journalMu.Unlock()
+	if c.journal == nil {
+		if len(safe) == 0 {
+			return nil
+		}
+		j, err := journal.Create(c.destination.Staging(), c.header)
+		if err != nil {
+			return err
+		}
+		c.journal = j
+	}
+	for len(safe) > 0 {
+		n, digests := 0, make([][digestSize]byte, 0, 64)
+		for n < len(safe) && safe[n].file == safe[0].file && safe[n].chunk == safe[0].chunk+int64(n) {
+			digests = append(digests, safe[n].digest)
+			n++
+		}
+		// What the journal has no room for is not safe, and nothing is lost by that but time.
+		if _, err := c.journal.Add(safe[0].file.recorded(), safe[0].chunk, digests); err != nil {
+			return err
+		}
+		safe = safe[n:]
+	}
+	for _, n := range numbers {
+		if err := c.journal.Done(n); err != nil {
+			return err
+		}
+	}
+	return c.journal.Sync()
+}
+
+// leave makes safe what was written, as far as that is possible, for an attempt that follows, and removes what is of no use to
+// it. Nothing is written any more.
+func (c *checkpoints) leave(trusted bool) {
+	<-c.ended
+	if trusted {
+		_ = c.checkpoint() // It is the next attempt that loses by an error.
+	}
+	c.journalMu.Lock()
+	defer c.journalMu.Unlock()
+	if j := c.journal; j != nil && (!trusted || j.Len() == 0) {
+		if j.Remove() != nil {
+			return
+		}
+		c.journal = nil
+	}
+	// An error may mean that a newer attempt has the staged files.
+	_, _ = c.destination.Clear(func(n uint64) bool { return c.journal != nil && c.journal.Has(n) })
+	_ = c.close()
+}
+
+// stop ends checkpoints when everything has its name.
+func (c *checkpoints) stop() error {
+	c.cancel()
+	<-c.ended
+	c.journalMu.Lock()
+	defer c.journalMu.Unlock()
+	return c.close()
+}
+
+func (c *checkpoints) resentBytes() uint64 { return uint64(c.resent.Load()) }
+
+// close closes the journal.
+func (c *checkpoints) close() error {
+	c.cancel()
+	if c.journal == nil {
+		return nil
+	}
+	err := c.journal.Close()
+	c.journal = nil
+	return err
+}

@@ -1,0 +1,316 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/zeebo/xxh3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// ServeBlocks takes the blocks of a session from a connection until it has the last one, and answers with their number. The
+// caller closes the connection. Why it was refused, if it was, the session says.
+func (r *Receiver) ServeBlocks(conn net.Conn) {
+	r.mu.Lock()
+	s := r.session
+	r.mu.Unlock()
+	if s == nil || !s.opened.Load() || s.open.Add(1) > MaxStreams {
+		return
+	}
+	// What waits for a sender ends with the session.
+	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	defer stop()
+	d := &inStream{session: s}
+	err := d.serve(conn)
+	if err != nil {
+		s.broken.Add(1)
+	}
+	s.open.Add(-1)
+	if err != nil {
+		return
+	}
+	answer := proto.Size(&wirev1.DataResponse{Blocks: d.blocks})
+	b := binary.BigEndian.AppendUint32(nil, uint32(answer))
+	b, err = proto.MarshalOptions{}.MarshalAppend(b, &wirev1.DataResponse{Blocks: d.blocks})
+	if err == nil {
+		_, err = conn.Write(b)
+	}
+	_ = err // A sender that is gone needs no answer.
+}
+
+// inStream is a connection that blocks come from.
+type inStream struct {
+	*session
+	decoder  *frame.Decoder
+	sequence frame.Sequence
+	message  dataMessage
+	plain    []byte
+	back     []byte // what was read back
+	blocks   uint64
+	claims   []claim
+}
+
+// claim is a segment that was checked.
+type claim struct {
+	file *inFile // nil if it was taken back
+	run  *run
+}
+
+// errStream ends a connection whose sender is told why by the session, or not at all.
+var errStream = errors.New("the connection is given up")
+
+func (d *inStream) serve(conn net.Conn) error {
+	decoder, err := frame.NewDecoder(d.Engines)
+	if err != nil {
+		return d.refuse(err)
+	}
+	defer decoder.Close()
+	d.decoder = decoder
+	for first := true; ; first = false {
+		switch err := d.message.read(conn); {
+		case errors.Is(err, errMessage):
+			return d.refuse(invalid("a data message cannot be read: %w", err))
+		case err != nil:
+			// The session finds out by itself when the sender is gone, and finish when it is not.
+			return errStream
+		}
+		// Who does not know the session has no say in it.
+		if first && subtle.ConstantTimeCompare(d.message.session, d.token) != 1 {
+			return errStream
+		}
+		d.touch()
+		if !d.enter() {
+			return errStream
+		}
+		last, err := d.block()
+		d.leave()
+		if err != nil {
+			return d.refuse(err)
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+// refuse ends the session because of what came on this connection.
+func (d *inStream) refuse(err error) error {
+	d.fail(err)
+	return errStream
+}
+
+// block takes one message apart and writes what is in it. It reports whether it was the last one.
+func (d *inStream) block() (last bool, err error) {
+	if err := d.ctx.Err(); err != nil {
+		return false, err
+	}
+	h, err := frame.ParseHeader(d.message.received)
+	if err == nil {
+		err = d.sequence.Accept(h)
+	}
+	if err != nil {
+		return false, invalid("%w", err)
+	}
+	if int64(h.PlainLen) > d.chunk {
+		return false, invalid("a block of %d bytes; the session's chunks have %d", h.PlainLen, d.chunk)
+	}
+	if err := d.claim(h); err != nil {
+		return false, err
+	}
+	plain, outcome, err := d.decoder.View(d.plain, h, d.message.received[frame.HeaderSize:])
+	if err != nil {
+		return false, invalid("%w", err)
+	}
+	if h.Codec != codec.None {
+		d.plain = plain
+	}
+	d.blocks++
+	if h.PlainLen > 0 {
+		d.Report.Blocks.Add(outcome)
+	}
+	for i := range d.message.segments {
+		s := &d.message.segments[i]
+		bytes := plain[:s.length]
+		plain = plain[s.length:]
+		if c := d.claims[i]; c.file != nil {
+			if err := d.write(c, s, bytes); err != nil {
+				return false, err
+			}
+		}
+	}
+	return h.Last, nil
+}
+
+// claim checks that the segments belong into files that are expected and make up the block.
+func (d *inStream) claim(h frame.Header) error {
+	if len(d.message.segments) == 0 && !h.Last {
+		return invalid("a block without segments")
+	}
+	var sum int64
+	d.claims = d.claims[:0]
+	for i := range d.message.segments {
+		s := &d.message.segments[i]
+		sum += int64(s.length)
+		f, err := d.file(s.index)
+		if err != nil {
+			return err
+		}
+		c := claim{}
+		if f != nil {
+			if c.run, err = f.claim(s, d.verify); err != nil {
+				return err
+			}
+			if c.run != nil {
+				c.file = f
+			}
+		}
+		d.claims = append(d.claims, c)
+	}
+	if sum != int64(h.PlainLen) {
+		return invalid("segments of %d bytes in a block of %d", sum, h.PlainLen)
+	}
+	return nil
+}
+
+// file returns a file that is expected, nil for one that was taken back.
+func (s *session) file(index uint64) (*inFile, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.pending[index]; f != nil {
+		return f, nil
+	}
+	if _, ok := s.takenBack[index]; ok {
+		return nil, nil
+	}
+	return nil, invalid("a segment of entry %d, which is not expected", index)
+}
+
+// write puts a chunk into its file and gives the file its name if that was the last one.
+func (d *inStream) write(c claim, s *segment, bytes []byte) error {
+	if !d.verify && xxh3.Hash128(bytes).Bytes() != s.digest {
+		return invalid("a segment of %q at offset %d does not have its digest", c.file.entry.Path, s.offset)
+	}
+	if err := d.checkpoints.stake(int64(len(bytes))); err != nil {
+		return err
+	}
+	defer d.checkpoints.settle(int64(len(bytes)))
+	staged, err := d.Destination.Stage(c.file.number, &c.file.entry)
+	if err != nil {
+		return err
+	}
+	defer staged.Close()
+	offset := int64(s.offset)
+	if _, err := staged.WriteAt(bytes, offset); err != nil {
+		return err
+	}
+	complete, takenBack := c.file.wrote(c.run, offset)
+	if takenBack {
+		// It may have been removed before it was written.
+		return d.Destination.Discard(c.file.number)
+	}
+	if c.file.chunks > 1 {
+		d.checkpoints.wrote(c.file, offset/d.chunk, s.digest)
+	}
+	if !complete {
+		return nil
+	}
+	if d.verify {
+		if err := d.compare(staged, c); err != nil {
+			return err
+		}
+	}
+	if !c.file.finish(c.run) {
+		return nil
+	}
+	// No lock is held, so the other streams go on meanwhile.
+	if c.file.chunks > 1 {
+		if err := staged.Sync(); err != nil {
+			return err
+		}
+	}
+	if err := d.commit(staged, c.file); err != nil {
+		return err
+	}
+	d.complete(c.file)
+	return nil
+}
+
+// compare reads a run back. Most of it comes from the page cache, so that this finds what is misplaced, mixed up or damaged in
+// memory, but not what the disk loses later.
+func (d *inStream) compare(staged io.ReaderAt, c claim) error {
+	if d.back == nil {
+		d.back = make([]byte, d.chunk)
+	}
+	f := c.file
+	for i := range c.run.digests {
+		if c.run.safe>>i&1 != 0 {
+			continue // Compared when it was taken over.
+		}
+		offset := (c.run.number*runChunks + int64(i)) * f.chunk
+		bytes := d.back[:min(f.chunk, f.entry.Size-offset)]
+		if _, err := staged.ReadAt(bytes, offset); err != nil {
+			return fmt.Errorf("read back %q: %w", f.entry.Path, err)
+		}
+		if xxh3.Hash128(bytes).Bytes() != c.run.digests[i] {
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED,
+				"what was read back of %q at offset %d is not what was sent: suspect the memory or the file system of the receiving node, or a fault of Lighterage (%s)",
+				f.entry.Path, offset, wirev1.Version)
+		}
+	}
+	return nil
+}
+
+// complete counts a file that has its name.
+func (s *session) complete(f *inFile) {
+	s.mu.Lock()
+	delete(s.pending, f.index)
+	s.weight -= cost(&f.entry)
+	s.files++
+	s.bytes += uint64(f.entry.Size)
+	s.mu.Unlock()
+	s.Report.update(func(p *wirev1.Progress) {
+		p.Files++
+		p.Bytes += uint64(f.entry.Size)
+	})
+}
+
+// takeBack forgets a file that changed while the sender read it.
+func (s *session) takeBack(index uint64) error {
+	s.mu.Lock()
+	f := s.pending[index]
+	if f != nil {
+		delete(s.pending, index)
+		s.weight -= cost(&f.entry)
+		s.takenBack[index] = struct{}{}
+	}
+	count := len(s.takenBack)
+	s.mu.Unlock()
+	if f == nil {
+		return invalid("the sender takes back entry %d, which is not expected", index)
+	}
+	if count > maxChanged {
+		return invalid("the sender takes back more than %d files", maxChanged)
+	}
+	f.forget()
+	f.naming.Lock()
+	defer f.naming.Unlock()
+	f.named = true
+	s.checkpoints.done(f)
+	return s.Destination.Discard(f.number)
+}
+
+var _ Destination = Tree{(*tree.Destination)(nil)}

@@ -1,0 +1,57 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package transfer moves a tree from a sender to a receiver over the Receiver service.
+//
+// The sender walks its tree and announces entries in manifests; the receiver makes directories and links, compares files with
+// what it has and answers which it needs. Files are cut into chunks, and what is shorter than a chunk shares a block with others.
+// Each worker of the sender has a processor's worth of work: it reads, digests, compresses and sends over a Data stream and a
+// connection of its own. The receiver checks what it is told against what was announced, writes the pieces into staged files,
+// reads them back where that is asked for, and gives a file its name when all of it is there.
+//
+// # Restart
+//
+// What was written is synced and recorded in a journal (see package journal) before more than an interval for each stream is at
+// stake. A receiver takes over what earlier attempts of its run made safe and tells the sender so in its answers to the manifest;
+// what it cannot prove comes whole.
+//
+// # Memory
+//
+// Announced files that are not complete cost entryCost bytes and what the entry weighs each. The sender announces at most
+// windowBytes of them and goes on as they are sent; the receiver refuses twice as much. Besides that, each of at most MaxStreams
+// streams holds three blocks of at most the chunk size on either side, and connections hold their windows (see package
+// transport). With chunks of 1 MiB and two streams that is below 100 MiB for the largest trees. The walk holds the names of the
+// directories it has entered.
+package transfer
+
+import "github.com/lighterage/lighterage/agent/tree"
+
+const (
+	// ChunkSize is the length of the pieces that the sender cuts files into.
+	ChunkSize = 1 << 20
+	// MaxStreams is the most Data streams of a session.
+	MaxStreams = 16
+
+	minChunkSize = 64 << 10
+	maxChunkSize = 4 << 20
+
+	// maxEntries is the most entries of a manifest, maxSegments of segments in a block.
+	maxEntries  = 4096
+	maxSegments = 4096
+
+	// A manifest is sent when it has batchEntries or batchBytes of paths.
+	batchEntries = 1024
+	batchBytes   = 256 << 10
+
+	// windowBytes bounds the files that were announced and are not complete; each costs entryCost and what its entry weighs.
+	windowBytes = 64 << 20
+	entryCost   = 256
+
+	// maxChanged is how many files may change in an attempt before it ends at once.
+	maxChanged = 10_000
+
+	// maxChunks bounds the bookkeeping of one file: 16 TiB with chunks of 1 MiB.
+	maxChunks = 1 << 24
+)
+
+func cost(e *tree.Entry) int64 { return entryCost + int64(e.Weight()) }

@@ -1,0 +1,58 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/policy"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Compression is a resolved CompressionPolicy.
+type Compression struct {
+	Policy policy.Settings
+	// Codecs in order of preference.
+	Codecs []codec.ID
+	// Engines are the names of the software engines that may be used, in order of preference; empty: those that prove fastest.
+	Engines []string
+}
+
+// Settings returns what a resolved CompressionPolicy says.
+func Settings(c *wirev1.CompressionSettings) (Compression, error) {
+	modes := map[wirev1.CompressionMode]policy.Mode{
+		wirev1.CompressionMode_COMPRESSION_MODE_AUTO:   policy.Auto,
+		wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS: policy.Always,
+		wirev1.CompressionMode_COMPRESSION_MODE_NEVER:  policy.Never,
+	}
+	levels := map[wirev1.CompressionLevel]codec.Level{
+		wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST:     codec.Fast,
+		wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED: codec.Balanced,
+		wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH:     codec.High,
+	}
+	s := policy.Settings{
+		Mode:             modes[c.GetMode()],
+		Level:            levels[c.GetLevel()],
+		HardwareMinSize:  size(c.GetHardwareMinSize()),
+		SoftwareMinSize:  size(c.GetSoftwareMinSize()),
+		SoftwareDisabled: c.GetSoftwareDisabled(),
+		PreferHardware:   c.GetPreferHardware(),
+	}
+	if err := s.Validate(); err != nil {
+		return Compression{}, fmt.Errorf("read compression settings: %w", err)
+	}
+	var ids []codec.ID
+	for _, name := range c.GetCodecs() {
+		id, err := codec.ParseID(name)
+		if err != nil {
+			return Compression{}, fmt.Errorf("read compression settings: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	return Compression{Policy: s, Codecs: ids, Engines: c.GetSoftwareEngines()}, nil
+}
+
+func size(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

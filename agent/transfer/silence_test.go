@@ -1,0 +1,163 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const lost = wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST
+
+func TestSilentSender(t *testing.T) {
+	tests := map[string]func(*peer){
+		"FromTheStart":  func(*peer) {},
+		"AfterAccepted": (*peer).accepted,
+		"AfterManifest": func(h *peer) {
+			h.accepted()
+			h.announce(root(), fileEntry("a", 10))
+		},
+		"InData": func(h *peer) {
+			h.accepted()
+			h.announce(root(), fileEntry("a", 10))
+			if _, err := h.session.Recv(); err != nil {
+				h.t.Fatal(err)
+			}
+			if err := h.blocks().send(h.block(0, &wirev1.Segment{Index: 1, Length: 10})); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+	}
+	for name, speak := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 200 * time.Millisecond })
+			h := newPeer(t, p)
+			speak(h)
+			if f := h.verdict(); f.Reason != lost {
+				t.Errorf("the verdict is %v", f)
+			}
+			if err := p.wait(t); !failure.Is(err, lost) {
+				t.Errorf("the receiver ended with %v", err)
+			}
+		})
+	}
+}
+
+// deafStream is the session of a sender that announces its root and then takes and says nothing more.
+type deafStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	says chan *wirev1.SessionRequest
+	sent int
+}
+
+func (d *deafStream) Context() context.Context { return d.ctx }
+
+func (d *deafStream) Recv() (*wirev1.SessionRequest, error) {
+	select {
+	case m := <-d.says:
+		return m, nil
+	case <-d.ctx.Done():
+		return nil, d.ctx.Err()
+	}
+}
+
+func (d *deafStream) Send(*wirev1.SessionResponse) error {
+	if d.sent++; d.sent == 1 {
+		return nil // Accepted
+	}
+	<-d.ctx.Done()
+	return d.ctx.Err()
+}
+
+func TestDeafSender(t *testing.T) {
+	d, err := tree.OpenDestination(t.TempDir(), ".", "run", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := transfer.NewReceiver(transfer.ReceiveOptions{
+		RunID: "run", Attempt: 1, Destination: transfer.Tree{Destination: d}, Engines: engines.Default(),
+		Report: transfer.NewReceiveReport(), Idle: 50 * time.Millisecond,
+	})
+	stream := &deafStream{ctx: t.Context(), says: make(chan *wirev1.SessionRequest, 2)}
+	stream.says <- &wirev1.SessionRequest{Message: &wirev1.SessionRequest_Begin{Begin: goodBegin()}}
+	stream.says <- &wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{
+		Manifest: &wirev1.Manifest{Entries: []*wirev1.Entry{root()}},
+	}}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Session(stream) }()
+	select {
+	case <-ended:
+		if err := r.Wait(t.Context()); !failure.Is(err, lost) {
+			t.Errorf("the receiver ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the session does not end")
+	}
+}
+
+// mute is a receiver that stops to speak after some messages.
+type mute struct {
+	wirev1.UnimplementedReceiverServer
+	says []*wirev1.SessionResponse
+	done <-chan struct{}
+}
+
+func (m mute) Session(stream wirev1.Receiver_SessionServer) error {
+	for _, message := range m.says {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		if err := stream.Send(message); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+// ServeBlocks takes nothing.
+func (m mute) ServeBlocks(net.Conn) { <-m.done }
+
+func TestSilentReceiver(t *testing.T) {
+	source := t.TempDir()
+	// More than fits into the windows of the connections, so that workers block as well.
+	file(t, source, "a", noise(1, 40<<20), 0o600)
+	accepted := &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Accepted{Accepted: &wirev1.Accepted{Codec: 1, Session: []byte("session")}}}
+	need := &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Need{Need: &wirev1.Need{Bitmap: []byte{0b10}}}}
+	tests := map[string][]*wirev1.SessionResponse{
+		"FromTheStart":  nil,
+		"AfterAccepted": {accepted},
+		"AfterNeed":     {accepted, need},
+	}
+	for name, says := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := &pair{dialer: serve(t, mute{says: says, done: t.Context().Done()}, &transport.Counter{})}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = 300 * time.Millisecond })
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				if !failure.Is(err, lost) || err.Error() != "the receiver was silent for 300ms" {
+					t.Errorf("the sender ended with %v", err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("the sender does not end")
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Dialer makes connections to one address of the other cluster.
+type Dialer struct {
+	// Address is a host and a port.
+	Address string
+	Files   *Files
+	// Counter counts the bytes of all connections; nil: nobody does.
+	Counter *Counter
+}
+
+// Client is a connection to a server of the other cluster. It is made when it is first used.
+type Client struct {
+	*grpc.ClientConn
+	trust *trust
+}
+
+// Dial returns a connection to the server with a name behind the dialer's address.
+func (d *Dialer) Dial(serverName string) (*Client, error) {
+	config, err := d.Files.clientConfig(serverName)
+	if err != nil {
+		return nil, err
+	}
+	t := &trust{broken: make(chan struct{})}
+	conn, err := grpc.NewClient("passthrough:///"+d.Address,
+		grpc.WithTransportCredentials(clientCredentials{credentials.NewTLS(config), t}),
+		grpc.WithContextDialer(d.connect),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second},
+			MinConnectTimeout: 10 * time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.WithDisableRetry(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", d.Address, err)
+	}
+	return &Client{ClientConn: conn, trust: t}, nil
+}
+
+func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if d.Counter == nil {
+		return conn, nil
+	}
+	return countedConn{conn, d.Counter}, nil
+}
+
+// Ready waits until the connection is made, trying again with growing pauses of at most 10 s. It ends early when there is no
+// trust.
+func (c *Client) Ready(ctx context.Context) error {
+	// The state of the connection does not change when further tries fail, so what they find out has to wake up the wait.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-c.trust.broken:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		c.Connect()
+		state := c.GetState()
+		if state == connectivity.Ready {
+			return nil
+		}
+		if err := c.Untrusted(); err != nil {
+			return err
+		}
+		if !c.WaitForStateChange(ctx, state) {
+			if err := c.Untrusted(); err != nil {
+				return err
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// Untrusted returns why one side does not believe the other, nil if nothing of the kind was seen.
+func (c *Client) Untrusted() error {
+	c.trust.mu.Lock()
+	defer c.trust.mu.Unlock()
+	if c.trust.err == nil {
+		return nil
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED,
+		"no trust between this cluster and %s (%w): compare caBundle of the Peers on both sides with the ConfigMap lighterage-ca of the other cluster",
+		c.Target(), c.trust.err)
+}
+
+// Target returns the address that the connection goes to.
+func (c *Client) Target() string {
+	const scheme = "passthrough:///"
+	return c.ClientConn.Target()[len(scheme):]
+}
+
+// trust keeps the last handshake failure that no waiting mends. grpc tells of them in words only.
+type trust struct {
+	mu     sync.Mutex
+	err    error
+	broken chan struct{} // closed with the first error
+}
+
+// note looks at an error of a handshake, or of reading: a server that does not believe a client says so in an alert after
+// the client's part of the handshake has ended.
+func (t *trust) note(err error) {
+	if err == nil {
+		return
+	}
+	var verification *tls.CertificateVerificationError
+	var operation *net.OpError
+	alert := errors.As(err, &operation) && operation.Op == "remote error"
+	if !errors.As(err, &verification) && !alert {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		close(t.broken)
+	}
+	t.err = err
+}
+
+type clientCredentials struct {
+	credentials.TransportCredentials
+	trust *trust
+}
+
+func (c clientCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		c.trust.note(err)
+		return nil, nil, err
+	}
+	return trustedConn{conn, c.trust}, info, nil
+}
+
+func (c clientCredentials) Clone() credentials.TransportCredentials {
+	return clientCredentials{c.TransportCredentials.Clone(), c.trust}
+}
+
+type trustedConn struct {
+	net.Conn
+	trust *trust
+}
+
+func (c trustedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.trust.note(err)
+	return n, err
+}

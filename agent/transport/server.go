@@ -1,0 +1,41 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// maxMessage is the longest message of a session, in bytes.
+	maxMessage = 4 << 20
+	// A peer that does not answer is noticed after keepaliveTime and keepaliveTimeout.
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 20 * time.Second
+
+	handshakeTimeout = 10 * time.Second
+)
+
+// NewControlServer returns a server for the manager of the agent's own cluster and nobody else.
+func NewControlServer(files *Files) *grpc.Server {
+	config := files.serverConfig(ClusterCA, onlyPath(ManagerPath), grpcProtocol)
+	return grpc.NewServer(append(serverOptions(),
+		grpc.Creds(credentials.NewTLS(config)),
+		grpc.MaxRecvMsgSize(64<<10),
+		grpc.MaxConcurrentStreams(16),
+	)...)
+}
+
+func serverOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.MaxHeaderListSize(16 << 10),
+	}
+}

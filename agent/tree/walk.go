@@ -1,0 +1,182 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/filter"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// walker visits a tree once.
+type walker struct {
+	ctx          context.Context
+	visit        func(*Entry) error
+	filter       *filter.Filter
+	lostAndFound string
+	links        *linkTable
+	xattrs       xattrReader
+	omissions    *Omissions
+	// onTheWay are directories that the filter leaves out but for what it moves in them. They are visited before the first of that.
+	onTheWay []*Entry
+}
+
+// emit visits an entry after the directories that it is in.
+func (w *walker) emit(e *Entry) error {
+	for _, d := range w.onTheWay {
+		if err := w.visit(d); err != nil {
+			return err
+		}
+	}
+	w.onTheWay = w.onTheWay[:0]
+	return w.visit(e)
+}
+
+func (w *walker) directory(fd int, path string, st *unix.Stat_t) error {
+	e := &Entry{Path: path, Type: Directory}
+	e.describe(st)
+	var err error
+	if e.Xattrs, err = w.readXattrs(node{fd: fd}, e); err != nil {
+		return err
+	}
+	waiting := len(w.onTheWay)
+	if w.filter.Match(path, true) {
+		if err := w.emit(e); err != nil {
+			return err
+		}
+	} else {
+		w.onTheWay = append(w.onTheWay, e)
+	}
+	if !w.filter.Enter(path) {
+		return nil
+	}
+	names, err := readNames(fd)
+	if err != nil {
+		return fmt.Errorf("read the directory %q: %w", printable(path), err)
+	}
+	for i := range names.len() {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		name := names.name(i)
+		if path == Root && name == StagingName {
+			w.omissions.Add(OmittedStaging, name)
+			continue
+		}
+		if err := w.entry(dir(fd), path, name); err != nil {
+			return err
+		}
+	}
+	// Nothing in it moved.
+	w.onTheWay = w.onTheWay[:min(waiting, len(w.onTheWay))]
+	return nil
+}
+
+func (w *walker) entry(d dir, parent, name string) error {
+	path := join(parent, name)
+	if len(path) > MaxPath {
+		if !w.filter.Match(path, false) && !w.filter.Match(path, true) {
+			return nil
+		}
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
+			"the path %q is longer than %d bytes: shorten it or leave its directory out with spec.exclude", printable(path), MaxPath)
+	}
+	var st unix.Stat_t
+	if err := d.lstat(name, &st); err != nil {
+		if err == unix.ENOENT {
+			return nil // Removed after its name was read, as if a little earlier.
+		}
+		return fmt.Errorf("look at %q: %w", printable(path), err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if w.filter.Match(path, true) || w.filter.Enter(path) {
+			return w.subdirectory(d, path, name)
+		}
+		return nil
+	}
+	if !w.filter.Match(path, false) {
+		return nil
+	}
+	e := &Entry{Path: path}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		e.Type = File
+	case unix.S_IFLNK:
+		e.Type = Symlink
+		target, err := d.readlink(name)
+		if err == unix.ENOENT || err == unix.EINVAL {
+			return nil // Removed or replaced: the next run finds what it is now.
+		}
+		if err != nil {
+			return fmt.Errorf("read the symbolic link %q: %w", printable(path), err)
+		}
+		e.Target = target
+	case unix.S_IFIFO:
+		e.Type = FIFO
+	case unix.S_IFSOCK:
+		w.omissions.Add(OmittedSocket, path)
+		return nil
+	default:
+		w.omissions.Add(OmittedDevice, path)
+		return nil
+	}
+	if st.Nlink > 1 {
+		first, kept := w.links.name(parent, name, &st)
+		if first != "" && e.Type == File {
+			return w.emit(&Entry{Path: path, Type: HardLink, Target: first})
+		}
+		if first != "" || !kept {
+			w.omissions.Add(OmittedHardLink, path)
+		}
+	}
+	e.describe(&st)
+	var err error
+	if e.Xattrs, err = w.readXattrs(node{at: d, name: name, fd: -1}, e); err != nil {
+		return err
+	}
+	return w.emit(e)
+}
+
+// readXattrs counts what it leaves out.
+func (w *walker) readXattrs(n node, e *Entry) (Xattrs, error) {
+	x, err := w.xattrs.read(n, e.Type)
+	switch {
+	case err == nil:
+	case errors.Is(err, errXattrs):
+		w.omissions.Add(OmittedXattr, e.Path)
+	case err == unix.ENOENT: // Removed, which reading its content will tell.
+	default:
+		return "", fmt.Errorf("read the extended attributes of %q: %w", printable(e.Path), err)
+	}
+	return x, nil
+}
+
+func (w *walker) subdirectory(d dir, path, name string) error {
+	fd, err := openat(int(d), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch {
+	case err == nil:
+	case err == unix.ENOENT:
+		return nil
+	case errors.Is(err, fs.ErrPermission) && path == w.lostAndFound:
+		w.omissions.Add(OmittedUnreadable, path)
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return unreadable(path, err)
+	default:
+		return fmt.Errorf("open the directory %q: %w", printable(path), err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at %q: %w", printable(path), err)
+	}
+	return w.directory(fd, path, &st)
+}
