@@ -1,0 +1,255 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentclient_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+const serverName = "uid.send.lighterage.internal"
+
+// fixedCredentials are of a manager.
+type fixedCredentials struct{ ca *pki.CA }
+
+func (f fixedCredentials) Certificate(context.Context) (*tls.Certificate, *pki.CA, error) {
+	pair, err := issue(f.ca, pki.ManagerPath)
+	return pair, f.ca, err
+}
+
+func newCA(t *testing.T) *pki.CA {
+	t.Helper()
+	ca, _, err := pki.NewCA("east", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func issue(ca *pki.CA, path string, names ...string) (*tls.Certificate, error) {
+	issued, err := ca.Issue(pki.Template{Identity: pki.Identity{Cluster: "east", Path: path}, DNSNames: names, Lifetime: time.Hour}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	pair, err := issued.TLS()
+	return &pair, err
+}
+
+// server answers for an agent, a node agent and a gateway.
+type server struct {
+	wirev1.UnimplementedAgentServer
+	wirev1.UnimplementedNodeAgentServer
+	wirev1.UnimplementedGatewayServer
+	err         error
+	protocol    uint32
+	connections atomic.Int32
+}
+
+func (s *server) GetReport(context.Context, *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
+	return &wirev1.GetReportResponse{Report: &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_OPENING}}, s.err
+}
+
+func (s *server) GetProfile(context.Context, *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {
+	return &wirev1.GetProfileResponse{}, s.err
+}
+
+func (s *server) Hello(context.Context, *wirev1.HelloRequest) (*wirev1.HelloResponse, error) {
+	return &wirev1.HelloResponse{ProtocolVersion: s.protocol, Version: "v9", KnownAs: "east"}, s.err
+}
+
+func (s *server) Withdraw(context.Context, *wirev1.WithdrawRequest) (*wirev1.WithdrawResponse, error) {
+	return &wirev1.WithdrawResponse{}, s.err
+}
+
+// serve listens on loopback with a certificate of ca for name, and believes clients of clientCA.
+func (s *server) serve(t *testing.T, ca *pki.CA, name string, clientCA *pki.CA) string {
+	t.Helper()
+	pair, err := issue(ca, pki.GatewayPath, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*pair}, NextProtos: []string{"h2"},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pki.Pool([]*x509.Certificate{clientCA.Certificate}),
+	})))
+	wirev1.RegisterAgentServer(g, s)
+	wirev1.RegisterNodeAgentServer(g, s)
+	wirev1.RegisterGatewayServer(g, s)
+	go func() { _ = g.Serve(&countingListener{Listener: listener, count: &s.connections}) }()
+	t.Cleanup(g.Stop)
+	return listener.Addr().String()
+}
+
+type countingListener struct {
+	net.Listener
+	count *atomic.Int32
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.count.Add(1)
+	}
+	return conn, err
+}
+
+func TestAgentsReuseConnections(t *testing.T) {
+	ca := newCA(t)
+	s := &server{}
+	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
+	fake := clocktesting.NewFakeClock(time.Now())
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: fake})
+	ask := func() {
+		t.Helper()
+		report, err := agents.Report(context.Background(), target)
+		if err != nil || report.GetState() != wirev1.AgentState_AGENT_STATE_OPENING {
+			t.Fatalf("%v, %v", report, err)
+		}
+	}
+	for range 3 {
+		ask()
+		fake.Step(2 * time.Second)
+	}
+	if n := s.connections.Load(); n != 1 {
+		t.Fatalf("%d connections for three questions", n)
+	}
+	fake.Step(2 * time.Minute)
+	ask()
+	if n := s.connections.Load(); n != 2 {
+		t.Fatalf("%d connections after a long pause, want a second one", n)
+	}
+	s.err = status.Error(codes.Unavailable, "measuring")
+	if _, err := agents.Report(context.Background(), target); !errors.Is(err, agentclient.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	s.err = nil
+	ask()
+	if n := s.connections.Load(); n != 3 {
+		t.Fatalf("%d connections after an error, want a fresh one", n)
+	}
+}
+
+func TestAgentErrors(t *testing.T) {
+	ca, stranger := newCA(t), newCA(t)
+	for name, test := range map[string]struct {
+		ca, clientCA *pki.CA
+		serverName   string
+		err          error
+		want         error
+	}{
+		"another CA":          {stranger, ca, serverName, nil, agentclient.ErrUntrusted},
+		"another agent":       {ca, ca, "other.send.lighterage.internal", nil, agentclient.ErrUntrusted},
+		"does not believe us": {ca, stranger, serverName, nil, agentclient.ErrUntrusted},
+		"refuses us":          {ca, ca, serverName, status.Error(codes.PermissionDenied, "not the manager"), agentclient.ErrUntrusted},
+		"of another version":  {ca, ca, serverName, status.Error(codes.Unimplemented, "unknown method"), agentclient.ErrIncompatible},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{err: test.err}
+			target := agentclient.Target{Address: s.serve(t, test.ca, test.serverName, test.clientCA), ServerName: serverName}
+			agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}})
+			if _, err := agents.Report(context.Background(), target); !errors.Is(err, test.want) {
+				t.Fatal(err)
+			}
+		})
+	}
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}})
+	if _, err := agents.Profile(context.Background(), agentclient.Target{Address: closedPort(t), ServerName: serverName}); !errors.Is(err, agentclient.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	s := &server{}
+	target := agentclient.Target{Address: s.serve(t, ca, pki.NodeAgentServerName, ca), ServerName: pki.NodeAgentServerName}
+	if _, err := agents.Profile(context.Background(), target); !errors.Is(err, agentclient.ErrIncompatible) {
+		t.Fatalf("an answer without a measurement: %v", err)
+	}
+}
+
+// closedPort is an address where nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestGateway(t *testing.T) {
+	ours, theirs, stranger := newCA(t), newCA(t), newCA(t)
+	withFailure := func(code codes.Code, reason wirev1.FailureReason) error {
+		s, err := status.New(code, "x").WithDetails(&wirev1.Failure{Reason: reason, Message: "what the gateway says"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Err()
+	}
+	for name, test := range map[string]struct {
+		bundle     []byte
+		clientCA   *pki.CA
+		serverName string
+		protocol   uint32
+		err        error
+		want       error
+		message    string
+	}{
+		"well":          {theirs.CertificatePEM, ours, pki.GatewayServerName, wirev1.ProtocolVersion, nil, nil, ""},
+		"another CA":    {stranger.CertificatePEM, ours, pki.GatewayServerName, 1, nil, agentclient.ErrUntrusted, "spec.caBundle"},
+		"broken bundle": {[]byte("x"), ours, pki.GatewayServerName, 1, nil, agentclient.ErrUntrusted, "ca.crt"},
+		"not a gateway": {theirs.CertificatePEM, ours, serverName, 1, nil, agentclient.ErrUntrusted, "spec.endpoint"},
+		"does not believe us": {theirs.CertificatePEM, stranger, pki.GatewayServerName, 1, nil, agentclient.ErrUntrusted,
+			"give that cluster a Peer"},
+		"does not know us": {theirs.CertificatePEM, ours, pki.GatewayServerName, 1,
+			withFailure(codes.Unauthenticated, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED), agentclient.ErrUntrusted, "what the gateway says"},
+		"refuses our protocol": {theirs.CertificatePEM, ours, pki.GatewayServerName, 1,
+			withFailure(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE), agentclient.ErrIncompatible, "what the gateway says"},
+		"speaks another protocol": {theirs.CertificatePEM, ours, pki.GatewayServerName, 99, nil, agentclient.ErrIncompatible, "v9"},
+		"busy":                    {theirs.CertificatePEM, ours, pki.GatewayServerName, 1, status.Error(codes.Unavailable, "later"), agentclient.ErrUnreachable, "later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{err: test.err, protocol: test.protocol}
+			gateway := agentclient.Gateway{Endpoint: s.serve(t, theirs, test.serverName, test.clientCA), CABundle: test.bundle}
+			client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}})
+			hello, err := client.Hello(context.Background(), gateway)
+			if test.want == nil {
+				if err != nil || hello.GetKnownAs() != "east" {
+					t.Fatalf("%v, %v", hello, err)
+				}
+				if err := client.Withdraw(context.Background(), gateway, "bank", "ledger"); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) {
+				t.Fatalf("got %v, want %v with %q", err, test.want, test.message)
+			}
+		})
+	}
+	client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}})
+	_, err := client.Hello(context.Background(), agentclient.Gateway{Endpoint: closedPort(t), CABundle: theirs.CertificatePEM})
+	if !errors.Is(err, agentclient.ErrUnreachable) || !strings.Contains(err.Error(), "firewalls") {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,55 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agentclient is how the manager talks to the agents of its own cluster and to the gateways of others.
+package agentclient
+
+import (
+	"context"
+	"errors"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Errors of Agents and PeerGateway. Test for them with errors.Is; the error that wraps one has the mend in its message.
+var (
+	// ErrUnreachable: nobody answers. Worth trying again.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrUntrusted: one side does not accept the other's certificate. Somebody has to mend a Peer.
+	ErrUntrusted = errors.New("untrusted")
+	// ErrIncompatible: the other side speaks another version of the protocol. Somebody has to upgrade.
+	ErrIncompatible = errors.New("incompatible")
+)
+
+// Target is an agent of this cluster.
+type Target struct {
+	// Address is host and port, the host being the pod's IP.
+	Address string
+	// ServerName that the agent's certificate must hold.
+	ServerName string
+}
+
+// Agents asks agents of this cluster. Every method is idempotent, may be retried and is bounded by a short deadline of its own.
+type Agents interface {
+	// Report asks a sending or receiving agent what it is at.
+	Report(ctx context.Context, target Target) (*wirev1.Report, error)
+	// Profile asks a node agent what it measured; ErrUnreachable too while it is still measuring.
+	Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error)
+}
+
+// Gateway is the gateway of another cluster.
+type Gateway struct {
+	// Endpoint is host and port.
+	Endpoint string
+	// CABundle is the other cluster's CA as PEM.
+	CABundle []byte
+}
+
+// PeerGateway talks to gateways of other clusters. Every method is idempotent and bounded by a deadline of its own. ErrUnreachable
+// may be retried; ErrUntrusted and ErrIncompatible will not go away by themselves.
+type PeerGateway interface {
+	// Hello tells whether the two clusters can talk.
+	Hello(ctx context.Context, gateway Gateway) (*wirev1.HelloResponse, error)
+	// Withdraw ends every attempt of a Transfer at the other side. It succeeds when there is none.
+	Withdraw(ctx context.Context, gateway Gateway, namespace, name string) error
+}

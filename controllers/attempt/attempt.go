@@ -1,0 +1,207 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attempt makes, finds and removes what an attempt consists of in a cluster: a Job, its pod, and a Secret with the agent's
+// configuration and certificate.
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update;delete
+
+// Options of NewCluster.
+type Options struct {
+	// Client reads Jobs and pods (from a cache, as a rule) and writes. Secrets are written and never read.
+	Client client.Client
+	// Reader reads past any cache. Start asks it, because a second start of an attempt would take the Secret from under its agent.
+	Reader client.Reader
+	// Authority issues the agents' certificates.
+	Authority *pki.Authority
+	// Lifetime of the agents' certificates.
+	Lifetime time.Duration
+}
+
+// Cluster is where attempts live. Every method is idempotent.
+type Cluster struct {
+	options Options
+}
+
+// NewCluster returns a Cluster.
+func NewCluster(o Options) *Cluster {
+	return &Cluster{options: o}
+}
+
+// Find returns the owner's Job of that name and the newest of its pods; either is nil when there is none. Labels alone make nothing
+// the owner's: whoever may create pods could have them report what they like.
+func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*batchv1.Job, *corev1.Pod, error) {
+	namespace := owner.GetNamespace()
+	job := &batchv1.Job{}
+	err := c.options.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, job)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading Job %s/%s: %w", namespace, name, err)
+	}
+	if job.DeletionTimestamp != nil || !metav1.IsControlledBy(job, owner) {
+		return nil, nil, nil
+	}
+	pods := &corev1.PodList{}
+	if err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: name}); err != nil {
+		return nil, nil, fmt.Errorf("listing the pods of Job %s/%s: %w", namespace, name, err)
+	}
+	var newest *corev1.Pod
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if metav1.IsControlledBy(pod, job) && (newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp)) {
+			newest = pod
+		}
+	}
+	return job, newest, nil
+}
+
+// Start makes the Secret and the Job of an attempt where they do not exist yet. peerCA is PEM. The problem is what the API server, or
+// a Job of somebody else, has against it: trying again at once would meet it again.
+func (c *Cluster) Start(
+	ctx context.Context, owner client.Object, a *plan.Attempt, identity pki.Identity, serverName string, peerCA []byte,
+) (*plan.Problem, error) {
+	job := a.Job()
+	present := &batchv1.Job{}
+	err := c.options.Reader.Get(ctx, client.ObjectKeyFromObject(job), present)
+	if err == nil {
+		return foreign(present, owner), nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading Job %s/%s: %w", job.Namespace, job.Name, err)
+	}
+	pair, ca, err := c.options.Authority.Issue(ctx, identity, c.options.Lifetime, serverName)
+	if err != nil {
+		return nil, fmt.Errorf("issuing the certificate of %s: %w", identity, err)
+	}
+	config, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	secret := a.Secret(plan.AttemptSecret{Config: config, KeyPair: pair, ClusterCA: ca.CertificatePEM, PeerCA: peerCA})
+	if err := c.writeSecret(ctx, secret); err != nil {
+		return refusal("Secret", owner, err)
+	}
+	err = c.options.Client.Create(ctx, job, client.FieldOwner(conditions.FieldOwner))
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil, nil
+	}
+	problem, err := refusal("Job", owner, fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err))
+	if problem != nil {
+		// Nobody will use the key.
+		err = c.RemoveSecret(ctx, job.Namespace, job.Name)
+	}
+	return problem, err
+}
+
+// foreign is the problem with a Job that somebody else has made under the name of an attempt; nil if it is the owner's.
+func foreign(job *batchv1.Job, owner client.Object) *plan.Problem {
+	if metav1.IsControlledBy(job, owner) {
+		return nil
+	}
+	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
+		"Job %q in namespace %q has the name of the agent's Job and was made by somebody else; delete it", job.Name, job.Namespace)}
+}
+
+// refusal turns the API server's refusal of what was to be created into a problem, and leaves other errors as they are.
+func refusal(kind string, owner client.Object, err error) (*plan.Problem, error) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+		return nil, err
+	}
+	cluster, mend := "this cluster", "spec.podTemplate, or the quota or policy that it names"
+	if _, receives := owner.(*v1alpha1.Delivery); receives { // the sender reads it, too
+		cluster, mend = "the receiving cluster", "the quota or policy that it names"
+	}
+	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
+		"the API server of %s refuses the agent's %s in namespace %q; change %s: %s", cluster, kind, owner.GetNamespace(), mend, status.Status().Message)}, nil
+}
+
+// writeSecret overwrites what a start that was cut short may have left: there is no Job, so nobody uses it. Whose it is cannot be
+// asked, as the manager may not read Secrets in users' namespaces; that no other Secret is meant follows from the name, which holds
+// random characters.
+func (c *Cluster) writeSecret(ctx context.Context, secret *corev1.Secret) error {
+	err := c.options.Client.Create(ctx, secret.DeepCopy(), client.FieldOwner(conditions.FieldOwner))
+	if apierrors.IsAlreadyExists(err) {
+		err = c.options.Client.Update(ctx, secret, client.FieldOwner(conditions.FieldOwner))
+	}
+	if err != nil {
+		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// RemoveSecret removes the Secret of an attempt that has ended.
+func (c *Cluster) RemoveSecret(ctx context.Context, namespace, name string) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Secret %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// Retire removes the owner's Jobs, which have its UID in that label, and their Secrets, but not those named keep. Pods end in the
+// background.
+func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep string) error {
+	namespace := owner.GetNamespace()
+	jobs := &batchv1.JobList{}
+	if err := c.options.Client.List(ctx, jobs, client.InNamespace(namespace), client.MatchingLabels{label: string(owner.GetUID())}); err != nil {
+		return fmt.Errorf("listing Jobs in %s: %w", namespace, err)
+	}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		// An owner reference can be forged like a label. The name cannot be that of any Secret but an attempt's.
+		if job.Name == keep || !metav1.IsControlledBy(job, owner) || !plan.IsAttemptName(owner.GetName(), job.Name) {
+			continue
+		}
+		err := c.options.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting Job %s/%s: %w", namespace, job.Name, err)
+		}
+		if err := c.RemoveSecret(ctx, namespace, job.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PodsLeft reports whether pods of the owner's Jobs, with its UID in that label, still run, or may. The Jobs may be gone already.
+func (c *Cluster) PodsLeft(ctx context.Context, owner client.Object, label string) (bool, error) {
+	namespace := owner.GetNamespace()
+	pods := &corev1.PodList{}
+	if err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{label: string(owner.GetUID())}); err != nil {
+		return false, fmt.Errorf("listing pods in %s: %w", namespace, err)
+	}
+	for i := range pods.Items {
+		job := metav1.GetControllerOf(&pods.Items[i])
+		if job == nil || job.Kind != "Job" || !plan.IsAttemptName(owner.GetName(), job.Name) {
+			continue
+		}
+		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,79 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/gateway"
+)
+
+// shutdownReserve is what stopping takes beside draining.
+const shutdownReserve = 8 * time.Second
+
+// settings are the command line.
+type settings struct {
+	address, healthAddress, metricsAddress string
+	configDirectory                        string
+	verbosity                              int
+	shutdownTimeout                        time.Duration
+	options                                gateway.Options
+}
+
+// parse returns nil settings when only help or the version was asked for, and printed to out.
+func parse(arguments []string, out io.Writer) (*settings, error) {
+	s := &settings{}
+	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	version := flags.Bool("version", false, "print the version and exit")
+	flags.StringVar(&s.address, "bind-address", ":8443", "address that other clusters connect to")
+	flags.StringVar(&s.healthAddress, "health-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	flags.StringVar(&s.configDirectory, "config-dir", "/etc/lighterage", "directory with tls.crt and tls.key, read again when they change")
+	flags.IntVar(&s.verbosity, "v", 0, "log more: 1 also logs connections, 4 what the Kubernetes client does")
+	config.RegisterFlags(flags)
+
+	limits := &s.options.Limits
+	flags.IntVar(&limits.Connections, "max-connections", 4096, "connections in all")
+	flags.IntVar(&limits.LocalConnections, "max-control-connections", 1024, "connections to the gateway itself")
+	flags.IntVar(&limits.ConnectionsPerTarget, "max-connections-per-delivery", 128, "connections passed to one receiving agent")
+	flags.IntVar(&limits.Handshakes, "max-handshakes", 1024, "connections without a finished ClientHello; one more closes the oldest")
+	flags.IntVar(&limits.HandshakesPerSource, "max-handshakes-per-source", 128, "the same for each IPv4 address or IPv6 /64")
+	flags.DurationVar(&limits.HelloTimeout, "hello-timeout", 5*time.Second, "time for a ClientHello")
+	flags.DurationVar(&limits.IdleTimeout, "idle-timeout", time.Hour, "time after which a passed connection is closed on which nothing moves")
+	flags.DurationVar(&limits.Lifetime, "max-connection-lifetime", 168*time.Hour, "time after which a passed connection is closed however busy")
+	flags.DurationVar(&limits.DrainTimeout, "drain-timeout", 20*time.Second, "time that passed connections get to end when the gateway stops")
+	flags.Float64Var(&s.options.RequestsPerSecond, "peer-requests-per-second", 20, "requests that a peer may make on average, and all unknown callers together")
+	flags.IntVar(&s.options.RequestBurst, "peer-request-burst", 100, "requests of a peer that may come at once")
+	flags.IntVar(&s.options.OpensPerPeer, "peer-max-waiting-runs", 256, "runs of a peer that may wait for their receiving agents")
+	flags.IntVar(&s.options.DeliveriesPerNamespace, "peer-max-deliveries", 500, "Deliveries that a peer may have in one namespace, ended ones included")
+
+	err := flags.Parse(arguments)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(out, "Usage of gateway:")
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w; see --help", err)
+	case flags.NArg() > 0:
+		return nil, fmt.Errorf("the gateway takes flags only, not %q; see --help", flags.Arg(0))
+	case *version:
+		_, err := fmt.Fprintln(out, wirev1.Version)
+		return nil, err
+	}
+	if err := limits.Validate(); err != nil {
+		return nil, err
+	}
+	s.shutdownTimeout = limits.DrainTimeout + shutdownReserve
+	return s, nil
+}

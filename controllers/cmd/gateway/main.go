@@ -1,0 +1,88 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gateway is the one port through which other clusters reach this one.
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/gateway"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// Exit codes.
+const (
+	exitFailed        = 1
+	exitConfiguration = 2
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;deliveries,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=create;delete
+
+func main() {
+	settings, err := parse(os.Args[1:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitConfiguration)
+	}
+	if settings == nil { // help or the version was asked for
+		return
+	}
+	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-settings.verbosity)}))
+	ctrl.SetLogger(log)
+	if err := run(settings, log); err != nil {
+		log.Error(err, "Gateway ended")
+		os.Exit(exitFailed)
+	}
+}
+
+func run(s *settings, log logr.Logger) error {
+	certificate, err := pki.NewFiles(s.configDirectory)
+	if err != nil {
+		return fmt.Errorf("taking the gateway's certificate: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("registering the API: %w", err)
+	}
+	kubeconfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w", err)
+	}
+	mgr, err := ctrl.NewManager(rest.AddUserAgent(kubeconfig, "lighterage-gateway/"+wirev1.Version), ctrl.Options{
+		Scheme:                  scheme,
+		Logger:                  log,
+		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Metrics:                 metricsserver.Options{BindAddress: s.metricsAddress},
+		HealthProbeBindAddress:  s.healthAddress,
+		GracefulShutdownTimeout: &s.shutdownTimeout,
+	})
+	if err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	ctx := ctrl.SetupSignalHandler()
+	s.options.Certificate = certificate.GetCertificate
+	s.options.Registerer = metrics.Registry
+	if err := gateway.Setup(ctx, mgr, s.address, s.options); err != nil {
+		return err
+	}
+	log.Info("Gateway starts", "version", wirev1.Version)
+	return mgr.Start(ctx)
+}

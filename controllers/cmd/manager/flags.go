@@ -1,0 +1,91 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// settings are what the flags say.
+type settings struct {
+	namespace, cluster, caSecret  string
+	agentImage, agentPullPolicy   string
+	runLifetime, servingLifetime  time.Duration
+	retention                     time.Duration
+	leaderElect                   bool
+	healthAddress, metricsAddress string
+	concurrency                   int
+	logLevel                      slog.Level
+	version                       bool
+}
+
+func parse(arguments []string) (settings, error) {
+	var s settings
+	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
+	// controller-runtime looks this one up by itself.
+	flags.Var(flag.Lookup("kubeconfig").Value, "kubeconfig", "path of a kubeconfig; in a pod the service account is used without one")
+	flags.StringVar(&s.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the operator (default: $POD_NAMESPACE)")
+	flags.StringVar(&s.cluster, "cluster-name", "local", "what this cluster calls itself in certificates; for people, nothing is decided by it")
+	flags.StringVar(&s.caSecret, "ca-secret", "", "name of a given Secret of type kubernetes.io/tls with the cluster's CA; without one the manager makes Secret "+pki.CAName)
+	flags.StringVar(&s.agentImage, "agent-image", "", "image that agents run (required)")
+	flags.StringVar(&s.agentPullPolicy, "agent-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
+	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", 24*time.Hour, "lifetime of agents' certificates: an attempt cannot connect anew after it")
+	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", 30*24*time.Hour, "lifetime of the gateway's and the node agents' certificates, which are renewed at half of it")
+	flags.DurationVar(&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever")
+	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")
+	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are looked after at once")
+	level := flags.String("log-level", "info", "debug, info, warn or error")
+	flags.BoolVar(&s.version, "version", false, "print the version and exit")
+	if err := flags.Parse(arguments); err != nil {
+		return s, err
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if err := s.logLevel.UnmarshalText([]byte(*level)); err != nil {
+		return s, fmt.Errorf("--log-level: %w", err)
+	}
+	return s, s.validate()
+}
+
+func (s settings) validate() error {
+	if s.version {
+		return nil
+	}
+	var errs []error
+	if s.namespace == "" {
+		errs = append(errs, errors.New("--namespace or $POD_NAMESPACE must name the operator's namespace"))
+	}
+	if s.agentImage == "" {
+		errs = append(errs, errors.New("--agent-image must name the image that agents run"))
+	}
+	if err := pki.ValidateClusterName(s.cluster); err != nil {
+		errs = append(errs, fmt.Errorf("--cluster-name: %w", err))
+	}
+	if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, corev1.PullPolicy(s.agentPullPolicy)) {
+		errs = append(errs, fmt.Errorf("--agent-image-pull-policy must be Always, IfNotPresent or Never, not %q", s.agentPullPolicy))
+	}
+	if s.runLifetime < time.Minute || s.servingLifetime < time.Minute {
+		errs = append(errs, errors.New("--run-certificate-lifetime and --serving-certificate-lifetime must be at least 1m"))
+	}
+	if s.retention < 0 {
+		errs = append(errs, errors.New("--delivery-retention must not be negative"))
+	}
+	if s.concurrency < 1 || s.concurrency > 1000 {
+		errs = append(errs, errors.New("--max-concurrent-reconciles must be between 1 and 1000"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,155 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/compressionpolicy"
+	"github.com/lighterage/lighterage/controllers/delivery"
+	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/node"
+	"github.com/lighterage/lighterage/controllers/peer"
+	"github.com/lighterage/lighterage/controllers/peergrant"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/transfer"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=lighterage-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=events,verbs=create;patch
+
+// managerCertificateLifetime is that of the manager's own certificate, which lives in memory.
+const managerCertificateLifetime = 24 * time.Hour
+
+// newManager wires everything.
+func newManager(config *rest.Config, s settings) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	options, err := managerOptions(scheme, s)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the readiness check: %w", err)
+	}
+	for _, setup := range setups(s) {
+		if err := setup(mgr); err != nil {
+			return nil, err
+		}
+	}
+	return mgr, nil
+}
+
+// operatorApp is the name label of what the chart installs, node agents among it.
+const operatorApp = "lighterage"
+
+// managerOptions keep the cache small: of Jobs and pods only the operator's are in it, Secrets and ConfigMaps are never cached.
+func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
+	ours, err := labels.NewRequirement(plan.AppLabel, selection.In, []string{operatorApp, plan.AppName})
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("selecting the operator's pods: %w", err)
+	}
+	agents := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+	return ctrl.Options{
+		Scheme:                  scheme,
+		LeaderElection:          s.leaderElect,
+		LeaderElectionID:        "manager.lighterage.dev",
+		LeaderElectionNamespace: s.namespace,
+		// The process ends when the manager stops, so another may lead at once.
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        s.healthAddress,
+		Metrics:                       metricsserver.Options{BindAddress: s.metricsAddress},
+		Cache: cache.Options{
+			ByObject: map[client.Object]cache.ByObject{&batchv1.Job{}: agents, &corev1.Pod{}: agents},
+		},
+		Client: client.Options{
+			Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
+		},
+	}, nil
+}
+
+// setups lists what runs in the manager.
+func setups(s settings) []func(ctrl.Manager) error {
+	var wiring parts
+	return []func(ctrl.Manager) error{
+		func(mgr ctrl.Manager) error { wiring = newParts(mgr, s); return nil },
+		func(mgr ctrl.Manager) error { return mgr.Add(wiring.renewer) },
+		func(mgr ctrl.Manager) error { return transfer.Setup(mgr, wiring.transfers) },
+		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
+		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
+		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
+		func(mgr ctrl.Manager) error {
+			return node.Setup(mgr, node.Options{Agents: wiring.agents, Namespace: s.namespace})
+		},
+		func(mgr ctrl.Manager) error { return compressionpolicy.Setup(mgr, compressionpolicy.Options{}) },
+	}
+}
+
+// parts are what the controllers share.
+type parts struct {
+	agents     agentclient.Agents
+	gateways   agentclient.PeerGateway
+	renewer    *pki.Renewer
+	transfers  transfer.Options
+	deliveries delivery.Options
+}
+
+func newParts(mgr ctrl.Manager, s settings) parts {
+	real := clock.RealClock{}
+	authority := pki.NewAuthority(pki.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real,
+		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster,
+	})
+	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: holder, Clock: real})
+	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder, Clock: real})
+	attempts := attempt.NewCluster(attempt.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: authority, Lifetime: s.runLifetime,
+	})
+	image := plan.AgentImage{Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy)}
+	return parts{
+		agents:   agents,
+		gateways: gateways,
+		renewer:  &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
+		transfers: transfer.Options{
+			Client: mgr.GetClient(), Agents: agents, Gateways: gateways, Attempts: attempts,
+			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry), Clock: real,
+			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+		},
+		deliveries: delivery.Options{
+			Client: mgr.GetClient(), Agents: agents, Attempts: attempts,
+			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: real,
+			Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
+		},
+	}
+}

@@ -1,0 +1,162 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+const rbacDirectory = "../../../config/rbac"
+
+// TestManagerWithItsOwnRights runs the manager as its service account, with the rights in config/rbac and no others.
+func TestManagerWithItsOwnRights(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	cluster, err := controllertest.Start("../../../config/crd/bases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Stop() })
+	for _, name := range []string{"manager_role.yaml", "bindings.yaml"} {
+		apply(t, cluster, filepath.Join(rbacDirectory, name))
+	}
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-manager",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	settings, err := parse([]string{
+		"--namespace", controllertest.OperatorNamespace, "--agent-image", "registry.example/agent:test", "--leader-elect",
+		"--metrics-bind-address", "0", "--health-probe-bind-address", "0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := newManager(config, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+
+	read := func(object client.Object, name string) error {
+		return cluster.Client.Get(context.Background(), client.ObjectKey{Namespace: controllertest.OperatorNamespace, Name: name}, object)
+	}
+	controllertest.Eventually(t, func() error {
+		return errors.Join(
+			read(&corev1.Secret{}, pki.CAName), read(&corev1.ConfigMap{}, pki.CAName),
+			read(&corev1.Secret{}, pki.GatewaySecret), read(&corev1.Secret{}, pki.NodeAgentSecret),
+		)
+	})
+	// One object of each kind gets its status, a Transfer its Job and Secret, and goes again.
+	namespace := cluster.Namespace(t)
+	cluster.Claim(t, namespace, "ledger")
+	transfer := &v1alpha1.Transfer{Spec: v1alpha1.TransferSpec{
+		Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
+		Destination: v1alpha1.TransferDestination{
+			Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+		},
+	}}
+	transfer.Name, transfer.Namespace = "ledger", namespace
+	policy := &v1alpha1.CompressionPolicy{Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionNever}}
+	policy.Name = "never"
+	cluster.Create(t, transfer, policy)
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(policy), policy); err != nil {
+			return err
+		}
+		if err := controllertest.Expect(policy.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonAccepted); err != nil {
+			return err
+		}
+		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(transfer), transfer); err != nil {
+			return err
+		}
+		return controllertest.Expect(transfer.Status.Conditions, v1alpha1.ConditionStalled, v1alpha1.ReasonPeerNotFound)
+	})
+	ca, _, err := pki.NewCA("west", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Who listens there never answers, and it takes seconds to notice: the Transfer begins meanwhile.
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	peer := &v1alpha1.Peer{Spec: v1alpha1.PeerSpec{Endpoint: mute.Addr().String(), CABundle: ca.CertificatePEM}}
+	peer.Name = "west"
+	cluster.Create(t, peer)
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(peer), peer); err != nil {
+			return err
+		}
+		if len(peer.Status.Conditions) == 0 {
+			return errors.New("the Peer has no status")
+		}
+		jobs := cluster.Jobs(t, namespace, v1alpha1.TransferLabel, string(transfer.UID))
+		if len(jobs) != 1 {
+			return fmt.Errorf("%d Jobs", len(jobs))
+		}
+		return cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(&jobs[0]), &corev1.Secret{})
+	})
+	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, func() error {
+		if jobs := cluster.Jobs(t, namespace, v1alpha1.TransferLabel, string(transfer.UID)); len(jobs) != 0 {
+			return fmt.Errorf("%d Jobs are left", len(jobs))
+		}
+		return nil
+	})
+}
+
+// apply creates everything in a YAML file.
+func apply(t *testing.T, cluster *controllertest.Cluster, name string) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(fmt.Errorf("%s: %w", name, err))
+		}
+		if len(object.Object) > 0 {
+			cluster.Create(t, object)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compressionpolicy says in the status of CompressionPolicies whether they can be used, and which is the default.
+package compressionpolicy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// conflictPause gives the cache time to catch up.
+const conflictPause = 200 * time.Millisecond
+
+// Options of Setup.
+type Options struct {
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
+}
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies/status,verbs=patch
+
+// Setup adds the controller to the manager.
+func Setup(mgr ctrl.Manager, o Options) error {
+	r := NewReconciler(mgr.GetClient(), o)
+	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+	return ctrl.NewControllerManagedBy(mgr).Named("compressionpolicy").
+		For(&v1alpha1.CompressionPolicy{}). // own writes too: what followed from an older status is looked at again
+		// Whether a policy is the default depends on the others that are said to be.
+		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults), changed).
+		Complete(r)
+}
+
+// Reconciler is made by NewReconciler.
+type Reconciler struct {
+	client  client.Client
+	options Options
+}
+
+// NewReconciler returns the reconciler of the controller.
+func NewReconciler(c client.Client, o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Reconciler{client: c, options: o}
+}
+
+// Reconcile is of reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var subject v1alpha1.CompressionPolicy
+	if err := r.client.Get(ctx, request.NamespacedName, &subject); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	var policies v1alpha1.CompressionPolicyList
+	if err := r.client.List(ctx, &policies); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing CompressionPolicies: %w", err)
+	}
+	before := subject.DeepCopy()
+	wanted := Judge(&subject, policies.Items)
+	subject.Status.Conditions = conditions.Merge(subject.Status.Conditions, wanted, subject.Generation, r.options.Clock.Now())
+	subject.Status.ObservedGeneration = subject.Generation
+	wrote, err := conditions.WriteStatus(ctx, r.client, before, &subject)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	if wrote {
+		log.FromContext(ctx).Info("CompressionPolicy changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
+	}
+	return ctrl.Result{}, err
+}
+
+// Judge returns the conditions of a policy among all policies.
+func Judge(subject *v1alpha1.CompressionPolicy, policies []v1alpha1.CompressionPolicy) []metav1.Condition {
+	if err := policy.ValidateSpec(subject.Spec); err != nil {
+		return conditions.Stalled(v1alpha1.ReasonInvalidSpec, err.Error())
+	}
+	if !saidDefault(subject) {
+		return conditions.Ready(v1alpha1.ReasonAccepted, "The policy applies where it is named")
+	}
+	chosen, several := policy.FindDefault(policies)
+	switch {
+	case chosen == nil || chosen.Name == subject.Name && !several:
+		return conditions.Ready(v1alpha1.ReasonAccepted, "The policy applies where it is named and where none is")
+	case chosen.Name == subject.Name:
+		return conditions.Ready(v1alpha1.ReasonAccepted, "The policy applies where it is named and where none is; it is the oldest of several that are "+
+			"annotated as the default")
+	default:
+		return conditions.Stalled(v1alpha1.ReasonMultipleDefaults, fmt.Sprintf("CompressionPolicy %q is the default because it is older; this one applies only "+
+			"where it is named. Remove the annotation %s from one of them", chosen.Name, v1alpha1.DefaultPolicyAnnotation))
+	}
+}
+
+func saidDefault(p *v1alpha1.CompressionPolicy) bool {
+	return p.Annotations[v1alpha1.DefaultPolicyAnnotation] == "true"
+}
+
+// otherDefaults are the policies whose conditions may depend on the one that changed.
+func (r *Reconciler) otherDefaults(ctx context.Context, changed client.Object) []reconcile.Request {
+	var policies v1alpha1.CompressionPolicyList
+	if err := r.client.List(ctx, &policies); err != nil {
+		log.FromContext(ctx).Error(err, "CompressionPolicies cannot be listed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range policies.Items {
+		if other := &policies.Items[i]; saidDefault(other) && other.Name != changed.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(other)})
+		}
+	}
+	return requests
+}

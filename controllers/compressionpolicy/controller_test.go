@@ -1,0 +1,91 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package compressionpolicy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/compressionpolicy"
+)
+
+func policy(name string, isDefault bool, age time.Duration) v1alpha1.CompressionPolicy {
+	p := v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
+	if isDefault {
+		p.Annotations = map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"}
+	}
+	return p
+}
+
+func TestJudge(t *testing.T) {
+	plain, old, young := policy("plain", false, time.Hour), policy("old", true, time.Hour), policy("young", true, time.Minute)
+	negative := policy("negative", true, 2*time.Hour)
+	size := resource.MustParse("-1")
+	negative.Spec.Hardware = &v1alpha1.HardwareCompression{MinSize: &size}
+	for name, c := range map[string]struct {
+		subject v1alpha1.CompressionPolicy
+		all     []v1alpha1.CompressionPolicy
+		ready   bool
+		reason  string
+		words   string
+	}{
+		"named only":      {plain, []v1alpha1.CompressionPolicy{plain, old}, true, v1alpha1.ReasonAccepted, "where it is named"},
+		"the default":     {old, []v1alpha1.CompressionPolicy{plain, old}, true, v1alpha1.ReasonAccepted, "where none is"},
+		"oldest default":  {old, []v1alpha1.CompressionPolicy{young, plain, old}, true, v1alpha1.ReasonAccepted, "oldest of several"},
+		"younger default": {young, []v1alpha1.CompressionPolicy{young, plain, old}, false, v1alpha1.ReasonMultipleDefaults, "\"old\" is the default"},
+		"invalid":         {negative, []v1alpha1.CompressionPolicy{negative}, false, v1alpha1.ReasonInvalidSpec, "spec.hardware.minSize"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := compressionpolicy.Judge(&c.subject, c.all)
+			ready := meta.FindStatusCondition(got, v1alpha1.ConditionReady)
+			if (ready.Status == metav1.ConditionTrue) != c.ready || ready.Reason != c.reason || !strings.Contains(ready.Message, c.words) {
+				t.Errorf("Ready is %+v", ready)
+			}
+			if meta.IsStatusConditionTrue(got, v1alpha1.ConditionStalled) == c.ready {
+				t.Error("Ready and Stalled agree")
+			}
+		})
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	subject := policy("p", true, 0)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&subject).WithStatusSubresource(&subject).Build()
+	r := compressionpolicy.NewReconciler(c, compressionpolicy.Options{})
+	var versions []string
+	for range 2 {
+		if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "p"}}); err != nil {
+			t.Fatal(err)
+		}
+		var got v1alpha1.CompressionPolicy
+		if err := c.Get(context.Background(), client.ObjectKey{Name: "p"}, &got); err != nil {
+			t.Fatal(err)
+		}
+		if !meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionReady) {
+			t.Fatalf("conditions %+v", got.Status.Conditions)
+		}
+		versions = append(versions, got.ResourceVersion)
+	}
+	if versions[0] != versions[1] {
+		t.Error("it was written without a change")
+	}
+	if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "gone"}}); err != nil {
+		t.Error(err)
+	}
+}

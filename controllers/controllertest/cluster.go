@@ -1,0 +1,243 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+const (
+	// OperatorNamespace is where the operator would be installed.
+	OperatorNamespace = "lighterage-system"
+	// patience is how long Eventually waits. It is generous: a busy machine is no failure.
+	patience = 30 * time.Second
+)
+
+// Cluster is an API server with the operator's kinds and nothing that acts on its own.
+type Cluster struct {
+	Config *rest.Config
+	Scheme *runtime.Scheme
+	// Client reads past any cache.
+	Client client.Client
+
+	environment *envtest.Environment
+}
+
+// Start starts a cluster; crds is the path of the directory with the CRDs. The directory with etcd and kube-apiserver is named by
+// KUBEBUILDER_ASSETS.
+func Start(crds string) (*Cluster, error) {
+	c := &Cluster{Scheme: runtime.NewScheme()}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(c.Scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	c.environment = &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true, Scheme: c.Scheme}
+	var err error
+	if c.Config, err = c.environment.Start(); err != nil {
+		return nil, fmt.Errorf("starting the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver): %w", err)
+	}
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: OperatorNamespace}}
+	if err := c.Client.Create(context.Background(), namespace); err != nil {
+		return nil, fmt.Errorf("creating the operator's namespace: %w", err)
+	}
+	return c, nil
+}
+
+// Stop stops the cluster.
+func (c *Cluster) Stop() error {
+	return c.environment.Stop()
+}
+
+// Authority is the cluster's CA.
+func (c *Cluster) Authority() *pki.Authority {
+	return pki.NewAuthority(pki.Options{
+		Client: c.Client, Reader: c.Client, Clock: clock.RealClock{}, Namespace: OperatorNamespace, Cluster: "east",
+	})
+}
+
+// Create creates objects or fails the test.
+func (c *Cluster) Create(t testing.TB, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := c.Client.Create(context.Background(), object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, client.ObjectKeyFromObject(object), err)
+		}
+	}
+}
+
+// Namespace makes a namespace for one test and returns its name.
+func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	c.Create(t, namespace)
+	return namespace.Name
+}
+
+// Claim makes a claim that nobody binds.
+func (c *Cluster) Claim(t testing.TB, namespace, name string) {
+	t.Helper()
+	c.Create(t, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	})
+}
+
+// NoJobs makes a quota that lets no Job into a namespace.
+func (c *Cluster) NoJobs(t testing.TB, namespace string) *corev1.ResourceQuota {
+	t.Helper()
+	none := corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-jobs"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
+	}
+	c.Create(t, quota)
+	// What the quota controller would do.
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
+	if err := c.Client.Status().Update(context.Background(), quota); err != nil {
+		t.Fatal(err)
+	}
+	return quota
+}
+
+// Peer makes a Peer with an endpoint and a CA of its own, and returns its endpoint.
+func (c *Cluster) Peer(t testing.TB, name string) string {
+	t.Helper()
+	ca, _, err := pki.NewCA("west", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := name + ".example:8443"
+	c.Create(t, &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.PeerSpec{Endpoint: endpoint, CABundle: ca.CertificatePEM},
+	})
+	return endpoint
+}
+
+// Eventually waits until check returns nil, and fails the test with its last error when that takes too long.
+func Eventually(t testing.TB, check func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("after %s: %v", patience, err)
+}
+
+// Jobs lists the Jobs with that label.
+func (c *Cluster) Jobs(t testing.TB, namespace, label, value string) []batchv1.Job {
+	t.Helper()
+	jobs := &batchv1.JobList{}
+	if err := c.Client.List(context.Background(), jobs, client.InNamespace(namespace), client.MatchingLabels{label: value}); err != nil {
+		t.Fatal(err)
+	}
+	return jobs.Items
+}
+
+// RunPod does what the Job controller, the scheduler and a kubelet would: the Job's pod runs on that node.
+func (c *Cluster) RunPod(t testing.TB, job *batchv1.Job, node string) *corev1.Pod {
+	t.Helper()
+	pod := c.PendingPod(t, job)
+	if err := c.Client.SubResource("binding").Create(context.Background(), pod, &corev1.Binding{
+		Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	}); err != nil {
+		t.Fatalf("binding pod %s: %v", pod.Name, err)
+	}
+	c.SetPod(t, pod, func(status *corev1.PodStatus) {
+		status.Phase = corev1.PodRunning
+		status.PodIP, status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
+		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: plan.AgentContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		}}
+	})
+	return pod
+}
+
+// PendingPod makes the Job's pod and nothing more.
+func (c *Cluster) PendingPod(t testing.TB, job *batchv1.Job) *corev1.Pod {
+	t.Helper()
+	labels := map[string]string{batchv1.JobNameLabel: job.Name}
+	for key, value := range job.Spec.Template.Labels {
+		labels[key] = value
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, GenerateName: job.Name + "-", Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Spec: *job.Spec.Template.Spec.DeepCopy(),
+	}
+	c.Create(t, pod)
+	return pod
+}
+
+// SetPod changes a pod's status.
+func (c *Cluster) SetPod(t testing.TB, pod *corev1.Pod, change func(*corev1.PodStatus)) {
+	t.Helper()
+	Eventually(t, func() error {
+		if err := c.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		change(&pod.Status)
+		return c.Client.Status().Update(context.Background(), pod)
+	})
+}
+
+// EndPod ends a pod's agent with a termination message.
+func (c *Cluster) EndPod(t testing.TB, pod *corev1.Pod, exitCode int32, message string) {
+	t.Helper()
+	c.SetPod(t, pod, func(status *corev1.PodStatus) {
+		status.Phase = corev1.PodSucceeded
+		if exitCode != 0 {
+			status.Phase = corev1.PodFailed
+		}
+		status.Conditions = nil
+		status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: plan.AgentContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: exitCode, Message: message, StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
+			}},
+		}}
+	})
+}
+
+// Expect checks that Ready, Reconciling and Stalled say one thing: that Ready has the reason, and which of the three is True.
+func Expect(found []metav1.Condition, conditionType, reason string) error {
+	for _, one := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		condition := meta.FindStatusCondition(found, one)
+		if condition == nil || condition.Reason != reason || (condition.Status == metav1.ConditionTrue) != (one == conditionType) {
+			text, _ := json.Marshal(found)
+			return fmt.Errorf("want %s with reason %s, have %s", conditionType, reason, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllertest holds what tests of controllers share: a cluster that is an API server alone, and fakes of agents, of
+// gateways and of the kubelet.
+package controllertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+)
+
+// Agents is a fake of all agents of a cluster, known by their server names.
+type Agents struct {
+	mu      sync.Mutex
+	reports map[string]*wirev1.Report
+	asked   map[string]int
+}
+
+var _ agentclient.Agents = (*Agents)(nil)
+
+// Say sets what the agent of that server name answers; nil makes it unreachable.
+func (a *Agents) Say(serverName string, report *wirev1.Report) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reports == nil {
+		a.reports = map[string]*wirev1.Report{}
+	}
+	a.reports[serverName] = report
+}
+
+// Asked says how often an agent was asked.
+func (a *Agents) Asked(serverName string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked[serverName]
+}
+
+// Report implements agentclient.Agents.
+func (a *Agents) Report(_ context.Context, target agentclient.Target) (*wirev1.Report, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked == nil {
+		a.asked = map[string]int{}
+	}
+	a.asked[target.ServerName]++
+	report := a.reports[target.ServerName]
+	if report == nil {
+		return nil, fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
+	}
+	return proto.CloneOf(report), nil
+}
+
+// Profile implements agentclient.Agents; no node agent answers.
+func (a *Agents) Profile(_ context.Context, target agentclient.Target) (*wirev1.NodeMeasurement, error) {
+	return nil, fmt.Errorf("node agent at %s: %w", target.Address, agentclient.ErrUnreachable)
+}
+
+// Gateways is a fake of other clusters' gateways, known by their endpoints.
+type Gateways struct {
+	mu        sync.Mutex
+	errors    map[string]error
+	withdrawn []string
+}
+
+var _ agentclient.PeerGateway = (*Gateways)(nil)
+
+// Fail makes the gateway at an endpoint answer with an error; nil makes it well again.
+func (g *Gateways) Fail(endpoint string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.errors == nil {
+		g.errors = map[string]error{}
+	}
+	g.errors[endpoint] = err
+}
+
+// Withdrawn reports whether that Transfer was withdrawn.
+func (g *Gateways) Withdrawn(namespace, name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Contains(g.withdrawn, namespace+"/"+name)
+}
+
+// Hello implements agentclient.PeerGateway.
+func (g *Gateways) Hello(_ context.Context, gateway agentclient.Gateway) (*wirev1.HelloResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.errors[gateway.Endpoint]; err != nil {
+		return nil, err
+	}
+	return &wirev1.HelloResponse{ProtocolVersion: wirev1.ProtocolVersion, Version: "test", KnownAs: "known"}, nil
+}
+
+// Withdraw implements agentclient.PeerGateway.
+func (g *Gateways) Withdraw(_ context.Context, gateway agentclient.Gateway, namespace, name string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.errors[gateway.Endpoint]; err != nil {
+		return err
+	}
+	g.withdrawn = append(g.withdrawn, namespace+"/"+name)
+	return nil
+}

@@ -1,0 +1,288 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/protobuf/encoding/protojson"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/delivery"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// retention is short, so that a test can see it end.
+const retention = 3 * time.Second
+
+var (
+	cluster *controllertest.Cluster
+	agents  = &controllertest.Agents{}
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctrl.SetLogger(logr.Discard())
+	if cluster, err = controllertest.Start("../../config/crd/bases"); err != nil {
+		return 1, err
+	}
+	defer func() { _ = cluster.Stop() }()
+	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
+		Scheme: cluster.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
+	})
+	if err != nil {
+		return 1, fmt.Errorf("making a manager: %w", err)
+	}
+	err = delivery.Setup(mgr, delivery.Options{
+		Client: mgr.GetClient(), Agents: agents,
+		Attempts: attempt.NewCluster(attempt.Options{
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
+		}),
+		Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: clock.RealClock{}, Cluster: "west",
+		Image: plan.AgentImage{Name: "registry.example/agent:test"}, Retention: retention, Concurrency: 8,
+	})
+	if err != nil {
+		return 1, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	defer func() { cancel(); <-done }()
+	return m.Run(), nil
+}
+
+type fixture struct {
+	*testing.T
+	namespace string
+}
+
+// prepare makes a namespace with a claim, and a Peer named after the namespace.
+func prepare(t *testing.T) *fixture {
+	t.Parallel()
+	f := &fixture{T: t, namespace: cluster.Namespace(t)}
+	cluster.Claim(t, f.namespace, "copy")
+	cluster.Peer(t, f.namespace)
+	return f
+}
+
+func (f *fixture) make(transfer string, attempt int32, path string) *v1alpha1.Delivery {
+	return &v1alpha1.Delivery{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: fmt.Sprintf("%s-abcde-%d-01234567", transfer, attempt)},
+		Spec: v1alpha1.DeliverySpec{
+			Peer:     f.namespace,
+			Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: transfer, Run: "abcde", Attempt: attempt},
+			Destination: v1alpha1.DeliveryDestination{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: path},
+			},
+		},
+	}
+}
+
+// wait waits for the phase, and for the conditions to say one thing.
+func (f *fixture) wait(d *v1alpha1.Delivery, phase v1alpha1.DeliveryPhase, conditionType, reason string) {
+	f.Helper()
+	controllertest.Eventually(f, func() error {
+		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(d), d); err != nil {
+			return err
+		}
+		if d.Status.Phase != phase {
+			return fmt.Errorf("phase %q, want %q: %+v", d.Status.Phase, phase, d.Status.Conditions)
+		}
+		return controllertest.Expect(d.Status.Conditions, conditionType, reason)
+	})
+}
+
+// run has the Delivery's pod run and become ready.
+func (f *fixture) run(d *v1alpha1.Delivery) *corev1.Pod {
+	f.Helper()
+	f.wait(d, v1alpha1.DeliveryStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
+	var pod *corev1.Pod
+	controllertest.Eventually(f, func() error {
+		jobs := cluster.Jobs(f, f.namespace, v1alpha1.DeliveryLabel, string(d.UID))
+		if len(jobs) != 1 {
+			return fmt.Errorf("%d Jobs", len(jobs))
+		}
+		pod = cluster.RunPod(f, &jobs[0], "node-1")
+		return nil
+	})
+	return pod
+}
+
+func encode(t testing.TB, report *wirev1.Report) string {
+	t.Helper()
+	text, err := protojson.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestReceivesAndIsForgottenLater(t *testing.T) {
+	f := prepare(t)
+	d := f.make("ledger", 1, "/")
+	cluster.Create(t, d)
+	serverName := pki.ReceiveServerName(string(d.UID))
+	agents.Say(serverName, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_WAITING})
+	pod := f.run(d)
+	f.wait(d, v1alpha1.DeliveryWaiting, v1alpha1.ConditionReconciling, v1alpha1.ReasonOpening)
+	if d.Status.Endpoint != "10.1.2.3:8443" || d.Status.ServerName != serverName {
+		t.Fatalf("endpoint %q, server name %q", d.Status.Endpoint, d.Status.ServerName)
+	}
+	report := &wirev1.Report{
+		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Architecture: "amd64",
+		Progress:      &wirev1.Progress{Files: 1, FilesTotal: 2, Bytes: 50, BytesTotal: 100},
+		Decompression: &wirev1.Decompression{Software: &wirev1.Operations{Operations: 1, Bytes: 50}},
+		Cpu:           &wirev1.CPU{ReceiveNanos: 2e9, DecompressNanos: 1e9},
+	}
+	agents.Say(serverName, report)
+	f.wait(d, v1alpha1.DeliveryReceiving, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
+	if d.Status.Progress.Percent != 50 || d.Status.CPU.ReceiveSeconds != "2.00" || d.Status.Run.Architecture != "amd64" {
+		t.Fatalf("%+v %+v", d.Status.Progress, d.Status.CPU)
+	}
+	report.State = wirev1.AgentState_AGENT_STATE_SUCCEEDED
+	cluster.EndPod(t, pod, 0, encode(t, report))
+	f.wait(d, v1alpha1.DeliveryComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	if d.Status.Endpoint != "" || d.Status.ServerName != "" || d.Status.Decompression.Software.Operations != 1 {
+		t.Fatalf("%+v", d.Status)
+	}
+	f.gone(d)
+}
+
+// gone waits for the Delivery, its Job and its Secret to be gone.
+func (f *fixture) gone(d *v1alpha1.Delivery) {
+	f.Helper()
+	controllertest.Eventually(f, func() error {
+		key := client.ObjectKeyFromObject(d)
+		for _, object := range []client.Object{&v1alpha1.Delivery{}, &corev1.Secret{}} {
+			if err := cluster.Client.Get(context.Background(), key, object); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T %s is still there: %v", object, key, err)
+			}
+		}
+		if jobs := cluster.Jobs(f, f.namespace, v1alpha1.DeliveryLabel, string(d.UID)); len(jobs) > 0 {
+			return fmt.Errorf("%d Jobs are still there", len(jobs))
+		}
+		return nil
+	})
+}
+
+func TestRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*fixture, *v1alpha1.Delivery)
+		reason string
+	}{
+		"unknown claim": {
+			func(_ *fixture, d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.ClaimName = "none" },
+			v1alpha1.ReasonDestinationNotFound,
+		},
+		"unknown peer": {
+			func(f *fixture, d *v1alpha1.Delivery) { d.Spec.Peer = f.namespace + "-gone" },
+			v1alpha1.ReasonPeerNotFound,
+		},
+		"place in use": {
+			func(f *fixture, d *v1alpha1.Delivery) {
+				other := f.make("other", 1, "/books")
+				cluster.Create(f, other)
+				f.run(other)
+				d.Spec.Destination.PersistentVolumeClaim.Path = "/books/2026"
+			},
+			v1alpha1.ReasonDestinationInUse,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := prepare(t)
+			d := f.make("ledger", 1, "/")
+			test.change(f, d)
+			cluster.Create(t, d)
+			f.wait(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, test.reason)
+			if jobs := cluster.Jobs(t, f.namespace, v1alpha1.DeliveryLabel, string(d.UID)); len(jobs) != 0 {
+				t.Fatalf("%d Jobs", len(jobs))
+			}
+		})
+	}
+}
+
+func TestFailureOfTheAgent(t *testing.T) {
+	f := prepare(t)
+	d := f.make("ledger", 1, "/")
+	cluster.Create(t, d)
+	pod := f.run(d)
+	cluster.EndPod(t, pod, 1, encode(t, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
+		Reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, Message: "no room left",
+	}}))
+	f.wait(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationFull)
+}
+
+func TestNewerAttemptWaitsForTheOlderOne(t *testing.T) {
+	f := prepare(t)
+	older := f.make("ledger", 1, "/")
+	cluster.Create(t, older)
+	pod := f.run(older)
+	newer := f.make("ledger", 2, "/")
+	cluster.Create(t, newer)
+	f.wait(newer, v1alpha1.DeliveryPending, v1alpha1.ConditionReconciling, v1alpha1.ReasonPending)
+	// What the gateway does when a newer attempt arrives.
+	if err := cluster.Client.Delete(context.Background(), older); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	f.wait(newer, v1alpha1.DeliveryPending, v1alpha1.ConditionReconciling, v1alpha1.ReasonPending)
+	// Nothing collects pods here.
+	if err := cluster.Client.Delete(context.Background(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	f.gone(older)
+	f.wait(newer, v1alpha1.DeliveryStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
+}
+
+func TestWithdrawn(t *testing.T) {
+	f := prepare(t)
+	d := f.make("ledger", 1, "/")
+	cluster.Create(t, d)
+	f.wait(d, v1alpha1.DeliveryStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
+	if err := cluster.Client.Delete(context.Background(), d); err != nil {
+		t.Fatal(err)
+	}
+	f.gone(d)
+}
+
+func TestRefusedByTheAPIServer(t *testing.T) {
+	f := prepare(t)
+	cluster.NoJobs(t, f.namespace)
+	d := f.make("ledger", 1, "/")
+	cluster.Create(t, d)
+	f.wait(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted)
+	message := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled).Message
+	if !strings.Contains(message, "the receiving cluster") || !strings.Contains(message, "exceeded quota: no-jobs") || d.Status.Run.CompletionTime == nil {
+		t.Errorf("%q %+v", message, d.Status.Run)
+	}
+	f.gone(d)
+}

@@ -1,0 +1,94 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// gather reads everything that a decision needs.
+func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (plan.DeliveryFacts, error) {
+	facts := plan.DeliveryFacts{Now: r.Clock.Now().Truncate(time.Second), Retention: r.Retention}
+	if plan.DeliveryEnded(delivery) {
+		return facts, nil
+	}
+	peer := &v1alpha1.Peer{}
+	found, err := r.get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, peer)
+	if err != nil {
+		return facts, err
+	}
+	if found {
+		facts.Peer = peer
+	}
+	claim := &metav1.PartialObjectMetadata{}
+	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	key := client.ObjectKey{Namespace: delivery.Namespace, Name: delivery.Spec.Destination.PersistentVolumeClaim.ClaimName}
+	if found, err = r.get(ctx, key, claim); err != nil {
+		return facts, err
+	}
+	if found {
+		facts.Claim = claim
+	}
+	others := &v1alpha1.DeliveryList{}
+	if err := r.Client.List(ctx, others, client.InNamespace(delivery.Namespace)); err != nil {
+		return facts, fmt.Errorf("listing Deliveries in %s: %w", delivery.Namespace, err)
+	}
+	facts.Others = others.Items
+	return facts, r.gatherAgent(ctx, delivery, &facts)
+}
+
+// gatherAgent looks at the Job and its pod, and asks the agent.
+func (r *Reconciler) gatherAgent(ctx context.Context, delivery *v1alpha1.Delivery, facts *plan.DeliveryFacts) error {
+	var err error
+	if facts.Job, facts.Pod, err = r.Attempts.Find(ctx, delivery, delivery.Name); err != nil {
+		return err
+	}
+	ip, ok := plan.AgentToAsk(facts.Job, facts.Pod)
+	if !ok {
+		return nil
+	}
+	target := agentclient.Target{
+		Address:    net.JoinHostPort(ip, strconv.Itoa(plan.ControlPort)),
+		ServerName: pki.ReceiveServerName(string(delivery.UID)),
+	}
+	report, err := r.Agents.Report(ctx, target)
+	if err != nil {
+		// An agent that has just started or just ended does not answer; the status says so when it lasts.
+		facts.Silence = r.tracker.Silence(delivery.UID, delivery.Name, r.Clock.Now())
+		log.FromContext(ctx).V(1).Info("Agent does not answer", "pod", facts.Pod.Name, "reason", err.Error())
+		return nil
+	}
+	facts.Report = report
+	progress := report.GetProgress()
+	arrived := progress.GetBytes() - min(progress.GetBytes(), progress.GetUnchangedBytes())
+	facts.Samples = r.tracker.Add(delivery.UID, delivery.Name, r.Clock.Now(), arrived)
+	return nil
+}
+
+// get reads an object; one that does not exist is no error.
+func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
+	err := r.Client.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
+	}
+	return true, nil
+}

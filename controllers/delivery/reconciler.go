@@ -1,0 +1,172 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package delivery reconciles Deliveries, the receiving side of Transfers of other clusters: it gathers what can be seen, has
+// package plan decide, writes the status and does what was decided.
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries/status,verbs=patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// conflictPause is the wait after a write from a stale read.
+const conflictPause = 200 * time.Millisecond
+
+// Options of the controller.
+type Options struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// Agents asks agents for reports.
+	Agents agentclient.Agents
+	// Attempts makes Jobs and Secrets.
+	Attempts *attempt.Cluster
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Cluster is this cluster's name in identities.
+	Cluster string
+	// Image that agents run.
+	Image plan.AgentImage
+	// Retention is how long a Delivery stays after it has ended; 0 for ever.
+	Retention time.Duration
+	// Concurrency is how many Deliveries are looked after at once.
+	Concurrency int
+}
+
+// Reconciler reconciles Deliveries.
+type Reconciler struct {
+	Options
+	tracker *attempt.Tracker
+}
+
+// NewReconciler returns a Reconciler; Setup is what registers one with a manager.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{Options: o, tracker: attempt.NewTracker()}
+}
+
+// Reconcile looks after one Delivery.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	if apierrors.IsConflict(err) {
+		// The cache is behind; soon it will not be.
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	delivery := &v1alpha1.Delivery{}
+	if err := r.Client.Get(ctx, request.NamespacedName, delivery); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if delivery.DeletionTimestamp != nil {
+		return r.reconcileDelete(ctx, delivery)
+	}
+	if err := r.ensureFinalizer(ctx, delivery); err != nil {
+		return ctrl.Result{}, err
+	}
+	facts, err := r.gather(ctx, delivery)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decision := plan.DecideDelivery(delivery, facts, r.Image)
+	if decision.Ended {
+		if err := r.Attempts.RemoveSecret(ctx, delivery.Namespace, delivery.Name); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if err := r.writeStatus(ctx, delivery, decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	problem, err := r.execute(ctx, delivery, facts, decision)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if problem != nil {
+		decision = plan.RefuseDelivery(delivery, *problem, facts.Now, r.Retention)
+		if err := r.writeStatus(ctx, delivery, decision); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+}
+
+func (r *Reconciler) ensureFinalizer(ctx context.Context, delivery *v1alpha1.Delivery) error {
+	before := delivery.DeepCopy()
+	if !controllerutil.AddFinalizer(delivery, v1alpha1.Finalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, delivery, patch, client.FieldOwner(conditions.FieldOwner)); err != nil {
+		return fmt.Errorf("adding the finalizer to Delivery %s: %w", client.ObjectKeyFromObject(delivery), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, delivery *v1alpha1.Delivery, decision plan.DeliveryDecision) error {
+	before := delivery.DeepCopy()
+	delivery.Status = decision.Status
+	if _, err := conditions.WriteStatus(ctx, r.Client, before, delivery); err != nil {
+		return err
+	}
+	r.tell(delivery, before.Status.Conditions, decision.Detail)
+	if decision.Ended {
+		r.tracker.Forget(delivery.UID)
+	}
+	return nil
+}
+
+// execute does what was decided. Whatever of it is cut short is decided again. The problem is why the agent could not be started.
+func (r *Reconciler) execute(
+	ctx context.Context, delivery *v1alpha1.Delivery, facts plan.DeliveryFacts, decision plan.DeliveryDecision,
+) (*plan.Problem, error) {
+	switch {
+	case decision.Expired:
+		if err := r.Client.Delete(ctx, delivery, client.Preconditions{UID: &delivery.UID}); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("deleting Delivery %s, which ended long ago: %w", client.ObjectKeyFromObject(delivery), err)
+		}
+	case decision.Start != nil:
+		identity := pki.DeliveryIdentity(r.Cluster, delivery.Namespace, delivery.Name)
+		return r.Attempts.Start(ctx, delivery, decision.Start, identity, pki.ReceiveServerName(string(delivery.UID)), facts.Peer.Spec.CABundle)
+	}
+	return nil, nil
+}
+
+// tell records an event when the reason of Ready has changed; with a detail in place of the message where there is one.
+func (r *Reconciler) tell(delivery *v1alpha1.Delivery, before []metav1.Condition, detail string) {
+	ready := meta.FindStatusCondition(delivery.Status.Conditions, v1alpha1.ConditionReady)
+	was := meta.FindStatusCondition(before, v1alpha1.ConditionReady)
+	if ready == nil || was != nil && was.Reason == ready.Reason {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if meta.IsStatusConditionTrue(delivery.Status.Conditions, v1alpha1.ConditionStalled) {
+		kind = corev1.EventTypeWarning
+	}
+	r.Recorder.Eventf(delivery, nil, kind, ready.Reason, "Reconcile", "%s", conditions.Shorten(cmp.Or(detail, ready.Message)))
+}

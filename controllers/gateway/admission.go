@@ -1,0 +1,168 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/peergrant"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// view is what matters to a request.
+type view struct {
+	// grants of the namespace that is to be written to.
+	grants []v1alpha1.PeerGrant
+	// attempts are the Deliveries of the same Transfer of the same Peer, in any namespace.
+	attempts []v1alpha1.Delivery
+	// neighbours are the Deliveries of the same Peer in the namespace that is to be written to.
+	neighbours []v1alpha1.Delivery
+	// limit of neighbours.
+	limit int
+	// seen is true when the attempt's Delivery was there before, in this stream.
+	seen bool
+}
+
+// step is what to do next. At most one of refuse, ready and create is set.
+type step struct {
+	refuse *refusal
+	// ready is the server name of the receiving agent.
+	ready string
+	// pending says what is waited for.
+	pending string
+	// remove these Deliveries.
+	remove []v1alpha1.Delivery
+	// create the Delivery of the attempt.
+	create bool
+	// present is true when the Delivery of the attempt is there.
+	present bool
+	// gone is true when refuse rests on the Delivery's not being there any more.
+	gone bool
+}
+
+// acts is true for a step that changes something, or that gives up because something is not there. Neither may rest on a cache.
+func (s step) acts() bool {
+	return s.create || s.gone || len(s.remove) > 0
+}
+
+// decide says what to do about a request.
+func decide(r request, v view) step {
+	if !peergrant.Allowed(v.grants, r.grant()) {
+		return step{refuse: refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", peergrant.Refusal(r.grant()))}
+	}
+	var s step
+	var own, waiting *v1alpha1.Delivery
+	for i := range v.attempts {
+		attempt := &v.attempts[i]
+		switch {
+		case isOf(r, attempt):
+			own = attempt
+		case !attempt.DeletionTimestamp.IsZero():
+			waiting = attempt
+		case newer(attempt, r) && !plan.DeliveryEnded(attempt):
+			return step{refuse: aborted("attempt %d of run %s has been replaced by attempt %d of run %s",
+				r.transfer.Attempt, r.transfer.Run, attempt.Spec.Transfer.Attempt, attempt.Spec.Transfer.Run)}
+		default:
+			waiting = attempt
+			s.remove = append(s.remove, *attempt)
+		}
+	}
+	switch {
+	case own != nil:
+		return ownStep(r, own, s)
+	case v.seen:
+		return step{gone: true, refuse: aborted("the Delivery of this attempt was deleted in the receiving cluster")}
+	case waiting != nil:
+		s.pending = fmt.Sprintf("Waiting for attempt %d of run %s to end in the receiving cluster",
+			waiting.Spec.Transfer.Attempt, waiting.Spec.Transfer.Run)
+		return s
+	case len(v.neighbours) >= v.limit:
+		return crowdedStep(r, v)
+	default:
+		return step{create: true, pending: "Waiting for the receiving cluster to start its agent"}
+	}
+}
+
+// ownStep is about an attempt that has a Delivery.
+func ownStep(r request, own *v1alpha1.Delivery, s step) step {
+	stalled := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionStalled)
+	failed := stalled != nil && stalled.Status == "True"
+	again := issuedOf(own).Before(r.issued) // by a new agent with a new certificate
+	s.present = true
+	switch {
+	case again && (failed || !own.DeletionTimestamp.IsZero()):
+		if own.DeletionTimestamp.IsZero() {
+			s.remove = append(s.remove, *own)
+		}
+		s.present = false
+		s.pending = "Waiting for an earlier try of this attempt to end in the receiving cluster"
+	case own.Namespace != r.namespace || own.Spec.Destination.PersistentVolumeClaim != r.claim:
+		return step{refuse: invalid("attempt %d of run %s was opened before for another destination", r.transfer.Attempt, r.transfer.Run)}
+	case !own.DeletionTimestamp.IsZero():
+		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
+	case failed:
+		return step{refuse: refuse(codes.FailedPrecondition, plan.WireReason(stalled.Reason), "%s", stalled.Message)}
+	case plan.DeliveryEnded(own):
+		return step{refuse: aborted("attempt %d of run %s has already ended", r.transfer.Attempt, r.transfer.Run)}
+	case own.Status.ServerName != "" && own.Status.Endpoint != "":
+		s.ready = own.Status.ServerName
+	default:
+		s.pending = "Waiting for the receiving cluster to start its agent"
+		if ready := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
+			s.pending = ready.Message
+		}
+	}
+	return s
+}
+
+// crowdedStep makes room by removing the oldest Delivery that has ended, or waits when all are at work.
+func crowdedStep(r request, v view) step {
+	var oldest *v1alpha1.Delivery
+	for i := range v.neighbours {
+		neighbour := &v.neighbours[i]
+		if !neighbour.DeletionTimestamp.IsZero() {
+			oldest = nil // room is being made
+			break
+		}
+		if plan.DeliveryEnded(neighbour) && (oldest == nil || neighbour.CreationTimestamp.Before(&oldest.CreationTimestamp)) {
+			oldest = neighbour
+		}
+	}
+	s := step{pending: fmt.Sprintf("Waiting for one of %d Deliveries of peer %s in namespace %s to end; that is as many as the receiving "+
+		"cluster's gateway allows", len(v.neighbours), r.peer, r.namespace)}
+	if oldest != nil {
+		s.remove = []v1alpha1.Delivery{*oldest}
+	}
+	return s
+}
+
+func aborted(format string, arguments ...any) *refusal {
+	return refuse(codes.Aborted, wirev1.FailureReason_FAILURE_REASON_ABORTED, format, arguments...)
+}
+
+// isOf says whether the Delivery is that of the very attempt.
+func isOf(r request, delivery *v1alpha1.Delivery) bool {
+	return delivery.Spec.Peer == r.peer && delivery.Spec.Transfer == r.transfer
+}
+
+// newer says whether the attempt that a Delivery is of was made after the requested one.
+func newer(delivery *v1alpha1.Delivery, r request) bool {
+	if delivery.Spec.Transfer.Run == r.transfer.Run {
+		return delivery.Spec.Transfer.Attempt > r.transfer.Attempt
+	}
+	return issuedOf(delivery).After(r.issued)
+}
+
+// ofTransfer keeps the Deliveries of one Transfer. The label that they were found by is a hash.
+func ofTransfer(deliveries []v1alpha1.Delivery, peer, namespace, name string) []v1alpha1.Delivery {
+	return slices.DeleteFunc(deliveries, func(d v1alpha1.Delivery) bool {
+		return d.Spec.Peer != peer || d.Spec.Transfer.Namespace != namespace || d.Spec.Transfer.Name != name
+	})
+}

@@ -1,0 +1,117 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+const (
+	// maxMessageBytes bounds requests: the longest has a path of 4 KiB.
+	maxMessageBytes = 16 << 10
+	// maxHeaderBytes bounds what comes before them.
+	maxHeaderBytes = 16 << 10
+	// maxStreams that one connection may have.
+	maxStreams = 64
+	// handshakeTimeout bounds TLS and HTTP/2 after the ClientHello.
+	handshakeTimeout = 10 * time.Second
+	// stopTimeout is what open requests get to end in when the gateway stops.
+	stopTimeout = 5 * time.Second
+)
+
+// Gateway is made by New.
+type Gateway struct {
+	options Options
+	front   *passthrough.Server
+	server  *grpc.Server
+	// stop tells open runs to go elsewhere.
+	stop context.CancelFunc
+}
+
+// New returns a Gateway; Serve runs it.
+func New(o Options) (*Gateway, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	counted, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	connections, err := passthrough.NewMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{options: o}
+	g.front, err = passthrough.New(passthrough.Options{
+		LocalName: pki.GatewayServerName, Lookup: g.lookup, Limits: o.Limits, Metrics: connections, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	trusted := newTrust(o.Client, o.Clock)
+	g.server = grpc.NewServer(
+		grpc.Creds(newServerCredentials(o.Certificate, trusted)),
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ReadBufferSize(4<<10),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute, Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+	)
+	stopping, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	wirev1.RegisterGatewayServer(g.server, &service{
+		options: o, trust: trusted, limits: newPeerLimits(o), metrics: counted, log: o.Log, stopping: stopping,
+	})
+	return g, nil
+}
+
+// Serve accepts connections until the context ends, lets what is under way end within bounds and returns nil, or the error that
+// ended the listener early.
+func (g *Gateway) Serve(ctx context.Context, listener *net.TCPListener) error {
+	served := make(chan error, 1)
+	go func() { served <- g.server.Serve(g.front.Local()) }()
+	stopped := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		g.stopServer()
+	})
+	err := g.front.Serve(ctx, listener)
+	if unhook() { // the listener failed
+		g.stopServer()
+	} else {
+		<-stopped
+	}
+	if ended := <-served; err == nil && ended != nil && !errors.Is(ended, net.ErrClosed) && !errors.Is(ended, grpc.ErrServerStopped) {
+		err = ended
+	}
+	return err
+}
+
+func (g *Gateway) stopServer() {
+	g.stop()
+	forced := time.AfterFunc(stopTimeout, g.server.Stop)
+	defer forced.Stop()
+	g.server.GracefulStop()
+}
+
+// DeliveryChanged closes what is passed to the agent of a Delivery that is going. gone says that it is no more.
+func (g *Gateway) DeliveryChanged(delivery *v1alpha1.Delivery, gone bool) {
+	if gone || !delivery.DeletionTimestamp.IsZero() {
+		g.front.CloseTarget(string(delivery.UID))
+	}
+}

@@ -1,0 +1,71 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// ServerNameIndex is the index of Deliveries that the gateway's cache must have.
+const ServerNameIndex = "status.serverName"
+
+// lookupPause is the wait between looks for a Delivery that is not known yet.
+const lookupPause = 50 * time.Millisecond
+
+// IndexServerName is the function of ServerNameIndex.
+func IndexServerName(object client.Object) []string {
+	delivery, ok := object.(*v1alpha1.Delivery)
+	if !ok || delivery.Status.ServerName == "" {
+		return nil
+	}
+	return []string{delivery.Status.ServerName}
+}
+
+// lookup finds the receiving agent that serves under a name. The sender may have been told of it by another gateway, a moment before
+// this one hears of it, so an unknown name is looked for a little longer.
+func (g *Gateway) lookup(ctx context.Context, serverName string) (passthrough.Target, bool) {
+	if !pki.IsReceiveServerName(serverName) {
+		return passthrough.Target{}, false
+	}
+	grace := time.NewTimer(g.options.LookupGrace)
+	defer grace.Stop()
+	for {
+		target, ok := g.find(serverName) //nolint:contextcheck // a lookup in the cache; it is asked once more when ctx has ended
+		if ok {
+			return target, true
+		}
+		select {
+		case <-ctx.Done():
+			return passthrough.Target{}, false
+		case <-grace.C:
+			return passthrough.Target{}, false
+		case <-time.After(lookupPause):
+		}
+	}
+}
+
+// find looks into the cache, whatever became of the context of who asks.
+func (g *Gateway) find(serverName string) (passthrough.Target, bool) {
+	var found v1alpha1.DeliveryList
+	err := g.options.Client.List(context.Background(), &found, client.MatchingFields{ServerNameIndex: serverName})
+	if err != nil {
+		g.options.Log.Error(err, "Deliveries cannot be looked up")
+		return passthrough.Target{}, false
+	}
+	if len(found.Items) != 1 {
+		return passthrough.Target{}, false
+	}
+	delivery := &found.Items[0]
+	if delivery.Status.Endpoint == "" || !delivery.DeletionTimestamp.IsZero() {
+		return passthrough.Target{}, false
+	}
+	return passthrough.Target{Address: delivery.Status.Endpoint, Key: string(delivery.UID)}, true
+}

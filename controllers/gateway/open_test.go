@@ -1,0 +1,252 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/gateway"
+)
+
+func TestOpen(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), ledger("7f3ca", 1))
+	if message := s.pending(); !strings.Contains(message, "start its agent") {
+		t.Errorf("message %q", message)
+	}
+	key := ledgerKey("7f3ca", 1)
+	w.say(key, conditions.Reconciling(v1alpha1.ReasonStarting, "Waiting for a node"))
+	if message := s.pending(); message != "Waiting for a node" {
+		t.Errorf("message %q", message)
+	}
+	name := w.ready(key, "10.0.0.7:8443")
+	if got := s.next().GetReady().GetServerName(); got != name {
+		t.Errorf("server name %q, want %q", got, name)
+	}
+	made := w.deliveries()
+	if len(made) != 1 {
+		t.Fatalf("%d Deliveries", len(made))
+	}
+	want := v1alpha1.DeliverySpec{
+		Peer:        "east",
+		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "7f3ca", Attempt: 1},
+		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"}},
+	}
+	if made[0].Spec != want {
+		t.Errorf("spec %+v, want %+v", made[0].Spec, want)
+	}
+}
+
+// A stream that broke may be opened again, at any gateway.
+func TestOpenAgain(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	certificate := issue(t, east, sender("east"), time.Now())
+	open(t, w.dial(certificate), ledger("7f3ca", 1)).pending()
+	first := w.deliveries()[0].UID
+	second := open(t, w.dial(certificate), ledger("7f3ca", 1))
+	second.pending()
+	name := w.ready(ledgerKey("7f3ca", 1), "10.0.0.7:8443")
+	if got := second.next().GetReady().GetServerName(); got != name {
+		t.Errorf("server name %q, want %q", got, name)
+	}
+	if again := open(t, w.dial(certificate), ledger("7f3ca", 1)).next().GetReady().GetServerName(); again != name {
+		t.Errorf("server name %q, want %q", again, name)
+	}
+	if made := w.deliveries(); len(made) != 1 || made[0].UID != first {
+		t.Errorf("the Delivery was made again: %v", made)
+	}
+	elsewhere := ledger("7f3ca", 1)
+	elsewhere.Destination.Path = "/elsewhere"
+	open(t, w.dial(certificate), elsewhere).refused(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
+}
+
+func TestNewerAttemptReplaces(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	now := time.Now()
+	old := w.dial(issue(t, east, sender("east"), now.Add(-time.Minute)))
+	oldStream := open(t, old, ledger("7f3ca", 1))
+	oldStream.pending()
+
+	second := open(t, w.dial(issue(t, east, sender("east"), now)), ledger("7f3ca", 2))
+	if message := second.pending(); !strings.Contains(message, "attempt 1 of run 7f3ca") {
+		t.Errorf("message %q", message)
+	}
+	oldStream.refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
+	w.release(ledgerKey("7f3ca", 1))
+	second.pending()
+	open(t, old, ledger("7f3ca", 1)).refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
+
+	// Another run is newer when its certificate is.
+	open(t, old, ledger("00000", 9)).refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
+	third := open(t, w.dial(issue(t, east, sender("east"), now.Add(time.Minute))), ledger("zzzzz", 1))
+	third.pending()
+	w.release(ledgerKey("7f3ca", 2))
+	third.pending()
+	if made := w.deliveries(); len(made) != 1 || made[0].Spec.Transfer.Run != "zzzzz" {
+		t.Errorf("Deliveries %v", made)
+	}
+}
+
+func TestFailedDeliveryRefuses(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	now := time.Now()
+	s := open(t, w.dial(issue(t, east, sender("east"), now)), ledger("7f3ca", 1))
+	s.pending()
+	key := ledgerKey("7f3ca", 1)
+	w.say(key, conditions.Stalled(v1alpha1.ReasonDestinationNotFound, "claim ledger-copy does not exist; create it"))
+	if message := s.refused(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND); !strings.Contains(message, "create it") {
+		t.Errorf("message %q", message)
+	}
+	// The same attempt by a new agent is a new try.
+	again := open(t, w.dial(issue(t, east, sender("east"), now.Add(time.Minute))), ledger("7f3ca", 1))
+	again.pending()
+	w.release(key)
+	again.pending()
+	name := w.ready(key, "10.0.0.7:8443")
+	if got := again.next().GetReady().GetServerName(); got != name {
+		t.Errorf("server name %q, want %q", got, name)
+	}
+}
+
+func TestNotGranted(t *testing.T) {
+	east := newCA(t, "east")
+	granted := grantOf("vault", "east", "bank", "ledger-copy")
+	w := newWest(t, nil, peerOf("east", east), granted, grantOf("other", "east", "elsewhere", "theirs"), grantOf("third", "north", "bank", "claim"))
+	c := w.dial(issue(t, east, sender("east"), time.Now()))
+	for name, destination := range map[string]*wirev1.ClaimPath{
+		"no grant in the namespace": {Namespace: "empty", ClaimName: "claim"},
+		"another claim":             {Namespace: "vault", ClaimName: "secret"},
+		"for another namespace":     {Namespace: "other", ClaimName: "theirs"},
+		"for another peer":          {Namespace: "third", ClaimName: "claim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := ledger("7f3ca", 1)
+			request.Destination = destination
+			message := open(t, c, request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
+			mend := "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: " + destination.ClaimName + "}]}"
+			if !strings.Contains(message, mend) || !strings.Contains(message, "namespace "+destination.Namespace) {
+				t.Errorf("the message does not say what to create: %s", message)
+			}
+		})
+	}
+	if made := w.deliveries(); len(made) > 0 {
+		t.Errorf("a Delivery was made: %v", made)
+	}
+	t.Run("revoked while it waits", func(t *testing.T) {
+		s := open(t, c, ledger("7f3ca", 1))
+		s.pending()
+		if err := w.api.Delete(context.Background(), granted); err != nil {
+			t.Fatal(err)
+		}
+		s.refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
+	})
+}
+
+func TestDeletedDeliveryRefuses(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), ledger("7f3ca", 1))
+	s.pending()
+	made := w.deliveries()[0]
+	if err := w.api.Delete(context.Background(), &made); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
+}
+
+// A peer that fills its share waits; what has ended makes room.
+func TestDeliveryLimit(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, func(o *gateway.Options) { o.DeliveriesPerNamespace = 2 }, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	opened := func(name string) *stream {
+		identity := sender("east")
+		identity.Path = "/ns/bank/transfer/" + name
+		return open(t, w.dial(issue(t, east, identity, time.Now())), ledger("7f3ca", 1))
+	}
+	opened("a").pending()
+	opened("b").pending()
+	third := opened("c")
+	if message := third.pending(); !strings.Contains(message, "2 Deliveries of peer east") {
+		t.Errorf("message %q", message)
+	}
+	var ended v1alpha1.Delivery
+	for _, delivery := range w.deliveries() {
+		if delivery.Spec.Transfer.Name == "a" {
+			ended = delivery
+		}
+	}
+	key := ledgerKey("7f3ca", 1)
+	key.Name = ended.Name
+	w.setStatus(key, func(d *v1alpha1.Delivery) { d.Status.Phase = v1alpha1.DeliveryComplete })
+	eventually(t, func() bool {
+		if err := w.api.Get(context.Background(), key, &ended); err != nil {
+			return false
+		}
+		return !ended.DeletionTimestamp.IsZero()
+	})
+	w.release(key)
+	if message := third.pending(); !strings.Contains(message, "start its agent") {
+		t.Errorf("message %q", message)
+	}
+	if len(w.deliveries()) != 2 {
+		t.Errorf("%d Deliveries", len(w.deliveries()))
+	}
+}
+
+func TestLimitsOfAPeer(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, func(o *gateway.Options) { o.RequestsPerSecond, o.RequestBurst, o.OpensPerPeer = 0.001, 3, 1 },
+		peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	c := w.dial(issue(t, east, sender("east"), time.Now()))
+	open(t, c, ledger("7f3ca", 1)).pending()
+	if _, err := open(t, c, ledger("7f3ca", 1)).Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "waiting") {
+		t.Errorf("a second open: %v", err)
+	}
+	if _, err := c.Hello(context.Background(), &wirev1.HelloRequest{}); err != nil {
+		t.Errorf("a third request: %v", err)
+	}
+	if _, err := c.Hello(context.Background(), &wirev1.HelloRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a fourth request: %v", err)
+	}
+}
+
+// Strangers share one limit, and a peer does not feel it.
+func TestLimitOfStrangers(t *testing.T) {
+	east, stranger := newCA(t, "east"), newCA(t, "stranger")
+	w := newWest(t, func(o *gateway.Options) { o.RequestsPerSecond, o.RequestBurst = 0.001, 3 }, peerOf("east", east))
+	unknown := w.dial(issue(t, stranger, manager("east"), time.Now()))
+	want := []codes.Code{codes.Unauthenticated, codes.Unauthenticated, codes.Unauthenticated, codes.Unavailable}
+	for i, code := range want {
+		if _, err := unknown.Hello(context.Background(), &wirev1.HelloRequest{}); status.Code(err) != code {
+			t.Errorf("request %d: %v, want %v", i+1, err, code)
+		}
+	}
+	if _, err := w.dial(issue(t, east, manager("east"), time.Now())).Hello(context.Background(), &wirev1.HelloRequest{}); err != nil {
+		t.Errorf("a peer: %v", err)
+	}
+}
+
+func eventually(t *testing.T, condition func() bool) {
+	t.Helper()
+	for range 400 {
+		if condition() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it did not happen within 4 seconds")
+}

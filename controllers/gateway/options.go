@@ -1,0 +1,70 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+)
+
+// Options of New. Fields that are zero stand for their defaults where one is named.
+type Options struct {
+	// Client reads from a cache that has ServerNameIndex on Deliveries, and writes.
+	Client client.Client
+	// Reader reads without a cache. It is asked before something is created or deleted.
+	Reader client.Reader
+	// Certificate of the gateway, asked for with every handshake.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Limits of connections.
+	Limits passthrough.Limits
+	// RequestsPerSecond that a peer may make, on average, and that all callers without a Peer may make together. Default 20.
+	RequestsPerSecond float64
+	// RequestBurst is how many of them may come at once. Default 100.
+	RequestBurst int
+	// OpensPerPeer is how many runs of a peer may wait for their receiving agents at the same time. Default 256.
+	OpensPerPeer int
+	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make room for new ones, oldest
+	// first; when none has ended, new runs wait. The limit may be passed by as many as arrive at the same moment. Default 500.
+	DeliveriesPerNamespace int
+	// PollInterval is the pause between looks at what an open run waits for. Default 250ms.
+	PollInterval time.Duration
+	// LookupGrace is the time that a Delivery has to become known to this gateway after another has told the sender of it. Default 1s.
+	LookupGrace time.Duration
+	// Registerer of metrics.
+	Registerer prometheus.Registerer
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
+	// Log of admissions and refusals.
+	Log logr.Logger
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.RequestsPerSecond < 0 || o.RequestBurst < 0 || o.OpensPerPeer < 0 || o.DeliveriesPerNamespace < 0 || o.PollInterval < 0 || o.LookupGrace < 0 {
+		return o, errors.New("limits of the gateway must not be negative; 0 stands for the default")
+	}
+	setDefault(&o.RequestsPerSecond, 20)
+	setDefault(&o.RequestBurst, 100)
+	setDefault(&o.OpensPerPeer, 256)
+	setDefault(&o.DeliveriesPerNamespace, 500)
+	setDefault(&o.PollInterval, 250*time.Millisecond)
+	setDefault(&o.LookupGrace, time.Second)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o, nil
+}
+
+func setDefault[T int | float64 | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}

@@ -1,0 +1,99 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package passthrough
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// Target is where connections with some server name go.
+type Target struct {
+	// Address is host:port.
+	Address string
+	// Key is what CloseTarget takes, and what Limits.ConnectionsPerTarget counts by.
+	Key string
+}
+
+// Limits bound what strangers can take. A field that is zero stands for its default.
+type Limits struct {
+	// Connections is how many there may be in all that have finished their ClientHello. Default 4096.
+	Connections int
+	// LocalConnections is how many of them may be to the server in this process. Default 1024.
+	LocalConnections int
+	// ConnectionsPerTarget is how many may be passed to one target. Default 128.
+	ConnectionsPerTarget int
+	// Handshakes is how many may not have finished their ClientHello. Each one more closes the oldest of them, so that silent
+	// connections cannot keep out others. Default 1024.
+	Handshakes int
+	// HandshakesPerSource is the same for each source: an IPv4 address or an IPv6 /64. Default 128.
+	HandshakesPerSource int
+	// HelloBytes is the size of a ClientHello. Default 16 KiB.
+	HelloBytes int
+	// HelloTimeout is the time that a client has for it. Default 5s.
+	HelloTimeout time.Duration
+	// DialTimeout is the time that a target has to accept. Default 10s.
+	DialTimeout time.Duration
+	// IdleTimeout closes passed connections on which nothing moved either way. Default 1h.
+	IdleTimeout time.Duration
+	// Lifetime closes passed connections however busy. Default 168h.
+	Lifetime time.Duration
+	// DrainTimeout is the time that passed connections get to end when the server stops. Default 20s.
+	DrainTimeout time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	setDefault(&l.Connections, 4096)
+	setDefault(&l.LocalConnections, 1024)
+	setDefault(&l.ConnectionsPerTarget, 128)
+	setDefault(&l.Handshakes, 1024)
+	setDefault(&l.HandshakesPerSource, 128)
+	setDefault(&l.HelloBytes, 16<<10)
+	setDefault(&l.HelloTimeout, 5*time.Second)
+	setDefault(&l.DialTimeout, 10*time.Second)
+	setDefault(&l.IdleTimeout, time.Hour)
+	setDefault(&l.Lifetime, 168*time.Hour)
+	setDefault(&l.DrainTimeout, 20*time.Second)
+	return l
+}
+
+func setDefault[T int | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// Validate says which limit makes no sense.
+func (l Limits) Validate() error {
+	l = l.withDefaults()
+	for _, number := range []int{l.Connections, l.LocalConnections, l.ConnectionsPerTarget, l.Handshakes, l.HandshakesPerSource, l.HelloBytes} {
+		if number < 0 {
+			return errors.New("limits of the gateway must not be negative; 0 stands for the default")
+		}
+	}
+	for _, duration := range []time.Duration{l.HelloTimeout, l.DialTimeout, l.IdleTimeout, l.Lifetime, l.DrainTimeout} {
+		if duration < 0 {
+			return errors.New("timeouts of the gateway must not be negative; 0 stands for the default")
+		}
+	}
+	return nil
+}
+
+// Options of New.
+type Options struct {
+	// LocalName is the server name that is served in this process, through Server.Local.
+	LocalName string
+	// Lookup finds the target of any other server name; ok is false when there is none. It may wait until its context ends, and is
+	// called again, with a context that has ended, to make sure that a target is still there.
+	Lookup func(ctx context.Context, serverName string) (target Target, ok bool)
+	// Limits as wanted.
+	Limits Limits
+	// Metrics to count in.
+	Metrics *Metrics
+	// Log of connections, at verbosity 1 and above.
+	Log logr.Logger
+}

@@ -1,0 +1,118 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/peergrant"
+)
+
+const (
+	// maxAttempt leaves room for six digits in names. What needs somebody's help is attempted without limit, but slowly.
+	maxAttempt = 999_999
+	// maxPathLength is that of the API.
+	maxPathLength = 4096
+)
+
+// runID as managers make them; the length leaves room in names.
+var runID = regexp.MustCompile(`^[a-z0-9]{1,6}$`)
+
+// request is an OpenRequest whose every field was checked.
+type request struct {
+	peer string
+	// transfer is the sender's.
+	transfer v1alpha1.TransferReference
+	// issued is when the sender's certificate was.
+	issued time.Time
+	// namespace and claim to write to.
+	namespace string
+	claim     v1alpha1.PersistentVolumeClaimPath
+}
+
+// newRequest checks what a caller asks for.
+func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
+	namespace, name, ok := from.identity.Transfer()
+	if !ok {
+		return request{}, untrusted("the certificate names %s, and only a Transfer may open a run", from.identity.Path)
+	}
+	if open.GetProtocolVersion() != wirev1.ProtocolVersion {
+		return request{}, refuse(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+			"the sending agent speaks protocol %d and the receiving cluster (version %s) %d; upgrade the older cluster",
+			open.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)
+	}
+	if err := validateTransfer(namespace, name); err != nil {
+		return request{}, err
+	}
+	if !runID.MatchString(open.GetRunId()) {
+		return request{}, invalid("run_id must be 1 to 6 lower-case letters or digits")
+	}
+	if open.GetAttempt() < 1 || open.GetAttempt() > maxAttempt {
+		return request{}, invalid("attempt is %d and must be between 1 and %d", open.GetAttempt(), maxAttempt)
+	}
+	destination := open.GetDestination()
+	if len(validation.IsDNS1123Label(destination.GetNamespace())) > 0 {
+		return request{}, invalid("destination.namespace must be the name of a namespace")
+	}
+	if len(validation.IsDNS1123Subdomain(destination.GetClaimName())) > 0 {
+		return request{}, invalid("destination.claim_name must be the name of a PersistentVolumeClaim")
+	}
+	directory, err := cleanPath(destination.GetPath())
+	if err != nil {
+		return request{}, err
+	}
+	return request{
+		peer:      from.peer,
+		transfer:  v1alpha1.TransferReference{Namespace: namespace, Name: name, Run: open.GetRunId(), Attempt: int32(open.GetAttempt())},
+		issued:    from.issued,
+		namespace: destination.GetNamespace(),
+		claim:     v1alpha1.PersistentVolumeClaimPath{ClaimName: destination.GetClaimName(), Path: directory},
+	}, nil
+}
+
+// validateTransfer checks names that come from a peer.
+func validateTransfer(namespace, name string) error {
+	if len(validation.IsDNS1123Label(namespace)) > 0 {
+		return invalid("the Transfer's namespace must be the name of a namespace")
+	}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return invalid("the Transfer's name must be the name of an object")
+	}
+	return nil
+}
+
+// cleanPath returns the directory as the API has it, absolute from the root of the volume. Senders may leave the first slash out;
+// nothing and "." stand for the root.
+func cleanPath(directory string) (string, error) {
+	switch {
+	case directory == "" || directory == ".":
+		return "/", nil
+	case len(directory) >= maxPathLength:
+		return "", invalid("destination.path must be shorter than %d bytes", maxPathLength)
+	case strings.ContainsRune(directory, 0):
+		return "", invalid("destination.path must not contain NUL")
+	}
+	elements := strings.Split(directory, "/")
+	if slices.Contains(elements, "..") || slices.Contains(elements, ".") {
+		return "", invalid("destination.path must not contain . or .. elements")
+	}
+	return path.Clean("/" + directory), nil
+}
+
+// grant is what a PeerGrant must allow for the request.
+func (r request) grant() peergrant.Request {
+	return peergrant.Request{
+		Peer: r.peer, Namespace: r.transfer.Namespace,
+		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: r.namespace, Name: r.claim.ClaimName,
+	}
+}

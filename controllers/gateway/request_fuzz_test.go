@@ -1,0 +1,55 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// FuzzRequest holds that whatever a peer sends either is refused or makes a Delivery that the API server takes.
+func FuzzRequest(f *testing.F) {
+	f.Add("bank", "ledger", "7f3ca", uint32(1), "vault", "ledger-copy", "/")
+	f.Add("bank", strings.Repeat("a.", 100)+"b", "a", uint32(999_999), "vault", "c", "/a//b/")
+	f.Add("bank", "a", "../..", uint32(0), "..", "", "/a/../b")
+	f.Fuzz(func(t *testing.T, namespace, name, run string, attempt uint32, toNamespace, claim, directory string) {
+		r, err := newRequest(caller{peer: "east", identity: pki.TransferIdentity("east", namespace, name)}, &wirev1.OpenRequest{
+			ProtocolVersion: wirev1.ProtocolVersion, RunId: run, Attempt: attempt,
+			Destination: &wirev1.ClaimPath{Namespace: toNamespace, ClaimName: claim, Path: directory},
+		})
+		if err != nil {
+			if failureOf(err).GetMessage() == "" {
+				t.Fatalf("a refusal without words: %v", err)
+			}
+			return
+		}
+		made := newDelivery(r)
+		if problems := validation.IsDNS1123Subdomain(made.Name); len(problems) > 0 || len(made.Name) > validation.DNS1123LabelMaxLength {
+			t.Errorf("name %q: %v", made.Name, problems)
+		}
+		if problems := validation.IsDNS1123Label(made.Namespace); len(problems) > 0 {
+			t.Errorf("namespace %q: %v", made.Namespace, problems)
+		}
+		for key, value := range made.Labels {
+			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+				t.Errorf("label %s is %q: %v", key, value, problems)
+			}
+		}
+		got := made.Spec.Destination.PersistentVolumeClaim.Path
+		if !path.IsAbs(got) || path.Clean(got) != got || len(got) > maxPathLength || strings.ContainsRune(got, 0) {
+			t.Errorf("path %q", got)
+		}
+		for _, element := range strings.Split(got, "/") {
+			if element == "." || element == ".." {
+				t.Errorf("path %q leads elsewhere", got)
+			}
+		}
+	})
+}

@@ -1,0 +1,114 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// service is the gRPC service Gateway.
+type service struct {
+	wirev1.UnimplementedGatewayServer
+	options Options
+	trust   *trust
+	limits  *peerLimits
+	metrics *metrics
+	log     logr.Logger
+	// stopping ends when the gateway is about to.
+	stopping context.Context
+}
+
+// Hello tells any trusted caller under which name it is known. What to make of another protocol version is the caller's decision:
+// it learns both.
+func (s *service) Hello(ctx context.Context, in *wirev1.HelloRequest) (_ *wirev1.HelloResponse, err error) {
+	from, err := s.caller(ctx)
+	defer func() { s.ended("Hello", from, err) }()
+	if err != nil {
+		return nil, err
+	}
+	_, _, isTransfer := from.identity.Transfer()
+	if !isTransfer && from.identity.Path != pki.ManagerPath {
+		return nil, untrusted("the certificate names %s, and only a manager or a Transfer may call a gateway", from.identity.Path)
+	}
+	return &wirev1.HelloResponse{ProtocolVersion: wirev1.ProtocolVersion, Version: wirev1.Version, KnownAs: from.peer}, nil
+}
+
+// Open answers refusals in the stream, so that callers need to look in one place only.
+func (s *service) Open(in *wirev1.OpenRequest, stream grpc.ServerStreamingServer[wirev1.OpenResponse]) error {
+	from, err := s.caller(stream.Context())
+	if err == nil {
+		err = s.open(from, in, stream)
+	}
+	s.ended("Open", from, err)
+	if failure := failureOf(err); failure != nil {
+		return stream.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Refused{Refused: failure}})
+	}
+	return err
+}
+
+// Withdraw deletes the Deliveries of a Transfer of the caller's cluster, wherever they are.
+func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *wirev1.WithdrawResponse, err error) {
+	from, err := s.caller(ctx)
+	defer func() { s.ended("Withdraw", from, err) }()
+	if err != nil {
+		return nil, err
+	}
+	if err := validateTransfer(in.GetNamespace(), in.GetName()); err != nil {
+		return nil, err
+	}
+	namespace, name, isTransfer := from.identity.Transfer()
+	itself := isTransfer && namespace == in.GetNamespace() && name == in.GetName()
+	if !itself && from.identity.Path != pki.ManagerPath {
+		return nil, untrusted("the certificate names %s, and only a manager or the Transfer itself may withdraw it", from.identity.Path)
+	}
+	deliveries, err := s.attempts(ctx, s.options.Reader, from.peer, in.GetNamespace(), in.GetName())
+	if err != nil {
+		s.log.Error(err, "Deliveries cannot be listed")
+		return nil, unavailable("the gateway cannot reach its API server now")
+	}
+	for i := range deliveries {
+		if err := s.remove(ctx, &deliveries[i], "Withdrawn by its peer"); err != nil {
+			s.log.Error(err, "Delivery cannot be deleted")
+			return nil, unavailable("the gateway cannot reach its API server now")
+		}
+	}
+	return &wirev1.WithdrawResponse{}, nil
+}
+
+// caller returns who makes a request, if it may make one now.
+func (s *service) caller(ctx context.Context) (caller, error) {
+	connection := connectionOf(ctx)
+	if connection.stranger && !s.limits.stranger() {
+		return caller{}, unavailable("the gateway has too many requests of callers that it does not know; trying again later helps")
+	}
+	from, err := s.trust.identify(ctx, connection.State.PeerCertificates)
+	if err != nil {
+		return caller{}, err
+	}
+	if !s.limits.request(from.peer) {
+		return from, unavailable("peer %s makes more requests than this gateway allows; trying again later helps", from.peer)
+	}
+	return from, nil
+}
+
+// ended counts a request, and logs it if it was refused.
+func (s *service) ended(method string, from caller, err error) {
+	s.metrics.count(method, from.peer, err)
+	if failure := failureOf(err); failure != nil {
+		s.log.Info("Request refused", "method", method, "peer", from.peer, "identity", from.identity.Path,
+			"reason", failure.GetReason().String(), "cause", failure.GetMessage())
+	}
+}
+
+// keyOf names a Delivery in logs.
+func keyOf(delivery *v1alpha1.Delivery) string {
+	return delivery.Namespace + "/" + delivery.Name
+}

@@ -1,0 +1,102 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// Setup gives the manager a Gateway that listens on the address while the manager runs. Client, Reader and Log of the options are the
+// manager's.
+func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) error {
+	o.Client, o.Reader, o.Log = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetLogger()
+	g, err := New(o)
+	if err != nil {
+		return fmt.Errorf("making the gateway: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Delivery{}, ServerNameIndex, IndexServerName); err != nil {
+		return fmt.Errorf("indexing Deliveries: %w", err)
+	}
+	deliveries, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Delivery{})
+	if err != nil {
+		return fmt.Errorf("watching Deliveries: %w", err)
+	}
+	if _, err := deliveries.AddEventHandler(deliveryEvents(g)); err != nil {
+		return fmt.Errorf("watching Deliveries: %w", err)
+	}
+	// The other kinds are read before the port opens, not with the first request.
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Peer{}); err != nil {
+		return fmt.Errorf("watching Peers: %w", err)
+	}
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.PeerGrant{}); err != nil {
+		return fmt.Errorf("watching PeerGrants: %w", err)
+	}
+	listens := &listening{gateway: g, address: address}
+	if err := mgr.AddReadyzCheck("gateway", listens.ready); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return mgr.Add(listens)
+}
+
+// deliveryEvents tell the gateway what becomes of Deliveries.
+func deliveryEvents(g *Gateway) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, object any) {
+			if delivery, ok := object.(*v1alpha1.Delivery); ok {
+				g.DeliveryChanged(delivery, false)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
+			}
+			if delivery, ok := object.(*v1alpha1.Delivery); ok {
+				g.DeliveryChanged(delivery, true)
+			}
+		},
+	}
+}
+
+// listening is what the manager starts when its caches are filled.
+type listening struct {
+	gateway *Gateway
+	address string
+	open    atomic.Bool
+}
+
+// ready is a healthz.Checker.
+func (l *listening) ready(*http.Request) error {
+	if !l.open.Load() {
+		return errors.New("the gateway's port is not open")
+	}
+	return nil
+}
+
+// Start is of manager.Runnable.
+func (l *listening) Start(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
+	if err != nil {
+		return fmt.Errorf("opening the gateway's port: %w", err)
+	}
+	l.open.Store(true)
+	stop := context.AfterFunc(ctx, func() { l.open.Store(false) })
+	defer stop()
+	l.gateway.options.Log.Info("Gateway listens", "address", listener.Addr().String())
+	return l.gateway.Serve(ctx, listener.(*net.TCPListener))
+}
+
+// NeedLeaderElection is false: every replica serves.
+func (l *listening) NeedLeaderElection() bool {
+	return false
+}

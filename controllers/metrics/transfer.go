@@ -1,0 +1,69 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics holds the manager's Prometheus collectors. They are in base units, and labelled by
+// the namespace, never by the name of a Transfer or Peer, of which there may be any number.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// Transfers are the collectors that attempts of Transfers feed, each once, when it has ended.
+type Transfers struct {
+	attempts, runs           *prometheus.CounterVec
+	plain, compressed, wired *prometheus.CounterVec
+	cpu                      *prometheus.CounterVec
+}
+
+// NewTransfers makes the collectors and registers them.
+func NewTransfers(registry prometheus.Registerer) *Transfers {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"namespace"}, labels...))
+		registry.MustRegister(vector)
+		return vector
+	}
+	return &Transfers{
+		attempts: counter("lighterage_transfer_attempts_total", "Attempts of Transfers that ended, by why.", "outcome"),
+		runs:     counter("lighterage_transfer_runs_total", "Runs of Transfers that ended, by why.", "outcome"),
+		plain: counter("lighterage_transfer_uncompressed_bytes_total",
+			"Bytes that Transfers sent, before compression."),
+		compressed: counter("lighterage_transfer_compressed_bytes_total",
+			"Bytes that Transfers sent, after compression, framing included."),
+		wired: counter("lighterage_transfer_wire_bytes_total",
+			"Bytes that Transfers wrote to and read from the network, TLS included."),
+		cpu: counter("lighterage_transfer_cpu_seconds_total",
+			"CPU time of Transfers' agents of both sides: stage is compress, decompress, or other for the rest.", "side", "stage"),
+	}
+}
+
+// Observe counts an attempt that has ended.
+func (t *Transfers) Observe(namespace string, finished *plan.Finished) {
+	t.attempts.WithLabelValues(namespace, finished.Reason).Inc()
+	if finished.RunEnded {
+		t.runs.WithLabelValues(namespace, finished.Reason).Inc()
+	}
+	packed, cpu := finished.Report.GetCompression(), finished.Report.GetCpu()
+	t.plain.WithLabelValues(namespace).Add(float64(packed.GetUncompressedBytes()))
+	t.compressed.WithLabelValues(namespace).Add(float64(packed.GetCompressedBytes()))
+	t.wired.WithLabelValues(namespace).Add(float64(finished.Report.GetWireBytes()))
+	t.observeCPU(namespace, cpu)
+}
+
+func (t *Transfers) observeCPU(namespace string, cpu *wirev1.CPU) {
+	add := func(side, stage string, nanos uint64) {
+		t.cpu.WithLabelValues(namespace, side, stage).Add(float64(nanos) / 1e9)
+	}
+	add("send", "compress", cpu.GetCompressNanos())
+	add("send", "other", rest(cpu.GetSendNanos(), cpu.GetCompressNanos()))
+	add("receive", "decompress", cpu.GetDecompressNanos())
+	add("receive", "other", rest(cpu.GetReceiveNanos(), cpu.GetDecompressNanos()))
+}
+
+// rest is what of a total is left; the two are measured one after the other and may disagree a little.
+func rest(total, part uint64) uint64 {
+	return total - min(total, part)
+}

@@ -1,0 +1,167 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peergrant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+)
+
+// conflictPause gives the cache time to catch up.
+const conflictPause = 200 * time.Millisecond
+
+// Options of Setup.
+type Options struct {
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
+}
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peergrants;peers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peergrants/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
+
+// Setup adds to the manager the controller of PeerGrants and the one that ends Deliveries that are not granted any more.
+func Setup(mgr ctrl.Manager, o Options) error {
+	r := NewReconciler(mgr.GetClient(), o)
+	comesOrGoes := builder.WithPredicates(predicate.Funcs{UpdateFunc: neverOnUpdate})
+	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant").
+		For(&v1alpha1.PeerGrant{}). // own writes too: what followed from an older status is looked at again
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.grantsNamingPeer), comesOrGoes).
+		WatchesMetadata(claimMetadata(), handler.EnqueueRequestsFromMapFunc(r.grantsNamingClaim), comesOrGoes).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the controller of PeerGrants: %w", err)
+	}
+	return setupRevocation(mgr)
+}
+
+// Reconciler is made by NewReconciler.
+type Reconciler struct {
+	client  client.Client
+	options Options
+}
+
+// NewReconciler returns the reconciler of PeerGrants.
+func NewReconciler(c client.Client, o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Reconciler{client: c, options: o}
+}
+
+// Reconcile is of reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var grant v1alpha1.PeerGrant
+	if err := r.client.Get(ctx, request.NamespacedName, &grant); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	missing, err := r.missing(ctx, &grant)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	wanted := conditions.Ready(v1alpha1.ReasonReferencesResolved, "Every peer and object that is named exists")
+	if len(missing) > 0 {
+		wanted = conditions.Reconciling(v1alpha1.ReasonReferenceNotFound, fmt.Sprintf("%s: create what is missing or correct the name; the grant holds as soon as it exists",
+			strings.Join(missing, ", ")))
+	}
+	before := grant.DeepCopy()
+	grant.Status.Conditions = conditions.Merge(grant.Status.Conditions, wanted, grant.Generation, r.options.Clock.Now())
+	grant.Status.ObservedGeneration = grant.Generation
+	wrote, err := conditions.WriteStatus(ctx, r.client, before, &grant)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	if wrote {
+		log.FromContext(ctx).Info("PeerGrant changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
+	}
+	return ctrl.Result{}, err
+}
+
+// missing says what the grant names that does not exist.
+func (r *Reconciler) missing(ctx context.Context, grant *v1alpha1.PeerGrant) ([]string, error) {
+	var missing []string
+	note := func(kind, name string, err error) error {
+		if apierrors.IsNotFound(err) {
+			if sentence := fmt.Sprintf("%s %q does not exist", kind, name); !slices.Contains(missing, sentence) {
+				missing = append(missing, sentence)
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("looking for %s %q: %w", kind, name, err)
+		}
+		return nil
+	}
+	for _, from := range grant.Spec.From {
+		err := r.client.Get(ctx, client.ObjectKey{Name: from.Peer}, &v1alpha1.Peer{})
+		if err := note("Peer", from.Peer, err); err != nil {
+			return nil, err
+		}
+	}
+	for _, to := range grant.Spec.To {
+		if to.Name == "" || to.Kind != v1alpha1.GrantedPersistentVolumeClaim {
+			continue
+		}
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: grant.Namespace, Name: to.Name}, claimMetadata())
+		if err := note(string(to.Kind), to.Name, err); err != nil {
+			return nil, err
+		}
+	}
+	return missing, nil
+}
+
+func (r *Reconciler) grantsNamingPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	return r.grants(ctx, "", func(grant *v1alpha1.PeerGrant) bool {
+		return slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool { return from.Peer == peer.GetName() })
+	})
+}
+
+func (r *Reconciler) grantsNamingClaim(ctx context.Context, claim client.Object) []reconcile.Request {
+	return r.grants(ctx, claim.GetNamespace(), func(grant *v1alpha1.PeerGrant) bool {
+		return slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool {
+			return to.Kind == v1alpha1.GrantedPersistentVolumeClaim && to.Name == claim.GetName()
+		})
+	})
+}
+
+// grants returns requests for the grants in a namespace, or in all, that a condition holds for.
+func (r *Reconciler) grants(ctx context.Context, namespace string, holds func(*v1alpha1.PeerGrant) bool) []reconcile.Request {
+	var list v1alpha1.PeerGrantList
+	if err := r.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		log.FromContext(ctx).Error(err, "PeerGrants cannot be listed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if holds(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// claimMetadata is a claim of which only the metadata are read, so that only they are kept in memory.
+func claimMetadata() *metav1.PartialObjectMetadata {
+	claim := &metav1.PartialObjectMetadata{}
+	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	return claim
+}

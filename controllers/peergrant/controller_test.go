@@ -1,0 +1,136 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peergrant_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/peergrant"
+)
+
+func newClient(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.PeerGrant{}).Build()
+}
+
+func TestReferences(t *testing.T) {
+	ctx := context.Background()
+	given := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank"), from("north", "bank"), from("north", "shop")}, "ledger-copy", "")
+	c := newClient(t, &given)
+	key := client.ObjectKeyFromObject(&given)
+	r := peergrant.NewReconciler(c, peergrant.Options{})
+	check := func(ready metav1.ConditionStatus, reason, message string) {
+		t.Helper()
+		if _, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		var got v1alpha1.PeerGrant
+		if err := c.Get(ctx, key, &got); err != nil {
+			t.Fatal(err)
+		}
+		condition := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionReady)
+		if condition == nil || condition.Status != ready || condition.Reason != reason || !strings.Contains(condition.Message, message) {
+			t.Errorf("Ready is %+v; want %s, %s, %q", condition, ready, reason, message)
+		}
+		if meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionStalled) {
+			t.Error("it is Stalled, although what is missing may come")
+		}
+		version := got.ResourceVersion
+		if _, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(ctx, key, &got); err != nil || got.ResourceVersion != version {
+			t.Errorf("it was written without a change (%v)", err)
+		}
+	}
+	create := func(object client.Object) {
+		t.Helper()
+		if err := c.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(metav1.ConditionFalse, v1alpha1.ReasonReferenceNotFound,
+		"Peer \"east\" does not exist, Peer \"north\" does not exist, PersistentVolumeClaim \"ledger-copy\" does not exist:")
+	create(&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}})
+	create(&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "north"}})
+	check(metav1.ConditionFalse, v1alpha1.ReasonReferenceNotFound, "PersistentVolumeClaim \"ledger-copy\" does not exist")
+	create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ledger-copy"}})
+	check(metav1.ConditionTrue, v1alpha1.ReasonReferencesResolved, "")
+}
+
+func delivery(name string, phase v1alpha1.DeliveryPhase) *v1alpha1.Delivery {
+	return &v1alpha1.Delivery{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: name, UID: "1"},
+		Spec: v1alpha1.DeliverySpec{
+			Peer:        "east",
+			Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: name, Run: "abcde", Attempt: 1},
+			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"}},
+		},
+		Status: v1alpha1.DeliveryStatus{Phase: phase},
+	}
+}
+
+func TestRevoker(t *testing.T) {
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}}
+	good := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank")}, "ledger-copy")
+	other := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "shop")}, "ledger-copy")
+	for name, c := range map[string]struct {
+		phase v1alpha1.DeliveryPhase
+		// cached and live are what exists as seen with and without a cache.
+		cached, live []client.Object
+		gone         bool
+	}{
+		"granted":                      {v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, nil, false},
+		"grant is gone":                {v1alpha1.DeliveryReceiving, []client.Object{peer}, []client.Object{peer}, true},
+		"grant was changed":            {v1alpha1.DeliveryPending, []client.Object{peer, &other}, []client.Object{peer, &other}, true},
+		"peer is gone":                 {v1alpha1.DeliveryWaiting, []client.Object{&good}, []client.Object{&good}, true},
+		"grant is too new for a cache": {v1alpha1.DeliveryPending, []client.Object{peer}, []client.Object{peer, &good}, false},
+		"has ended":                    {v1alpha1.DeliveryComplete, []client.Object{peer}, []client.Object{peer}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			subject := delivery("ledger", c.phase)
+			cached := newClient(t, append(c.cached, subject)...)
+			recorder := events.NewFakeRecorder(1)
+			r := peergrant.NewRevoker(cached, newClient(t, c.live...), recorder)
+			if _, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(subject)}); err != nil {
+				t.Fatal(err)
+			}
+			err := cached.Get(ctx, client.ObjectKeyFromObject(subject), subject)
+			if apierrors.IsNotFound(err) != c.gone {
+				t.Fatalf("after it: %v", err)
+			}
+			select {
+			case said := <-recorder.Events:
+				if !c.gone || !strings.Contains(said, v1alpha1.ReasonNotGranted) {
+					t.Errorf("event %q", said)
+				}
+			default:
+				if c.gone {
+					t.Error("no event")
+				}
+			}
+		})
+	}
+}

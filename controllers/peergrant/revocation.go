@@ -1,0 +1,136 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peergrant
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Revoker ends what was admitted and is not granted any more: it deletes the Delivery, whose finalizer ends the agent. The gateways
+// then close its connections, and refuse the sender, with what to do about it, when it comes back.
+type Revoker struct {
+	client client.Client
+	// reader reads without a cache: a grant that this manager has not seen yet must not look like one that was revoked.
+	reader   client.Reader
+	recorder recorder.EventRecorder
+}
+
+// NewRevoker returns the reconciler of Deliveries that revokes.
+func NewRevoker(c client.Client, reader client.Reader, r recorder.EventRecorder) *Revoker {
+	return &Revoker{client: c, reader: reader, recorder: r}
+}
+
+func setupRevocation(mgr ctrl.Manager) error {
+	r := NewRevoker(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("peergrant"))
+	onlyGoes := builder.WithPredicates(predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: neverOnUpdate,
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant-revocation").
+		For(&v1alpha1.Delivery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: predicate.GenerationChangedPredicate{}.Update,
+		})).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), onlyGoes).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the controller that revokes: %w", err)
+	}
+	return nil
+}
+
+func neverOnUpdate(event.UpdateEvent) bool { return false }
+
+// Reconcile is of reconcile.Reconciler.
+func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var delivery v1alpha1.Delivery
+	if err := r.client.Get(ctx, request.NamespacedName, &delivery); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if delivery.Status.Phase == v1alpha1.DeliveryComplete || delivery.Status.Phase == v1alpha1.DeliveryFailed || !delivery.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	for _, reader := range []client.Reader{r.client, r.reader} {
+		granted, err := r.granted(ctx, reader, &delivery)
+		if err != nil || granted {
+			return ctrl.Result{}, err
+		}
+	}
+	if err := r.client.Delete(ctx, &delivery, client.Preconditions{UID: &delivery.UID}); err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("deleting Delivery %s, which is not granted any more: %w", request.NamespacedName, err)
+	}
+	log.FromContext(ctx).Info("Delivery deleted because it is not granted any more")
+	r.recorder.Eventf(&delivery, nil, corev1.EventTypeWarning, v1alpha1.ReasonNotGranted, "Delete", "Not granted any more: %s", Refusal(requestOf(&delivery)))
+	return ctrl.Result{}, nil
+}
+
+// granted reports whether the Peer exists and a PeerGrant allows what the Delivery does.
+func (r *Revoker) granted(ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery) (bool, error) {
+	err := reader.Get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, &v1alpha1.Peer{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for Peer %s: %w", delivery.Spec.Peer, err)
+	}
+	var grants v1alpha1.PeerGrantList
+	if err := reader.List(ctx, &grants, client.InNamespace(delivery.Namespace)); err != nil {
+		return false, fmt.Errorf("listing PeerGrants in namespace %s: %w", delivery.Namespace, err)
+	}
+	return Allowed(grants.Items, requestOf(delivery)), nil
+}
+
+// requestOf is what must be granted for a Delivery.
+func requestOf(delivery *v1alpha1.Delivery) Request {
+	return Request{
+		Peer: delivery.Spec.Peer, Namespace: delivery.Spec.Transfer.Namespace,
+		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: delivery.Namespace,
+		Name: delivery.Spec.Destination.PersistentVolumeClaim.ClaimName,
+	}
+}
+
+func (r *Revoker) inNamespace(ctx context.Context, grant client.Object) []reconcile.Request {
+	return r.deliveries(ctx, grant.GetNamespace(), func(*v1alpha1.Delivery) bool { return true })
+}
+
+func (r *Revoker) ofPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	return r.deliveries(ctx, "", func(delivery *v1alpha1.Delivery) bool { return delivery.Spec.Peer == peer.GetName() })
+}
+
+func (r *Revoker) deliveries(ctx context.Context, namespace string, holds func(*v1alpha1.Delivery) bool) []reconcile.Request {
+	var list v1alpha1.DeliveryList
+	if err := r.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		log.FromContext(ctx).Error(err, "Deliveries cannot be listed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if holds(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}

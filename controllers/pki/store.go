@@ -1,0 +1,253 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Names in the operator's namespace, and keys in Secrets and ConfigMaps.
+const (
+	// CAName is the name of the Secret with the CA, unless another is given, and of the ConfigMap with its public part.
+	CAName = "lighterage-ca"
+	// CAKey is the key of the public part in the ConfigMap.
+	CAKey = "ca.crt"
+	// ClusterCAKey and PeerCAKey are keys in the Secrets that agents and the gateway mount.
+	ClusterCAKey = "cluster-ca.crt"
+	PeerCAKey    = "peer-ca.crt"
+)
+
+// caMaxAge is how long a CA is used before its Secret is read again, so that a CA that was replaced is noticed.
+const caMaxAge = time.Minute
+
+// ErrCANotFound is returned when the CA's Secret was given by name and does not exist.
+var ErrCANotFound = errors.New("the CA's Secret does not exist")
+
+// Options of LoadOrCreateCA and NewAuthority.
+type Options struct {
+	// Client writes.
+	Client client.Client
+	// Reader reads without a cache, so that no watch on Secrets is needed. mgr.GetAPIReader() is one.
+	Reader client.Reader
+	Clock  clock.PassiveClock
+	// Namespace of the operator.
+	Namespace string
+	// SecretName of a given CA. Empty: CAName, which is made when it does not exist.
+	SecretName string
+	// Cluster is this cluster's name in identities.
+	Cluster string
+}
+
+// +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=secrets,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=configmaps,verbs=get;create;update
+
+// LoadOrCreateCA returns the CA, which it makes when there is none and none was given, and publishes its public part. It is
+// idempotent, and safe when two do it at once.
+func LoadOrCreateCA(ctx context.Context, o Options) (*CA, error) {
+	ca, err := loadOrCreate(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := publish(ctx, o, ca); err != nil {
+		return nil, err
+	}
+	return ca, nil
+}
+
+func loadOrCreate(ctx context.Context, o Options) (*CA, error) {
+	key := client.ObjectKey{Namespace: o.Namespace, Name: o.SecretName}
+	if key.Name == "" {
+		key.Name = CAName
+	}
+	secret := &corev1.Secret{}
+	err := o.Reader.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) && o.SecretName != "" {
+		return nil, fmt.Errorf("%w: create Secret %s of type kubernetes.io/tls with the CA's tls.crt and tls.key", ErrCANotFound, key)
+	}
+	if apierrors.IsNotFound(err) {
+		return create(ctx, o, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA's Secret %s: %w", key, err)
+	}
+	ca, err := ParseCA(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("using Secret %s: %w", key, err)
+	}
+	return ca, nil
+}
+
+func create(ctx context.Context, o Options, key client.ObjectKey) (*CA, error) {
+	_, pair, err := NewCA(o.Cluster, o.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels()},
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{corev1.TLSCertKey: pair.CertificatePEM, corev1.TLSPrivateKeyKey: pair.KeyPEM},
+	}
+	err = o.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		// Another manager was faster: its CA is the cluster's.
+		secret = &corev1.Secret{}
+		err = o.Reader.Get(ctx, key, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating the CA's Secret %s: %w", key, err)
+	}
+	return ParseCA(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+}
+
+func publish(ctx context.Context, o Options, ca *CA) error {
+	key := client.ObjectKey{Namespace: o.Namespace, Name: CAName}
+	published := &corev1.ConfigMap{}
+	err := o.Reader.Get(ctx, key, published)
+	switch {
+	case apierrors.IsNotFound(err):
+		published = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels()},
+			Data:       map[string]string{CAKey: string(ca.CertificatePEM)},
+		}
+		err = o.Client.Create(ctx, published)
+	case err == nil && published.Data[CAKey] != string(ca.CertificatePEM):
+		if published.Data == nil {
+			published.Data = map[string]string{}
+		}
+		published.Data[CAKey] = string(ca.CertificatePEM)
+		err = o.Client.Update(ctx, published)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("publishing the CA in ConfigMap %s: %w", key, err)
+	}
+	return nil
+}
+
+// Authority gives out the cluster's CA and issues from it. It loads or makes the CA when it is first asked, and again after a
+// minute. It is safe for concurrent use.
+type Authority struct {
+	options Options
+
+	mu     sync.Mutex
+	ca     *CA
+	loaded time.Time
+}
+
+// NewAuthority returns an Authority; it touches nothing yet.
+func NewAuthority(o Options) *Authority {
+	return &Authority{options: o}
+}
+
+// Cluster is this cluster's name in identities.
+func (a *Authority) Cluster() string {
+	return a.options.Cluster
+}
+
+// CA returns the cluster's CA.
+func (a *Authority) CA(ctx context.Context) (*CA, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.options.Clock.Now()
+	if a.ca != nil && now.Sub(a.loaded) < caMaxAge {
+		return a.ca, nil
+	}
+	ca, err := LoadOrCreateCA(ctx, a.options)
+	if err != nil {
+		return nil, err
+	}
+	a.ca, a.loaded = ca, now
+	return ca, nil
+}
+
+// Issue makes a key pair for the identity and the server names, and returns it with the CA that issued it.
+func (a *Authority) Issue(ctx context.Context, identity Identity, lifetime time.Duration, dnsNames ...string) (KeyPair, *CA, error) {
+	ca, err := a.CA(ctx)
+	if err != nil {
+		return KeyPair{}, nil, err
+	}
+	pair, err := ca.Issue(Template{Identity: identity, DNSNames: dnsNames, Lifetime: lifetime}, a.options.Clock.Now())
+	return pair, ca, err
+}
+
+// EnsureServingSecret keeps a Secret with tls.crt, tls.key and cluster-ca.crt for who serves under dnsNames, and renews it when
+// half of its lifetime is over or the CA has changed. It is idempotent.
+func (a *Authority) EnsureServingSecret(ctx context.Context, name string, identity Identity, lifetime time.Duration, dnsNames ...string) error {
+	ca, err := a.CA(ctx)
+	if err != nil {
+		return err
+	}
+	now := a.options.Clock.Now()
+	key := client.ObjectKey{Namespace: a.options.Namespace, Name: name}
+	secret := &corev1.Secret{}
+	err = a.options.Reader.Get(ctx, key, secret)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading Secret %s: %w", key, err)
+	}
+	exists := err == nil
+	if exists && stillServes(secret, ca, identity, dnsNames, now) {
+		return nil
+	}
+	pair, err := ca.Issue(Template{Identity: identity, DNSNames: dnsNames, Lifetime: lifetime}, now)
+	if err != nil {
+		return err
+	}
+	data := map[string][]byte{
+		corev1.TLSCertKey:       pair.CertificatePEM,
+		corev1.TLSPrivateKeyKey: pair.KeyPEM,
+		ClusterCAKey:            ca.CertificatePEM,
+	}
+	if exists {
+		secret.Data = data
+		err = a.options.Client.Update(ctx, secret)
+	} else {
+		err = a.options.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels()},
+			Type:       corev1.SecretTypeTLS,
+			Data:       data,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("writing Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+// stillServes says whether the certificate in the Secret is the right one and in the first half of its life.
+func stillServes(secret *corev1.Secret, ca *CA, identity Identity, dnsNames []string, now time.Time) bool {
+	if string(secret.Data[ClusterCAKey]) != string(ca.CertificatePEM) {
+		return false
+	}
+	pair := KeyPair{CertificatePEM: secret.Data[corev1.TLSCertKey], KeyPEM: secret.Data[corev1.TLSPrivateKeyKey]}
+	parsed, err := pair.TLS()
+	if err != nil || parsed.Leaf == nil {
+		return false
+	}
+	present, err := IdentityOf(parsed.Leaf)
+	if err != nil || present != identity || !slices.Equal(parsed.Leaf.DNSNames, dnsNames) {
+		return false
+	}
+	return parsed.Leaf.CheckSignatureFrom(ca.Certificate) == nil && now.Before(renewalOf(parsed.Leaf))
+}
+
+// renewalOf is when half of a certificate's lifetime is over.
+func renewalOf(leaf *x509.Certificate) time.Time {
+	issued := leaf.NotBefore.Add(ClockSkew)
+	return issued.Add(leaf.NotAfter.Sub(issued) / 2)
+}
+
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "lighterage", "app.kubernetes.io/managed-by": "lighterage-manager"}
+}

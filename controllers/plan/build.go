@@ -1,0 +1,116 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// Attempt is an attempt of a Transfer or Delivery that is to be made.
+type Attempt struct {
+	attempt
+	config proto.Message
+}
+
+// Name of the Job and the Secret.
+func (a *Attempt) Name() string { return a.name }
+
+// Job of the attempt.
+func (a *Attempt) Job() *batchv1.Job { return a.job() }
+
+// Config is the agent's configuration as JSON.
+func (a *Attempt) Config() ([]byte, error) {
+	config, err := protojson.Marshal(a.config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration of agent %s: %w", a.name, err)
+	}
+	return config, nil
+}
+
+// Secret of the attempt.
+func (a *Attempt) Secret(content AttemptSecret) *corev1.Secret { return a.secret(content) }
+
+// SendAttempt is the attempt that the Transfer's status names.
+func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, peer *v1alpha1.Peer, image AgentImage) *Attempt {
+	run := transfer.Status.Run
+	template := v1alpha1.AgentPodTemplate{}
+	if transfer.Spec.PodTemplate != nil {
+		template = *transfer.Spec.PodTemplate
+	}
+	destination := transfer.Spec.Destination
+	return &Attempt{
+		attempt: attempt{
+			name:      AttemptName(transfer.Name, run.ID, run.Attempt),
+			namespace: transfer.Namespace,
+			mode:      "send",
+			labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
+			owner:     ownerReference("Transfer", transfer),
+			claim:     transfer.Spec.Source.PersistentVolumeClaim.ClaimName,
+			readOnly:  true,
+			template:  template,
+			placement: resolved.Placement,
+			image:     image,
+		},
+		config: &wirev1.SendConfig{
+			RunId:           run.ID,
+			Attempt:         uint32(run.Attempt),
+			GatewayEndpoint: peer.Spec.Endpoint,
+			Destination: &wirev1.ClaimPath{
+				Namespace: DestinationNamespace(transfer),
+				ClaimName: destination.PersistentVolumeClaim.ClaimName,
+				Path:      relative(destination.PersistentVolumeClaim.Path),
+			},
+			Volume:             volumePath,
+			Path:               relative(transfer.Spec.Source.PersistentVolumeClaim.Path),
+			Compression:        resolved.Wire(),
+			Verify:             transfer.Spec.Verify != v1alpha1.VerifyNone,
+			ControlAddress:     fmt.Sprintf(":%d", ControlPort),
+			CheckpointInterval: checkpointInterval(transfer.Spec),
+		},
+	}
+}
+
+// checkpointInterval in bytes.
+func checkpointInterval(spec v1alpha1.TransferSpec) uint64 {
+	if spec.CheckpointInterval == nil {
+		return defaultCheckpointInterval
+	}
+	return uint64(spec.CheckpointInterval.Value())
+}
+
+// ReceiveAttempt is the attempt that a Delivery receives.
+func ReceiveAttempt(delivery *v1alpha1.Delivery, image AgentImage) *Attempt {
+	spec := delivery.Spec
+	return &Attempt{
+		attempt: attempt{
+			name:      delivery.Name,
+			namespace: delivery.Namespace,
+			mode:      "receive",
+			labels:    labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),
+			owner:     ownerReference("Delivery", delivery),
+			claim:     spec.Destination.PersistentVolumeClaim.ClaimName,
+			placement: v1alpha1.PlacementPreferHardware,
+			image:     image,
+		},
+		config: &wirev1.ReceiveConfig{
+			RunId:           spec.Transfer.Run,
+			Attempt:         uint32(spec.Transfer.Attempt),
+			SenderNamespace: spec.Transfer.Namespace,
+			SenderName:      spec.Transfer.Name,
+			Volume:          volumePath,
+			Path:            relative(spec.Destination.PersistentVolumeClaim.Path),
+			ControlAddress:  fmt.Sprintf(":%d", ControlPort),
+			DataAddress:     fmt.Sprintf(":%d", DataPort),
+		},
+	}
+}

@@ -1,0 +1,155 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// Problem is why an attempt cannot begin. It costs no attempt.
+type Problem struct {
+	Reason  string
+	Message string
+}
+
+// checkTransfer looks for what would make an attempt fail before it costs a pod, the cheapest to mend first. The policy is
+// resolved on the way.
+func checkTransfer(transfer *v1alpha1.Transfer, facts TransferFacts) (policy.Resolved, *Problem) {
+	if err := ValidateTransfer(transfer.Spec); err != nil {
+		return policy.Resolved{}, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+	}
+	resolved, err := policy.Resolve(transfer.Spec.Compression, facts.Policies)
+	var notFound *policy.NotFoundError
+	if errors.As(err, &notFound) {
+		return resolved, &Problem{v1alpha1.ReasonPolicyNotFound, err.Error()}
+	}
+	if err != nil {
+		return resolved, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+	}
+	for _, problem := range []*Problem{
+		checkPeer(transfer.Spec.Destination.Peer, facts.Peer),
+		checkSource(transfer, facts.Claim),
+		checkPrivilege(transfer, facts.PrivilegeAllowed),
+		checkConflict(transfer, facts.Others),
+	} {
+		if problem != nil {
+			return resolved, problem
+		}
+	}
+	return resolved, nil
+}
+
+func checkPeer(name string, peer *v1alpha1.Peer) *Problem {
+	if peer == nil {
+		return &Problem{v1alpha1.ReasonPeerNotFound,
+			fmt.Sprintf("Peer %q does not exist; create it with the other cluster's endpoint and CA, or delete this Transfer and create one that names another", name)}
+	}
+	if peer.Spec.Endpoint == "" {
+		return &Problem{v1alpha1.ReasonPeerHasNoEndpoint,
+			fmt.Sprintf("Peer %q has no endpoint, so nothing can be sent to it; set spec.endpoint of the Peer", name)}
+	}
+	ready := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != peer.Generation {
+		return nil
+	}
+	reason := ready.Reason
+	switch reason {
+	case v1alpha1.ReasonPeerUnreachable, v1alpha1.ReasonPeerUntrusted, v1alpha1.ReasonPeerIncompatible:
+	case v1alpha1.ReasonInvalidCABundle:
+		reason = v1alpha1.ReasonPeerUntrusted
+	default:
+		return nil
+	}
+	return &Problem{reason, fmt.Sprintf("Peer %q is not ready: %s", name, ready.Message)}
+}
+
+func checkSource(transfer *v1alpha1.Transfer, claim *metav1.PartialObjectMetadata) *Problem {
+	name := transfer.Spec.Source.PersistentVolumeClaim.ClaimName
+	if claim == nil {
+		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf(
+			"there is no PersistentVolumeClaim %q in namespace %q; create it there (a Transfer reads claims of its own namespace only)",
+			name, transfer.Namespace)}
+	}
+	if claim.DeletionTimestamp != nil {
+		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf("PersistentVolumeClaim %q is being deleted", name)}
+	}
+	return nil
+}
+
+func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
+	template := transfer.Spec.PodTemplate
+	if allowed || template == nil || template.SecurityContext == nil {
+		return nil
+	}
+	asked := privilege(template.SecurityContext)
+	if asked == "" {
+		return nil
+	}
+	return &Problem{v1alpha1.ReasonPrivilegeNotAllowed, fmt.Sprintf(
+		"spec.podTemplate.securityContext asks for %s, which namespace %q does not allow; annotate the namespace with %s: \"true\", or leave it out",
+		asked, transfer.Namespace, v1alpha1.AllowPrivilegedAnnotation)}
+}
+
+// privilege names the first thing in a security context that the restricted Pod Security Standard does not allow, or that makes the
+// agent another user, who may read what the one who made the Transfer may not; empty if none.
+func privilege(context *corev1.SecurityContext) string {
+	isTrue := func(b *bool) bool { return b != nil && *b }
+	switch {
+	case isTrue(context.Privileged):
+		return "privileged: true"
+	case isTrue(context.AllowPrivilegeEscalation):
+		return "allowPrivilegeEscalation: true"
+	case context.RunAsUser != nil && *context.RunAsUser != agentUser:
+		return fmt.Sprintf("runAsUser: %d", *context.RunAsUser)
+	case context.RunAsGroup != nil && *context.RunAsGroup != agentUser:
+		return fmt.Sprintf("runAsGroup: %d", *context.RunAsGroup)
+	case context.RunAsNonRoot != nil && !*context.RunAsNonRoot:
+		return "runAsNonRoot: false"
+	case context.Capabilities != nil && len(context.Capabilities.Add) > 0:
+		return fmt.Sprintf("capability %s", context.Capabilities.Add[0])
+	case context.SeccompProfile != nil && context.SeccompProfile.Type == corev1.SeccompProfileTypeUnconfined:
+		return "seccompProfile Unconfined"
+	case context.AppArmorProfile != nil && context.AppArmorProfile.Type == corev1.AppArmorProfileTypeUnconfined:
+		return "appArmorProfile Unconfined"
+	case context.ProcMount != nil && *context.ProcMount != corev1.DefaultProcMount:
+		return fmt.Sprintf("procMount %s", *context.ProcMount)
+	case context.SELinuxOptions != nil:
+		return "seLinuxOptions"
+	case context.WindowsOptions != nil:
+		return "windowsOptions"
+	}
+	return ""
+}
+
+// checkConflict: of two Transfers into one place the older one has it, for as long as it exists, because it may run again.
+func checkConflict(transfer *v1alpha1.Transfer, others []v1alpha1.Transfer) *Problem {
+	for i := range others {
+		other := &others[i]
+		if other.UID == transfer.UID || DestinationKey(other) != DestinationKey(transfer) || !olderTransfer(other, transfer) {
+			continue
+		}
+		path, otherPath := transfer.Spec.Destination.PersistentVolumeClaim.Path, other.Spec.Destination.PersistentVolumeClaim.Path
+		if overlap(path, otherPath) {
+			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
+				"Transfer %s/%s, which is older, writes into %q of the same claim; delete it, or choose a path outside of it",
+				other.Namespace, other.Name, otherPath)}
+		}
+	}
+	return nil
+}
+
+func olderTransfer(a, b *v1alpha1.Transfer) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.UID < b.UID
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}

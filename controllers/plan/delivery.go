@@ -1,0 +1,295 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// DeliveryFacts are what was seen.
+type DeliveryFacts struct {
+	Now time.Time
+	// Peer is nil when it does not exist; so is Claim, the destination.
+	Peer  *v1alpha1.Peer
+	Claim *metav1.PartialObjectMetadata
+	// Others are the Deliveries of the namespace; the Delivery itself may be among them.
+	Others []v1alpha1.Delivery
+	// Job and Pod of the Delivery; nil when they do not exist.
+	Job *batchv1.Job
+	Pod *corev1.Pod
+	// Report is what the agent answered just now; nil when it was not asked or did not answer.
+	Report *wirev1.Report
+	// Silence is for how long an agent that runs has not answered; 0 when it has just now.
+	Silence time.Duration
+	Samples Samples
+	// Retention is how long a Delivery stays after it has ended; 0 for ever.
+	Retention time.Duration
+}
+
+// DeliveryDecision is what to do.
+type DeliveryDecision struct {
+	// Status to write, before anything is made.
+	Status v1alpha1.DeliveryStatus
+	// Detail is what only this cluster's people may know beyond the conditions, for an event; empty if there is none.
+	Detail string
+	// Start is the attempt that must exist; nil when none has to be made.
+	Start *Attempt
+	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after which nobody would
+	// look for it.
+	Ended bool
+	// Expired is true when the Delivery has been kept long enough and is to be deleted.
+	Expired bool
+	// RequeueAfter is when to look again if nothing happens before; 0 for never.
+	RequeueAfter time.Duration
+}
+
+// DecideDelivery is the heart of the Delivery controller. It does not change its arguments.
+func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image AgentImage) DeliveryDecision {
+	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: facts, image: image}
+	d.decide()
+	d.out.Status = d.delivery.Status
+	d.out.Status.ObservedGeneration = delivery.Generation
+	return d.out
+}
+
+type deliveryDecision struct {
+	delivery *v1alpha1.Delivery
+	facts    DeliveryFacts
+	image    AgentImage
+	out      DeliveryDecision
+}
+
+// DeliveryEnded reports whether a Delivery will receive no more.
+func DeliveryEnded(delivery *v1alpha1.Delivery) bool {
+	return delivery.Status.Phase == v1alpha1.DeliveryComplete || delivery.Status.Phase == v1alpha1.DeliveryFailed
+}
+
+func (d *deliveryDecision) decide() {
+	switch {
+	case DeliveryEnded(d.delivery):
+		d.retain()
+	case d.delivery.Status.Run == nil:
+		d.admit()
+	default:
+		d.follow()
+	}
+}
+
+// retain keeps a Delivery that has ended for people to look at.
+func (d *deliveryDecision) retain() {
+	completed := d.delivery.Status.Run
+	if d.facts.Retention <= 0 {
+		return
+	}
+	since := d.delivery.CreationTimestamp.Time
+	if completed != nil && completed.CompletionTime != nil {
+		since = completed.CompletionTime.Time
+	}
+	left := since.Add(d.facts.Retention).Sub(d.facts.Now)
+	if left <= 0 {
+		d.out.Expired = true
+		return
+	}
+	d.out.RequeueAfter = left
+}
+
+// admit starts the agent, or refuses, or waits for what an earlier attempt left.
+func (d *deliveryDecision) admit() {
+	spec := d.delivery.Spec
+	claim := spec.Destination.PersistentVolumeClaim.ClaimName
+	switch {
+	case d.facts.Peer == nil:
+		d.fail(v1alpha1.ReasonPeerNotFound, fmt.Sprintf("Peer %q does not exist any more", spec.Peer))
+		return
+	case d.facts.Claim == nil || d.facts.Claim.DeletionTimestamp != nil:
+		d.fail(v1alpha1.ReasonDestinationNotFound, fmt.Sprintf(
+			"there is no PersistentVolumeClaim %q in namespace %q of the receiving cluster; create it there", claim, d.delivery.Namespace))
+		return
+	}
+	for i := range d.facts.Others {
+		other := &d.facts.Others[i]
+		if !d.inTheWay(other) {
+			continue
+		}
+		if sameTransfer(other, d.delivery) || other.DeletionTimestamp != nil {
+			d.out.RequeueAfter = PullInterval
+			d.set(v1alpha1.DeliveryPending, conditions.Reconciling(v1alpha1.ReasonPending,
+				"another Delivery, which writes into the same place, is being ended"))
+			return
+		}
+		// The gateway passes the message on to the sender, whom the other peer's Transfers do not concern.
+		d.out.Detail = fmt.Sprintf("Delivery %q from peer %q writes into %q of the same claim",
+			other.Name, other.Spec.Peer, other.Spec.Destination.PersistentVolumeClaim.Path)
+		d.fail(v1alpha1.ReasonDestinationInUse,
+			"another Delivery writes into the same place of this claim; wait until it has ended, or choose a path outside of it")
+		return
+	}
+	now := metav1.NewTime(d.facts.Now)
+	d.delivery.Status.Run = &v1alpha1.RunStatus{ID: spec.Transfer.Run, Attempt: spec.Transfer.Attempt, StartTime: &now}
+	d.start()
+}
+
+// inTheWay: another Delivery may still write into the same place, and has it by right: it was first, or it is of an older attempt.
+func (d *deliveryDecision) inTheWay(other *v1alpha1.Delivery) bool {
+	mine, theirs := d.delivery.Spec.Destination.PersistentVolumeClaim, other.Spec.Destination.PersistentVolumeClaim
+	if other.UID == d.delivery.UID || mine.ClaimName != theirs.ClaimName || !overlap(mine.Path, theirs.Path) {
+		return false
+	}
+	if DeliveryEnded(other) {
+		return false
+	}
+	return other.Status.Run != nil || olderDelivery(other, d.delivery)
+}
+
+func olderDelivery(a, b *v1alpha1.Delivery) bool {
+	if sameTransfer(a, b) && a.Spec.Transfer.Run == b.Spec.Transfer.Run {
+		return a.Spec.Transfer.Attempt < b.Spec.Transfer.Attempt
+	}
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.UID < b.UID
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+func sameTransfer(a, b *v1alpha1.Delivery) bool {
+	return a.Spec.Peer == b.Spec.Peer && a.Spec.Transfer.Namespace == b.Spec.Transfer.Namespace && a.Spec.Transfer.Name == b.Spec.Transfer.Name
+}
+
+func (d *deliveryDecision) start() {
+	d.out.Start = ReceiveAttempt(d.delivery, d.image)
+	d.out.RequeueAfter = PullInterval
+	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, "the agent's pod is being started"))
+}
+
+func (d *deliveryDecision) follow() {
+	state := observe(d.facts.Job, d.facts.Pod)
+	status := &d.delivery.Status
+	if state.node != "" {
+		status.Run.Node = state.node
+	}
+	status.Endpoint, status.ServerName = "", ""
+	if state.phase == agentRunning && state.ready {
+		status.Endpoint = net.JoinHostPort(state.ip, strconv.Itoa(DataPort))
+		status.ServerName = pki.ReceiveServerName(string(d.delivery.UID))
+	}
+	switch state.phase {
+	case agentAbsent:
+		if status.Phase != v1alpha1.DeliveryStarting || status.Run.Node != "" || d.facts.Peer == nil {
+			d.finish(lost("the agent's Job was deleted by somebody else"))
+			return
+		}
+		d.start()
+	case agentStarting:
+		d.followStarting(state)
+	case agentRunning:
+		d.followRunning()
+	case agentEnded:
+		d.finish(state.final)
+	}
+}
+
+func (d *deliveryDecision) followStarting(state agentState) {
+	d.out.RequeueAfter = PullInterval
+	waited := d.facts.Now.Sub(state.since)
+	if state.stuck == nil || waited < startGrace && state.stuck.Reason != v1alpha1.ReasonUnschedulable {
+		d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, "the agent's pod is being started"))
+		return
+	}
+	// Not Stalled: the gateway would refuse the sender, and here the scheduler or the kubelet may still succeed.
+	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(state.stuck.Reason, state.stuck.Message))
+}
+
+func (d *deliveryDecision) followRunning() {
+	d.out.RequeueAfter = PullInterval
+	report := d.facts.Report
+	if report == nil {
+		if d.delivery.Status.Phase == v1alpha1.DeliveryStarting {
+			d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
+				"the agent runs and has not answered the manager yet; a NetworkPolicy must let the manager reach its port 9443"))
+		} else if d.facts.Silence >= silenceGrace {
+			d.delivery.Status.Progress = withoutRate(d.delivery.Status.Progress)
+			d.set(d.delivery.Status.Phase, silent(d.delivery.Status.Conditions))
+		}
+		return
+	}
+	if report.GetState() == wirev1.AgentState_AGENT_STATE_WAITING {
+		d.apply(report, 0)
+		d.set(v1alpha1.DeliveryWaiting, conditions.Reconciling(v1alpha1.ReasonOpening, "the agent waits for the sender to connect"))
+		return
+	}
+	d.apply(report, d.facts.Samples.Rate())
+	d.set(v1alpha1.DeliveryReceiving, conditions.Reconciling(v1alpha1.ReasonTransferring, "data is arriving"))
+}
+
+func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
+	status := &d.delivery.Status
+	if report.GetArchitecture() != "" {
+		status.Run.Architecture = report.GetArchitecture()
+	}
+	if report.GetProgress() != nil {
+		status.Progress = progress(report, rate, clamp(report.GetProgress().GetResumedBytes()))
+	}
+	if inflated := decompression(report.GetDecompression()); inflated != nil {
+		status.Decompression = inflated
+	}
+	if c := report.GetCpu(); c != nil {
+		status.CPU = &v1alpha1.CPUStatus{
+			ReceiveSeconds:    seconds(float64(c.GetReceiveNanos())),
+			DecompressSeconds: seconds(float64(c.GetDecompressNanos())),
+		}
+	}
+	if left := omissions(report.GetOmissions()); left != nil {
+		status.Omissions = left
+	}
+}
+
+func (d *deliveryDecision) finish(report *wirev1.Report) {
+	status, now := &d.delivery.Status, metav1.NewTime(d.facts.Now)
+	progressed := report.GetProgress()
+	d.apply(report, wholeRate(report, progressed.GetBytes()-min(progressed.GetBytes(), progressed.GetUnchangedBytes())))
+	if status.Progress != nil {
+		status.Progress.ETA = nil
+	}
+	status.Run.CompletionTime = &now
+	d.out.Ended = true
+	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED {
+		d.set(v1alpha1.DeliveryComplete, conditions.Ready(v1alpha1.ReasonSucceeded, "everything was received and synced"))
+		d.retain()
+		return
+	}
+	d.fail(FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage())
+}
+
+// fail is final for a Delivery: the sender's next attempt gets a new one.
+func (d *deliveryDecision) fail(reason, message string) {
+	if message == "" {
+		message = "the agent gave no message"
+	}
+	if d.delivery.Status.Run == nil {
+		now := metav1.NewTime(d.facts.Now)
+		d.delivery.Status.Run = &v1alpha1.RunStatus{
+			ID: d.delivery.Spec.Transfer.Run, Attempt: d.delivery.Spec.Transfer.Attempt, CompletionTime: &now,
+		}
+	}
+	d.delivery.Status.Endpoint, d.delivery.Status.ServerName = "", ""
+	d.set(v1alpha1.DeliveryFailed, conditions.Stalled(reason, message))
+	d.retain()
+}
+
+func (d *deliveryDecision) set(phase v1alpha1.DeliveryPhase, wanted []metav1.Condition) {
+	d.delivery.Status.Phase = phase
+	d.delivery.Status.Conditions = conditions.Merge(d.delivery.Status.Conditions, wanted, d.delivery.Generation, d.facts.Now)
+}

@@ -1,0 +1,123 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+func newDelivery(name string, attempt int32) *v1alpha1.Delivery {
+	return &v1alpha1.Delivery{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(now)},
+		Spec: v1alpha1.DeliverySpec{
+			Peer:        "east",
+			Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: attempt},
+			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}},
+		},
+	}
+}
+
+func goodDeliveryFacts() plan.DeliveryFacts {
+	return plan.DeliveryFacts{
+		Now: now, Peer: &v1alpha1.Peer{}, Claim: &metav1.PartialObjectMetadata{}, Retention: 7 * 24 * time.Hour,
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	other := func(change func(*v1alpha1.Delivery)) func(*plan.DeliveryFacts) {
+		return func(f *plan.DeliveryFacts) {
+			d := newDelivery("other", 1)
+			d.Spec.Transfer.Name = "other"
+			d.Status.Phase, d.Status.Run = v1alpha1.DeliveryReceiving, &v1alpha1.RunStatus{}
+			change(d)
+			f.Others = []v1alpha1.Delivery{*d}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*plan.DeliveryFacts)
+		phase  v1alpha1.DeliveryPhase
+		reason string
+	}{
+		"nothing wrong":        {func(*plan.DeliveryFacts) {}, v1alpha1.DeliveryStarting, "Starting"},
+		"unknown claim":        {func(f *plan.DeliveryFacts) { f.Claim = nil }, v1alpha1.DeliveryFailed, "DestinationNotFound"},
+		"Peer gone":            {func(f *plan.DeliveryFacts) { f.Peer = nil }, v1alpha1.DeliveryFailed, "PeerNotFound"},
+		"another writes there": {other(func(*v1alpha1.Delivery) {}), v1alpha1.DeliveryFailed, "DestinationInUse"},
+		"another beside it": {other(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.Path = "/bookshop" }),
+			v1alpha1.DeliveryStarting, "Starting"},
+		"another claim": {other(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.ClaimName = "else" }),
+			v1alpha1.DeliveryStarting, "Starting"},
+		"another that has ended": {other(func(d *v1alpha1.Delivery) { d.Status.Phase = v1alpha1.DeliveryComplete }),
+			v1alpha1.DeliveryStarting, "Starting"},
+		"another that is being ended": {other(func(d *v1alpha1.Delivery) { d.DeletionTimestamp = &metav1.Time{Time: now} }),
+			v1alpha1.DeliveryPending, "Pending"},
+		"another that came later and waits": {other(func(d *v1alpha1.Delivery) {
+			d.Status, d.CreationTimestamp = v1alpha1.DeliveryStatus{}, metav1.NewTime(now.Add(time.Minute))
+		}), v1alpha1.DeliveryStarting, "Starting"},
+		"an earlier attempt": {other(func(d *v1alpha1.Delivery) { d.Spec.Transfer.Name = "ledger" }),
+			v1alpha1.DeliveryPending, "Pending"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := goodDeliveryFacts()
+			test.change(&facts)
+			decision := plan.DecideDelivery(newDelivery("mine", 2), facts, image)
+			_, reason, message := verdict(t, decision.Status.Conditions)
+			if decision.Status.Phase != test.phase || reason != test.reason || message == "" {
+				t.Fatalf("%s, %s: %s", decision.Status.Phase, reason, message)
+			}
+			if (decision.Start != nil) != (test.phase == v1alpha1.DeliveryStarting) {
+				t.Fatalf("started: %v", decision.Start != nil)
+			}
+		})
+	}
+}
+
+func TestEndpointIsThereWhileTheAgentIsReady(t *testing.T) {
+	d, facts := newDelivery("mine", 1), goodDeliveryFacts()
+	d.Status = plan.DecideDelivery(d, facts, image).Status
+	facts.Job = &batchv1.Job{}
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	if status := plan.DecideDelivery(d, facts, image).Status; status.Endpoint != "" || status.ServerName != "" {
+		t.Fatal("let through before it was ready")
+	}
+	facts.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	d.Status = plan.DecideDelivery(d, facts, image).Status
+	if d.Status.Endpoint != "10.0.0.1:8443" || d.Status.ServerName != "uid-mine.receive.lighterage.internal" {
+		t.Fatalf("%q %q", d.Status.Endpoint, d.Status.ServerName)
+	}
+	facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_ABORTED, "no sender connected")
+	decision := plan.DecideDelivery(d, facts, image)
+	if decision.Status.Endpoint != "" || decision.Status.Phase != v1alpha1.DeliveryFailed || !decision.Ended {
+		t.Fatalf("%+v", decision.Status)
+	}
+	if _, reason, _ := verdict(t, decision.Status.Conditions); reason != v1alpha1.ReasonAborted {
+		t.Fatal(reason)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	d, facts := newDelivery("mine", 1), goodDeliveryFacts()
+	facts.Claim = nil
+	d.Status = plan.DecideDelivery(d, facts, image).Status
+	for after, want := range map[time.Duration]bool{time.Hour: false, 8 * 24 * time.Hour: true} {
+		facts.Now = now.Add(after)
+		decision := plan.DecideDelivery(d, facts, image)
+		if decision.Expired != want || !want && decision.RequeueAfter != facts.Retention-after {
+			t.Errorf("after %s: expired %v, looks again after %s", after, decision.Expired, decision.RequeueAfter)
+		}
+	}
+	facts.Retention = 0
+	if plan.DecideDelivery(d, facts, image).Expired {
+		t.Error("expired although it stays for ever")
+	}
+}

@@ -1,0 +1,44 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan decides what is to be done for a Transfer and a Delivery. It is pure: it is given what was seen and the time, and
+// returns the status to write and what to do. It knows the Kubernetes types and reads or writes no cluster.
+package plan
+
+import "time"
+
+const (
+	// PullInterval is the time between two questions to an agent that runs.
+	PullInterval = 2 * time.Second
+
+	// retryFirst doubles with every failed attempt, up to retryLast.
+	retryFirst = 5 * time.Second
+	retryLast  = 5 * time.Minute
+
+	// stallStep grows by itself with every attempt that only somebody could have mended, up to stallLast.
+	stallStep = time.Minute
+	stallLast = 5 * time.Minute
+
+	// refusedFirst is the shortest wait after the API server refused what an attempt consists of.
+	refusedFirst = 10 * time.Second
+
+	// startGrace is how long a pod may take to be scheduled and started before that is called Stalled.
+	startGrace = time.Minute
+
+	// maxHistory is what the API allows.
+	maxHistory = 10
+)
+
+// retryDelay is the wait after that many failed attempts.
+func retryDelay(failures int32) time.Duration {
+	delay := retryFirst
+	for ; failures > 1 && delay < retryLast; failures-- {
+		delay *= 2
+	}
+	return min(delay, retryLast)
+}
+
+// stallDelay is the wait after that many attempts that only somebody could have mended.
+func stallDelay(attempts int32) time.Duration {
+	return min(time.Duration(max(attempts, 1))*stallStep, stallLast)
+}

@@ -1,0 +1,67 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// reasons are the condition reasons of what agents and gateways say on the wire.
+var reasons = map[wirev1.FailureReason]string{
+	wirev1.FailureReason_FAILURE_REASON_INTERNAL:                 v1alpha1.ReasonInternal,
+	wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND:         v1alpha1.ReasonSourceNotFound,
+	wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE:      v1alpha1.ReasonSourceNotReadable,
+	wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED:           v1alpha1.ReasonSourceChanged,
+	wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND:    v1alpha1.ReasonDestinationNotFound,
+	wirev1.FailureReason_FAILURE_REASON_DESTINATION_IN_USE:       v1alpha1.ReasonDestinationInUse,
+	wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL:         v1alpha1.ReasonDestinationFull,
+	wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE: v1alpha1.ReasonDestinationNotWritable,
+	wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED:      v1alpha1.ReasonVerificationFailed,
+	wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE:         v1alpha1.ReasonPeerUnreachable,
+	wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED:           v1alpha1.ReasonPeerUntrusted,
+	wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE:        v1alpha1.ReasonPeerIncompatible,
+	wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED:              v1alpha1.ReasonNotGranted,
+	wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST:          v1alpha1.ReasonConnectionLost,
+	wirev1.FailureReason_FAILURE_REASON_INVALID_DATA:             v1alpha1.ReasonInvalidData,
+	wirev1.FailureReason_FAILURE_REASON_ABORTED:                  v1alpha1.ReasonAborted,
+	wirev1.FailureReason_FAILURE_REASON_UNSCHEDULABLE:            v1alpha1.ReasonUnschedulable,
+	wirev1.FailureReason_FAILURE_REASON_AGENT_NOT_STARTED:        v1alpha1.ReasonAgentNotStarted,
+	wirev1.FailureReason_FAILURE_REASON_AGENT_LOST:               v1alpha1.ReasonAgentLost,
+}
+
+// FailureReason is the condition reason of a wire reason; one that this version does not know is Internal.
+func FailureReason(reason wirev1.FailureReason) string {
+	if known, ok := reasons[reason]; ok {
+		return known
+	}
+	return v1alpha1.ReasonInternal
+}
+
+// WireReason is the inverse of FailureReason, for reasons that have one.
+func WireReason(reason string) wirev1.FailureReason {
+	for wire, known := range reasons {
+		if known == reason {
+			return wire
+		}
+	}
+	return wirev1.FailureReason_FAILURE_REASON_INTERNAL
+}
+
+// needsSomebody are the reasons that a further attempt will meet again until somebody, here or in the other cluster, has acted.
+var needsSomebody = []string{
+	v1alpha1.ReasonNotGranted,
+	v1alpha1.ReasonSourceNotFound,
+	v1alpha1.ReasonDestinationNotFound,
+	v1alpha1.ReasonDestinationInUse,
+	v1alpha1.ReasonPeerUntrusted,
+	v1alpha1.ReasonPeerIncompatible,
+}
+
+// NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are repeated slowly.
+func NeedsSomebody(reason string) bool {
+	return slices.Contains(needsSomebody, reason)
+}

@@ -1,0 +1,265 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+const (
+	// AgentContainer is the name of the one container in an agent's pod.
+	AgentContainer = "agent"
+	// ControlPort is where agents answer the manager.
+	ControlPort = 9443
+	// DataPort is where receiving agents take data.
+	DataPort = 8443
+
+	// AppLabel is on everything that belongs to agents, with the value AppName.
+	AppLabel = "app.kubernetes.io/name"
+	// AppName is the value of AppLabel.
+	AppName = "lighterage-agent"
+	// ComponentLabel holds send or receive.
+	ComponentLabel = "app.kubernetes.io/component"
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "lighterage-manager"
+
+	configDirectory = "/etc/lighterage"
+	configKey       = "config.json"
+	volumePath      = "/volume"
+	agentUser       = 65532
+
+	// memoryShare of the limit is what Go's collector aims to stay below; the rest is for buffers of C and stacks.
+	memoryShare = 0.9
+)
+
+// AgentImage is what agents' pods run.
+type AgentImage struct {
+	Name       string
+	PullPolicy corev1.PullPolicy
+}
+
+// attempt is what the builders need to know of an attempt, of either side.
+type attempt struct {
+	name      string
+	namespace string
+	mode      string
+	labels    map[string]string
+	owner     metav1.OwnerReference
+	claim     string
+	readOnly  bool
+	template  v1alpha1.AgentPodTemplate
+	placement v1alpha1.Placement
+	image     AgentImage
+}
+
+// AttemptSecret is what an agent's Secret holds.
+type AttemptSecret struct {
+	// Config is the agent's configuration as JSON.
+	Config []byte
+	// KeyPair is the agent's own.
+	KeyPair pki.KeyPair
+	// ClusterCA and PeerCA are PEM.
+	ClusterCA, PeerCA []byte
+}
+
+func (a attempt) secret(content AttemptSecret) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: a.meta(),
+		Type:       corev1.SecretTypeOpaque,
+		Data: map[string][]byte{
+			configKey:               content.Config,
+			corev1.TLSCertKey:       content.KeyPair.CertificatePEM,
+			corev1.TLSPrivateKeyKey: content.KeyPair.KeyPEM,
+			pki.ClusterCAKey:        content.ClusterCA,
+			pki.PeerCAKey:           content.PeerCA,
+		},
+	}
+}
+
+func (a attempt) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: a.name, Namespace: a.namespace, Labels: a.labels, OwnerReferences: []metav1.OwnerReference{a.owner},
+	}
+}
+
+func (a attempt) job() *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: a.meta(),
+		Spec: batchv1.JobSpec{
+			// The manager makes attempts; a Job that made its own would reuse the run's certificate and hide the failure.
+			BackoffLimit: ptr.To[int32](0),
+			Parallelism:  ptr.To[int32](1),
+			Completions:  ptr.To[int32](1),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: a.labels},
+				Spec:       a.pod(),
+			},
+		},
+	}
+}
+
+func (a attempt) pod() corev1.PodSpec {
+	return corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		AutomountServiceAccountToken:  ptr.To(false),
+		EnableServiceLinks:            ptr.To(false),
+		TerminationGracePeriodSeconds: ptr.To[int64](10),
+		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
+		Affinity:                      affinity(a.placement),
+		Tolerations:                   a.template.Tolerations,
+		PriorityClassName:             a.template.PriorityClassName,
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:        ptr.To(true),
+			RunAsUser:           ptr.To[int64](agentUser),
+			RunAsGroup:          ptr.To[int64](agentUser),
+			FSGroup:             ptr.To[int64](agentUser),
+			FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
+			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{a.container()},
+		Volumes: []corev1.Volume{
+			{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+				SecretName: a.name, DefaultMode: ptr.To[int32](0o440),
+			}}},
+			{Name: "volume", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+				// Read-only here too: the kubelet then leaves the owners of a source's files alone.
+				ClaimName: a.claim, ReadOnly: a.readOnly,
+			}}},
+		},
+	}
+}
+
+func (a attempt) container() corev1.Container {
+	resources := agentResources(a.template.Resources)
+	container := corev1.Container{
+		Name:            AgentContainer,
+		Image:           a.image.Name,
+		ImagePullPolicy: a.image.PullPolicy,
+		Command:         []string{"/agent"},
+		Args:            []string{a.mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault},
+		Ports:           []corev1.ContainerPort{{Name: "control", ContainerPort: ControlPort, Protocol: corev1.ProtocolTCP}},
+		Resources:       resources,
+		SecurityContext: agentSecurity(a.template.SecurityContext),
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "config", MountPath: configDirectory, ReadOnly: true},
+			{Name: "volume", MountPath: volumePath, ReadOnly: a.readOnly},
+		},
+		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}
+	if !a.readOnly {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: DataPort, Protocol: corev1.ProtocolTCP})
+		// Ready means that the sender may come. A startup probe ends with its first success; a readiness probe would go on and warn of
+		// every agent that has done its work.
+		container.StartupProbe = &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(ControlPort)}},
+			PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 300,
+		}
+	}
+	if limit := resources.Limits.Memory().Value(); limit > 0 {
+		container.Env = []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(int64(float64(limit)*memoryShare), 10)}}
+	}
+	return container
+}
+
+// agentResources are the user's, or the default ones.
+func agentResources(given *corev1.ResourceRequirements) corev1.ResourceRequirements {
+	if given != nil {
+		return *given.DeepCopy()
+	}
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("100m"),
+			corev1.ResourceMemory: resource.MustParse("128Mi"),
+		},
+		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+	}
+}
+
+// agentSecurity is the restricted security context with what the user set over it. Linux gives added capabilities to root only, so
+// asking for one means root, and asking for root means being able to read the files of others.
+func agentSecurity(given *corev1.SecurityContext) *corev1.SecurityContext {
+	context := &corev1.SecurityContext{}
+	if given != nil {
+		context = given.DeepCopy()
+	}
+	if context.AllowPrivilegeEscalation == nil && !ptr.Deref(context.Privileged, false) {
+		context.AllowPrivilegeEscalation = ptr.To(false)
+	}
+	if context.ReadOnlyRootFilesystem == nil {
+		context.ReadOnlyRootFilesystem = ptr.To(true)
+	}
+	asksCapability := context.Capabilities != nil && len(context.Capabilities.Add) > 0
+	if asksCapability && context.RunAsUser == nil {
+		context.RunAsUser = ptr.To[int64](0)
+	}
+	isRoot := context.RunAsUser != nil && *context.RunAsUser == 0
+	if isRoot && context.RunAsNonRoot == nil {
+		context.RunAsNonRoot = ptr.To(false)
+	}
+	if context.Capabilities == nil {
+		context.Capabilities = &corev1.Capabilities{}
+		if isRoot {
+			context.Capabilities.Add = []corev1.Capability{"DAC_READ_SEARCH"}
+		}
+	}
+	if !slices.Contains(context.Capabilities.Drop, "ALL") {
+		context.Capabilities.Drop = append(context.Capabilities.Drop, "ALL")
+	}
+	return context
+}
+
+// affinity says which nodes the scheduler is to prefer or to take. Node Feature Discovery's label says only that the facility is
+// there, so it does not count on a node that was measured to have no working accelerator.
+func affinity(placement v1alpha1.Placement) *corev1.Affinity {
+	measured := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"hardware"}},
+	}}
+	discovered := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: v1alpha1.NFDDeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}},
+		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"software"}},
+	}}
+	switch placement {
+	case v1alpha1.PlacementRequireHardware:
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{measured, discovered}},
+		}}
+	case v1alpha1.PlacementPreferHardware:
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
+				{Weight: 100, Preference: measured},
+				{Weight: 50, Preference: discovered},
+			},
+		}}
+	}
+	return nil
+}
+
+func labels(mode, ownerLabel string, owner metav1.Object, run string) map[string]string {
+	return map[string]string{
+		AppLabel:          AppName,
+		ComponentLabel:    mode,
+		managedByLabel:    managedBy,
+		ownerLabel:        string(owner.GetUID()),
+		v1alpha1.RunLabel: run,
+	}
+}
+
+func ownerReference(kind string, owner metav1.Object) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(),
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false),
+	}
+}

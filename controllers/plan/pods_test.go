@@ -1,0 +1,176 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+func sendJob(t *testing.T, change func(*v1alpha1.Transfer, *plan.TransferFacts)) (*plan.Attempt, *batchv1.Job) {
+	t.Helper()
+	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
+	facts.PrivilegeAllowed = true
+	if change != nil {
+		change(transfer, &facts)
+	}
+	attempt := plan.DecideTransfer(transfer, facts, image).Start
+	if attempt == nil {
+		t.Fatal("nothing was started")
+	}
+	return attempt, attempt.Job()
+}
+
+func TestSendAttempt(t *testing.T) {
+	attempt, job := sendJob(t, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
+		transfer.Spec.Source.PersistentVolumeClaim.Path = "/data/2026/"
+		transfer.Spec.Destination.PersistentVolumeClaim.Path = "/"
+	})
+	if job.Name != "ledger-abcde-1" || job.Namespace != "bank" || len(job.OwnerReferences) != 1 || job.Labels[v1alpha1.RunLabel] != "abcde" ||
+		job.Labels[v1alpha1.TransferLabel] == "" || job.Labels[plan.ComponentLabel] != "send" {
+		t.Errorf("%+v", job.ObjectMeta)
+	}
+	text, err := attempt.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &wirev1.SendConfig{}
+	if err := protojson.Unmarshal(text, config); err != nil {
+		t.Fatal(err)
+	}
+	if config.Path != "data/2026" || config.Destination.Path != "." || config.Destination.Namespace != "bank" || config.GatewayEndpoint != "gateway.west.example:8443" ||
+		!config.Verify || config.Volume != "/volume" || config.ControlAddress != ":9443" || config.Attempt != 1 || config.Compression == nil {
+		t.Errorf("%s", text)
+	}
+	secret := attempt.Secret(plan.AttemptSecret{Config: text, KeyPair: pki.KeyPair{CertificatePEM: []byte("a"), KeyPEM: []byte("b")}, ClusterCA: []byte("c"), PeerCA: []byte("d")})
+	for _, key := range []string{"config.json", "tls.crt", "tls.key", "cluster-ca.crt", "peer-ca.crt"} {
+		if len(secret.Data[key]) == 0 {
+			t.Errorf("the Secret lacks %s", key)
+		}
+	}
+	pod := job.Spec.Template.Spec
+	if claim := pod.Volumes[1].PersistentVolumeClaim; claim.ClaimName != "ledger" || !claim.ReadOnly || !pod.Containers[0].VolumeMounts[1].ReadOnly {
+		t.Errorf("the source is not read-only: %+v", claim)
+	}
+	restricted(t, pod)
+	if environment := pod.Containers[0].Env; len(environment) != 1 || environment[0].Value != "483183820" {
+		t.Errorf("%+v", environment)
+	}
+}
+
+// restricted checks what the Pod Security Standard of that name asks for.
+func restricted(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	context := pod.Containers[0].SecurityContext
+	switch {
+	case !*pod.SecurityContext.RunAsNonRoot, *pod.SecurityContext.RunAsUser == 0, context.RunAsUser != nil && *context.RunAsUser == 0:
+		t.Error("may run as root")
+	case pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
+		t.Error("no seccomp profile")
+	case *context.AllowPrivilegeEscalation, !*context.ReadOnlyRootFilesystem:
+		t.Error("may escalate, or write to its root")
+	case len(context.Capabilities.Drop) != 1 || context.Capabilities.Drop[0] != "ALL" || len(context.Capabilities.Add) != 0:
+		t.Errorf("capabilities %+v", context.Capabilities)
+	case *pod.AutomountServiceAccountToken, *pod.EnableServiceLinks:
+		t.Error("knows of the cluster")
+	}
+}
+
+func TestReceiveAttempt(t *testing.T) {
+	attempt := plan.ReceiveAttempt(newDelivery("ledger-abcde-2-01234567", 2), image)
+	pod := attempt.Job().Spec.Template.Spec
+	restricted(t, pod)
+	if pod.Volumes[1].PersistentVolumeClaim.ReadOnly || pod.Containers[0].VolumeMounts[1].ReadOnly {
+		t.Error("the destination cannot be written")
+	}
+	if probe := pod.Containers[0].StartupProbe; probe.TCPSocket.Port.IntValue() != 9443 {
+		t.Errorf("%+v", probe)
+	}
+	text, err := attempt.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &wirev1.ReceiveConfig{}
+	if err := protojson.Unmarshal(text, config); err != nil {
+		t.Fatal(err)
+	}
+	if config.SenderName != "ledger" || config.SenderNamespace != "bank" || config.DataAddress != ":8443" || config.Path != "books" || config.Attempt != 2 {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestSecurityContextOfTheUser(t *testing.T) {
+	for name, test := range map[string]struct {
+		given      corev1.SecurityContext
+		user       *int64
+		nonRoot    *bool
+		capability corev1.Capability
+	}{
+		"root can read the files of others":      {corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, ptr.To[int64](0), ptr.To(false), "DAC_READ_SEARCH"},
+		"a capability takes root to have effect": {corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}}}, ptr.To[int64](0), ptr.To(false), "CHOWN"},
+		"another user":                           {corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)}, ptr.To[int64](1000), nil, ""},
+		"all are dropped, whatever else is": {corev1.SecurityContext{
+			RunAsUser: ptr.To[int64](65532), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}},
+		}, ptr.To[int64](65532), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, job := sendJob(t, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
+				transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &test.given}
+			})
+			got := job.Spec.Template.Spec.Containers[0].SecurityContext
+			if *got.RunAsUser != *test.user || ptr.Deref(got.RunAsNonRoot, true) != ptr.Deref(test.nonRoot, true) || *got.AllowPrivilegeEscalation {
+				t.Errorf("%+v", got)
+			}
+			var added corev1.Capability
+			if len(got.Capabilities.Add) > 0 {
+				added = got.Capabilities.Add[0]
+			}
+			if added != test.capability || !slices.Contains(got.Capabilities.Drop, "ALL") {
+				t.Errorf("%+v", got.Capabilities)
+			}
+		})
+	}
+}
+
+func TestPlacement(t *testing.T) {
+	for placement, want := range map[v1alpha1.Placement][2]int{
+		v1alpha1.PlacementAnyNode: {0, 0}, v1alpha1.PlacementPreferHardware: {0, 2}, v1alpha1.PlacementRequireHardware: {2, 0},
+	} {
+		_, job := sendJob(t, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
+			transfer.Spec.Compression = &v1alpha1.Compression{Placement: placement}
+		})
+		var required, preferred int
+		if affinity := job.Spec.Template.Spec.Affinity; affinity != nil {
+			preferred = len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+			if selector := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; selector != nil {
+				required = len(selector.NodeSelectorTerms)
+			}
+		}
+		if got := [2]int{required, preferred}; got != want {
+			t.Errorf("%s: %v", placement, got)
+		}
+	}
+}
+
+func TestAttemptName(t *testing.T) {
+	for _, name := range []string{"a", strings.Repeat("a", 39) + "." + strings.Repeat("b", 100), strings.Repeat("a", 39) + "-b", strings.Repeat("x", 253)} {
+		got := plan.AttemptName(name, "abcde", 100)
+		if errs := validation.IsDNS1123Subdomain(got); len(errs) > 0 || len(got) > 63 {
+			t.Errorf("%q: %v", got, errs)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// maxTerminationMessage is what the kubelet keeps.
+const maxTerminationMessage = 4096
+
+// agentPhase is how far the pod of an attempt has come.
+type agentPhase int
+
+const (
+	// agentAbsent: there is no Job.
+	agentAbsent agentPhase = iota
+	// agentStarting: the container does not run yet.
+	agentStarting
+	// agentRunning: it can be asked.
+	agentRunning
+	// agentEnded: it will say no more.
+	agentEnded
+)
+
+// agentState is what a Job and its pod tell of an agent.
+type agentState struct {
+	phase agentPhase
+	node  string
+	ip    string
+	// ready: the pod passes its readiness probe.
+	ready bool
+	// stuck says why the container does not start, with since when it has been waited for.
+	stuck *Problem
+	since time.Time
+	// final is the report of an agent that has ended: its own, or one made up from what the kubelet says.
+	final *wirev1.Report
+}
+
+// observe reads a Job and its pod; both may be nil.
+func observe(job *batchv1.Job, pod *corev1.Pod) agentState {
+	if job == nil {
+		return agentState{phase: agentAbsent}
+	}
+	finished, succeeded, message := jobFinished(job)
+	if pod == nil {
+		state := agentState{phase: agentStarting, since: job.CreationTimestamp.Time}
+		state.stuck = &Problem{v1alpha1.ReasonAgentNotStarted, fmt.Sprintf(
+			"Job %q has no pod yet; a quota or an admission rule may refuse it: kubectl -n %s describe job %s", job.Name, job.Namespace, job.Name)}
+		switch {
+		case succeeded:
+			state.phase = agentEnded
+			state.final = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}
+		case finished:
+			state.phase = agentEnded
+			state.final = lost(fmt.Sprintf("the agent's pod is gone (%s)", message))
+		}
+		return state
+	}
+	state := agentState{phase: agentStarting, node: pod.Spec.NodeName, ip: pod.Status.PodIP, since: pod.CreationTimestamp.Time}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			state.ready = true
+		}
+	}
+	container := agentContainerStatus(pod)
+	switch {
+	case container != nil && container.State.Terminated != nil:
+		state.phase, state.ready = agentEnded, false
+		state.final = finalReport(container.State.Terminated)
+	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded || finished:
+		state.phase, state.ready = agentEnded, false
+		state.final = lost(fmt.Sprintf("the agent's pod ended without a report: %s %s", pod.Status.Reason, pod.Status.Message))
+	case container != nil && container.State.Running != nil && state.ip != "":
+		state.phase = agentRunning
+	default:
+		state.stuck = stuckPod(pod, container)
+	}
+	return state
+}
+
+func jobFinished(job *batchv1.Job) (finished, succeeded bool, message string) {
+	for _, condition := range job.Status.Conditions {
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Type {
+		case batchv1.JobComplete:
+			return true, true, condition.Message
+		case batchv1.JobFailed:
+			return true, false, condition.Message
+		}
+	}
+	return false, false, ""
+}
+
+func agentContainerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == AgentContainer {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+// stuckPod says in the scheduler's or the kubelet's words why a container does not run.
+func stuckPod(pod *corev1.Pod, container *corev1.ContainerStatus) *Problem {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return &Problem{v1alpha1.ReasonUnschedulable, "the agent's pod cannot be placed: " + condition.Message}
+		}
+	}
+	if container != nil && container.State.Waiting != nil && container.State.Waiting.Message != "" {
+		waiting := container.State.Waiting
+		return &Problem{v1alpha1.ReasonAgentNotStarted, fmt.Sprintf("the agent's container does not start: %s: %s", waiting.Reason, waiting.Message)}
+	}
+	return &Problem{v1alpha1.ReasonAgentNotStarted,
+		fmt.Sprintf("the agent's container has not started yet; kubectl -n %s describe pod %s says why", pod.Namespace, pod.Name)}
+}
+
+// finalReport reads what an agent left in its termination message, and makes a report where it left none.
+func finalReport(terminated *corev1.ContainerStateTerminated) *wirev1.Report {
+	if report, ok := parseReport(terminated.Message); ok {
+		return report
+	}
+	switch {
+	case terminated.Reason == "OOMKilled":
+		return lost("the agent ran out of memory; raise spec.podTemplate.resources.limits.memory")
+	case terminated.ExitCode == 0:
+		return &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED}
+	case terminated.ExitCode == 2:
+		return &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
+			Reason:  wirev1.FailureReason_FAILURE_REASON_INTERNAL,
+			Message: "the agent refused its configuration; are the manager and the agent of one version? " + terminated.Message,
+		}}
+	default:
+		return lost(fmt.Sprintf("the agent ended with exit code %d and without a report (%s)", terminated.ExitCode, terminated.Reason))
+	}
+}
+
+func parseReport(message string) (*wirev1.Report, bool) {
+	if message == "" || len(message) > maxTerminationMessage {
+		return nil, false
+	}
+	report := &wirev1.Report{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(message), report); err != nil {
+		return nil, false
+	}
+	switch report.GetState() {
+	case wirev1.AgentState_AGENT_STATE_SUCCEEDED, wirev1.AgentState_AGENT_STATE_FAILED:
+		return report, true
+	}
+	return nil, false
+}
+
+func lost(message string) *wirev1.Report {
+	return &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
+		Reason: wirev1.FailureReason_FAILURE_REASON_AGENT_LOST, Message: message,
+	}}
+}

@@ -1,0 +1,47 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+)
+
+// RefuseTransfer is the decision when what DecideTransfer wanted started was refused. The attempt has not begun and costs nothing; it
+// is tried again, each time after as long as it has been refused so far, up to stallLast.
+func RefuseTransfer(transfer *v1alpha1.Transfer, problem Problem, now time.Time) TransferDecision {
+	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
+	d.out.RequeueAfter = refusedFirst
+	if since, ok := refusedSince(transfer.Status.Conditions); ok {
+		d.out.RequeueAfter = min(max(now.Sub(since), refusedFirst), stallLast)
+	}
+	d.set(v1alpha1.TransferStarting, conditions.Stalled(problem.Reason, problem.Message))
+	d.out.Status = d.transfer.Status
+	return d.out
+}
+
+// refusedSince is since when an attempt's start is refused; ok is false when it is not.
+func refusedSince(present []metav1.Condition) (since time.Time, ok bool) {
+	stalled := meta.FindStatusCondition(present, v1alpha1.ConditionStalled)
+	if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonAgentNotStarted {
+		return time.Time{}, false
+	}
+	return stalled.LastTransitionTime.Time, true
+}
+
+// RefuseDelivery is the decision when what DecideDelivery wanted started was refused. It ends the Delivery, so that the gateway tells
+// the sender, whose next attempt gets a new one.
+func RefuseDelivery(delivery *v1alpha1.Delivery, problem Problem, now time.Time, retention time.Duration) DeliveryDecision {
+	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: DeliveryFacts{Now: now, Retention: retention}}
+	completed := metav1.NewTime(now)
+	d.delivery.Status.Run.CompletionTime = &completed
+	d.fail(problem.Reason, problem.Message)
+	d.out.Status = d.delivery.Status
+	return d.out
+}

@@ -1,0 +1,254 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"k8s.io/utils/ptr"
+
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+const gib = 1 << 30
+
+// follow decides with that report of a running agent.
+func follow(report *wirev1.Report, change func(*v1alpha1.Transfer, *plan.TransferFacts)) v1alpha1.TransferStatus {
+	transfer, facts := running(1)
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	facts.Report = report
+	if change != nil {
+		change(transfer, &facts)
+	}
+	return plan.DecideTransfer(transfer, facts, image).Status
+}
+
+func TestReportBecomesStatus(t *testing.T) {
+	report := &wirev1.Report{
+		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Architecture: "s390x",
+		Progress: &wirev1.Progress{Files: 10, FilesTotal: 40, Bytes: 3 * gib, BytesTotal: 4 * gib, Scanned: true, UnchangedFiles: 1, UnchangedBytes: 50},
+		Compression: &wirev1.Compression{
+			Codec: "deflate", Engine: "zlib-ng", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 2 * gib, CompressedBytes: gib / 2,
+			Software: &wirev1.Operations{Operations: 7, Bytes: 2 * gib}, Skipped: map[string]uint64{"BelowMinimum": 2},
+		},
+		Cpu: &wirev1.CPU{SendNanos: 3e9, ReceiveNanos: 2e9, CompressNanos: 1.5e9, DecompressNanos: 4e6}, WireBytes: gib,
+	}
+	status := follow(report, func(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) {
+		facts.Samples = plan.Samples{{Time: now, Bytes: gib}, {Time: now.Add(8 * time.Second), Bytes: 2 * gib}}
+		facts.NetworkSecondsPerGiB = ptr.To(1.0)
+		facts.Policies = []v1alpha1.CompressionPolicy{{Spec: v1alpha1.CompressionPolicySpec{
+			Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "0.05"},
+		}}}
+		facts.Policies[0].Name = "priced"
+		transfer.Status.Policy.Name = "priced"
+		transfer.Status.Run.DeliveredBytes = 30
+	})
+	if diff := cmp.Diff(&v1alpha1.CPUStatus{
+		SendSeconds: "3.00", ReceiveSeconds: "2.00", CompressSeconds: "1.50", DecompressSeconds: "0.004", NetworkSeconds: "1.00", SecondsPerGiB: "3.00",
+	}, status.CPU); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(&v1alpha1.CostStatus{Currency: "EUR", CPU: "0.006", Network: "0.0500", Saved: "0.0735"}, status.Cost); diff != "" {
+		t.Error(diff)
+	}
+	p := status.Progress
+	if p.Percent != 75 || p.BytesPerSecond != gib/8 || p.ETA.Duration != 8*time.Second || p.ResumedBytes != 30 || p.UnchangedBytes != 50 {
+		t.Errorf("%+v", p)
+	}
+	c := status.Compression
+	if c.Ratio != "4.00" || c.SavedPercent != 75 || c.Software.Operations != 7 || c.Skipped["BelowMinimum"] != 2 {
+		t.Errorf("%+v", c)
+	}
+	hardware := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
+	if hardware == nil || hardware.Status != "False" || hardware.Reason != v1alpha1.CompressionNoAccelerator || hardware.Message == "" {
+		t.Errorf("%+v", hardware)
+	}
+	if status.Phase != v1alpha1.TransferTransferring || status.Run.Node != "z15-a" || status.Run.Architecture != "s390x" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// TestHardwareCondition: it is true when the accelerator compressed, and otherwise says what a user can do about it.
+func TestHardwareCondition(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason   string
+		hardware uint64
+		want     metav1.ConditionStatus
+		says     string
+	}{
+		"used":            {v1alpha1.CompressionHardwareUsed, 5, metav1.ConditionTrue, "the accelerator compresses"},
+		"used for some":   {v1alpha1.CompressionDidNotShrink, 1, metav1.ConditionTrue, "the accelerator compresses"},
+		"not proved":      {v1alpha1.CompressionSelfTestFailed, 0, metav1.ConditionFalse, "NodeProfile says why"},
+		"stopped working": {v1alpha1.CompressionSelfTestFailed, 5, metav1.ConditionFalse, "NodeProfile says why"},
+		"other level":     {v1alpha1.CompressionLevelNotAccelerated, 0, metav1.ConditionFalse, "at which it does"},
+		"other codec":     {v1alpha1.CompressionCodecNotAccelerated, 0, metav1.ConditionFalse, "name only deflate"},
+		"absent":          {v1alpha1.CompressionNoAccelerator, 0, metav1.ConditionFalse, "no accelerator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := follow(&wirev1.Report{
+				State: wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+				Compression: &wirev1.Compression{
+					Codec: "deflate", Engine: "dfltcc", Reason: test.reason, UncompressedBytes: gib, CompressedBytes: gib / 2,
+					Hardware: &wirev1.Operations{Operations: test.hardware, Bytes: gib},
+				},
+			}, nil)
+			got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
+			if got == nil || got.Status != test.want || !strings.Contains(got.Message, test.says) {
+				t.Fatalf("got %+v", got)
+			}
+			if want := test.reason; got.Status == metav1.ConditionFalse && got.Reason != want {
+				t.Errorf("reason %s, want %s", got.Reason, want)
+			}
+		})
+	}
+}
+
+// TestAbsurdReports: an agent, or who poses as one, cannot make a status that the API server refuses, or a crash.
+func TestAbsurdReports(t *testing.T) {
+	endless := &wirev1.Operations{Operations: math.MaxUint64, Bytes: math.MaxUint64}
+	for name, report := range map[string]*wirev1.Report{
+		"empty": {State: wirev1.AgentState_AGENT_STATE_TRANSFERRING},
+		"endless": {
+			State:    wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+			Progress: &wirev1.Progress{Files: math.MaxUint64, Bytes: math.MaxUint64, FilesTotal: 1, BytesTotal: 1, UnchangedBytes: math.MaxUint64, Scanned: true},
+			Compression: &wirev1.Compression{
+				UncompressedBytes: 1, CompressedBytes: math.MaxUint64, Hardware: endless, Software: endless, Stored: endless,
+			},
+			Decompression: &wirev1.Decompression{Hardware: endless, Software: endless, Fallback: endless},
+			Cpu:           &wirev1.CPU{SendNanos: math.MaxUint64, ReceiveNanos: math.MaxUint64, CompressNanos: math.MaxUint64},
+			WireBytes:     math.MaxUint64,
+		},
+		"nothing sent": {
+			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Progress: &wirev1.Progress{Files: 5, FilesTotal: 5, UnchangedFiles: 5, Scanned: true},
+			Compression: &wirev1.Compression{Codec: "none", Engine: "none", Reason: v1alpha1.CompressionNothingToSend}, Cpu: &wirev1.CPU{},
+		},
+		"many omissions": {
+			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+			Omissions: []*wirev1.Omission{
+				{What: "Socket", Count: 1, Examples: []string{"1", "2", "3", "4", "5", "6", strings.Repeat("x", 9000)}}, {What: "Socket"}, {What: ""}, {What: strings.Repeat("x", 65)},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := follow(report, func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) {
+				facts.NetworkSecondsPerGiB = ptr.To(2.0)
+				facts.Samples = plan.Samples{{Time: now, Bytes: 0}, {Time: now.Add(time.Hour), Bytes: 1}}
+			})
+			if p := status.Progress; p != nil && (p.Percent < 0 || p.Percent > 100 || p.Bytes < 0 || p.Files < 0) {
+				t.Errorf("%+v", p)
+			}
+			if c := status.Compression; c != nil && (c.SavedPercent > 100 || c.Hardware.Operations < 0) {
+				t.Errorf("%+v", c)
+			}
+			for _, text := range []string{ptrCPU(status.CPU).SecondsPerGiB, ptrCPU(status.CPU).SendSeconds} {
+				if strings.ContainsAny(text, "NIe") {
+					t.Errorf("not a decimal: %s", text)
+				}
+			}
+			if len(status.Omissions) > 1 || len(status.Omissions) == 1 && len(status.Omissions[0].Examples) > 5 {
+				t.Errorf("%+v", status.Omissions)
+			}
+		})
+	}
+}
+
+func ptrCPU(c *v1alpha1.CPUStatus) v1alpha1.CPUStatus {
+	if c == nil {
+		return v1alpha1.CPUStatus{}
+	}
+	return *c
+}
+
+func TestCompressionThatGrew(t *testing.T) {
+	status := follow(&wirev1.Report{
+		State:       wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+		Compression: &wirev1.Compression{UncompressedBytes: 1000, CompressedBytes: 1005, Reason: v1alpha1.CompressionDidNotShrink},
+	}, nil)
+	if c := status.Compression; c.SavedPercent != -1 || c.Ratio != "1.00" {
+		t.Fatalf("%+v", c)
+	}
+}
+
+func TestSamples(t *testing.T) {
+	var samples plan.Samples
+	if samples.Rate() != 0 {
+		t.Error("a rate of nothing")
+	}
+	for i := range 20 {
+		samples = samples.Add(plan.Sample{Time: now.Add(time.Duration(i) * 2 * time.Second), Bytes: uint64(i) * 200})
+	}
+	if len(samples) > 7 || samples.Rate() != 100 {
+		t.Errorf("%d samples, rate %d", len(samples), samples.Rate())
+	}
+	last := samples[len(samples)-1]
+	for i := range 10 {
+		samples = samples.Add(plan.Sample{Time: last.Time.Add(time.Duration(i+1) * 2 * time.Second), Bytes: last.Bytes})
+	}
+	if samples.Rate() != 0 {
+		t.Errorf("rate %d although nothing moves", samples.Rate())
+	}
+	if samples = samples.Add(plan.Sample{Time: last.Time.Add(time.Minute), Bytes: 0}); samples.Rate() != 0 {
+		t.Errorf("rate %d backwards", samples.Rate())
+	}
+}
+
+func FuzzTerminationMessage(f *testing.F) {
+	good, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Files: 1}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(good))
+	f.Add(`{"state":"AGENT_STATE_FAILED","failure":{"reason":4711}}`)
+	f.Add("{")
+	f.Fuzz(func(t *testing.T, message string) {
+		transfer, facts := running(1)
+		facts.Pod = ended(1, "Error", message)
+		decision := plan.DecideTransfer(transfer, facts, image)
+		if decision.Finished == nil || len(decision.Status.History) != 1 {
+			t.Fatalf("%q does not end an attempt", message)
+		}
+	})
+}
+
+func TestEstimateBecomesStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		reported *wirev1.Estimate
+		want     *v1alpha1.EstimateStatus
+	}{
+		"none": {nil, nil},
+		"only hopeless blocks": {
+			&wirev1.Estimate{Probes: 3, Missed: 1, Nanos: 4e6},
+			&v1alpha1.EstimateStatus{Probes: 3, Missed: 1, CPUSeconds: "0.004"},
+		},
+		"all": {
+			&wirev1.Estimate{Blocks: 100, Bytes: 100 << 20, ErrorBytes: 3 << 20, Wasted: 2, Probes: 1, Nanos: 1.5e9},
+			&v1alpha1.EstimateStatus{Blocks: 100, MeanErrorPercent: "3.0", Wasted: 2, Probes: 1, CPUSeconds: "1.50"},
+		},
+		"impossible": {
+			&wirev1.Estimate{Blocks: math.MaxUint64, Bytes: 1, ErrorBytes: math.MaxUint64},
+			&v1alpha1.EstimateStatus{Blocks: math.MaxInt64, MeanErrorPercent: "100.0", CPUSeconds: "0.00"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := follow(&wirev1.Report{
+				State:       wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+				Compression: &wirev1.Compression{Codec: "deflate", Engine: "go", Reason: v1alpha1.CompressionSoftwareUsed, Estimate: test.reported},
+			}, nil)
+			if diff := cmp.Diff(test.want, status.Compression.Estimate); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+const (
+	// defaultTimeZone is that of a schedule which names none.
+	defaultTimeZone = "Etc/UTC"
+	// maxMissed bounds how many times of a schedule are counted at once, after the manager was away.
+	maxMissed = 10_000
+)
+
+// timetable gives the times of a schedule.
+type timetable struct {
+	cron     cron.Schedule
+	timeZone *time.Location
+	jitter   time.Duration
+	uid      types.UID
+}
+
+// newTimetable returns an error that says what to write when a schedule cannot be used.
+func newTimetable(s *v1alpha1.TransferSchedule, uid types.UID) (*timetable, error) {
+	// The parser would take a time zone in the expression too, and panics at some.
+	if strings.Contains(s.Cron, "=") || strings.HasPrefix(s.Cron, "@every") {
+		return nil, fmt.Errorf("spec.schedule.cron %q must have five fields or be a word such as @daily; write for example \"0 2 * * *\", and the time zone in timeZone", s.Cron)
+	}
+	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+	schedule, err := parser.Parse(s.Cron)
+	if err != nil {
+		return nil, fmt.Errorf("spec.schedule.cron %q cannot be used (%w); write for example \"0 2 * * *\"", s.Cron, err)
+	}
+	name := s.TimeZone
+	if name == "" {
+		name = defaultTimeZone
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == time.Local.String() {
+		return nil, fmt.Errorf("spec.schedule.timeZone %q is not in the tz database; write for example Europe/Berlin", name)
+	}
+	t := &timetable{cron: schedule, timeZone: zone, uid: uid}
+	if s.Jitter != nil {
+		t.jitter = s.Jitter.Duration
+	}
+	if t.next(time.Now()).IsZero() {
+		return nil, fmt.Errorf("spec.schedule.cron %q names a time that never comes; write for example \"0 2 * * *\"", s.Cron)
+	}
+	return t, nil
+}
+
+// next returns the first time after another one, zero if there is none within five years.
+func (t *timetable) next(after time.Time) time.Time {
+	return t.cron.Next(after.In(t.timeZone))
+}
+
+// start is when the run of a time is to start: the same for all who ask, and even over the jitter for different Transfers.
+func (t *timetable) start(at time.Time) time.Time {
+	if t.jitter <= 0 {
+		return at
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d", t.uid, at.Unix())
+	// A product of its low half spreads what the hash's high bits leave together.
+	share := float64(h.Sum64()*0x9E3779B97F4A7C15>>11) / (1 << 53)
+	return at.Add(time.Duration(share * float64(t.jitter))).Truncate(time.Second)
+}
+
+// passed returns the last time after another one whose start has come, zero if none has, and how many have.
+func (t *timetable) passed(after, now time.Time) (last time.Time, count int64) {
+	for at := t.next(after); !at.IsZero() && !t.start(at).After(now); at = t.next(at) {
+		last = at
+		if count++; count == maxMissed {
+			break
+		}
+	}
+	return last, count
+}
+
+// keepTimetable brings status.schedule up to date and notes whether a time has come for which a run is to start.
+func (d *transferDecision) keepTimetable() *Problem {
+	spec, status := d.transfer.Spec.Schedule, &d.transfer.Status
+	if spec == nil {
+		status.Schedule = nil
+		return nil
+	}
+	table, err := newTimetable(spec, d.transfer.UID)
+	if err != nil {
+		return &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
+	}
+	kept := status.Schedule
+	if kept == nil || kept.Cron != spec.Cron || kept.TimeZone != table.timeZone.String() || kept.LastTime == nil {
+		// What a schedule would have started before it was set does not count.
+		now := metav1.NewTime(d.facts.Now)
+		missed := int64(0)
+		if kept != nil {
+			missed = kept.MissedRuns
+		}
+		kept = &v1alpha1.ScheduleStatus{Cron: spec.Cron, TimeZone: table.timeZone.String(), LastTime: &now, MissedRuns: missed}
+		status.Schedule = kept
+	}
+	if last, count := table.passed(kept.LastTime.Time, d.facts.Now); count > 0 {
+		if count == maxMissed {
+			last = d.facts.Now
+		}
+		at := metav1.NewTime(last)
+		kept.LastTime = &at
+		switch {
+		case d.transfer.Spec.Suspend:
+		case d.running() || d.pending():
+			kept.MissedRuns += count
+		default:
+			d.due = true
+			kept.MissedRuns += count - 1
+		}
+	}
+	kept.NextTime = nil
+	if !d.transfer.Spec.Suspend {
+		next := metav1.NewTime(table.start(table.next(kept.LastTime.Time)))
+		kept.NextTime = &next
+	}
+	return nil
+}
+
+// wakeForSchedule makes sure that the next time is not slept through.
+func (d *transferDecision) wakeForSchedule() {
+	schedule := d.transfer.Status.Schedule
+	if schedule == nil || schedule.NextTime == nil {
+		return
+	}
+	wait := max(schedule.NextTime.Sub(d.facts.Now), time.Second)
+	if d.out.RequeueAfter == 0 || wait < d.out.RequeueAfter {
+		d.out.RequeueAfter = wait
+	}
+}

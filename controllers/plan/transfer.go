@@ -1,0 +1,495 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// TransferFacts are what was seen.
+type TransferFacts struct {
+	Now time.Time
+	// NewRunID is the identifier of the next run, should one begin.
+	NewRunID string
+	// Peer is nil when it does not exist; so is Claim, the source.
+	Peer             *v1alpha1.Peer
+	Claim            *metav1.PartialObjectMetadata
+	PrivilegeAllowed bool
+	// Others are Transfers into the same claim; the Transfer itself may be among them.
+	Others   []v1alpha1.Transfer
+	Policies []v1alpha1.CompressionPolicy
+	// Job and Pod of the attempt that status names; nil when they do not exist.
+	Job *batchv1.Job
+	Pod *corev1.Pod
+	// Report is what the agent answered just now; nil when it was not asked or did not answer.
+	Report *wirev1.Report
+	// Silence is for how long an agent that runs has not answered; 0 when it has just now.
+	Silence time.Duration
+	// Samples of the attempt, Report's included.
+	Samples Samples
+	// NetworkSecondsPerGiB of the node, nil when it is not known.
+	NetworkSecondsPerGiB *float64
+}
+
+// Finished is an attempt that has ended just now, for metrics.
+type Finished struct {
+	// Reason is Succeeded or why not.
+	Reason string
+	// RunEnded is true when no further attempt follows.
+	RunEnded bool
+	Report   *wirev1.Report
+}
+
+// TransferDecision is what to do.
+type TransferDecision struct {
+	// Status to write, before anything is made.
+	Status v1alpha1.TransferStatus
+	// Start is the attempt that must exist; nil when none has to be made.
+	Start *Attempt
+	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
+	Retire bool
+	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody
+	// would look for it.
+	Finished *Finished
+	// RequeueAfter is when to look again if nothing happens before; 0 for never.
+	RequeueAfter time.Duration
+}
+
+// AgentToAsk returns the address of the agent of a Job's pod; ok is false when it does not run.
+func AgentToAsk(job *batchv1.Job, pod *corev1.Pod) (ip string, ok bool) {
+	state := observe(job, pod)
+	return state.ip, state.phase == agentRunning
+}
+
+// DecideTransfer is the heart of the Transfer controller. It does not change its arguments.
+func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image AgentImage) TransferDecision {
+	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
+	d.decide()
+	d.out.Status = d.transfer.Status
+	d.out.Status.ObservedGeneration = transfer.Generation
+	return d.out
+}
+
+// transferDecision is one decision in the making; transfer is a copy whose status becomes the result.
+type transferDecision struct {
+	transfer *v1alpha1.Transfer
+	facts    TransferFacts
+	image    AgentImage
+	// due: a time of the schedule has come for which a run is to start.
+	due bool
+	out TransferDecision
+}
+
+func (d *transferDecision) decide() {
+	defer d.wakeForSchedule()
+	problem := d.keepTimetable()
+	suspended := d.transfer.Spec.Suspend
+	switch {
+	case !suspended && problem == nil && d.wantsNewRun():
+		d.begin(d.newRun)
+	case d.running() && !d.waiting():
+		d.follow()
+	case suspended:
+		d.rest()
+	case problem != nil:
+		d.stall(*problem)
+	case d.running():
+		d.retry()
+	case d.transfer.Status.Run == nil:
+		d.set(v1alpha1.TransferScheduled, conditions.Ready(v1alpha1.ReasonScheduled, fmt.Sprintf(
+			"the first run starts at %s", d.transfer.Status.Schedule.NextTime.UTC().Format(time.RFC3339))))
+	}
+}
+
+// rest leaves a Transfer that is suspended as it is. How its last run ended stays to be seen.
+func (d *transferDecision) rest() {
+	switch d.transfer.Status.Phase {
+	case v1alpha1.TransferComplete, v1alpha1.TransferFailed:
+		return
+	}
+	d.set(v1alpha1.TransferSuspended, conditions.Resting(v1alpha1.ReasonSuspended,
+		"nothing starts while spec.suspend is true; set it to false to go on"))
+}
+
+// pending: a run is wanted and something keeps it from beginning.
+func (d *transferDecision) pending() bool {
+	return d.transfer.Status.Phase == v1alpha1.TransferPending
+}
+
+func (d *transferDecision) running() bool {
+	run := d.transfer.Status.Run
+	return run != nil && run.CompletionTime == nil
+}
+
+// waiting: an attempt has ended and the next one has not begun.
+func (d *transferDecision) waiting() bool {
+	return d.transfer.Status.Run.NextAttemptTime != nil
+}
+
+// wantsNewRun: the first one, or one whose time has come, or one asked for by annotation, or one with another spec after one that
+// got stuck.
+func (d *transferDecision) wantsNewRun() bool {
+	status := &d.transfer.Status
+	if status.Run == nil && d.transfer.Spec.Schedule == nil {
+		return true
+	}
+	stuck := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
+	if d.running() && !stuck {
+		return false
+	}
+	asked := d.transfer.Annotations[v1alpha1.RunAnnotation]
+	return d.due || d.pending() || asked != "" && asked != status.LastRunRequest ||
+		stuck && d.transfer.Generation != status.ObservedGeneration
+}
+
+// begin checks, and goes on with next when an attempt could begin.
+func (d *transferDecision) begin(next func()) {
+	resolved, problem := checkTransfer(d.transfer, d.facts)
+	if problem != nil {
+		d.stall(*problem)
+		return
+	}
+	next()
+	d.transfer.Status.Policy = resolved.Status()
+	d.start(resolved)
+}
+
+func (d *transferDecision) newRun() {
+	now := metav1.NewTime(d.facts.Now)
+	status := &d.transfer.Status
+	status.Run = &v1alpha1.RunStatus{ID: d.facts.NewRunID, Attempt: 1, StartTime: &now}
+	status.LastRunRequest = d.transfer.Annotations[v1alpha1.RunAnnotation]
+	d.forgetAttempt()
+}
+
+// forgetAttempt removes what is said of the attempt before.
+func (d *transferDecision) forgetAttempt() {
+	status := &d.transfer.Status
+	status.Progress, status.Compression, status.Decompression = nil, nil, nil
+	status.CPU, status.Cost, status.Omissions = nil, nil, nil
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHardwareCompression)
+}
+
+// retry waits for the back-off, or for somebody, and then begins the next attempt.
+func (d *transferDecision) retry() {
+	run := d.transfer.Status.Run
+	if wait := run.NextAttemptTime.Sub(d.facts.Now); wait > 0 && !d.mended() {
+		d.out.RequeueAfter = wait
+		return
+	}
+	d.begin(func() {
+		run.Attempt++
+		run.NextAttemptTime = nil
+		run.Node, run.Architecture = "", ""
+		d.forgetAttempt()
+	})
+}
+
+// mended: what the last attempt ended for has to do with the Peer, and the Peer has become Ready since.
+func (d *transferDecision) mended() bool {
+	history := d.transfer.Status.History
+	if len(history) == 0 || history[0].CompletionTime == nil || d.facts.Peer == nil {
+		return false
+	}
+	switch history[0].Reason {
+	case v1alpha1.ReasonPeerUnreachable, v1alpha1.ReasonPeerUntrusted, v1alpha1.ReasonPeerIncompatible:
+	default:
+		return false
+	}
+	ready := meta.FindStatusCondition(d.facts.Peer.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.LastTransitionTime.After(history[0].CompletionTime.Time)
+}
+
+// start has the attempt in status made.
+func (d *transferDecision) start(resolved policy.Resolved) {
+	d.out.Start = SendAttempt(d.transfer, resolved, d.facts.Peer, d.image)
+	d.out.Retire = true
+	d.out.RequeueAfter = PullInterval
+	d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
+		fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
+}
+
+// stall says what keeps an attempt from beginning. Events wake it up; the clock does only in case one is missed.
+func (d *transferDecision) stall(problem Problem) {
+	// Pending also says, after a run that has ended, that another one is wanted.
+	phase := v1alpha1.TransferPending
+	if d.running() {
+		phase = v1alpha1.TransferRetrying
+	}
+	d.out.RequeueAfter = stallLast
+	if problem.Reason == v1alpha1.ReasonPeerUnreachable {
+		// A peer that does not answer may answer again by itself.
+		d.set(phase, conditions.Reconciling(problem.Reason, problem.Message))
+		return
+	}
+	d.set(phase, conditions.Stalled(problem.Reason, problem.Message))
+}
+
+// follow looks after the attempt that status names.
+func (d *transferDecision) follow() {
+	state := observe(d.facts.Job, d.facts.Pod)
+	if state.node != "" {
+		d.transfer.Status.Run.Node = state.node
+	}
+	switch state.phase {
+	case agentAbsent:
+		d.followAbsent()
+	case agentStarting:
+		d.followStarting(state)
+	case agentRunning:
+		d.followRunning()
+	case agentEnded:
+		d.finish(state.final)
+	}
+}
+
+// followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody removed it.
+func (d *transferDecision) followAbsent() {
+	if d.transfer.Status.Phase != v1alpha1.TransferStarting || d.transfer.Status.Run.Node != "" {
+		d.finish(lost("the agent's Job was deleted by somebody else"))
+		return
+	}
+	resolved, problem := checkTransfer(d.transfer, d.facts)
+	if problem != nil {
+		d.out.RequeueAfter = stallLast
+		d.set(v1alpha1.TransferStarting, conditions.Stalled(problem.Reason, problem.Message))
+		return
+	}
+	d.transfer.Status.Policy = resolved.Status()
+	present := d.transfer.Status.Conditions
+	d.start(resolved)
+	if _, refused := refusedSince(present); refused {
+		// It stays Stalled until the start is not refused any more.
+		d.transfer.Status.Conditions = present
+	}
+}
+
+func (d *transferDecision) followStarting(state agentState) {
+	d.out.RequeueAfter = PullInterval
+	waited := d.facts.Now.Sub(state.since)
+	switch {
+	case state.stuck == nil || waited < startGrace && state.stuck.Reason != v1alpha1.ReasonUnschedulable:
+		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
+			fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
+	case waited < startGrace:
+		d.set(v1alpha1.TransferStarting, conditions.Reconciling(state.stuck.Reason, state.stuck.Message))
+	default:
+		d.out.RequeueAfter = startGrace
+		d.set(v1alpha1.TransferStarting, conditions.Stalled(state.stuck.Reason, state.stuck.Message))
+	}
+}
+
+func (d *transferDecision) followRunning() {
+	d.out.RequeueAfter = PullInterval
+	report := d.facts.Report
+	if report == nil {
+		if d.transfer.Status.Phase == v1alpha1.TransferStarting {
+			d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
+				"the agent runs and has not answered the manager yet; a NetworkPolicy must let the manager reach its port 9443"))
+		} else if d.facts.Silence >= silenceGrace {
+			d.transfer.Status.Progress = withoutRate(d.transfer.Status.Progress)
+			d.set(d.transfer.Status.Phase, silent(d.transfer.Status.Conditions))
+		}
+		return
+	}
+	rate := d.facts.Samples.Rate()
+	d.apply(report, rate)
+	if report.GetState() == wirev1.AgentState_AGENT_STATE_OPENING {
+		message := report.GetDetail()
+		if message == "" {
+			message = "the peer is opening the run"
+		}
+		d.set(v1alpha1.TransferOpening, conditions.Reconciling(v1alpha1.ReasonOpening, message))
+		return
+	}
+	d.set(v1alpha1.TransferTransferring, conditions.Reconciling(v1alpha1.ReasonTransferring,
+		fmt.Sprintf("attempt %d of run %s", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
+}
+
+// apply shows a report in status. A part that the report lacks stays as it was: a termination message may have been shortened.
+func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
+	status := &d.transfer.Status
+	if report.GetArchitecture() != "" {
+		status.Run.Architecture = report.GetArchitecture()
+	}
+	if report.GetProgress() != nil {
+		status.Progress = progress(report, rate, d.resumed(report))
+	}
+	if packed := compression(report.GetCompression()); packed != nil {
+		status.Compression = packed
+	}
+	if inflated := decompression(report.GetDecompression()); inflated != nil {
+		status.Decompression = inflated
+	}
+	if spent := cpu(report, d.facts.NetworkSecondsPerGiB); spent != nil {
+		status.CPU = spent
+	}
+	if price := cost(report, d.facts.NetworkSecondsPerGiB, d.prices()); price != nil {
+		status.Cost = price
+	}
+	if left := omissions(report.GetOmissions()); left != nil {
+		status.Omissions = left
+	}
+	status.Conditions = conditions.Merge(status.Conditions, hardwareCondition(status.Compression), d.transfer.Generation, d.facts.Now)
+}
+
+// prices are those of the policy that status names, as they are now.
+func (d *transferDecision) prices() *v1alpha1.Prices {
+	if d.transfer.Status.Policy == nil {
+		return nil
+	}
+	for i := range d.facts.Policies {
+		if d.facts.Policies[i].Name == d.transfer.Status.Policy.Name {
+			return d.facts.Policies[i].Spec.Prices
+		}
+	}
+	return nil
+}
+
+// resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found them unchanged at
+// the destination already, and the parts of others that this one goes on from. What it finds unchanged may also have been there
+// before the run.
+func (d *transferDecision) resumed(report *wirev1.Report) int64 {
+	whole := min(d.transfer.Status.Run.DeliveredBytes, clamp(report.GetProgress().GetUnchangedBytes()))
+	return whole + min(clamp(report.GetProgress().GetResumedBytes()), math.MaxInt64-whole)
+}
+
+// delivered are the bytes of the files that the attempt itself brought to the destination, whole; of an agent that was lost, those of
+// its last answer.
+func (d *transferDecision) delivered() int64 {
+	progress := d.transfer.Status.Progress
+	if progress == nil {
+		return 0
+	}
+	return max(0, progress.Bytes-progress.UnchangedBytes)
+}
+
+// finish records an attempt that has ended and decides what follows.
+func (d *transferDecision) finish(report *wirev1.Report) {
+	status := &d.transfer.Status
+	sent := report.GetCompression().GetUncompressedBytes()
+	d.apply(report, wholeRate(report, sent))
+	if status.Progress != nil {
+		status.Progress.ETA = nil
+	}
+	reason, message := v1alpha1.ReasonSucceeded, ""
+	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED {
+		reason, message = FailureReason(report.GetFailure().GetReason()), report.GetFailure().GetMessage()
+		if message == "" {
+			message = "the agent gave no message"
+		}
+	}
+	d.record(report, reason, message)
+	status.Run.DeliveredBytes += min(d.delivered(), math.MaxInt64-status.Run.DeliveredBytes)
+	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: report}
+	switch {
+	case reason == v1alpha1.ReasonSucceeded:
+		d.complete()
+	case NeedsSomebody(reason):
+		d.waitForSomebody(reason, message)
+	default:
+		d.waitForBackOff(reason, message)
+	}
+}
+
+func (d *transferDecision) record(report *wirev1.Report, reason, message string) {
+	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
+	record := v1alpha1.AttemptRecord{
+		RunID: status.Run.ID, Attempt: status.Run.Attempt, Reason: reason, Message: conditions.Shorten(message),
+		StartTime: status.Run.StartTime, CompletionTime: &now, Node: status.Run.Node,
+	}
+	if start := report.GetStartTime(); start != nil {
+		begun := metav1.NewTime(start.AsTime())
+		record.StartTime = &begun
+	}
+	if end := report.GetEndTime(); end != nil {
+		done := metav1.NewTime(end.AsTime())
+		record.CompletionTime = &done
+	}
+	if record.StartTime != nil && !record.CompletionTime.Before(record.StartTime) {
+		record.Duration = &metav1.Duration{Duration: record.CompletionTime.Sub(record.StartTime.Time).Round(time.Millisecond)}
+	}
+	if status.Compression != nil {
+		record.Engine = status.Compression.Engine
+		record.Bytes, record.CompressedBytes = status.Compression.UncompressedBytes, status.Compression.CompressedBytes
+	}
+	if status.Progress != nil {
+		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
+	}
+	status.History = append([]v1alpha1.AttemptRecord{record}, status.History...)
+	if len(status.History) > maxHistory {
+		status.History = status.History[:maxHistory]
+	}
+}
+
+func (d *transferDecision) complete() {
+	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
+	status.Run.CompletionTime = &now
+	message := fmt.Sprintf("run %s is complete", status.Run.ID)
+	if p := status.Progress; p != nil {
+		message = fmt.Sprintf("run %s is complete: %d files, %d bytes, %d files of them unchanged", status.Run.ID, p.Files, p.Bytes, p.UnchangedFiles)
+	}
+	d.set(v1alpha1.TransferComplete, conditions.Ready(v1alpha1.ReasonSucceeded, message))
+	if asked := d.transfer.Annotations[v1alpha1.RunAnnotation]; asked != "" && asked != status.LastRunRequest {
+		d.out.RequeueAfter = time.Second
+	}
+}
+
+func (d *transferDecision) waitForSomebody(reason, message string) {
+	run := d.transfer.Status.Run
+	delay := stallDelay(run.Attempt - run.Failures)
+	d.next(delay)
+	d.out.Finished.RunEnded = false
+	d.set(v1alpha1.TransferRetrying, conditions.Stalled(reason, message))
+}
+
+func (d *transferDecision) waitForBackOff(reason, message string) {
+	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
+	status.Run.Failures++
+	limit := d.transfer.Spec.MaxAttempts
+	if limit == 0 {
+		limit = 5
+	}
+	if status.Run.Failures >= limit {
+		status.Run.CompletionTime = &now
+		d.set(v1alpha1.TransferFailed, conditions.Stalled(v1alpha1.ReasonMaxAttemptsReached, fmt.Sprintf(
+			"%d attempts failed, the last one with %s: %s; mend it and give the annotation %s a new value",
+			status.Run.Failures, reason, message, v1alpha1.RunAnnotation)))
+		return
+	}
+	delay := retryDelay(status.Run.Failures)
+	d.next(delay)
+	d.out.Finished.RunEnded = false
+	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
+		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message, status.Run.Failures, limit, delay)))
+}
+
+func (d *transferDecision) next(delay time.Duration) {
+	at := metav1.NewTime(d.facts.Now.Add(delay))
+	d.transfer.Status.Run.NextAttemptTime = &at
+	d.out.RequeueAfter = delay
+}
+
+// set sets the phase and the conditions that go with it.
+func (d *transferDecision) set(phase v1alpha1.TransferPhase, wanted []metav1.Condition) {
+	ready := wanted[0]
+	wanted = append(wanted,
+		conditions.New(v1alpha1.ConditionComplete, phase == v1alpha1.TransferComplete, ready.Reason, ready.Message),
+		conditions.New(v1alpha1.ConditionFailed, phase == v1alpha1.TransferFailed, ready.Reason, ready.Message),
+	)
+	d.transfer.Status.Phase = phase
+	d.transfer.Status.Conditions = conditions.Merge(d.transfer.Status.Conditions, wanted, d.transfer.Generation, d.facts.Now)
+}

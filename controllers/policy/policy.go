@@ -1,0 +1,210 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy resolves what is wanted of compression: what an object sets inline wins over the CompressionPolicy that it names,
+// which wins over the default policy, which wins over what is built in. It is pure.
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// builtInHardwareMinSize is the size below which the fixed cost of a call to the accelerator outweighs what it saves.
+const builtInHardwareMinSize = 20000
+
+// Source says where a policy was found.
+type Source string
+
+const (
+	// Named: the object names the policy.
+	Named Source = "Named"
+	// Default: the policy is annotated as the default.
+	Default Source = "Default"
+	// BuiltIn: there is no policy, what is built in applies.
+	BuiltIn Source = "BuiltIn"
+)
+
+// Resolved is a policy with nothing left open. Sizes are in bytes.
+type Resolved struct {
+	// Name of the CompressionPolicy; empty when BuiltIn.
+	Name             string
+	Source           Source
+	Mode             v1alpha1.CompressionMode
+	Codecs           []v1alpha1.Codec
+	Level            v1alpha1.CompressionLevel
+	Placement        v1alpha1.Placement
+	HardwareMinSize  int64
+	SoftwareMinSize  int64
+	SoftwareDisabled bool
+	// SoftwareEngines in order of preference; empty when each agent chooses by measurement.
+	SoftwareEngines []v1alpha1.SoftwareEngine
+	// Prices is nil when the policy states none.
+	Prices *v1alpha1.Prices
+}
+
+// NotFoundError is returned when the policy that is named does not exist.
+type NotFoundError struct {
+	Name string
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("CompressionPolicy %q does not exist; create it, or name another in spec.compression.policyName", e.Name)
+}
+
+// Resolve applies the inheritance. The error is a *NotFoundError or an *InvalidError.
+func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+	resolved := Resolved{
+		Source:          BuiltIn,
+		Mode:            v1alpha1.CompressionAuto,
+		Codecs:          []v1alpha1.Codec{v1alpha1.CodecDeflate},
+		Level:           v1alpha1.CompressionFast,
+		Placement:       v1alpha1.PlacementPreferHardware,
+		HardwareMinSize: builtInHardwareMinSize,
+	}
+	chosen, source, err := choose(inline, policies)
+	if err != nil {
+		return Resolved{}, err
+	}
+	if chosen != nil {
+		if err := ValidateSpec(chosen.Spec); err != nil {
+			return Resolved{}, fmt.Errorf("CompressionPolicy %q: %w", chosen.Name, err)
+		}
+		resolved.Name, resolved.Source = chosen.Name, source
+		resolved.applySpec(chosen.Spec)
+	}
+	if inline != nil {
+		if err := ValidateInline(*inline); err != nil {
+			return Resolved{}, err
+		}
+		resolved.applyInline(*inline)
+	}
+	if resolved.SoftwareDisabled && slices.Contains(resolved.Codecs, v1alpha1.CodecZstd) {
+		return Resolved{}, &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables software, and no accelerator "+
+			"does zstd; write [deflate], or name another policy", resolved.Name)}
+	}
+	return resolved, nil
+}
+
+func choose(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (*v1alpha1.CompressionPolicy, Source, error) {
+	if inline != nil && inline.PolicyName != "" {
+		for i := range policies {
+			if policies[i].Name == inline.PolicyName {
+				return &policies[i], Named, nil
+			}
+		}
+		return nil, "", &NotFoundError{Name: inline.PolicyName}
+	}
+	chosen, _ := FindDefault(policies)
+	return chosen, Default, nil
+}
+
+// FindDefault returns the policy that applies where none is named, nil if there is none. Of several the oldest is it (the first by
+// name among those of one second); several is true then.
+func FindDefault(policies []v1alpha1.CompressionPolicy) (chosen *v1alpha1.CompressionPolicy, several bool) {
+	for i := range policies {
+		candidate := &policies[i]
+		if candidate.Annotations[v1alpha1.DefaultPolicyAnnotation] != "true" {
+			continue
+		}
+		several = chosen != nil
+		if chosen == nil || older(candidate, chosen) {
+			chosen = candidate
+		}
+	}
+	return chosen, several
+}
+
+func older(a, b *v1alpha1.CompressionPolicy) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+func (r *Resolved) applySpec(spec v1alpha1.CompressionPolicySpec) {
+	r.applyInline(v1alpha1.Compression{Mode: spec.Mode, Codecs: spec.Codecs, Level: spec.Level, Placement: spec.Placement})
+	if spec.Hardware != nil && spec.Hardware.MinSize != nil {
+		r.HardwareMinSize = spec.Hardware.MinSize.Value()
+	}
+	if spec.Software != nil {
+		r.SoftwareDisabled = spec.Software.Disabled
+		if spec.Software.MinSize != nil {
+			r.SoftwareMinSize = spec.Software.MinSize.Value()
+		}
+		r.SoftwareEngines = spec.Software.Engines
+	}
+	r.Prices = spec.Prices
+}
+
+func (r *Resolved) applyInline(inline v1alpha1.Compression) {
+	if inline.Mode != "" {
+		r.Mode = inline.Mode
+	}
+	if len(inline.Codecs) > 0 {
+		r.Codecs = inline.Codecs
+	}
+	if inline.Level != "" {
+		r.Level = inline.Level
+	}
+	if inline.Placement != "" {
+		r.Placement = inline.Placement
+	}
+	if inline.MinSize != nil {
+		r.HardwareMinSize, r.SoftwareMinSize = inline.MinSize.Value(), inline.MinSize.Value()
+	}
+}
+
+// Status is the policy as status shows it.
+func (r Resolved) Status() *v1alpha1.PolicyStatus {
+	return &v1alpha1.PolicyStatus{
+		Name:             r.Name,
+		Source:           string(r.Source),
+		Mode:             r.Mode,
+		Codecs:           r.Codecs,
+		Level:            r.Level,
+		Placement:        r.Placement,
+		HardwareMinSize:  resource.NewQuantity(r.HardwareMinSize, resource.DecimalSI),
+		SoftwareMinSize:  resource.NewQuantity(r.SoftwareMinSize, resource.DecimalSI),
+		SoftwareDisabled: r.SoftwareDisabled,
+		SoftwareEngines:  r.SoftwareEngines,
+	}
+}
+
+// Wire is the policy as agents get it.
+func (r Resolved) Wire() *wirev1.CompressionSettings {
+	settings := &wirev1.CompressionSettings{
+		HardwareMinSize:  uint64(r.HardwareMinSize),
+		SoftwareMinSize:  uint64(r.SoftwareMinSize),
+		SoftwareDisabled: r.SoftwareDisabled,
+		PreferHardware:   r.Placement != v1alpha1.PlacementAnyNode,
+	}
+	for _, codec := range r.Codecs {
+		settings.Codecs = append(settings.Codecs, string(codec))
+	}
+	for _, engine := range r.SoftwareEngines {
+		settings.SoftwareEngines = append(settings.SoftwareEngines, string(engine))
+	}
+	switch r.Mode {
+	case v1alpha1.CompressionAlways:
+		settings.Mode = wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS
+	case v1alpha1.CompressionNever:
+		settings.Mode = wirev1.CompressionMode_COMPRESSION_MODE_NEVER
+	default:
+		settings.Mode = wirev1.CompressionMode_COMPRESSION_MODE_AUTO
+	}
+	switch r.Level {
+	case v1alpha1.CompressionBalanced:
+		settings.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED
+	case v1alpha1.CompressionHigh:
+		settings.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH
+	default:
+		settings.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST
+	}
+	return settings
+}

@@ -1,0 +1,180 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func quantity(s string) *resource.Quantity {
+	q := resource.MustParse(s)
+	return &q
+}
+
+func named(name string, age int, isDefault bool, spec v1alpha1.CompressionPolicySpec) v1alpha1.CompressionPolicy {
+	p := v1alpha1.CompressionPolicy{Spec: spec, ObjectMeta: metav1.ObjectMeta{
+		Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(-time.Duration(age) * time.Hour)),
+	}}
+	if isDefault {
+		p.Annotations = map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"}
+	}
+	return p
+}
+
+func TestResolve(t *testing.T) {
+	prices := &v1alpha1.Prices{Currency: "EUR", CPUHour: "0.03", NetworkGiB: "0.05"}
+	high := named("high", 1, false, v1alpha1.CompressionPolicySpec{
+		Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh, Prices: prices,
+		Hardware: &v1alpha1.HardwareCompression{MinSize: quantity("4Ki")},
+		Software: &v1alpha1.SoftwareCompression{MinSize: quantity("1Ki"), Disabled: true},
+	})
+	zstd := named("zstd", 1, false, v1alpha1.CompressionPolicySpec{
+		Codecs:   []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
+		Software: &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo}},
+	})
+	young := named("young", 1, true, v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionBalanced})
+	old := named("old", 2, true, v1alpha1.CompressionPolicySpec{Placement: v1alpha1.PlacementAnyNode})
+	all := []v1alpha1.CompressionPolicy{young, high, zstd, old}
+	deflate := []v1alpha1.Codec{v1alpha1.CodecDeflate}
+
+	for name, test := range map[string]struct {
+		inline   *v1alpha1.Compression
+		policies []v1alpha1.CompressionPolicy
+		want     policy.Resolved
+	}{
+		"built in": {nil, nil, policy.Resolved{
+			Source: policy.BuiltIn, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
+		}},
+		"no default among them": {nil, []v1alpha1.CompressionPolicy{high}, policy.Resolved{
+			Source: policy.BuiltIn, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
+		}},
+		"oldest default": {&v1alpha1.Compression{}, all, policy.Resolved{
+			Name: "old", Source: policy.Default, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 20000,
+		}},
+		"named": {&v1alpha1.Compression{PolicyName: "high"}, all, policy.Resolved{
+			Name: "high", Source: policy.Named, Mode: v1alpha1.CompressionAlways, Codecs: deflate, Level: v1alpha1.CompressionHigh,
+			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 4096, SoftwareMinSize: 1024, SoftwareDisabled: true, Prices: prices,
+		}},
+		"codecs and engines": {&v1alpha1.Compression{PolicyName: "zstd"}, all, policy.Resolved{
+			Name: "zstd", Source: policy.Named, Mode: v1alpha1.CompressionAuto, Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
+			Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
+			SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo},
+		}},
+		"inline codecs": {&v1alpha1.Compression{PolicyName: "zstd", Codecs: deflate}, all, policy.Resolved{
+			Name: "zstd", Source: policy.Named, Mode: v1alpha1.CompressionAuto, Codecs: deflate,
+			Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
+			SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo},
+		}},
+		"inline over named": {
+			&v1alpha1.Compression{PolicyName: "high", Mode: v1alpha1.CompressionNever, Level: v1alpha1.CompressionFast,
+				Placement: v1alpha1.PlacementRequireHardware, MinSize: quantity("0")},
+			all, policy.Resolved{
+				Name: "high", Source: policy.Named, Mode: v1alpha1.CompressionNever, Codecs: deflate, Level: v1alpha1.CompressionFast,
+				Placement: v1alpha1.PlacementRequireHardware, SoftwareDisabled: true, Prices: prices,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := policy.Resolve(test.inline, test.policies)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Fatal(diff)
+			}
+		})
+	}
+	if _, several := policy.FindDefault(all); !several {
+		t.Error("two defaults were not noticed")
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	spec := func(change func(*v1alpha1.CompressionPolicySpec)) []v1alpha1.CompressionPolicy {
+		s := v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "1", NetworkGiB: "1"}}
+		change(&s)
+		return []v1alpha1.CompressionPolicy{named("p", 1, true, s)}
+	}
+	for name, test := range map[string]struct {
+		inline   *v1alpha1.Compression
+		policies []v1alpha1.CompressionPolicy
+		message  string
+	}{
+		"negative minSize": {&v1alpha1.Compression{MinSize: quantity("-1")}, nil, "between 0 and 1Gi"},
+		"absurd minSize":   {&v1alpha1.Compression{MinSize: quantity("9Ei")}, nil, "between 0 and 1Gi"},
+		"unknown mode":     {&v1alpha1.Compression{Mode: "Sometimes"}, nil, "Auto, Always or Never"},
+		"unknown codec":    {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"lzw"}}, nil, "[zstd, deflate]"},
+		"codec twice":      {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd", "deflate", "zstd"}}, nil, "each codec once"},
+		"unknown engine": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Software = &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{"zlib"}}
+		}), "known engines"},
+		"engine twice": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Software = &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{"go", "zlib-ng", "go"}}
+		}), "each engine once"},
+		"zstd without software": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Codecs, s.Software = []v1alpha1.Codec{"zstd", "deflate"}, &v1alpha1.SoftwareCompression{Disabled: true}
+		}), "spec.codecs must not have zstd"},
+		"inline zstd without software": {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd"}}, spec(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Software = &v1alpha1.SoftwareCompression{Disabled: true}
+		}), "CompressionPolicy \"p\" disables software"},
+		"hardware minSize": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Hardware = &v1alpha1.HardwareCompression{MinSize: quantity("2Gi")}
+		}), "spec.hardware.minSize"},
+		"software minSize": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Software = &v1alpha1.SoftwareCompression{MinSize: quantity("-4Ki")}
+		}), "spec.software.minSize"},
+		"negative price": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "-1" }), "not negative"},
+		"absurd price":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1e300" }), "0.05"},
+		"endless price":  {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = strings.Repeat("9", 32) }), "15 digits"},
+		"no currency":    {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.Currency = "" }), "USD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := policy.Resolve(test.inline, test.policies)
+			var invalid *policy.InvalidError
+			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.message) {
+				t.Fatalf("got %v, want a message with %q", err, test.message)
+			}
+		})
+	}
+	var notFound *policy.NotFoundError
+	if _, err := policy.Resolve(&v1alpha1.Compression{PolicyName: "gone"}, nil); !errors.As(err, &notFound) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestWire(t *testing.T) {
+	resolved := policy.Resolved{
+		Mode: v1alpha1.CompressionNever, Level: v1alpha1.CompressionHigh, Placement: v1alpha1.PlacementAnyNode,
+		Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate}, HardwareMinSize: 1, SoftwareMinSize: 2, SoftwareDisabled: true,
+		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineZlibNG, v1alpha1.EngineGo},
+	}
+	got := resolved.Wire()
+	if got.Mode != wirev1.CompressionMode_COMPRESSION_MODE_NEVER || got.Level != wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH ||
+		got.PreferHardware || !got.SoftwareDisabled || got.HardwareMinSize != 1 || got.SoftwareMinSize != 2 || len(got.Codecs) != 1 {
+		t.Fatal(got)
+	}
+	if want := []string{"zlib-ng", "go"}; !slices.Equal(got.SoftwareEngines, want) {
+		t.Errorf("engines on the wire: %q, want %q", got.SoftwareEngines, want)
+	}
+	if got := resolved.Status().SoftwareEngines; !slices.Equal(got, resolved.SoftwareEngines) {
+		t.Errorf("engines in status: %q", got)
+	}
+}

@@ -1,0 +1,127 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// maxMinSize is what the API allows.
+var maxMinSize = resource.MustParse("1Gi")
+
+var (
+	decimal  = regexp.MustCompile(`^[0-9]{1,15}([.][0-9]{1,15})?$`)
+	currency = regexp.MustCompile(`^[A-Za-z0-9]{1,16}$`)
+)
+
+// InvalidError is returned for a value that the API server would have refused; objects that are older than a rule may hold one.
+type InvalidError struct {
+	// Field is the path of the value.
+	Field string
+	// Mend says what it must be.
+	Mend string
+}
+
+func (e *InvalidError) Error() string {
+	return e.Field + " " + e.Mend
+}
+
+// ValidateSpec checks a CompressionPolicy. The error is an *InvalidError.
+func ValidateSpec(spec v1alpha1.CompressionPolicySpec) error {
+	err := validateChoices("spec", spec.Mode, spec.Codecs, spec.Level, spec.Placement)
+	if err == nil && spec.Hardware != nil {
+		err = validateMinSize("spec.hardware.minSize", spec.Hardware.MinSize)
+	}
+	if err == nil && spec.Software != nil {
+		err = validateMinSize("spec.software.minSize", spec.Software.MinSize)
+	}
+	if err == nil && spec.Software != nil {
+		err = validateList("spec.software.engines", "engine", "[isa-l, zlib-ng, go]", spec.Software.Engines, engines)
+	}
+	if err == nil && spec.Prices != nil {
+		err = validatePrices(*spec.Prices)
+	}
+	if err == nil && spec.Software != nil && spec.Software.Disabled && slices.Contains(spec.Codecs, v1alpha1.CodecZstd) {
+		err = &InvalidError{"spec.codecs", "must not have zstd where spec.software.disabled is true: no accelerator does zstd; write [deflate]"}
+	}
+	return err
+}
+
+var (
+	codecs  = []v1alpha1.Codec{v1alpha1.CodecDeflate, v1alpha1.CodecZstd}
+	engines = []v1alpha1.SoftwareEngine{v1alpha1.EngineISAL, v1alpha1.EngineZlibNG, v1alpha1.EngineGo, v1alpha1.EngineLibzstd, v1alpha1.EngineGoZstd}
+)
+
+// validateList checks that every value is one of known and there once; what and example are for the message.
+func validateList[T ~string](field, what, example string, values, known []T) error {
+	for i, value := range values {
+		if !slices.Contains(known, value) {
+			return &InvalidError{field, fmt.Sprintf("must name known %ss; %q is not one; write for example %s", what, value, example)}
+		}
+		if slices.Contains(values[:i], value) {
+			return &InvalidError{field, fmt.Sprintf("must name each %s once; %q is there twice", what, value)}
+		}
+	}
+	return nil
+}
+
+// ValidateInline checks what an object sets of compression by itself. The error is an *InvalidError.
+func ValidateInline(inline v1alpha1.Compression) error {
+	if err := validateChoices("spec.compression", inline.Mode, inline.Codecs, inline.Level, inline.Placement); err != nil {
+		return err
+	}
+	return validateMinSize("spec.compression.minSize", inline.MinSize)
+}
+
+func validateChoices(field string, mode v1alpha1.CompressionMode, list []v1alpha1.Codec, level v1alpha1.CompressionLevel,
+	placement v1alpha1.Placement) error {
+	switch {
+	case !slices.Contains([]v1alpha1.CompressionMode{"", v1alpha1.CompressionAuto, v1alpha1.CompressionAlways, v1alpha1.CompressionNever}, mode):
+		return &InvalidError{field + ".mode", fmt.Sprintf("must be Auto, Always or Never, not %q", mode)}
+	case !slices.Contains([]v1alpha1.CompressionLevel{"", v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}, level):
+		return &InvalidError{field + ".level", fmt.Sprintf("must be Fast, Balanced or High, not %q", level)}
+	case !slices.Contains([]v1alpha1.Placement{"", v1alpha1.PlacementPreferHardware, v1alpha1.PlacementRequireHardware, v1alpha1.PlacementAnyNode}, placement):
+		return &InvalidError{field + ".placement", fmt.Sprintf("must be PreferHardware, RequireHardware or AnyNode, not %q", placement)}
+	}
+	return validateList(field+".codecs", "codec", "[zstd, deflate]", list, codecs)
+}
+
+func validateMinSize(field string, size *resource.Quantity) error {
+	if size != nil && (size.Sign() < 0 || size.Cmp(maxMinSize) > 0) {
+		return &InvalidError{field, fmt.Sprintf("must be between 0 and 1Gi, not %s; write for example 16Ki", size)}
+	}
+	return nil
+}
+
+func validatePrices(prices v1alpha1.Prices) error {
+	if !currency.MatchString(prices.Currency) {
+		return &InvalidError{"spec.prices.currency", fmt.Sprintf("must be a code, not %q; write for example USD", prices.Currency)}
+	}
+	if _, err := ParsePrice(prices.CPUHour); err != nil {
+		return &InvalidError{"spec.prices.cpuHour", err.Error() + "; write for example \"0.031\""}
+	}
+	if _, err := ParsePrice(prices.NetworkGiB); err != nil {
+		return &InvalidError{"spec.prices.networkGiB", err.Error() + "; write for example \"0.05\""}
+	}
+	return nil
+}
+
+// ParsePrice parses a decimal that is not negative, of at most 15 digits before and after the point.
+func ParsePrice(price string) (float64, error) {
+	if !decimal.MatchString(price) {
+		return 0, fmt.Errorf("must be a decimal that is not negative, of at most 15 digits each side of the point, not %q", price)
+	}
+	value, err := strconv.ParseFloat(price, 64)
+	if err != nil {
+		return 0, fmt.Errorf("must be a decimal: %w", err)
+	}
+	return value, nil
+}

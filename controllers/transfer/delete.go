@@ -1,0 +1,113 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+const (
+	// podPatience is how long a deletion waits for the agent's pod to end: it has 10 seconds to, but its node may be gone.
+	podPatience = 30 * time.Second
+	podPause    = time.Second
+	// withdrawPatience is how long a deletion tries to reach the peer.
+	withdrawPatience = 2 * time.Minute
+	withdrawPause    = 5 * time.Second
+)
+
+// reconcileDelete ends the agent, tells the peer, and lets the Transfer go.
+func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Transfer) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(transfer, v1alpha1.Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	r.tracker.Forget(transfer.UID)
+	if err := r.markDeleting(ctx, transfer); err != nil {
+		return ctrl.Result{}, err
+	}
+	waiting, err := r.endAgent(ctx, transfer)
+	if err != nil || waiting {
+		return ctrl.Result{RequeueAfter: podPause}, err
+	}
+	again, err := r.withdraw(ctx, transfer)
+	if err != nil || again {
+		return ctrl.Result{RequeueAfter: withdrawPause}, err
+	}
+	return ctrl.Result{}, r.removeFinalizer(ctx, transfer)
+}
+
+func (r *Reconciler) markDeleting(ctx context.Context, transfer *v1alpha1.Transfer) error {
+	before := transfer.DeepCopy()
+	transfer.Status.ObservedGeneration = transfer.Generation
+	wanted := conditions.Reconciling(v1alpha1.ReasonDeleting, "the agent is being ended and the peer told")
+	transfer.Status.Conditions = conditions.Merge(transfer.Status.Conditions, wanted, transfer.Generation, r.now())
+	_, err := conditions.WriteStatus(ctx, r.Client, before, transfer)
+	return err
+}
+
+// endAgent removes Jobs and Secrets; waiting is true while a pod may still open a run at the peer.
+func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer) (waiting bool, err error) {
+	if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, ""); err != nil {
+		return false, err
+	}
+	if name := attemptName(transfer); name != "" {
+		if err := r.Attempts.RemoveSecret(ctx, transfer.Namespace, name); err != nil {
+			return false, err
+		}
+	}
+	if r.sinceDeletion(transfer) > podPatience {
+		return false, nil
+	}
+	return r.Attempts.PodsLeft(ctx, transfer, v1alpha1.TransferLabel)
+}
+
+// withdraw tells the peer; again is true when it is to be tried once more. A Transfer that never ran is not known there.
+func (r *Reconciler) withdraw(ctx context.Context, transfer *v1alpha1.Transfer) (again bool, err error) {
+	facts := plan.TransferFacts{}
+	if err := r.gatherPeer(ctx, transfer, &facts); err != nil {
+		return false, err
+	}
+	if transfer.Status.Run == nil || facts.Peer == nil || facts.Peer.Spec.Endpoint == "" {
+		return false, nil
+	}
+	gateway := agentclient.Gateway{Endpoint: facts.Peer.Spec.Endpoint, CABundle: facts.Peer.Spec.CABundle}
+	err = r.Gateways.Withdraw(ctx, gateway, transfer.Namespace, transfer.Name)
+	if err == nil {
+		return false, nil
+	}
+	if errors.Is(err, agentclient.ErrUnreachable) && r.sinceDeletion(transfer) < withdrawPatience {
+		return true, nil
+	}
+	r.Recorder.Eventf(transfer, nil, corev1.EventTypeWarning, "NotWithdrawn", "Withdraw",
+		"peer %q was not told of the deletion; delete what it may have left there: kubectl -n %s get deliveries (%s)",
+		facts.Peer.Name, plan.DestinationNamespace(transfer), conditions.Shorten(err.Error()))
+	return false, nil
+}
+
+func (r *Reconciler) sinceDeletion(transfer *v1alpha1.Transfer) time.Duration {
+	return r.Clock.Now().Sub(transfer.DeletionTimestamp.Time)
+}
+
+func (r *Reconciler) removeFinalizer(ctx context.Context, transfer *v1alpha1.Transfer) error {
+	before := transfer.DeepCopy()
+	controllerutil.RemoveFinalizer(transfer, v1alpha1.Finalizer)
+	err := r.Client.Patch(ctx, transfer, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(conditions.FieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer of Transfer %s: %w", client.ObjectKeyFromObject(transfer), err)
+	}
+	return nil
+}

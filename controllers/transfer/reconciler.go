@@ -1,0 +1,189 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package transfer reconciles Transfers: it gathers what can be seen, has package plan decide, writes the status and does what was
+// decided.
+package transfer
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=transfers/status,verbs=patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;compressionpolicies;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// conflictPause is the wait after a write from a stale read.
+const conflictPause = 200 * time.Millisecond
+
+// Options of the controller.
+type Options struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// Agents asks agents for reports, Gateways asks other clusters to end runs.
+	Agents   agentclient.Agents
+	Gateways agentclient.PeerGateway
+	// Attempts makes Jobs and Secrets.
+	Attempts *attempt.Cluster
+	Recorder events.EventRecorder
+	Metrics  *metrics.Transfers
+	Clock    clock.PassiveClock
+	// Cluster is this cluster's name in identities.
+	Cluster string
+	// Image that agents run.
+	Image plan.AgentImage
+	// Concurrency is how many Transfers are looked after at once.
+	Concurrency int
+}
+
+// Reconciler reconciles Transfers.
+type Reconciler struct {
+	Options
+	tracker *attempt.Tracker
+}
+
+// NewReconciler returns a Reconciler; Setup is what registers one with a manager.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{Options: o, tracker: attempt.NewTracker()}
+}
+
+// Reconcile looks after one Transfer.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	if apierrors.IsConflict(err) {
+		// The cache is behind; soon it will not be.
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	transfer := &v1alpha1.Transfer{}
+	if err := r.Client.Get(ctx, request.NamespacedName, transfer); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if transfer.DeletionTimestamp != nil {
+		return r.reconcileDelete(ctx, transfer)
+	}
+	if err := r.ensureFinalizer(ctx, transfer); err != nil {
+		return ctrl.Result{}, err
+	}
+	facts, err := r.gather(ctx, transfer)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decision := plan.DecideTransfer(transfer, facts, r.Image)
+	if decision.Finished != nil {
+		if err := r.Attempts.RemoveSecret(ctx, transfer.Namespace, attemptName(transfer)); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if err := r.writeStatus(ctx, transfer, decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	problem, err := r.execute(ctx, transfer, facts, decision)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if problem != nil {
+		decision = plan.RefuseTransfer(transfer, *problem, facts.Now)
+		if err := r.writeStatus(ctx, transfer, decision); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+}
+
+func (r *Reconciler) ensureFinalizer(ctx context.Context, transfer *v1alpha1.Transfer) error {
+	before := transfer.DeepCopy()
+	if !controllerutil.AddFinalizer(transfer, v1alpha1.Finalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, transfer, patch, client.FieldOwner(conditions.FieldOwner)); err != nil {
+		return fmt.Errorf("adding the finalizer to Transfer %s: %w", client.ObjectKeyFromObject(transfer), err)
+	}
+	return nil
+}
+
+// writeStatus writes what was decided, if it differs, and tells of it once.
+func (r *Reconciler) writeStatus(ctx context.Context, transfer *v1alpha1.Transfer, decision plan.TransferDecision) error {
+	before := transfer.DeepCopy()
+	transfer.Status = decision.Status
+	if _, err := conditions.WriteStatus(ctx, r.Client, before, transfer); err != nil {
+		return err
+	}
+	r.tell(transfer, before.Status.Conditions)
+	if decision.Finished != nil {
+		r.tracker.Forget(transfer.UID)
+		r.Metrics.Observe(transfer.Namespace, decision.Finished)
+	}
+	return nil
+}
+
+// execute does what was decided. Whatever of it is cut short is decided again. The problem is why an attempt could not be started.
+func (r *Reconciler) execute(
+	ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts, decision plan.TransferDecision,
+) (*plan.Problem, error) {
+	if decision.Retire {
+		if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, attemptName(transfer)); err != nil {
+			return nil, err
+		}
+	}
+	if decision.Start == nil {
+		return nil, nil
+	}
+	identity := pki.TransferIdentity(r.Cluster, transfer.Namespace, transfer.Name)
+	return r.Attempts.Start(ctx, transfer, decision.Start, identity, pki.SendServerName(string(transfer.UID)), facts.Peer.Spec.CABundle)
+}
+
+// attemptName is that of the attempt in status; empty when there was none yet.
+func attemptName(transfer *v1alpha1.Transfer) string {
+	run := transfer.Status.Run
+	if run == nil {
+		return ""
+	}
+	return plan.AttemptName(transfer.Name, run.ID, run.Attempt)
+}
+
+// now is the time as the API keeps it.
+func (r *Reconciler) now() time.Time {
+	return r.Clock.Now().Truncate(time.Second)
+}
+
+// newRunID returns 5 random lower-case letters and digits of base32.
+func newRunID() string {
+	return strings.ToLower(rand.Text()[:5])
+}
+
+// warning reports whether a reason is worth a Warning in place of a Normal event.
+func warning(stalled bool, reason string) string {
+	switch {
+	case stalled, reason == v1alpha1.ReasonRetrying, reason == v1alpha1.ReasonUnschedulable,
+		reason == v1alpha1.ReasonAgentNotStarted, reason == v1alpha1.ReasonPeerUnreachable:
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}

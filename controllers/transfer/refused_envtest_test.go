@@ -1,0 +1,73 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package transfer_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+func TestRefusedByTheAPIServer(t *testing.T) {
+	f := prepare(t)
+	f.transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{Resources: &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+	}}
+	f.create()
+	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted)
+	message := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionReady).Message
+	for _, part := range []string{"spec.podTemplate", "memory limit of 512Mi"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q is not in %q", part, message)
+		}
+	}
+	if name := plan.AttemptName(f.transfer.Name, f.transfer.Status.Run.ID, 1); f.secretExists(name) {
+		t.Error("the key of an agent that does not exist is left behind")
+	}
+	// It is not tried again at once, and when it is the status does not flicker.
+	version, run := f.transfer.ResourceVersion, f.transfer.Status.Run.ID
+	time.Sleep(4 * time.Second)
+	if err := f.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if f.transfer.ResourceVersion != version {
+		t.Errorf("version %s became %s: %+v", version, f.transfer.ResourceVersion, f.transfer.Status.Conditions)
+	}
+	f.transfer.Spec.PodTemplate.Resources = nil
+	if err := cluster.Client.Update(context.Background(), f.transfer); err != nil {
+		t.Fatal(err)
+	}
+	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
+	if f.transfer.Status.Run.ID == run || f.transfer.Status.Run.Attempt != 1 {
+		t.Errorf("%+v", f.transfer.Status.Run)
+	}
+	f.job(1)
+}
+
+// TestRefusedUntilTheQuotaAllowsIt: nothing of the Transfer changes, so only its own patience takes it on.
+func TestRefusedUntilTheQuotaAllowsIt(t *testing.T) {
+	f := prepare(t)
+	quota := cluster.NoJobs(t, f.namespace)
+	f.create()
+	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted)
+	if err := cluster.Client.Delete(context.Background(), quota); err != nil {
+		t.Fatal(err)
+	}
+	f.job(1)
+	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
+	if f.transfer.Status.Run.Attempt != 1 || f.transfer.Status.Run.Failures != 0 {
+		t.Errorf("the refusals were counted: %+v", f.transfer.Status.Run)
+	}
+}
