@@ -1,0 +1,133 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/codec"
+)
+
+// contender is one way to compress or inflate a corpus.
+type contender struct {
+	name string
+	// pass does it once.
+	pass  func(context.Context) (sample, error)
+	close func() error
+}
+
+// sample is one pass.
+type sample struct {
+	cpu, wall time.Duration
+	in, out   int64
+}
+
+// result sums up the passes of a contender over a corpus.
+type result struct {
+	contender, corpus string
+	in, out           int64     // of one pass
+	cpu, wall         []float64 // nanoseconds for each byte of plain data, by round
+
+	// What was inflated, when it was.
+	stream string
+	codec  codec.ID
+	level  codec.Level
+}
+
+// costs tells apart what is plain data: what goes in when compressing, what comes
+// out when inflating.
+type plainSide func(sample) int64
+
+func plainIn(s sample) int64  { return s.in }
+func plainOut(s sample) int64 { return s.out }
+
+// ratio is compressed by original size. It has a meaning when compressing only.
+func (r result) ratio() float64 { return float64(r.out) / float64(r.in) }
+
+// speed is millions of plain bytes a second of CPU time.
+func (r result) speed() float64 { return 1e3 / median(r.cpu) }
+
+// wallSpeed is millions of plain bytes a second.
+func (r result) wallSpeed() float64 { return 1e3 / median(r.wall) }
+
+// faster returns how many times as fast as other r is, by CPU time: the median over
+// the rounds in which both took part.
+func (r result) faster(other result) float64 {
+	n := min(len(r.cpu), len(other.cpu))
+	quotients := make([]float64, n)
+	for i := range n {
+		quotients[i] = other.cpu[i] / r.cpu[i]
+	}
+	return median(quotients)
+}
+
+// inTurn lets every contender pass over the corpus once to warm up, then again in
+// rounds. It closes them.
+func (b *bench) inTurn(ctx context.Context, corpus string, plain plainSide, contenders []contender) (found []result, err error) {
+	defer func() {
+		for _, c := range contenders {
+			if c.close != nil {
+				err = errors.Join(err, c.close())
+			}
+		}
+	}()
+	found = make([]result, len(contenders))
+	rounds := make([]int, len(contenders))
+	for i, c := range contenders {
+		start := time.Now()
+		s, err := c.pass(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s on %s: %w", c.name, corpus, err)
+		}
+		found[i] = result{contender: c.name, corpus: corpus, in: s.in, out: s.out}
+		rounds[i] = min(max(int(b.patience/max(time.Since(start), 1)), b.least), b.rounds)
+	}
+	for round := range b.rounds {
+		for at := range contenders {
+			i := at
+			if round%2 == 1 { // forth and back, so that nobody is always the first
+				i = len(contenders) - 1 - at
+			}
+			if round >= rounds[i] {
+				continue
+			}
+			s, err := contenders[i].pass(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s on %s: %w", contenders[i].name, corpus, err)
+			}
+			bytes := float64(plain(s))
+			found[i].cpu = append(found[i].cpu, float64(s.cpu)/bytes)
+			found[i].wall = append(found[i].wall, float64(s.wall)/bytes)
+		}
+	}
+	return found, nil
+}
+
+// median returns the middle of the values, or the mean of the two in the middle.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// geometricMean is the mean of ratios and speeds: twice as fast here and half as
+// fast there is the same.
+func geometricMean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += math.Log(v)
+	}
+	return math.Exp(sum / float64(len(values)))
+}

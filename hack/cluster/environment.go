@@ -1,0 +1,61 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// environment is what .cluster/env tells other programs.
+type environment struct {
+	mode, registry, kubectl string
+	nodes                   map[string][]string
+}
+
+// render gives lines that a shell can read. Values hold no blanks or quotes:
+// addresses, one word, and a path, which is quoted.
+func (e environment) render() string {
+	return fmt.Sprintf("MODE=%s\nREGISTRY=%s\nEAST_NODES=%s\nWEST_NODES=%s\nKUBECTL=%s\n",
+		e.mode, shellQuote(e.registry), strings.Join(e.nodes["east"], ","), strings.Join(e.nodes["west"], ","), shellQuote(e.kubectl))
+}
+
+// is tells whether a rendered environment has the mode of e.
+func (e environment) is(rendered string) bool {
+	return strings.HasPrefix(rendered, "MODE="+e.mode+"\n")
+}
+
+// shellQuote quotes a word for a shell when it needs it.
+func shellQuote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:,@+", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func (w *workspace) writeEnvironment(e environment) error {
+	return w.write(filepath.Join(w.cluster, "env"), []byte(e.render()))
+}
+
+func (w *workspace) writeKubeconfig(cluster string, data []byte) error {
+	return w.write(w.kubeconfig(cluster), data)
+}
+
+func (w *workspace) write(path string, data []byte) error {
+	if err := os.MkdirAll(w.cluster, 0o755); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Copyright The Lighterage Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# The demo: fills a claim in cluster east with real data, moves it to cluster west by a Transfer, proves that both are equal,
+# runs the Transfer again. 'make demo' brings up the clusters, builds the images and calls this.
+
+# shellcheck source=hack/demo/lib.sh
+. "$(dirname "$0")/lib.sh"
+SIZE_MIB=${DEMO_SIZE_MIB:-1300}
+demo=lighterage-demo
+
+hack/demo/install.sh
+
+say "Namespace $demo in both clusters; in west an empty claim, and the grant without which nothing may enter"
+for cluster in east west; do
+  # A run of the demo starts from nothing, whatever an earlier one left; it takes away nothing but its own.
+  if "$cluster" get namespace "$demo" >/dev/null 2>&1; then
+    if [ "$("$cluster" get namespace "$demo" -o 'jsonpath={.metadata.labels.lighterage\.dev/demo}')" != true ]; then
+      echo "Cluster $cluster has a namespace $demo that is not the demo's (label lighterage.dev/demo=true); rename or delete it." >&2
+      exit 1
+    fi
+    "$cluster" -n "$demo" delete transfer --all --timeout=3m >/dev/null 2>&1 || true
+    "$cluster" delete namespace "$demo" --timeout=5m >/dev/null
+  fi
+  "$cluster" create namespace "$demo"
+  "$cluster" label namespace "$demo" lighterage.dev/demo=true pod-security.kubernetes.io/enforce=restricted >/dev/null
+done
+# shell CLUSTER CLAIM: makes the claim, if it is not there, and a pod that mounts it.
+shell() {
+  sed -e "s|CLAIM|$2|" -e "s|IMAGE|$(busybox_image)|" hack/demo/volumes.yaml | "$1" -n "$demo" apply -f - >/dev/null
+  "$1" -n "$demo" wait pod/shell --for=condition=Ready --timeout=3m >/dev/null
+}
+west -n "$demo" apply -f hack/demo/claim.yaml
+show west apply -f hack/demo/peergrant.yaml
+
+say "Filling the claim ledger in east with at least $SIZE_MIB MiB of real data from this machine"
+shell east ledger
+started=$SECONDS
+hack/demo/data.sh "$SIZE_MIB" | east -n "$demo" exec -i shell -- tar -x -o -f - -C /data
+east -n "$demo" exec shell -- sh -c 'echo "In the claim now: $(find /data -type f | wc -l) files, $(du -sm /data | cut -f1) MiB"'
+echo "Took $((SECONDS - started)) s"
+# A volume that only one node may mount must be free for the agent.
+east -n "$demo" delete pod shell --wait >/dev/null
+
+say "A policy with prices, so that the cost is reported too, and the Transfer"
+show east apply -f hack/demo/compressionpolicy.yaml
+sed 's/^/    /' hack/demo/transfer.yaml
+show east apply -f hack/demo/transfer.yaml
+hack/demo/progress.sh "$demo" ledger
+
+say "What an operator sees"
+show east -n "$demo" get transfers -o wide
+show west -n "$demo" get deliveries -o wide
+show east get nodeprofiles
+say "The whole status"
+east -n "$demo" get transfer ledger -o yaml | sed -n '/^status:/,$p'
+
+say "Proof by other means than our agent: sha256 of every file, modes, times and links, read by shells in both clusters"
+shell east ledger
+shell west ledger-copy
+hack/demo/proof.sh "$demo" shell shell
+for cluster in east west; do "$cluster" -n "$demo" delete pod shell --wait >/dev/null; done
+
+say "The same run again, asked for by an annotation: nothing changed, so nothing moves"
+show east -n "$demo" annotate transfer ledger --overwrite "lighterage.dev/run=$(date +%s)"
+request=$(east -n "$demo" get transfer ledger -o 'jsonpath={.metadata.annotations.lighterage\.dev/run}')
+wait_until 60 "the second run to start" \
+  sh -c "test \"\$('${KUBECTL:-kubectl}' --kubeconfig .cluster/east.kubeconfig -n $demo get transfer ledger -o 'jsonpath={.status.lastRunRequest}')\" = '$request'"
+hack/demo/progress.sh "$demo" ledger
+second='{.status.progress.unchangedFiles} of {.status.progress.filesTotal} files were unchanged; {.status.compression.uncompressedBytes} bytes were sent.'
+east -n "$demo" get transfer ledger -o jsonpath="$second"
+echo
+if [ "$(east -n "$demo" get transfer ledger -o jsonpath='{.status.compression.uncompressedBytes}')" != 0 ]; then
+  echo "The second run sent data although nothing had changed." >&2
+  exit 1
+fi
+
+say "Look further"
+kubectl=${KUBECTL:-kubectl}
+kubectl=${kubectl#"$PWD/"}
+cat <<TEXT
+  $kubectl --kubeconfig .cluster/east.kubeconfig -n $demo describe transfer ledger
+  $kubectl --kubeconfig .cluster/east.kubeconfig -n $demo get events
+  $kubectl --kubeconfig .cluster/west.kubeconfig -n $demo get deliveries -o yaml
+  $kubectl --kubeconfig .cluster/east.kubeconfig -n $NAMESPACE logs deployment/lighterage-manager
+  $kubectl --kubeconfig .cluster/west.kubeconfig -n $NAMESPACE logs deployment/lighterage-gateway
+  make clusters-down      takes the clusters away; what was built stays cached
+TEXT

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Copyright The Lighterage Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the demo, the end-to-end tests and the benchmarks share. Sourced, from the root of the repository.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+# shellcheck disable=SC2034  # read by those who source this
+NAMESPACE=lighterage-system
+GATEWAY_NODE_PORT=${GATEWAY_NODE_PORT:-30843}
+
+if [ ! -f .cluster/env ]; then
+  echo "There are no clusters yet: run 'make clusters' first." >&2
+  exit 1
+fi
+# shellcheck disable=SC1091
+. .cluster/env
+
+if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'; else bold='' dim='' plain=''; fi
+
+# say announces a step.
+say() { printf '\n%s==> %s%s\n' "$bold" "$*" "$plain"; }
+
+# show prints a command as a user would type it, then runs it.
+show() {
+  printf '%s$ %s%s\n' "$dim" "$*" "$plain" >&2
+  "$@"
+}
+
+east() { "${KUBECTL:-kubectl}" --kubeconfig .cluster/east.kubeconfig "$@"; }
+west() { "${KUBECTL:-kubectl}" --kubeconfig .cluster/west.kubeconfig "$@"; }
+
+# helm is the pinned one, unless HELM_BIN names another command.
+helm() {
+  # shellcheck disable=SC2086  # several words
+  ${HELM_BIN:-go tool -modfile=hack/tools/helm/go.mod helm} "$@"
+}
+
+# busybox_image is what fills and checks volumes: the local registry's own on local clusters.
+busybox_image() {
+  if [ -n "${BUSYBOX_IMAGE:-}" ]; then echo "$BUSYBOX_IMAGE"
+  elif [ "$MODE" = local ]; then echo "$REGISTRY/lab/busybox:1"
+  else echo busybox:stable; fi
+}
+
+# wait_until SECONDS WHAT COMMAND...: tries the command every second; says what it waited for when time is up.
+wait_until() {
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@" >/dev/null 2>&1; do
+    if [ $SECONDS -ge $deadline ]; then
+      echo "Gave up waiting for $what. The last answer:" >&2
+      "$@" >&2 || true
+      return 1
+    fi
+    sleep 1
+  done
+}
