@@ -1,0 +1,142 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apilint
+
+import (
+	"strings"
+	"testing"
+)
+
+// measured is why counters are written when they are 0.
+const measured = "a count of 0 is a measurement and is shown; absent, it would look like one that was not made"
+
+// forPeople is why there are phases.
+const forPeople = "kubectl get shows one word to people; it is derived from the conditions, which programs read"
+
+// exceptions are breaches that are meant, each with the reason. One that no longer occurs must go.
+var exceptions = map[string]string{
+	"AttemptRecord.Bytes omitempty":                    measured,
+	"AttemptRecord.CompressedBytes omitempty":          measured,
+	"AttemptRecord.ResumedBytes omitempty":             measured,
+	"AttemptRecord.ResentBytes omitempty":              measured,
+	"CompressionStatus.SavedPercent omitempty":         measured,
+	"CompressionStatus.UncompressedBytes omitempty":    measured,
+	"CompressionStatus.CompressedBytes omitempty":      measured,
+	"CompressionStatus.Hardware omitempty":             measured,
+	"CompressionStatus.Software omitempty":             measured,
+	"CompressionStatus.Stored omitempty":               measured,
+	"DecompressionStatus.Hardware omitempty":           measured,
+	"DecompressionStatus.Software omitempty":           measured,
+	"DecompressionStatus.Fallback omitempty":           measured,
+	"EngineProfile.CompressBytesPerSecond omitempty":   measured,
+	"EngineProfile.DecompressBytesPerSecond omitempty": measured,
+	"Omission.Count omitempty":                         measured,
+	"Operations.Operations omitempty":                  measured,
+	"Operations.Bytes omitempty":                       measured,
+	"Progress.Files omitempty":                         measured,
+	"Progress.FilesTotal omitempty":                    measured,
+	"Progress.Bytes omitempty":                         measured,
+	"Progress.BytesTotal omitempty":                    measured,
+	"Progress.Percent omitempty":                       measured,
+	"Progress.BytesPerSecond omitempty":                measured,
+	"Progress.UnchangedFiles omitempty":                measured,
+	"Progress.ResumedBytes omitempty":                  measured,
+	"Progress.ResentBytes omitempty":                   measured,
+	"Progress.UnchangedBytes omitempty":                measured,
+	"EngineProfile.Verified omitempty":                 "false is the important value: this engine failed its proof",
+	"Codec enumcase":                                   "codecs are named as HTTP and their standards name them",
+	"SoftwareEngine enumcase":                          "engines are named as their projects name them",
+	"CompressionStatus.Skipped nomaps":                 "counters by reason; the reasons are constants, and users look one up by its name",
+	"DeliveryStatus.Phase nophase":                     forPeople,
+	"TransferStatus.Phase nophase":                     forPeople,
+	"TransferSpec.Suspend nobools":                     "the field of CronJob and Job, and what users of GitOps tools know",
+	"SoftwareCompression.Disabled nobools":             "there is no third way of not compressing in software",
+	"TransferReference.Attempt numericbounds":          "the gateway writes it; its bound is maxAttempts of the sender, which may change",
+}
+
+func TestAPI(t *testing.T) {
+	types, err := parseDir("../../api/v1alpha1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"Transfer", "Delivery", "Peer", "PeerGrant", "NodeProfile", "CompressionPolicy"} {
+		if types[kind] == nil || len(types[kind].fields) == 0 {
+			t.Fatalf("the kind %s was not found: the parser is broken", kind)
+		}
+	}
+	used := map[string]bool{}
+	for _, f := range lint(types) {
+		key := f.where + " " + f.rule
+		used[key] = true
+		if exceptions[key] == "" {
+			t.Error(f)
+		}
+	}
+	for key := range exceptions {
+		if !used[key] {
+			t.Errorf("the exception %q is not needed any more; remove it", key)
+		}
+	}
+}
+
+// TestRules breaks each rule once.
+func TestRules(t *testing.T) {
+	const documented = "// name of it.\n// +optional\n"
+	for _, c := range []struct{ rule, source string }{
+		{"docs", "// The wrong start.\ntype T struct{}"},
+		{"docs", "// T is.\ntype T struct {\n// The name.\n// +optional\nName string `json:\"name,omitempty\"`\n}"},
+		{"docs", "// T is.\ntype T struct {\n// +optional\nName string `json:\"name,omitempty\"`\n}"},
+		{"optionalorrequired", "// T is.\ntype T struct {\n// name of it.\nName string `json:\"name,omitempty\"`\n}"},
+		{"optionalorrequired", "// T is.\ntype T struct {\n// name of it.\n// +optional\n// +required\nName string `json:\"name,omitempty\"`\n}"},
+		{"omitempty", "// T is.\ntype T struct {\n" + documented + "Name string `json:\"name\"`\n}"},
+		{"jsontags", "// T is.\ntype T struct {\n// Name of it.\n// +optional\nName string `json:\"Name,omitempty\"`\n}"},
+		{"jsontags", "// T is.\ntype T struct {\n" + documented + "Other string `json:\"name,omitempty\"`\n}"},
+		{"uniquemarkers", "// T is.\ntype T struct {\n" + documented + "// +optional\nName string `json:\"name,omitempty\"`\n}"},
+		{"nonullable", "// T is.\ntype T struct {\n" + documented + "// +nullable\nName *string `json:\"name,omitempty\"`\n}"},
+		{"nophase", "// T is.\ntype T struct {\n// phase of it.\n// +optional\nPhase string `json:\"phase,omitempty\"`\n}"},
+		{"notimestamp", "// T is.\ntype T struct {\n// endTimestamp of it.\n// +optional\nEndTimestamp string `json:\"endTimestamp,omitempty\"`\n}"},
+		{"nomaps", "// T is.\ntype T struct {\n" + documented + "Name map[string]string `json:\"name,omitempty\"`\n}"},
+		{"integers", "// T is.\ntype T struct {\n" + documented + "Name float64 `json:\"name,omitempty\"`\n}"},
+		{"integers", "// T is.\ntype T struct {\n" + documented + "Name *uint32 `json:\"name,omitempty\"`\n}"},
+		{"integers", "// T is.\ntype T struct {\n" + documented + "Name int `json:\"name,omitempty\"`\n}"},
+		{"notany", "// T is.\ntype T struct {\n" + documented + "Name any `json:\"name,omitempty\"`\n}"},
+		{"nobools", "// TSpec is.\ntype TSpec struct {\n" + documented + "Name bool `json:\"name,omitempty\"`\n}"},
+		{"listtype", "// T is.\ntype T struct {\n" + documented + "Name []string `json:\"name,omitempty\"`\n}"},
+		{"listtype", "// T is.\ntype T struct {\n" + documented + "// +listType=map\n// +listMapKey=key\nName []U `json:\"name,omitempty\"`\n}\n// U is.\ntype U struct{}"},
+		{"conditions", "// T is.\ntype T struct {\n// conditions of it.\n// +optional\n// +listType=atomic\nConditions []metav1.Condition `json:\"conditions,omitempty\"`\n}"},
+		{"conditions", "// K is.\n// +kubebuilder:object:root=true\n// +kubebuilder:subresource:status\ntype K struct{}\n// KStatus is.\ntype KStatus struct{}"},
+		{"status", "// K is.\n// +kubebuilder:object:root=true\ntype K struct{}"},
+		{"maxlength", "// TSpec is.\ntype TSpec struct {\n" + documented + "Name string `json:\"name,omitempty\"`\n}"},
+		{"maxlength", "// TSpec is.\ntype TSpec struct {\n// u of it.\n// +optional\nU *U `json:\"u,omitempty\"`\n}\n// U is.\ntype U struct {\n" + documented + "Name []byte `json:\"name,omitempty\"`\n}"},
+		{"maxitems", "// TSpec is.\ntype TSpec struct {\n" + documented + "// +listType=set\n// +kubebuilder:validation:items:MaxLength=1\nName []string `json:\"name,omitempty\"`\n}"},
+		{"numericbounds", "// TSpec is.\ntype TSpec struct {\n" + documented + "// +kubebuilder:validation:Minimum=1\nName int32 `json:\"name,omitempty\"`\n}"},
+		{"optionalstruct", "// TSpec is.\ntype TSpec struct {\n// u of it.\n// +optional\nU U `json:\"u,omitempty\"`\n}\n// U is.\ntype U struct{}"},
+		{"defaults", "// TSpec is.\ntype TSpec struct {\n// name of it.\n// +required\n// +default=1\n// +kubebuilder:validation:Minimum=1\n// +kubebuilder:validation:Maximum=2\nName int32 `json:\"name,omitempty\"`\n}"},
+		{"enum", "// E is.\n// +kubebuilder:validation:Enum=A;B\ntype E string\nconst (\nA E = \"A\"\nC E = \"B\"\nD E = \"D\"\n)"},
+		{"enumcase", "// E is.\n// +kubebuilder:validation:Enum=a\ntype E string\nconst A E = \"a\""},
+	} {
+		types := map[string]*typeDecl{}
+		if err := parseFile(types, "t.go", []byte("package p\n"+c.source)); err != nil {
+			t.Fatalf("%s: %v", c.source, err)
+		}
+		found := lint(types)
+		if len(found) != 1 || found[0].rule != c.rule {
+			t.Errorf("found %v, want one of rule %s, in\n%s", found, c.rule, indent(c.source))
+		}
+	}
+}
+
+// TestClean has nothing to find.
+func TestClean(t *testing.T) {
+	types := map[string]*typeDecl{}
+	source := "package p\n// TSpec is.\ntype TSpec struct {\n// name of it.\n// +required\n// +kubebuilder:validation:MaxLength=63\nName string `json:\"name,omitempty\"`\n}"
+	if err := parseFile(types, "t.go", []byte(source)); err != nil {
+		t.Fatal(err)
+	}
+	if found := lint(types); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+func indent(s string) string { return "\t" + strings.ReplaceAll(s, "\n", "\n\t") }

@@ -1,0 +1,121 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package chart_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// TestInstall takes the chart through its life on a real API server: install, uninstall, install again, a second release, an upgrade.
+func TestInstall(t *testing.T) {
+	env := &envtest.Environment{}
+	config, err := env.Start()
+	if err != nil {
+		t.Fatalf("start the API server (make test-envtest sets KUBEBUILDER_ASSETS): %v", err)
+	}
+	defer func() { _ = env.Stop() }()
+	admin, err := env.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := admin.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k8s, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := helm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(args ...string) error {
+		_, err := run(program, append(args, "--kubeconfig", kubeconfig, "--namespace", "lighterage-system")...)
+		return err
+	}
+	must := func(args ...string) {
+		t.Helper()
+		if err := do(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		if err := do(args...); err == nil {
+			t.Errorf("helm %s succeeded", strings.Join(args, " "))
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("helm %s: the message lacks %q: %v", strings.Join(args, " "), want, err)
+		}
+	}
+	ctx := context.Background()
+
+	must("install", "lighterage", chartDir, "--create-namespace", "--set", registry)
+	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "west"}, Spec: v1alpha1.PeerSpec{CABundle: []byte("pem")}}
+	if err := k8s.Create(ctx, peer); err != nil {
+		t.Fatal(err)
+	}
+	refused(`as release "lighterage" in namespace "lighterage-system"`, "install", "second", chartDir, "--set", registry)
+
+	must("uninstall", "lighterage")
+	if err := k8s.Get(ctx, client.ObjectKeyFromObject(peer), peer); err != nil {
+		t.Errorf("the uninstall took a user's Peer with it: %v", err)
+	}
+	refused("--take-ownership", "install", "second", chartDir, "--set", registry)
+	must("install", "second", chartDir, "--set", registry, "--set", "crds.install=false")
+	must("uninstall", "second")
+	must("install", "lighterage", chartDir, "--set", registry)
+
+	newer := filepath.Join(t.TempDir(), "lighterage")
+	if err := os.CopyFS(newer, os.DirFS(filepath.Join(root, chartDir))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(newer, "files/crds/lighterage.dev_peers.yaml")
+	crd, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before, after = "Peer is another cluster that runs Lighterage.", "Peer is a newer text."
+	if !strings.Contains(string(crd), before) {
+		t.Fatalf("%s lacks %q", file, before)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(crd), before, after)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must("upgrade", "lighterage", newer, "--set", registry)
+	var got apiextensionsv1.CustomResourceDefinition
+	if err := k8s.Get(ctx, client.ObjectKey{Name: "peers.lighterage.dev"}, &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := got.Spec.Versions[0].Schema.OpenAPIV3Schema.Description; d != after {
+		t.Errorf("the upgrade left the definition as it was: %q", d)
+	}
+	if err := k8s.Get(ctx, client.ObjectKeyFromObject(peer), peer); err != nil {
+		t.Errorf("the upgrade lost a user's Peer: %v", err)
+	}
+}

@@ -1,0 +1,242 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const registry = "image.registry=registry.example/team/"
+
+func TestTemplate(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		set    []string
+		kind   string
+		object string
+		path   []any
+		want   any
+	}{
+		{"image", nil, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/manager:v0.1.0"},
+		{"tag", []string{"image.tag=v9"}, "DaemonSet", "lighterage-node-agent", []any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/agent:v9"},
+		{"agent's image", []string{"image.tag=v9"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "args", 0}, "--agent-image=registry.example/team/lighterage/agent:v9"},
+		{"pull secrets", []string{"image.pullSecrets={one}"}, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "imagePullSecrets", 0, "name"}, "one"},
+		{"keep", nil, "CustomResourceDefinition", "transfers.lighterage.dev", []any{"metadata", "annotations", "helm.sh/resource-policy"}, "keep"},
+		{"no CRDs", []string{"crds.install=false"}, "CustomResourceDefinition", "transfers.lighterage.dev", nil, nil},
+		{"one replica has no budget", nil, "PodDisruptionBudget", "lighterage-gateway", nil, nil},
+		{"two replicas", []string{"gateway.replicas=2"}, "PodDisruptionBudget", "lighterage-gateway", []any{"spec", "maxUnavailable"}, int64(1)},
+		{"standby", []string{"manager.replicas=2"}, "PodDisruptionBudget", "lighterage-manager", []any{"spec", "maxUnavailable"}, int64(1)},
+		{"node port", []string{"gateway.service.type=NodePort", "gateway.service.nodePort=30843"}, "Service", "lighterage-gateway", []any{"spec", "ports", 0, "nodePort"}, int64(30843)},
+		{"source ranges", []string{"gateway.service.loadBalancerSourceRanges={192.0.2.0/24}"}, "Service", "lighterage-gateway", []any{"spec", "loadBalancerSourceRanges", 0}, "192.0.2.0/24"},
+		{"no node agent", []string{"nodeAgent.enabled=false"}, "DaemonSet", "lighterage-node-agent", nil, nil},
+		{"tolerations", []string{"nodeAgent.tolerations[0].operator=Exists"}, "DaemonSet", "lighterage-node-agent", []any{"spec", "template", "spec", "tolerations", 0, "operator"}, "Exists"},
+		{"priority", []string{"gateway.priorityClassName=high"}, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "priorityClassName"}, "high"},
+		{"node selector", []string{"manager.nodeSelector.zone=a"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "nodeSelector", "zone"}, "a"},
+		{"affinity", []string{"manager.affinity.nodeAffinity.x=y"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "affinity", "nodeAffinity", "x"}, "y"},
+		{"annotations", []string{"gateway.podAnnotations.a=b"}, "Deployment", "lighterage-gateway", []any{"spec", "template", "metadata", "annotations", "a"}, "b"},
+		{"no policies", nil, "NetworkPolicy", "lighterage-gateway", nil, nil},
+		{"policy of the gateway", []string{"networkPolicy.enabled=true"}, "NetworkPolicy", "lighterage-gateway", []any{"spec", "ingress", 0, "ports", 2, "port"}, int64(8443)},
+		{"policy of the node agent", []string{"networkPolicy.enabled=true"}, "NetworkPolicy", "lighterage-node-agent", []any{"spec", "ingress", 0, "from", 0, "podSelector", "matchLabels", "app.kubernetes.io/component"}, "manager"},
+		{"policy without node agent", []string{"networkPolicy.enabled=true", "nodeAgent.enabled=false"}, "NetworkPolicy", "lighterage-node-agent", nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects, err := template(t, append([]string{registry}, c.set...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := find(objects, c.kind, c.object)
+			if c.want == nil {
+				if o != nil {
+					t.Errorf("there is a %s %s", c.kind, c.object)
+				}
+				return
+			}
+			if o == nil {
+				t.Fatalf("there is no %s %s", c.kind, c.object)
+			}
+			if got := at(o.Object, c.path...); got != c.want {
+				t.Errorf("%v is %v, want %v", c.path, got, c.want)
+			}
+		})
+	}
+}
+
+// TestArguments checks values that become flags.
+func TestArguments(t *testing.T) {
+	objects, err := template(t, registry, "clusterName=east", "ca.existingSecret=my-ca", "deliveryRetention=24h", "runCertificateLifetime=12h", "image.pullPolicy=Always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := arguments(t, objects, "lighterage-manager")
+	for _, want := range []string{"--cluster-name=east", "--ca-secret=my-ca", "--delivery-retention=24h", "--run-certificate-lifetime=12h", "--agent-image-pull-policy=Always"} {
+		if !slices.Contains(args, want) {
+			t.Errorf("the manager's arguments lack %s: %v", want, args)
+		}
+	}
+}
+
+func arguments(t *testing.T, objects []unstructured.Unstructured, deployment string) []string {
+	t.Helper()
+	o := find(objects, "Deployment", deployment)
+	if o == nil {
+		t.Fatalf("there is no Deployment %s", deployment)
+	}
+	list, _ := at(o.Object, "spec", "template", "spec", "containers", 0, "args").([]any)
+	args := make([]string, 0, len(list))
+	for _, a := range list {
+		args = append(args, a.(string))
+	}
+	return args
+}
+
+// TestFlagsExist asks the programs whether they know what the chart tells them.
+func TestFlagsExist(t *testing.T) {
+	objects, err := template(t, registry, "ca.existingSecret=my-ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"manager", "gateway"} {
+		out, errOut, err := runBoth("go", "run", "./controllers/cmd/"+program, "--help")
+		if err != nil {
+			t.Fatal(err)
+		}
+		help := out + errOut
+		for _, a := range arguments(t, objects, "lighterage-"+program) {
+			name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+			if !strings.Contains(help, "-"+name+" ") && !strings.Contains(help, "-"+name+"\n") && !strings.Contains(help, "-"+name+"\t") {
+				t.Errorf("%s has no flag --%s; its help:\n%s", program, name, help)
+			}
+		}
+	}
+}
+
+// TestRefused gives values that cannot work; the message says what is wrong with which.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ set, want string }{
+		{"", "image.registry is required"},
+		{"image.registry=https://registry.example", "/image/registry"},
+		{"image.pullPolicy=always", "'IfNotPresent', 'Always', 'Never'"},
+		{"image.tagg=v1", "'tagg' not allowed"},
+		{"gateway.replica=2", "'replica' not allowed"},
+		{"gateway.replicas=0", "/gateway/replicas"},
+		{"gateway.service.type=Ingress", "'LoadBalancer', 'NodePort', 'ClusterIP'"},
+		{"gateway.service.nodePort=70000", "/gateway/service/nodePort"},
+		{"clusterName=East_1", "/clusterName"},
+		{"deliveryRetention=7d", "/deliveryRetention"},
+		{"nodeAgent.enabled=maybe", "/nodeAgent/enabled"},
+		{"metrics.enabled=true", "'metrics' not allowed"},
+		{"gateway.service.type=ClusterIP,gateway.service.nodePort=30000", "gateway.service.nodePort needs"},
+		{"gateway.service.type=NodePort,gateway.service.loadBalancerSourceRanges={192.0.2.0/24}", "loadBalancerSourceRanges needs"},
+	} {
+		set := []string{registry, c.set}
+		if c.set == "" {
+			set = nil
+		}
+		_, err := template(t, set...)
+		if err == nil {
+			t.Errorf("%s was accepted", c.set)
+		} else if !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the message lacks %q: %v", c.set, c.want, err)
+		}
+	}
+}
+
+// TestRestricted checks what the restricted Pod Security Standard asks of each pod, and that nobody is root.
+func TestRestricted(t *testing.T) {
+	objects, err := template(t, registry, "manager.replicas=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, o := range objects {
+		spec, _ := at(o.Object, "spec", "template", "spec").(map[string]any)
+		if spec == nil {
+			continue
+		}
+		checked++
+		for _, c := range []struct {
+			path []any
+			want any
+		}{
+			{[]any{"securityContext", "runAsNonRoot"}, true},
+			{[]any{"securityContext", "runAsUser"}, int64(65532)},
+			{[]any{"securityContext", "seccompProfile", "type"}, "RuntimeDefault"},
+			{[]any{"containers", 0, "securityContext", "allowPrivilegeEscalation"}, false},
+			{[]any{"containers", 0, "securityContext", "readOnlyRootFilesystem"}, true},
+			{[]any{"containers", 0, "securityContext", "capabilities", "drop", 0}, "ALL"},
+			{[]any{"containers", 1}, nil},
+			{[]any{"hostNetwork"}, nil},
+		} {
+			if got := at(spec, c.path...); got != c.want {
+				t.Errorf("%s %s: %v is %v, want %v", o.GetKind(), o.GetName(), c.path, got, c.want)
+			}
+		}
+		volumes, _ := spec["volumes"].([]any)
+		for _, v := range volumes {
+			for kind := range v.(map[string]any) {
+				if !slices.Contains([]string{"name", "secret", "projected", "configMap"}, kind) {
+					t.Errorf("%s %s has a volume of type %s", o.GetKind(), o.GetName(), kind)
+				}
+			}
+		}
+	}
+	if checked != 3 {
+		t.Errorf("%d workloads, want 3", checked)
+	}
+}
+
+// TestValuesAreDocumented holds the chart's README to its values.
+func TestValuesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, chartDir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for line := range strings.SplitSeq(string(readme), "\n") {
+		if cell, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ := strings.Cut(cell, "`")
+			documented[name] = true
+		}
+	}
+	known := map[string]bool{}
+	collect(known, "", values)
+	for name := range known {
+		if !documented[name] {
+			t.Errorf("README.md does not list the value %s", name)
+		}
+	}
+	for name := range documented {
+		if !known[name] {
+			t.Errorf("README.md lists %s, which is no value", name)
+		}
+	}
+}
+
+// collect notes the paths of what a user sets: everything that is no map, and maps whose content is the user's own.
+func collect(into map[string]bool, prefix string, values map[string]any) {
+	for k, v := range values {
+		name := strings.TrimPrefix(prefix+"."+k, ".")
+		m, ok := v.(map[string]any)
+		if !ok || len(m) == 0 || k == "resources" {
+			into[name] = true
+			continue
+		}
+		collect(into, name, m)
+	}
+}

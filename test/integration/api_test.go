@@ -1,0 +1,163 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package integration_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+func transfer(change func(*v1alpha1.Transfer)) client.Object {
+	t := &v1alpha1.Transfer{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Namespace: "bank"},
+		Spec: v1alpha1.TransferSpec{
+			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
+			Destination: v1alpha1.TransferDestination{
+				Peer:                  "west",
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy"},
+			},
+		},
+	}
+	change(t)
+	return t
+}
+
+func policy(change func(*v1alpha1.CompressionPolicySpec)) client.Object {
+	p := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}}
+	change(&p.Spec)
+	return p
+}
+
+func peer(endpoint string) client.Object {
+	return &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "peer-"},
+		Spec:       v1alpha1.PeerSpec{Endpoint: endpoint, CABundle: []byte("x")},
+	}
+}
+
+// TestRefusals says, for what the API must refuse, which words of the message lead to the mend.
+func TestRefusals(t *testing.T) {
+	quantity := func(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
+	cases := map[string]struct {
+		object client.Object
+		want   string
+	}{
+		"relative path":    {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "data" }), "path must be absolute"},
+		"path that climbs": {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "/a/../b" }), "must not contain . or .. elements"},
+		"no peer":          {transfer(func(t *v1alpha1.Transfer) { t.Spec.Destination.Peer = "" }), "spec.destination.peer"},
+		"no claim": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{Path: "/"}
+		}), "claimName"},
+		"claim with slash":         {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.ClaimName = "other/ledger" }), "claimName"},
+		"negative attempts":        {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = -1 }), "maxAttempts"},
+		"absurd attempts":          {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = 1000000 }), "maxAttempts"},
+		"tiny checkpoint interval": {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("64Ki"); t.Spec.CheckpointInterval = &q }), "checkpointInterval"},
+		"huge checkpoint interval": {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("1Ti"); t.Spec.CheckpointInterval = &q }), "checkpointInterval"},
+		"schedule of four fields": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "0 2 * *"}
+		}), "cron must have five fields"},
+		"schedule with time zone": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "TZ=UTC 0 2 * * *"}
+		}), "and the time zone in timeZone"},
+		"time zone that is a path": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily", TimeZone: "../x"}
+		}), "timeZone must be a name of the tz database"},
+		"negative jitter": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily", Jitter: &metav1.Duration{Duration: -time.Second}}
+		}), "jitter must be between 0s and 24h"},
+		"unknown verify": {transfer(func(t *v1alpha1.Transfer) { t.Spec.Verify = "Hope" }), `supported values: "None", "Digest"`},
+		"unknown codec": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Compression = &v1alpha1.Compression{Codecs: []v1alpha1.Codec{"lzw"}}
+		}), `supported values: "deflate"`},
+		"negative minSize":    {transfer(func(t *v1alpha1.Transfer) { t.Spec.Compression = &v1alpha1.Compression{MinSize: quantity("-1")} }), "minSize must be between 0 and 1Gi"},
+		"absurd minSize":      {transfer(func(t *v1alpha1.Transfer) { t.Spec.Compression = &v1alpha1.Compression{MinSize: quantity("1Ei")} }), "minSize must be between 0 and 1Gi"},
+		"endpoint with https": {peer("https://gateway.west.example:8443"), "endpoint must be host:port"},
+		"endpoint, no port":   {peer("gateway.west.example"), "endpoint must be host:port"},
+		"negative price": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "-1", NetworkGiB: "0"}
+		}), "cpuHour must be a decimal that is not negative"},
+		"price that is no number": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "NaN"}
+		}), "networkGiB must be a decimal that is not negative"},
+		"negative hardware minSize": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Hardware = &v1alpha1.HardwareCompression{MinSize: quantity("-5")}
+		}), "minSize must be between 0 and 1Gi"},
+		"zstd without software": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Codecs, s.Software = []v1alpha1.Codec{"deflate", "zstd"}, &v1alpha1.SoftwareCompression{Disabled: true}
+		}), "no accelerator does zstd"},
+		"a codec twice": {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"zstd", "zstd"} }), "each codec once"},
+		"a codec twice in a Transfer": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Compression = &v1alpha1.Compression{Codecs: []v1alpha1.Codec{"deflate", "deflate"}}
+		}), "each codec once"},
+		"an engine twice": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Software = &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{"go", "zlib-ng", "go"}}
+		}), "each engine once"},
+		"an unknown engine": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Software = &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{"zlib"}}
+		}), "Unsupported value"},
+		"grant to nobody": {&v1alpha1.PeerGrant{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Namespace: "bank"},
+			Spec:       v1alpha1.PeerGrantSpec{To: []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim}}},
+		}, "spec.from"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := k8s.Create(context.Background(), c.object, client.DryRunAll)
+			if !apierrors.IsInvalid(err) {
+				t.Fatalf("want the object refused as invalid, got %v", err)
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("want a message that contains %q, got: %v", c.want, err)
+			}
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	object := transfer(func(*v1alpha1.Transfer) {}).(*v1alpha1.Transfer)
+	if err := k8s.Create(context.Background(), object, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	spec := object.Spec
+	if spec.Verify != v1alpha1.VerifyDigest || spec.MaxAttempts != 5 ||
+		spec.Source.PersistentVolumeClaim.Path != "/" || spec.Destination.PersistentVolumeClaim.Path != "/" {
+		t.Errorf("unexpected defaults: %+v", spec)
+	}
+}
+
+func TestImmutability(t *testing.T) {
+	ctx := context.Background()
+	object := transfer(func(*v1alpha1.Transfer) {}).(*v1alpha1.Transfer)
+	if err := k8s.Create(ctx, object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k8s.Delete(ctx, object) })
+	for name, change := range map[string]func(*v1alpha1.TransferSpec){
+		"source":      func(s *v1alpha1.TransferSpec) { s.Source.PersistentVolumeClaim.ClaimName = "another" },
+		"destination": func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "north" },
+	} {
+		changed := object.DeepCopy()
+		change(&changed.Spec)
+		err := k8s.Update(ctx, changed)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), name+" is immutable; delete this Transfer") {
+			t.Errorf("%s: want the change refused with the mend, got %v", name, err)
+		}
+	}
+	changed := object.DeepCopy()
+	changed.Spec.Verify = v1alpha1.VerifyNone
+	if err := k8s.Update(ctx, changed); err != nil {
+		t.Errorf("verify may change: %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+// Package integration_test holds the API against a real API server: what the schema and its rules admit, and that every
+// sample is admitted.
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+var k8s client.Client
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return 1, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd/bases"}, ErrorIfCRDPathMissing: true}
+	config, err := env.Start()
+	if err != nil {
+		return 1, fmt.Errorf("start the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver; make test-envtest sets it): %w", err)
+	}
+	defer func() { _ = env.Stop() }()
+	if k8s, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return 1, fmt.Errorf("make a client: %w", err)
+	}
+	for _, name := range []string{"bank", "lighterage-system"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := k8s.Create(context.Background(), ns); err != nil {
+			return 1, fmt.Errorf("create namespace %s: %w", name, err)
+		}
+	}
+	return m.Run(), nil
+}
