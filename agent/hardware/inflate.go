@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/meter"
 )
 
 // inflateCost is what expanding one stream costs.
@@ -48,7 +47,7 @@ func (p *proof) inflate(ctx context.Context, v *Verdict) (unused, failed *failur
 		}
 		cost := inflateCost{compressed: int64(n)}
 		for decoder, spent := range map[codec.Decoder]*time.Duration{p.hardware: &cost.hardware, p.software: &cost.software} {
-			*spent, err = fastest(ctx, max(1, batch/size), func() error {
+			*spent, err = p.fastest(ctx, max(1, batch/size), func() error {
 				_, err := decoder.Decode(p.out[:size], stream)
 				return err
 			})
@@ -96,7 +95,7 @@ const (
 
 // fastest returns the CPU time of one call, from the best of several measurements of
 // a number of calls each. There is at least one measurement, however long it takes.
-func fastest(ctx context.Context, calls int, call func() error) (time.Duration, error) {
+func (p *proof) fastest(ctx context.Context, calls int, call func() error) (time.Duration, error) {
 	var best, spent time.Duration
 	for i := 0; i == 0 || i < repeats && spent < patience; i++ {
 		if err := ctx.Err(); err != nil {
@@ -104,7 +103,7 @@ func fastest(ctx context.Context, calls int, call func() error) (time.Duration, 
 		}
 		var err error
 		start := time.Now()
-		cpu := meter.ThreadCPU(func() {
+		cpu := p.engines.Stopwatch(func() {
 			for n := 0; n < calls && err == nil; n++ {
 				err = call()
 			}

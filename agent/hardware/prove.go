@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/meter"
 )
 
 // Engines are what a proof needs. All are of the same codec.
@@ -21,6 +23,9 @@ type Engines struct {
 	Software codec.Engine
 	// Independent is other code, which inflates what both deflate.
 	Independent codec.Engine
+	// Stopwatch calls a function and returns the CPU time that it took, or 0 when that
+	// cannot be told. Nil: meter.ThreadCPU.
+	Stopwatch func(func()) time.Duration
 }
 
 // Prove compresses and expands a buffer with all engines. The verdict is Verified
@@ -70,6 +75,9 @@ type proof struct {
 }
 
 func newProof(e Engines) (*proof, error) {
+	if e.Stopwatch == nil {
+		e.Stopwatch = meter.ThreadCPU
+	}
 	p := &proof{
 		engines: e,
 		plain:   sample(sampleSize),
@@ -179,7 +187,7 @@ func (p *proof) level(ctx context.Context, level codec.Level) (Speed, *failure) 
 		SoftwareRatio: float64(len(p.plain)) / float64(m),
 	}
 	for encoder, rate := range map[codec.Encoder]*float64{hardware: &speed.Hardware, software: &speed.Software} {
-		cost, err := fastest(ctx, 1, func() error {
+		cost, err := p.fastest(ctx, 1, func() error {
 			_, err := encoder.Encode(p.out, p.plain)
 			return err
 		})
