@@ -125,7 +125,7 @@ func TestStoppingSendsRunsElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 	w.served <- nil
-	if took := time.Since(began); took > 4*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("stopping took %s", took)
 	}
 }

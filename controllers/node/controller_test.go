@@ -267,13 +267,13 @@ func TestNodesWithoutAgent(t *testing.T) {
 func TestEndlessEngines(t *testing.T) {
 	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
 	b.agents.measured.Engines = nil
-	for i := range 100_000 {
+	for i := range 300_000 {
 		b.agents.measured.Engines = append(b.agents.measured.Engines, &wirev1.EngineMeasurement{Name: fmt.Sprint("engine-", i), CompressBytesPerSecond: uint64(i)})
 	}
 	begin := time.Now()
 	b.reconcile()
-	// Searched for pairs of the same name the list takes far longer.
-	if took := time.Since(begin); took > 5*time.Second {
+	// Searched for pairs of the same name the list takes minutes.
+	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	engines := b.profile().Status.Engines

@@ -109,7 +109,7 @@ func (c *cluster) claim(t *testing.T, namespace, name, class, size string) {
 	if err := c.Create(ctx, pod); err != nil {
 		t.Fatalf("%s: create pod %s: %v", c.name, pod.Name, err)
 	}
-	eventually(t, 2*time.Minute, "pod "+pod.Name+" of "+c.name+" to be ready", func() (bool, string) {
+	eventually(t, 6*time.Minute, "pod "+pod.Name+" of "+c.name+" to be ready", func() (bool, string) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return false, err.Error()
 		}
@@ -182,7 +182,7 @@ func newTransfer(namespace, name string) *v1alpha1.Transfer {
 func waitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string) string {
 	t.Helper()
 	message := ""
-	eventually(t, 3*time.Minute, "Transfer "+transfer.Name+" to have "+condition+"="+string(status)+" "+reason, func() (bool, string) {
+	eventually(t, 6*time.Minute, "Transfer "+transfer.Name+" to have "+condition+"="+string(status)+" "+reason, func() (bool, string) {
 		if err := east.Get(context.Background(), client.ObjectKeyFromObject(transfer), transfer); err != nil {
 			return false, err.Error()
 		}

@@ -188,7 +188,7 @@ func TestDeletedInTheMiddle(t *testing.T) {
 	if err := east.Create(ctx, transfer); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, "the Transfer to be in the middle", func() (bool, string) {
+	eventually(t, 6*time.Minute, "the Transfer to be in the middle", func() (bool, string) {
 		if err := east.Get(ctx, client.ObjectKeyFromObject(transfer), transfer); err != nil {
 			return false, err.Error()
 		}

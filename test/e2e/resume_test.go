@@ -59,7 +59,7 @@ func TestResume(t *testing.T) {
 		mode    string
 		after   int64
 	}{{east, "send", 150 << 20}, {west, "receive", 400 << 20}} {
-		eventually(t, 3*time.Minute, "the destination to have a part of the file", func() (bool, string) {
+		eventually(t, 6*time.Minute, "the destination to have a part of the file", func() (bool, string) {
 			n := staged()
 			return n > step.after, fmt.Sprintf("%d bytes are staged", n)
 		})

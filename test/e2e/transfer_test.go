@@ -67,7 +67,7 @@ func TestTransfer(t *testing.T) {
 	checkStatus(t, transfer)
 
 	// The other manager learns by itself that its agent has ended, maybe later than ours.
-	eventually(t, time.Minute, "one complete Delivery that counts what it inflated", func() (bool, string) {
+	eventually(t, 6*time.Minute, "one complete Delivery that counts what it inflated", func() (bool, string) {
 		var deliveries v1alpha1.DeliveryList
 		if err := west.List(ctx, &deliveries, client.InNamespace(namespace)); err != nil {
 			return false, err.Error()
@@ -87,7 +87,7 @@ func TestTransfer(t *testing.T) {
 	if err := east.Patch(ctx, transfer, patch); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, "the second run to complete", func() (bool, string) {
+	eventually(t, 6*time.Minute, "the second run to complete", func() (bool, string) {
 		if err := east.Get(ctx, client.ObjectKeyFromObject(transfer), transfer); err != nil {
 			return false, err.Error()
 		}
@@ -144,7 +144,7 @@ func gone(t *testing.T, namespace string) {
 	t.Helper()
 	ctx := context.Background()
 	agents := client.MatchingLabels{"app.kubernetes.io/name": "lighterage-agent"}
-	eventually(t, 2*time.Minute, "jobs, pods, secrets and Deliveries to be gone", func() (bool, string) {
+	eventually(t, 6*time.Minute, "jobs, pods, secrets and Deliveries to be gone", func() (bool, string) {
 		for _, c := range []*cluster{east, west} {
 			for _, list := range []client.ObjectList{&v1alpha1.TransferList{}, &v1alpha1.DeliveryList{}} {
 				if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {

@@ -21,7 +21,7 @@ func clientHello(t testing.TB, config *tls.Config) []byte {
 	defer server.Close()
 	go func() {
 		defer client.Close()
-		_ = client.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = client.SetDeadline(time.Now().Add(30 * time.Second))
 		_ = tls.Client(client, config).Handshake()
 	}()
 	header := make([]byte, 5)

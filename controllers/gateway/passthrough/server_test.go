@@ -108,7 +108,7 @@ func echoTLS(conn net.Conn, name string) {
 // dialTLS makes a connection on which the handshake is over.
 func (f *front) dialTLS(name string) *tls.Conn {
 	f.t.Helper()
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", f.address,
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", f.address,
 		&tls.Config{ServerName: name, InsecureSkipVerify: true})
 	if err != nil {
 		f.t.Fatalf("connecting to %s: %v", name, err)
@@ -320,7 +320,7 @@ func TestSlowHello(t *testing.T) {
 		}
 	}()
 	closed(t, conn)
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("closed after %s", took)
 	}
 }
@@ -377,13 +377,13 @@ func TestConnectionLimits(t *testing.T) {
 
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
-	for range 200 {
+	for range 2400 {
 		if condition() {
 			return
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	t.Fatal("it did not happen within 5 seconds")
+	t.Fatal("it did not happen within a minute")
 }
 
 func TestCloseTarget(t *testing.T) {
@@ -398,18 +398,19 @@ func TestCloseTarget(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	f := newFront(t, passthrough.Limits{IdleTimeout: 400 * time.Millisecond})
+	t.Parallel()
+	f := newFront(t, passthrough.Limits{IdleTimeout: 3 * time.Second})
 	f.setTarget(targetName, target(t, func(conn net.Conn) { echoTLS(conn, targetName) }))
 	conn := f.dialTLS(targetName)
 	buffer := make([]byte, 1)
-	for range 10 { // longer than the limit, but never idle for as long
+	for range 14 { // longer than the limit, but never idle for as long
 		if _, err := conn.Write(buffer); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(conn, buffer); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(60 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
 	}
 	closed(t, conn.NetConn())
 }
