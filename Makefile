@@ -134,10 +134,16 @@ test: ## Everything that must hold: lint, generated files, all tests, end to end
 	$(SUBMAKE) test-envtest
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) test-e2e
 
+# Code without goroutines, on megabytes: the race detector makes its tests ten times slower and has nothing to find but in those that
+# share an engine.
+SERIAL := /agent/(codec|estimate)(/|$$)
+
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and the data plane once more without C
-	$(ALL_ENGINES); go test -race -tags "$$LIGHTERAGE_TAGS" ./...
-	CGO_ENABLED=0 go test ./agent/...
+	$(ALL_ENGINES); go test -race -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
+	$(ALL_ENGINES); go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./agent/... | grep -E '$(SERIAL)'); \
+		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
+	CGO_ENABLED=0 go test -short ./agent/...
 
 # Tests as a static program for s390x under QEMU, with tags beside those of the engines. LONG=1 is for the ones that take minutes.
 S390X_TEST = go test $(if $(LONG),-timeout 60m,-short -timeout 20m) -ldflags '-linkmode external -extldflags -static' -exec qemu-s390x-static
