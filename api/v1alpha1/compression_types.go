@@ -18,6 +18,21 @@ const (
 	CompressionNever CompressionMode = "Never"
 )
 
+// CompressionObjective is what mode Auto minimises.
+// +kubebuilder:validation:Enum=Cost;Elapsed;CPU;Bytes
+type CompressionObjective string
+
+const (
+	// ObjectiveCost minimises money at the policy's prices: that of CPU time on both sides and that of bytes on the wire.
+	ObjectiveCost CompressionObjective = "Cost"
+	// ObjectiveElapsed minimises the time until the work is done.
+	ObjectiveElapsed CompressionObjective = "Elapsed"
+	// ObjectiveCPU minimises CPU time on both sides, what the network stack takes included.
+	ObjectiveCPU CompressionObjective = "CPU"
+	// ObjectiveBytes minimises bytes on the wire.
+	ObjectiveBytes CompressionObjective = "Bytes"
+)
+
 // CompressionLevel trades CPU for ratio.
 // +kubebuilder:validation:Enum=Fast;Balanced;High
 type CompressionLevel string
@@ -76,6 +91,10 @@ type Compression struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
+
+	// objective is what mode Auto minimises. Cost needs a policy with prices.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
 
 	// mode says whether to compress.
 	// +optional
@@ -241,6 +260,9 @@ type PolicyStatus struct {
 	// source says how it was found: Named, Default or BuiltIn. What is set inline is merged in.
 	// +optional
 	Source string `json:"source,omitempty"`
+	// objective in force.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
 	// mode in force.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
@@ -267,4 +289,7 @@ type PolicyStatus struct {
 	// +optional
 	// +listType=atomic
 	SoftwareEngines []SoftwareEngine `json:"softwareEngines,omitempty"`
+	// prices in force; absent when the policy states none.
+	// +optional
+	Prices *Prices `json:"prices,omitempty"`
 }

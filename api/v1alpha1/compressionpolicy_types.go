@@ -45,23 +45,29 @@ type Prices struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]+$`
 	Currency string `json:"currency,omitempty"`
-	// cpuHour is the price of one core for one hour.
+	// cpuHour is the price of one core for one hour: more than 0 and less than 1000000, with at most 9 digits after the point.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]+([.][0-9]+)?$')",message="cpuHour must be a decimal that is not negative; write for example \"0.031\""
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="cpuHour must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.031\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('[1-9]')",message="cpuHour must be more than 0; where CPU time costs nothing leave prices out and choose objective Elapsed or Bytes"
 	CPUHour string `json:"cpuHour,omitempty"`
-	// networkGiB is the price of one GiB on the wire.
+	// networkGiB is the price of one GiB on the wire: more than 0 and less than 1000000, with at most 9 digits after the point.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]+([.][0-9]+)?$')",message="networkGiB must be a decimal that is not negative; write for example \"0.05\""
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="networkGiB must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.05\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('[1-9]')",message="networkGiB must be more than 0; where the network costs nothing leave prices out and choose objective Elapsed or CPU"
 	NetworkGiB string `json:"networkGiB,omitempty"`
 }
 
 // CompressionPolicySpec is what is wanted of compression.
+// +kubebuilder:validation:XValidation:rule="!has(self.objective) || self.objective != 'Cost' || has(self.prices)",message="objective Cost needs prices: set prices, or choose Elapsed, CPU or Bytes"
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
+	// objective is what mode Auto minimises. Built in: Cost where prices are set, otherwise Elapsed.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
 	// mode says whether to compress. Built in: Auto.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
@@ -84,7 +90,7 @@ type CompressionPolicySpec struct {
 	// software settings.
 	// +optional
 	Software *SoftwareCompression `json:"software,omitempty"`
-	// prices turn CPU time and bytes into money in status. Built in: none, and then no cost is reported.
+	// prices turn CPU time and bytes into money: for the objective Cost, and in status. Built in: none, and then no cost is reported.
 	// +optional
 	Prices *Prices `json:"prices,omitempty"`
 }
@@ -107,6 +113,7 @@ type CompressionPolicyStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=lighterage
+// +kubebuilder:printcolumn:name="Objective",type=string,JSONPath=`.spec.objective`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Codecs",type=string,JSONPath=`.spec.codecs`
 // +kubebuilder:printcolumn:name="Level",type=string,JSONPath=`.spec.level`

@@ -219,15 +219,16 @@ func cost(report *wirev1.Report, perGiB *float64, prices *v1alpha1.Prices) *v1al
 	if err != nil {
 		return nil
 	}
+	hourPrice, gibPrice := float64(hour)/1e9, float64(networkGiB)/1e9
 	c, packed := report.GetCpu(), report.GetCompression()
 	hours := (float64(c.GetSendNanos()) + float64(c.GetReceiveNanos()) + networkNanos(report.GetWireBytes(), perGiB)) / float64(time.Hour)
 	codecHours := (float64(c.GetCompressNanos()) + float64(c.GetDecompressNanos())) / float64(time.Hour)
 	savedGiB := (float64(packed.GetUncompressedBytes()) - float64(packed.GetCompressedBytes())) / gib
 	return &v1alpha1.CostStatus{
 		Currency: prices.Currency,
-		CPU:      money(hours * hour),
-		Network:  money(float64(report.GetWireBytes()) / gib * networkGiB),
-		Saved:    money(savedGiB*networkGiB - codecHours*hour),
+		CPU:      money(hours * hourPrice),
+		Network:  money(float64(report.GetWireBytes()) / gib * gibPrice),
+		Saved:    money(savedGiB*gibPrice - codecHours*hourPrice),
 	}
 }
 

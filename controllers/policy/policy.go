@@ -35,6 +35,7 @@ type Resolved struct {
 	// Name of the CompressionPolicy; empty when BuiltIn.
 	Name             string
 	Source           Source
+	Objective        v1alpha1.CompressionObjective
 	Mode             v1alpha1.CompressionMode
 	Codecs           []v1alpha1.Codec
 	Level            v1alpha1.CompressionLevel
@@ -84,6 +85,15 @@ func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 		}
 		resolved.applyInline(*inline)
 	}
+	switch {
+	case resolved.Objective == "" && resolved.Prices != nil:
+		resolved.Objective = v1alpha1.ObjectiveCost
+	case resolved.Objective == "":
+		resolved.Objective = v1alpha1.ObjectiveElapsed
+	case resolved.Objective == v1alpha1.ObjectiveCost && resolved.Prices == nil:
+		return Resolved{}, &InvalidError{"spec.compression.objective", "must not be Cost where no CompressionPolicy gives prices; name one that does in " +
+			"spec.compression.policyName, or choose Elapsed, CPU or Bytes"}
+	}
 	if resolved.SoftwareDisabled && slices.Contains(resolved.Codecs, v1alpha1.CodecZstd) {
 		return Resolved{}, &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables software, and no accelerator "+
 			"does zstd; write [deflate], or name another policy", resolved.Name)}
@@ -128,7 +138,7 @@ func older(a, b *v1alpha1.CompressionPolicy) bool {
 }
 
 func (r *Resolved) applySpec(spec v1alpha1.CompressionPolicySpec) {
-	r.applyInline(v1alpha1.Compression{Mode: spec.Mode, Codecs: spec.Codecs, Level: spec.Level, Placement: spec.Placement})
+	r.applyInline(v1alpha1.Compression{Objective: spec.Objective, Mode: spec.Mode, Codecs: spec.Codecs, Level: spec.Level, Placement: spec.Placement})
 	if spec.Hardware != nil && spec.Hardware.MinSize != nil {
 		r.HardwareMinSize = spec.Hardware.MinSize.Value()
 	}
@@ -143,6 +153,9 @@ func (r *Resolved) applySpec(spec v1alpha1.CompressionPolicySpec) {
 }
 
 func (r *Resolved) applyInline(inline v1alpha1.Compression) {
+	if inline.Objective != "" {
+		r.Objective = inline.Objective
+	}
 	if inline.Mode != "" {
 		r.Mode = inline.Mode
 	}
@@ -165,6 +178,7 @@ func (r Resolved) Status() *v1alpha1.PolicyStatus {
 	return &v1alpha1.PolicyStatus{
 		Name:             r.Name,
 		Source:           string(r.Source),
+		Objective:        r.Objective,
 		Mode:             r.Mode,
 		Codecs:           r.Codecs,
 		Level:            r.Level,
@@ -173,6 +187,7 @@ func (r Resolved) Status() *v1alpha1.PolicyStatus {
 		SoftwareMinSize:  resource.NewQuantity(r.SoftwareMinSize, resource.DecimalSI),
 		SoftwareDisabled: r.SoftwareDisabled,
 		SoftwareEngines:  r.SoftwareEngines,
+		Prices:           r.Prices,
 	}
 }
 
@@ -206,5 +221,36 @@ func (r Resolved) Wire() *wirev1.CompressionSettings {
 	default:
 		settings.Level = wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST
 	}
+	settings.Prices = wirePrices(r.Prices)
+	settings.Objective = wireObjective(r.Objective)
 	return settings
+}
+
+func wireObjective(objective v1alpha1.CompressionObjective) wirev1.CompressionObjective {
+	switch objective {
+	case v1alpha1.ObjectiveCost:
+		return wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST
+	case v1alpha1.ObjectiveCPU:
+		return wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_CPU
+	case v1alpha1.ObjectiveBytes:
+		return wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES
+	default:
+		return wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED
+	}
+}
+
+// wirePrices of a policy that was validated; nil when it states none.
+func wirePrices(prices *v1alpha1.Prices) *wirev1.Prices {
+	if prices == nil {
+		return nil
+	}
+	cpuHour, err := ParsePrice(prices.CPUHour)
+	if err != nil {
+		return nil
+	}
+	networkGiB, err := ParsePrice(prices.NetworkGiB)
+	if err != nil {
+		return nil
+	}
+	return &wirev1.Prices{CpuHourNanos: cpuHour, NetworkGibNanos: networkGiB}
 }

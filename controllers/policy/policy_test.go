@@ -44,8 +44,9 @@ func TestResolve(t *testing.T) {
 		Software: &v1alpha1.SoftwareCompression{MinSize: quantity("1Ki"), Disabled: true},
 	})
 	zstd := named("zstd", 1, false, v1alpha1.CompressionPolicySpec{
-		Codecs:   []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
-		Software: &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo}},
+		Objective: v1alpha1.ObjectiveBytes,
+		Codecs:    []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
+		Software:  &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo}},
 	})
 	young := named("young", 1, true, v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionBalanced})
 	old := named("old", 2, true, v1alpha1.CompressionPolicySpec{Placement: v1alpha1.PlacementAnyNode})
@@ -58,36 +59,41 @@ func TestResolve(t *testing.T) {
 		want     policy.Resolved
 	}{
 		"built in": {nil, nil, policy.Resolved{
-			Source: policy.BuiltIn, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Source: policy.BuiltIn, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
 			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 		}},
 		"no default among them": {nil, []v1alpha1.CompressionPolicy{high}, policy.Resolved{
-			Source: policy.BuiltIn, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Source: policy.BuiltIn, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
 			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 		}},
 		"oldest default": {&v1alpha1.Compression{}, all, policy.Resolved{
-			Name: "old", Source: policy.Default, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Name: "old", Source: policy.Default, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
 			Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 20000,
 		}},
 		"named": {&v1alpha1.Compression{PolicyName: "high"}, all, policy.Resolved{
-			Name: "high", Source: policy.Named, Mode: v1alpha1.CompressionAlways, Codecs: deflate, Level: v1alpha1.CompressionHigh,
+			Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionAlways, Codecs: deflate, Level: v1alpha1.CompressionHigh,
 			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 4096, SoftwareMinSize: 1024, SoftwareDisabled: true, Prices: prices,
 		}},
 		"codecs and engines": {&v1alpha1.Compression{PolicyName: "zstd"}, all, policy.Resolved{
-			Name: "zstd", Source: policy.Named, Mode: v1alpha1.CompressionAuto, Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
+			Name: "zstd", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAuto, Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
 			Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 			SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo},
 		}},
 		"inline codecs": {&v1alpha1.Compression{PolicyName: "zstd", Codecs: deflate}, all, policy.Resolved{
-			Name: "zstd", Source: policy.Named, Mode: v1alpha1.CompressionAuto, Codecs: deflate,
+			Name: "zstd", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAuto, Codecs: deflate,
 			Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 			SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo},
+		}},
+		"inline objective": {&v1alpha1.Compression{PolicyName: "high", Objective: v1alpha1.ObjectiveCPU}, all, policy.Resolved{
+			Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCPU, Mode: v1alpha1.CompressionAlways, Codecs: deflate,
+			Level: v1alpha1.CompressionHigh, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 4096, SoftwareMinSize: 1024,
+			SoftwareDisabled: true, Prices: prices,
 		}},
 		"inline over named": {
 			&v1alpha1.Compression{PolicyName: "high", Mode: v1alpha1.CompressionNever, Level: v1alpha1.CompressionFast,
 				Placement: v1alpha1.PlacementRequireHardware, MinSize: quantity("0")},
 			all, policy.Resolved{
-				Name: "high", Source: policy.Named, Mode: v1alpha1.CompressionNever, Codecs: deflate, Level: v1alpha1.CompressionFast,
+				Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionNever, Codecs: deflate, Level: v1alpha1.CompressionFast,
 				Placement: v1alpha1.PlacementRequireHardware, SoftwareDisabled: true, Prices: prices,
 			},
 		},
@@ -141,10 +147,20 @@ func TestResolveRefuses(t *testing.T) {
 		"software minSize": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Software = &v1alpha1.SoftwareCompression{MinSize: quantity("-4Ki")}
 		}), "spec.software.minSize"},
-		"negative price": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "-1" }), "not negative"},
-		"absurd price":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1e300" }), "0.05"},
-		"endless price":  {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = strings.Repeat("9", 32) }), "15 digits"},
-		"no currency":    {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.Currency = "" }), "USD"},
+		"negative price": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "-1" }), "spec.prices.cpuHour must be a decimal below 1000000, not negative"},
+		"absurd price":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1e300" }), "write for example \"0.05\""},
+		"huge price":     {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1000000" }), "below 1000000"},
+		"endless price":  {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = strings.Repeat("9", 32) }), "below 1000000"},
+		"too fine":       {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "0.0000000001" }), "at most 9 digits after the point"},
+		"not a number":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "NaN" }), "must be a decimal"},
+		"infinite":       {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "Inf" }), "must be a decimal"},
+		"zero":           {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "0" }), "must be more than 0"},
+		"zero in full":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "000.000" }), "must be more than 0"},
+		"objective":      {&v1alpha1.Compression{Objective: "Beauty"}, nil, "Cost, Elapsed, CPU or Bytes"},
+		"cost, no price": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Objective, s.Prices = v1alpha1.ObjectiveCost, nil }), "spec.objective must not be Cost without spec.prices"},
+		"inline cost, no price": {&v1alpha1.Compression{Objective: v1alpha1.ObjectiveCost}, nil,
+			"spec.compression.objective must not be Cost where no CompressionPolicy gives prices"},
+		"no currency": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.Currency = "" }), "USD"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := policy.Resolve(test.inline, test.policies)
@@ -165,8 +181,17 @@ func TestWire(t *testing.T) {
 		Mode: v1alpha1.CompressionNever, Level: v1alpha1.CompressionHigh, Placement: v1alpha1.PlacementAnyNode,
 		Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate}, HardwareMinSize: 1, SoftwareMinSize: 2, SoftwareDisabled: true,
 		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineZlibNG, v1alpha1.EngineGo},
+		Objective:       v1alpha1.ObjectiveCost,
+		Prices:          &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "999999.999999999"},
 	}
 	got := resolved.Wire()
+	if got.Objective != wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST || got.Prices.GetCpuHourNanos() != 31_000_000 ||
+		got.Prices.GetNetworkGibNanos() != 999_999_999_999_999 {
+		t.Errorf("objective and prices on the wire: %v, %v", got.Objective, got.Prices)
+	}
+	if status := resolved.Status(); status.Objective != resolved.Objective || status.Prices != resolved.Prices {
+		t.Errorf("objective and prices in status: %v, %v", status.Objective, status.Prices)
+	}
 	if got.Mode != wirev1.CompressionMode_COMPRESSION_MODE_NEVER || got.Level != wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH ||
 		got.PreferHardware || !got.SoftwareDisabled || got.HardwareMinSize != 1 || got.SoftwareMinSize != 2 || len(got.Codecs) != 1 {
 		t.Fatal(got)
@@ -176,5 +201,27 @@ func TestWire(t *testing.T) {
 	}
 	if got := resolved.Status().SoftwareEngines; !slices.Equal(got, resolved.SoftwareEngines) {
 		t.Errorf("engines in status: %q", got)
+	}
+}
+
+func TestWireObjective(t *testing.T) {
+	for objective, want := range map[v1alpha1.CompressionObjective]wirev1.CompressionObjective{
+		v1alpha1.ObjectiveCost:    wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST,
+		v1alpha1.ObjectiveElapsed: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED,
+		v1alpha1.ObjectiveCPU:     wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_CPU,
+		v1alpha1.ObjectiveBytes:   wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
+	} {
+		got := policy.Resolved{Objective: objective}.Wire()
+		if got.Objective != want || got.Prices != nil {
+			t.Errorf("%s: %v", objective, got)
+		}
+	}
+}
+
+func TestParsePrice(t *testing.T) {
+	for price, want := range map[string]uint64{"1": 1e9, "0.5": 5e8, "0.000000001": 1, "12.030": 12_030_000_000} {
+		if got, err := policy.ParsePrice(price); got != want || err != nil {
+			t.Errorf("%s: %d, %v", price, got, err)
+		}
 	}
 }

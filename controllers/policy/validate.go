@@ -18,7 +18,7 @@ import (
 var maxMinSize = resource.MustParse("1Gi")
 
 var (
-	decimal  = regexp.MustCompile(`^[0-9]{1,15}([.][0-9]{1,15})?$`)
+	decimal  = regexp.MustCompile(`^([0-9]{1,6})(?:[.]([0-9]{1,9}))?$`)
 	currency = regexp.MustCompile(`^[A-Za-z0-9]{1,16}$`)
 )
 
@@ -36,7 +36,7 @@ func (e *InvalidError) Error() string {
 
 // ValidateSpec checks a CompressionPolicy. The error is an *InvalidError.
 func ValidateSpec(spec v1alpha1.CompressionPolicySpec) error {
-	err := validateChoices("spec", spec.Mode, spec.Codecs, spec.Level, spec.Placement)
+	err := validateChoices("spec", spec.Objective, spec.Mode, spec.Codecs, spec.Level, spec.Placement)
 	if err == nil && spec.Hardware != nil {
 		err = validateMinSize("spec.hardware.minSize", spec.Hardware.MinSize)
 	}
@@ -48,6 +48,9 @@ func ValidateSpec(spec v1alpha1.CompressionPolicySpec) error {
 	}
 	if err == nil && spec.Prices != nil {
 		err = validatePrices(*spec.Prices)
+	}
+	if err == nil && spec.Objective == v1alpha1.ObjectiveCost && spec.Prices == nil {
+		err = &InvalidError{"spec.objective", "must not be Cost without spec.prices; set prices, or choose Elapsed, CPU or Bytes"}
 	}
 	if err == nil && spec.Software != nil && spec.Software.Disabled && slices.Contains(spec.Codecs, v1alpha1.CodecZstd) {
 		err = &InvalidError{"spec.codecs", "must not have zstd where spec.software.disabled is true: no accelerator does zstd; write [deflate]"}
@@ -75,15 +78,18 @@ func validateList[T ~string](field, what, example string, values, known []T) err
 
 // ValidateInline checks what an object sets of compression by itself. The error is an *InvalidError.
 func ValidateInline(inline v1alpha1.Compression) error {
-	if err := validateChoices("spec.compression", inline.Mode, inline.Codecs, inline.Level, inline.Placement); err != nil {
+	if err := validateChoices("spec.compression", inline.Objective, inline.Mode, inline.Codecs, inline.Level, inline.Placement); err != nil {
 		return err
 	}
 	return validateMinSize("spec.compression.minSize", inline.MinSize)
 }
 
-func validateChoices(field string, mode v1alpha1.CompressionMode, list []v1alpha1.Codec, level v1alpha1.CompressionLevel,
-	placement v1alpha1.Placement) error {
+func validateChoices(field string, objective v1alpha1.CompressionObjective, mode v1alpha1.CompressionMode, list []v1alpha1.Codec,
+	level v1alpha1.CompressionLevel, placement v1alpha1.Placement) error {
 	switch {
+	case !slices.Contains([]v1alpha1.CompressionObjective{"", v1alpha1.ObjectiveCost, v1alpha1.ObjectiveElapsed, v1alpha1.ObjectiveCPU,
+		v1alpha1.ObjectiveBytes}, objective):
+		return &InvalidError{field + ".objective", fmt.Sprintf("must be Cost, Elapsed, CPU or Bytes, not %q", objective)}
 	case !slices.Contains([]v1alpha1.CompressionMode{"", v1alpha1.CompressionAuto, v1alpha1.CompressionAlways, v1alpha1.CompressionNever}, mode):
 		return &InvalidError{field + ".mode", fmt.Sprintf("must be Auto, Always or Never, not %q", mode)}
 	case !slices.Contains([]v1alpha1.CompressionLevel{"", v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}, level):
@@ -114,14 +120,26 @@ func validatePrices(prices v1alpha1.Prices) error {
 	return nil
 }
 
-// ParsePrice parses a decimal that is not negative, of at most 15 digits before and after the point.
-func ParsePrice(price string) (float64, error) {
-	if !decimal.MatchString(price) {
-		return 0, fmt.Errorf("must be a decimal that is not negative, of at most 15 digits each side of the point, not %q", price)
+// nanosPerUnit is how fine prices are: 9 digits after the point.
+const nanosPerUnit = 1_000_000_000
+
+// ParsePrice parses a decimal of more than 0 and less than 1000000 with at most 9 digits after the point, and returns it in billionths.
+func ParsePrice(price string) (nanos uint64, err error) {
+	parts := decimal.FindStringSubmatch(price)
+	if parts == nil {
+		return 0, fmt.Errorf("must be a decimal below 1000000, not negative, with at most 9 digits after the point, not %q", price)
 	}
-	value, err := strconv.ParseFloat(price, 64)
+	units, err := strconv.ParseUint(parts[1], 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("must be a decimal: %w", err)
 	}
-	return value, nil
+	fraction, err := strconv.ParseUint((parts[2] + "000000000")[:9], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("must be a decimal: %w", err)
+	}
+	nanos = units*nanosPerUnit + fraction
+	if nanos == 0 {
+		return 0, fmt.Errorf("must be more than 0, not %q; where something costs nothing leave prices out and choose another objective than Cost", price)
+	}
+	return nanos, nil
 }

@@ -87,10 +87,18 @@ func TestRefusals(t *testing.T) {
 		"endpoint, no port":   {peer("gateway.west.example"), "endpoint must be host:port"},
 		"negative price": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "-1", NetworkGiB: "0"}
-		}), "cpuHour must be a decimal that is not negative"},
+		}), "cpuHour must be a decimal below 1000000, not negative"},
+		"price of nothing": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "0.00"}
+		}), "where the network costs nothing leave prices out and choose objective Elapsed or CPU"},
+		"price beyond all": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1000000", NetworkGiB: "1"}
+		}), "cpuHour must be a decimal below 1000000"},
+		"unknown objective": {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = "Beauty" }), `supported values: "Cost", "Elapsed", "CPU", "Bytes"`},
+		"cost at no price":  {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = v1alpha1.ObjectiveCost }), "objective Cost needs prices"},
 		"price that is no number": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "NaN"}
-		}), "networkGiB must be a decimal that is not negative"},
+		}), "networkGiB must be a decimal below 1000000, not negative"},
 		"negative hardware minSize": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Hardware = &v1alpha1.HardwareCompression{MinSize: quantity("-5")}
 		}), "minSize must be between 0 and 1Gi"},

@@ -128,6 +128,121 @@ func (CompressionLevel) EnumDescriptor() ([]byte, []int) {
 	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{1}
 }
 
+// CompressionObjective is what mode Auto minimises.
+type CompressionObjective int32
+
+const (
+	CompressionObjective_COMPRESSION_OBJECTIVE_UNSPECIFIED CompressionObjective = 0
+	// COST is money at the prices, which are there then.
+	CompressionObjective_COMPRESSION_OBJECTIVE_COST CompressionObjective = 1
+	// ELAPSED is the time until the work is done.
+	CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED CompressionObjective = 2
+	// CPU is the CPU time of both sides, what the network stack takes included.
+	CompressionObjective_COMPRESSION_OBJECTIVE_CPU CompressionObjective = 3
+	// BYTES is bytes on the wire.
+	CompressionObjective_COMPRESSION_OBJECTIVE_BYTES CompressionObjective = 4
+)
+
+// Enum value maps for CompressionObjective.
+var (
+	CompressionObjective_name = map[int32]string{
+		0: "COMPRESSION_OBJECTIVE_UNSPECIFIED",
+		1: "COMPRESSION_OBJECTIVE_COST",
+		2: "COMPRESSION_OBJECTIVE_ELAPSED",
+		3: "COMPRESSION_OBJECTIVE_CPU",
+		4: "COMPRESSION_OBJECTIVE_BYTES",
+	}
+	CompressionObjective_value = map[string]int32{
+		"COMPRESSION_OBJECTIVE_UNSPECIFIED": 0,
+		"COMPRESSION_OBJECTIVE_COST":        1,
+		"COMPRESSION_OBJECTIVE_ELAPSED":     2,
+		"COMPRESSION_OBJECTIVE_CPU":         3,
+		"COMPRESSION_OBJECTIVE_BYTES":       4,
+	}
+)
+
+func (x CompressionObjective) Enum() *CompressionObjective {
+	p := new(CompressionObjective)
+	*p = x
+	return p
+}
+
+func (x CompressionObjective) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CompressionObjective) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_wire_v1_config_proto_enumTypes[2].Descriptor()
+}
+
+func (CompressionObjective) Type() protoreflect.EnumType {
+	return &file_agent_wire_v1_config_proto_enumTypes[2]
+}
+
+func (x CompressionObjective) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CompressionObjective.Descriptor instead.
+func (CompressionObjective) EnumDescriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{2}
+}
+
+// Prices in billionths of a currency, more than 0 and less than 10^15 each.
+type Prices struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// cpu_hour_nanos is the price of one core for one hour.
+	CpuHourNanos uint64 `protobuf:"varint,1,opt,name=cpu_hour_nanos,json=cpuHourNanos,proto3" json:"cpu_hour_nanos,omitempty"`
+	// network_gib_nanos is the price of one GiB on the wire.
+	NetworkGibNanos uint64 `protobuf:"varint,2,opt,name=network_gib_nanos,json=networkGibNanos,proto3" json:"network_gib_nanos,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Prices) Reset() {
+	*x = Prices{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Prices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Prices) ProtoMessage() {}
+
+func (x *Prices) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Prices.ProtoReflect.Descriptor instead.
+func (*Prices) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Prices) GetCpuHourNanos() uint64 {
+	if x != nil {
+		return x.CpuHourNanos
+	}
+	return 0
+}
+
+func (x *Prices) GetNetworkGibNanos() uint64 {
+	if x != nil {
+		return x.NetworkGibNanos
+	}
+	return 0
+}
+
 // CompressionSettings is a CompressionPolicy as resolved for one run.
 type CompressionSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -142,14 +257,17 @@ type CompressionSettings struct {
 	// prefer_hardware: software is then a fallback, and reported as such.
 	PreferHardware bool `protobuf:"varint,7,opt,name=prefer_hardware,json=preferHardware,proto3" json:"prefer_hardware,omitempty"`
 	// software_engines by name that may be used, in order of preference; empty: what a measurement at start-up prefers.
-	SoftwareEngines []string `protobuf:"bytes,8,rep,name=software_engines,json=softwareEngines,proto3" json:"software_engines,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	SoftwareEngines []string             `protobuf:"bytes,8,rep,name=software_engines,json=softwareEngines,proto3" json:"software_engines,omitempty"`
+	Objective       CompressionObjective `protobuf:"varint,9,opt,name=objective,proto3,enum=lighterage.wire.v1.CompressionObjective" json:"objective,omitempty"`
+	// prices are absent where the policy states none; the objective is not COST then.
+	Prices        *Prices `protobuf:"bytes,10,opt,name=prices,proto3" json:"prices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompressionSettings) Reset() {
 	*x = CompressionSettings{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[0]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -161,7 +279,7 @@ func (x *CompressionSettings) String() string {
 func (*CompressionSettings) ProtoMessage() {}
 
 func (x *CompressionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[0]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -174,7 +292,7 @@ func (x *CompressionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompressionSettings.ProtoReflect.Descriptor instead.
 func (*CompressionSettings) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{0}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *CompressionSettings) GetMode() CompressionMode {
@@ -233,6 +351,20 @@ func (x *CompressionSettings) GetSoftwareEngines() []string {
 	return nil
 }
 
+func (x *CompressionSettings) GetObjective() CompressionObjective {
+	if x != nil {
+		return x.Objective
+	}
+	return CompressionObjective_COMPRESSION_OBJECTIVE_UNSPECIFIED
+}
+
+func (x *CompressionSettings) GetPrices() *Prices {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
+}
+
 // ClaimPath is a directory in a claim.
 type ClaimPath struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -245,7 +377,7 @@ type ClaimPath struct {
 
 func (x *ClaimPath) Reset() {
 	*x = ClaimPath{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +389,7 @@ func (x *ClaimPath) String() string {
 func (*ClaimPath) ProtoMessage() {}
 
 func (x *ClaimPath) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +402,7 @@ func (x *ClaimPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimPath.ProtoReflect.Descriptor instead.
 func (*ClaimPath) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ClaimPath) GetNamespace() string {
@@ -319,7 +451,7 @@ type SendConfig struct {
 
 func (x *SendConfig) Reset() {
 	*x = SendConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +463,7 @@ func (x *SendConfig) String() string {
 func (*SendConfig) ProtoMessage() {}
 
 func (x *SendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +476,7 @@ func (x *SendConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendConfig.ProtoReflect.Descriptor instead.
 func (*SendConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SendConfig) GetRunId() string {
@@ -436,7 +568,7 @@ type ReceiveConfig struct {
 
 func (x *ReceiveConfig) Reset() {
 	*x = ReceiveConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +580,7 @@ func (x *ReceiveConfig) String() string {
 func (*ReceiveConfig) ProtoMessage() {}
 
 func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +593,7 @@ func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveConfig.ProtoReflect.Descriptor instead.
 func (*ReceiveConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ReceiveConfig) GetRunId() string {
@@ -530,7 +662,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +674,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +687,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeConfig) GetControlAddress() string {
@@ -569,7 +701,10 @@ var File_agent_wire_v1_config_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1aagent/wire/v1/config.proto\x12\x12lighterage.wire.v1\"\xfb\x02\n" +
+	"\x1aagent/wire/v1/config.proto\x12\x12lighterage.wire.v1\"Z\n" +
+	"\x06Prices\x12$\n" +
+	"\x0ecpu_hour_nanos\x18\x01 \x01(\x04R\fcpuHourNanos\x12*\n" +
+	"\x11network_gib_nanos\x18\x02 \x01(\x04R\x0fnetworkGibNanos\"\xf7\x03\n" +
 	"\x13CompressionSettings\x127\n" +
 	"\x04mode\x18\x01 \x01(\x0e2#.lighterage.wire.v1.CompressionModeR\x04mode\x12\x16\n" +
 	"\x06codecs\x18\x02 \x03(\tR\x06codecs\x12:\n" +
@@ -578,7 +713,10 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x11software_min_size\x18\x05 \x01(\x04R\x0fsoftwareMinSize\x12+\n" +
 	"\x11software_disabled\x18\x06 \x01(\bR\x10softwareDisabled\x12'\n" +
 	"\x0fprefer_hardware\x18\a \x01(\bR\x0epreferHardware\x12)\n" +
-	"\x10software_engines\x18\b \x03(\tR\x0fsoftwareEngines\"\\\n" +
+	"\x10software_engines\x18\b \x03(\tR\x0fsoftwareEngines\x12F\n" +
+	"\tobjective\x18\t \x01(\x0e2(.lighterage.wire.v1.CompressionObjectiveR\tobjective\x122\n" +
+	"\x06prices\x18\n" +
+	" \x01(\v2\x1a.lighterage.wire.v1.PricesR\x06prices\"\\\n" +
 	"\tClaimPath\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
@@ -619,7 +757,13 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x1dCOMPRESSION_LEVEL_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COMPRESSION_LEVEL_FAST\x10\x01\x12\x1e\n" +
 	"\x1aCOMPRESSION_LEVEL_BALANCED\x10\x02\x12\x1a\n" +
-	"\x16COMPRESSION_LEVEL_HIGH\x10\x03B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x16COMPRESSION_LEVEL_HIGH\x10\x03*\xc0\x01\n" +
+	"\x14CompressionObjective\x12%\n" +
+	"!COMPRESSION_OBJECTIVE_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aCOMPRESSION_OBJECTIVE_COST\x10\x01\x12!\n" +
+	"\x1dCOMPRESSION_OBJECTIVE_ELAPSED\x10\x02\x12\x1d\n" +
+	"\x19COMPRESSION_OBJECTIVE_CPU\x10\x03\x12\x1f\n" +
+	"\x1bCOMPRESSION_OBJECTIVE_BYTES\x10\x04B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_config_proto_rawDescOnce sync.Once
@@ -633,27 +777,31 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_config_proto_rawDescData
 }
 
-var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),        // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),       // 1: lighterage.wire.v1.CompressionLevel
-	(*CompressionSettings)(nil), // 2: lighterage.wire.v1.CompressionSettings
-	(*ClaimPath)(nil),           // 3: lighterage.wire.v1.ClaimPath
-	(*SendConfig)(nil),          // 4: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil),       // 5: lighterage.wire.v1.ReceiveConfig
-	(*NodeConfig)(nil),          // 6: lighterage.wire.v1.NodeConfig
+	(CompressionObjective)(0),   // 2: lighterage.wire.v1.CompressionObjective
+	(*Prices)(nil),              // 3: lighterage.wire.v1.Prices
+	(*CompressionSettings)(nil), // 4: lighterage.wire.v1.CompressionSettings
+	(*ClaimPath)(nil),           // 5: lighterage.wire.v1.ClaimPath
+	(*SendConfig)(nil),          // 6: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil),       // 7: lighterage.wire.v1.ReceiveConfig
+	(*NodeConfig)(nil),          // 8: lighterage.wire.v1.NodeConfig
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0, // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
 	1, // 1: lighterage.wire.v1.CompressionSettings.level:type_name -> lighterage.wire.v1.CompressionLevel
-	3, // 2: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
-	2, // 3: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2, // 2: lighterage.wire.v1.CompressionSettings.objective:type_name -> lighterage.wire.v1.CompressionObjective
+	3, // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
+	5, // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
+	4, // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -666,8 +814,8 @@ func file_agent_wire_v1_config_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   5,
+			NumEnums:      3,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
