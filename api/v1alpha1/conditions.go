@@ -93,6 +93,31 @@ const (
 	ReasonMaxAttemptsReached = "MaxAttemptsReached"
 )
 
+// Reasons of HTTPEndpoint conditions, beside those that they share with others.
+const (
+	// ReasonServing: every replica that is wanted serves what the spec says.
+	ReasonServing = "Serving"
+	// ReasonRollingOut: replicas are being started, or have not taken the present spec yet.
+	ReasonRollingOut = "RollingOut"
+	// ReasonBackendNotFound: the backend's Service, or its port, does not exist.
+	ReasonBackendNotFound = "BackendNotFound"
+	// ReasonBackendUnhealthy: replicas report that the backend does not pass its health check.
+	ReasonBackendUnhealthy = "BackendUnhealthy"
+	// ReasonCertificateNotFound: the Secret of listener.tls, or a key in it, does not exist.
+	ReasonCertificateNotFound = "CertificateNotFound"
+	// ReasonCertificateInvalid: the Secret of listener.tls holds no usable key pair. Replicas go on with the last good one, if they
+	// had one.
+	ReasonCertificateInvalid = "CertificateInvalid"
+	// ReasonCertificateExpired: the certificate that replicas serve is not valid any more.
+	ReasonCertificateExpired = "CertificateExpired"
+	// ReasonNameConflict: something that the HTTPEndpoint needs, such as its Service, exists and belongs to somebody else.
+	ReasonNameConflict = "NameConflict"
+	// ReasonRefused: the API server refuses what the HTTPEndpoint needs, for example because of a quota; the message says what.
+	ReasonRefused = "Refused"
+	// ReasonAgentUnreachable: replicas run but do not answer the manager.
+	ReasonAgentUnreachable = "AgentUnreachable"
+)
+
 // Reasons of Peer, PeerGrant, NodeProfile and CompressionPolicy conditions.
 const (
 	// ReasonReachable: the peer's gateway answered and accepted our certificate.
@@ -145,6 +170,21 @@ const (
 	CompressionPolicyNever = "PolicyNever"
 	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs.
 	CompressionPeerRefused = "PeerRefused"
+	// CompressionCPUBudget: not attempted, compressing took its share of the CPU, or as many bodies as allowed were being compressed.
+	CompressionCPUBudget = "CPUBudget"
+	// CompressionAcceleratorBusy: not attempted, the accelerator had as much to do as allowed.
+	CompressionAcceleratorBusy = "AcceleratorBusy"
+	// CompressionClientRefused: not attempted, the client accepts none of the codings, or prefers identity.
+	CompressionClientRefused = "ClientRefused"
+	// CompressionContentType: not attempted, the content type is not one of those to compress.
+	CompressionContentType = "ContentType"
+	// CompressionAlreadyEncoded: not attempted, the backend had encoded the body.
+	CompressionAlreadyEncoded = "AlreadyEncoded"
+	// CompressionNotAllowed: not attempted, the response must not be changed: no-transform, a part of a body (206), an answer without
+	// a body.
+	CompressionNotAllowed = "NotAllowed"
+	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None.
+	CompressionCrossSiteCookie = "CrossSiteCookie"
 	// CompressionNothingToSend: nothing had to be sent, so nothing was decided.
 	CompressionNothingToSend = "NothingToSend"
 )

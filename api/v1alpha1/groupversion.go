@@ -21,6 +21,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&PeerGrant{}, &PeerGrantList{},
 		&NodeProfile{}, &NodeProfileList{},
 		&CompressionPolicy{}, &CompressionPolicyList{},
+		&HTTPEndpoint{}, &HTTPEndpointList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

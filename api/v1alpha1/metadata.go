@@ -28,6 +28,13 @@ const (
 	TransferLabel = "lighterage.dev/transfer-uid"
 	DeliveryLabel = "lighterage.dev/delivery-uid"
 
+	// HTTPEndpointLabel is on everything that the manager makes for an HTTPEndpoint; the value is the object's UID.
+	HTTPEndpointLabel = "lighterage.dev/httpendpoint-uid"
+
+	// ResetStatisticsAnnotation with any new value sets the statistics of an HTTPEndpoint to 0. The value last acted upon is echoed
+	// in status.statistics.lastResetRequest.
+	ResetStatisticsAnnotation = "lighterage.dev/reset-statistics"
+
 	// RunLabel is on everything that the manager makes for one run; the value is the run's identifier.
 	RunLabel = "lighterage.dev/run-id"
 
