@@ -35,6 +35,17 @@ type DeliveryDestination struct {
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 }
 
+// AgentPrivilege is what an agent may do that an ordinary user may not.
+// +kubebuilder:validation:Enum=None;KeepOwners
+type AgentPrivilege string
+
+const (
+	// AgentPrivilegeNone is that of an ordinary user; the same as none stated.
+	AgentPrivilegeNone AgentPrivilege = "None"
+	// AgentPrivilegeKeepOwners is root's, with the capabilities CHOWN, DAC_OVERRIDE, FOWNER, FSETID and SETFCAP.
+	AgentPrivilegeKeepOwners AgentPrivilege = "KeepOwners"
+)
+
 // DeliverySpec is written by the gateway when it has admitted a run.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a Delivery is made by the gateway and never changes; change the Transfer in the sending cluster"
@@ -50,6 +61,11 @@ type DeliverySpec struct {
 	// destination that is written.
 	// +required
 	Destination DeliveryDestination `json:"destination,omitzero"`
+	// privilege that the Transfer asks for, so that owners, setuid and setgid and file capabilities are kept. The receiving agent gets it
+	// when its namespace has the annotation lighterage.dev/allow-privileged-agents: "true"; otherwise what cannot be kept is counted in
+	// omissions.
+	// +optional
+	Privilege AgentPrivilege `json:"privilege,omitempty"`
 }
 
 // DeliveryPhase sums up a Delivery for people. Programs read conditions.

@@ -12,8 +12,9 @@ const (
 	// DefaultPolicyAnnotation with the value "true" makes a CompressionPolicy the one that applies where none is named.
 	DefaultPolicyAnnotation = "lighterage.dev/is-default-policy"
 
-	// AllowPrivilegedAnnotation with the value "true" on a Namespace lets Transfers of that namespace ask for agents that
-	// run as root or with added capabilities (spec.podTemplate.securityContext).
+	// AllowPrivilegedAnnotation with the value "true" on a Namespace lets agents in it run as root, with the few capabilities that they
+	// have a use for, or as another user: the sending agents of Transfers that ask for it (spec.podTemplate.securityContext), and the
+	// receiving agents of such Transfers of whoever a PeerGrant lets write there.
 	AllowPrivilegedAnnotation = "lighterage.dev/allow-privileged-agents"
 
 	// DeflateLabel on a Node is "hardware" when its accelerator was seen to work and "software" when it has none.

@@ -68,9 +68,12 @@ type TransferDestination struct {
 
 // AgentPodTemplate is what a user may set of an agent's pod.
 type AgentPodTemplate struct {
-	// securityContext of the container, over the restricted default (user and group 65532, no capabilities). Reading files of other
-	// users takes their runAsUser, runAsUser: 0 or an added capability such as DAC_READ_SEARCH. All of these the namespace must allow
-	// with the annotation lighterage.dev/allow-privileged-agents: "true".
+	// securityContext of the sending agent's container, over the restricted default (user and group 65532, no capabilities). With
+	// runAsUser: 0 the agent reads files of other users (capability DAC_READ_SEARCH and no other), and the receiving agent is asked to
+	// keep owners, setuid and setgid and file capabilities (CHOWN, DAC_OVERRIDE, FOWNER, FSETID and SETFCAP), which it does where its
+	// namespace allows it too. capabilities.add of DAC_READ_SEARCH alone asks only to read. A namespace allows all this, and any other
+	// user or group, with the annotation lighterage.dev/allow-privileged-agents: "true". No agent is privileged, may escalate its
+	// privilege, or gets a capability that is not named here.
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 

@@ -73,7 +73,7 @@ func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
 
 func start(c *attempt.Cluster) (*plan.Problem, error) {
 	d := owner()
-	return c.Start(context.Background(), d, plan.ReceiveAttempt(d, plan.AgentImage{Name: "agent"}),
+	return c.Start(context.Background(), d, plan.ReceiveAttempt(d, false, plan.AgentImage{Name: "agent"}),
 		pki.DeliveryIdentity("west", d.Namespace, d.Name), pki.ReceiveServerName("uid"), []byte("pem"))
 }
 

@@ -45,6 +45,12 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	if found {
 		facts.Claim = claim
 	}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if found, err = r.get(ctx, client.ObjectKey{Name: delivery.Namespace}, namespace); err != nil {
+		return facts, err
+	}
+	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
 	others := &v1alpha1.DeliveryList{}
 	if err := r.Client.List(ctx, others, client.InNamespace(delivery.Namespace)); err != nil {
 		return facts, fmt.Errorf("listing Deliveries in %s: %w", delivery.Namespace, err)

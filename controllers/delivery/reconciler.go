@@ -32,7 +32,7 @@ import (
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries/status,verbs=patch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peers,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // conflictPause is the wait after a write from a stale read.

@@ -58,6 +58,7 @@ func newDelivery(r request) *v1alpha1.Delivery {
 			Peer:        r.peer,
 			Transfer:    r.transfer,
 			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: r.claim},
+			Privilege:   r.privilege,
 		},
 	}
 }

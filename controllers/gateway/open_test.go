@@ -21,7 +21,9 @@ import (
 func TestOpen(t *testing.T) {
 	east := newCA(t, "east")
 	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
-	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), ledger("7f3ca", 1))
+	request := ledger("7f3ca", 1)
+	request.Privileged = true
+	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), request)
 	if message := s.pending(); !strings.Contains(message, "start its agent") {
 		t.Errorf("message %q", message)
 	}
@@ -42,6 +44,7 @@ func TestOpen(t *testing.T) {
 		Peer:        "east",
 		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "7f3ca", Attempt: 1},
 		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"}},
+		Privilege:   v1alpha1.AgentPrivilegeKeepOwners,
 	}
 	if made[0].Spec != want {
 		t.Errorf("spec %+v, want %+v", made[0].Spec, want)

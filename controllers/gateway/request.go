@@ -38,6 +38,8 @@ type request struct {
 	// namespace and claim to write to.
 	namespace string
 	claim     v1alpha1.PersistentVolumeClaimPath
+	// privilege of the receiving agent that is asked for.
+	privilege v1alpha1.AgentPrivilege
 }
 
 // newRequest checks what a caller asks for.
@@ -71,12 +73,17 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
+	privilege := v1alpha1.AgentPrivilegeNone
+	if open.GetPrivileged() {
+		privilege = v1alpha1.AgentPrivilegeKeepOwners
+	}
 	return request{
 		peer:      from.peer,
 		transfer:  v1alpha1.TransferReference{Namespace: namespace, Name: name, Run: open.GetRunId(), Attempt: int32(open.GetAttempt())},
 		issued:    from.issued,
 		namespace: destination.GetNamespace(),
 		claim:     v1alpha1.PersistentVolumeClaimPath{ClaimName: destination.GetClaimName(), Path: directory},
+		privilege: privilege,
 	}, nil
 }
 

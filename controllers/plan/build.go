@@ -47,6 +47,10 @@ func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, peer *v1
 	if transfer.Spec.PodTemplate != nil {
 		template = *transfer.Spec.PodTemplate
 	}
+	var capabilities []corev1.Capability
+	if asksPrivilege(transfer.Spec.PodTemplate) {
+		capabilities = readCapabilities
+	}
 	destination := transfer.Spec.Destination
 	return &Attempt{
 		attempt: attempt{
@@ -60,6 +64,8 @@ func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, peer *v1
 			template:  template,
 			placement: resolved.Placement,
 			image:     image,
+
+			capabilities: capabilities,
 		},
 		config: &wirev1.SendConfig{
 			RunId:           run.ID,
@@ -76,6 +82,7 @@ func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, peer *v1
 			Verify:             transfer.Spec.Verify != v1alpha1.VerifyNone,
 			ControlAddress:     fmt.Sprintf(":%d", ControlPort),
 			CheckpointInterval: checkpointInterval(transfer.Spec),
+			Privileged:         asksToWrite(transfer.Spec.PodTemplate),
 		},
 	}
 }
@@ -88,9 +95,14 @@ func checkpointInterval(spec v1alpha1.TransferSpec) uint64 {
 	return uint64(spec.CheckpointInterval.Value())
 }
 
-// ReceiveAttempt is the attempt that a Delivery receives.
-func ReceiveAttempt(delivery *v1alpha1.Delivery, image AgentImage) *Attempt {
+// ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent have the privilege
+// that the Transfer may ask for.
+func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, image AgentImage) *Attempt {
 	spec := delivery.Spec
+	var capabilities []corev1.Capability
+	if spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && privilegeAllowed {
+		capabilities = writeCapabilities
+	}
 	return &Attempt{
 		attempt: attempt{
 			name:      delivery.Name,
@@ -101,6 +113,8 @@ func ReceiveAttempt(delivery *v1alpha1.Delivery, image AgentImage) *Attempt {
 			claim:     spec.Destination.PersistentVolumeClaim.ClaimName,
 			placement: v1alpha1.PlacementPreferHardware,
 			image:     image,
+
+			capabilities: capabilities,
 		},
 		config: &wirev1.ReceiveConfig{
 			RunId:           spec.Transfer.Run,

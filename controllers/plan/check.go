@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -83,51 +82,6 @@ func checkSource(transfer *v1alpha1.Transfer, claim *metav1.PartialObjectMetadat
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf("PersistentVolumeClaim %q is being deleted", name)}
 	}
 	return nil
-}
-
-func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
-	template := transfer.Spec.PodTemplate
-	if allowed || template == nil || template.SecurityContext == nil {
-		return nil
-	}
-	asked := privilege(template.SecurityContext)
-	if asked == "" {
-		return nil
-	}
-	return &Problem{v1alpha1.ReasonPrivilegeNotAllowed, fmt.Sprintf(
-		"spec.podTemplate.securityContext asks for %s, which namespace %q does not allow; annotate the namespace with %s: \"true\", or leave it out",
-		asked, transfer.Namespace, v1alpha1.AllowPrivilegedAnnotation)}
-}
-
-// privilege names the first thing in a security context that the restricted Pod Security Standard does not allow, or that makes the
-// agent another user, who may read what the one who made the Transfer may not; empty if none.
-func privilege(context *corev1.SecurityContext) string {
-	isTrue := func(b *bool) bool { return b != nil && *b }
-	switch {
-	case isTrue(context.Privileged):
-		return "privileged: true"
-	case isTrue(context.AllowPrivilegeEscalation):
-		return "allowPrivilegeEscalation: true"
-	case context.RunAsUser != nil && *context.RunAsUser != agentUser:
-		return fmt.Sprintf("runAsUser: %d", *context.RunAsUser)
-	case context.RunAsGroup != nil && *context.RunAsGroup != agentUser:
-		return fmt.Sprintf("runAsGroup: %d", *context.RunAsGroup)
-	case context.RunAsNonRoot != nil && !*context.RunAsNonRoot:
-		return "runAsNonRoot: false"
-	case context.Capabilities != nil && len(context.Capabilities.Add) > 0:
-		return fmt.Sprintf("capability %s", context.Capabilities.Add[0])
-	case context.SeccompProfile != nil && context.SeccompProfile.Type == corev1.SeccompProfileTypeUnconfined:
-		return "seccompProfile Unconfined"
-	case context.AppArmorProfile != nil && context.AppArmorProfile.Type == corev1.AppArmorProfileTypeUnconfined:
-		return "appArmorProfile Unconfined"
-	case context.ProcMount != nil && *context.ProcMount != corev1.DefaultProcMount:
-		return fmt.Sprintf("procMount %s", *context.ProcMount)
-	case context.SELinuxOptions != nil:
-		return "seLinuxOptions"
-	case context.WindowsOptions != nil:
-		return "windowsOptions"
-	}
-	return ""
 }
 
 // checkConflict: of two Transfers into one place the older one has it, for as long as it exists, because it may run again.

@@ -25,6 +25,8 @@ type DeliveryFacts struct {
 	// Peer is nil when it does not exist; so is Claim, the destination.
 	Peer  *v1alpha1.Peer
 	Claim *metav1.PartialObjectMetadata
+	// PrivilegeAllowed: the namespace is annotated so that agents may have privilege.
+	PrivilegeAllowed bool
 	// Others are the Deliveries of the namespace; the Delivery itself may be among them.
 	Others []v1alpha1.Delivery
 	// Job and Pod of the Delivery; nil when they do not exist.
@@ -169,9 +171,15 @@ func sameTransfer(a, b *v1alpha1.Delivery) bool {
 }
 
 func (d *deliveryDecision) start() {
-	d.out.Start = ReceiveAttempt(d.delivery, d.image)
+	d.out.Start = ReceiveAttempt(d.delivery, d.facts.PrivilegeAllowed, d.image)
 	d.out.RequeueAfter = PullInterval
-	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, "the agent's pod is being started"))
+	message := "the agent's pod is being started"
+	if d.delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && !d.facts.PrivilegeAllowed {
+		// The Delivery goes on, as what its agent cannot keep is counted; whoever wants it kept reads how.
+		message = fmt.Sprintf("the agent's pod is being started without the privilege to keep owners that the Transfer asks for; to give it, annotate "+
+			"namespace %q of the receiving cluster with %s: \"true\"", d.delivery.Namespace, v1alpha1.AllowPrivilegedAnnotation)
+	}
+	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, message))
 }
 
 func (d *deliveryDecision) follow() {

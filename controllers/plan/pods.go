@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -61,7 +60,9 @@ type attempt struct {
 	readOnly  bool
 	template  v1alpha1.AgentPodTemplate
 	placement v1alpha1.Placement
-	image     AgentImage
+	// capabilities make the agent root; without any it is an ordinary user.
+	capabilities []corev1.Capability
+	image        AgentImage
 }
 
 // AttemptSecret is what an agent's Secret holds.
@@ -111,6 +112,11 @@ func (a attempt) job() *batchv1.Job {
 }
 
 func (a attempt) pod() corev1.PodSpec {
+	// The kubelet gives a volume to that group. An agent that keeps owners wants nothing changed behind its back.
+	fsGroup := ptr.To[int64](agentUser)
+	if len(a.capabilities) > 0 {
+		fsGroup = nil
+	}
 	return corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		AutomountServiceAccountToken:  ptr.To(false),
@@ -124,7 +130,7 @@ func (a attempt) pod() corev1.PodSpec {
 			RunAsNonRoot:        ptr.To(true),
 			RunAsUser:           ptr.To[int64](agentUser),
 			RunAsGroup:          ptr.To[int64](agentUser),
-			FSGroup:             ptr.To[int64](agentUser),
+			FSGroup:             fsGroup,
 			FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
 			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
@@ -151,7 +157,7 @@ func (a attempt) container() corev1.Container {
 		Args:            []string{a.mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault},
 		Ports:           []corev1.ContainerPort{{Name: "control", ContainerPort: ControlPort, Protocol: corev1.ProtocolTCP}},
 		Resources:       resources,
-		SecurityContext: agentSecurity(a.template.SecurityContext),
+		SecurityContext: agentSecurity(a.template.SecurityContext, a.capabilities),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "config", MountPath: configDirectory, ReadOnly: true},
 			{Name: "volume", MountPath: volumePath, ReadOnly: a.readOnly},
@@ -186,39 +192,6 @@ func agentResources(given *corev1.ResourceRequirements) corev1.ResourceRequireme
 		},
 		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 	}
-}
-
-// agentSecurity is the restricted security context with what the user set over it. Linux gives added capabilities to root only, so
-// asking for one means root, and asking for root means being able to read the files of others.
-func agentSecurity(given *corev1.SecurityContext) *corev1.SecurityContext {
-	context := &corev1.SecurityContext{}
-	if given != nil {
-		context = given.DeepCopy()
-	}
-	if context.AllowPrivilegeEscalation == nil && !ptr.Deref(context.Privileged, false) {
-		context.AllowPrivilegeEscalation = ptr.To(false)
-	}
-	if context.ReadOnlyRootFilesystem == nil {
-		context.ReadOnlyRootFilesystem = ptr.To(true)
-	}
-	asksCapability := context.Capabilities != nil && len(context.Capabilities.Add) > 0
-	if asksCapability && context.RunAsUser == nil {
-		context.RunAsUser = ptr.To[int64](0)
-	}
-	isRoot := context.RunAsUser != nil && *context.RunAsUser == 0
-	if isRoot && context.RunAsNonRoot == nil {
-		context.RunAsNonRoot = ptr.To(false)
-	}
-	if context.Capabilities == nil {
-		context.Capabilities = &corev1.Capabilities{}
-		if isRoot {
-			context.Capabilities.Add = []corev1.Capability{"DAC_READ_SEARCH"}
-		}
-	}
-	if !slices.Contains(context.Capabilities.Drop, "ALL") {
-		context.Capabilities.Drop = append(context.Capabilities.Drop, "ALL")
-	}
-	return context
 }
 
 // affinity says which nodes the scheduler is to prefer or to take. Node Feature Discovery's label says only that the facility is

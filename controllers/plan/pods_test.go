@@ -4,7 +4,6 @@
 package plan_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -91,7 +89,7 @@ func restricted(t *testing.T, pod corev1.PodSpec) {
 }
 
 func TestReceiveAttempt(t *testing.T) {
-	attempt := plan.ReceiveAttempt(newDelivery("ledger-abcde-2-01234567", 2), image)
+	attempt := plan.ReceiveAttempt(newDelivery("ledger-abcde-2-01234567", 2), true, image)
 	pod := attempt.Job().Spec.Template.Spec
 	restricted(t, pod)
 	if pod.Volumes[1].PersistentVolumeClaim.ReadOnly || pod.Containers[0].VolumeMounts[1].ReadOnly {
@@ -110,39 +108,6 @@ func TestReceiveAttempt(t *testing.T) {
 	}
 	if config.SenderName != "ledger" || config.SenderNamespace != "bank" || config.DataAddress != ":8443" || config.Path != "books" || config.Attempt != 2 {
 		t.Errorf("%s", text)
-	}
-}
-
-func TestSecurityContextOfTheUser(t *testing.T) {
-	for name, test := range map[string]struct {
-		given      corev1.SecurityContext
-		user       *int64
-		nonRoot    *bool
-		capability corev1.Capability
-	}{
-		"root can read the files of others":      {corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, ptr.To[int64](0), ptr.To(false), "DAC_READ_SEARCH"},
-		"a capability takes root to have effect": {corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}}}, ptr.To[int64](0), ptr.To(false), "CHOWN"},
-		"another user":                           {corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)}, ptr.To[int64](1000), nil, ""},
-		"all are dropped, whatever else is": {corev1.SecurityContext{
-			RunAsUser: ptr.To[int64](65532), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}},
-		}, ptr.To[int64](65532), nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, job := sendJob(t, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
-				transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &test.given}
-			})
-			got := job.Spec.Template.Spec.Containers[0].SecurityContext
-			if *got.RunAsUser != *test.user || ptr.Deref(got.RunAsNonRoot, true) != ptr.Deref(test.nonRoot, true) || *got.AllowPrivilegeEscalation {
-				t.Errorf("%+v", got)
-			}
-			var added corev1.Capability
-			if len(got.Capabilities.Add) > 0 {
-				added = got.Capabilities.Add[0]
-			}
-			if added != test.capability || !slices.Contains(got.Capabilities.Drop, "ALL") {
-				t.Errorf("%+v", got.Capabilities)
-			}
-		})
 	}
 }
 

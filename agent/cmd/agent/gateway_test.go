@@ -67,7 +67,10 @@ func startGateway(t *testing.T, directory, serverName, backend string) string {
 	return listener.Addr().String()
 }
 
-func (g *gateway) Open(_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
+func (g *gateway) Open(request *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
+	if !request.GetPrivileged() {
+		return s.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Refused{Refused: &wirev1.Failure{Message: "the request lost what was asked for"}}})
+	}
 	return errors.Join(
 		s.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Pending{Pending: &wirev1.OpenPending{Message: "starting"}}}),
 		s.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Ready{Ready: &wirev1.OpenReady{ServerName: g.serverName}}}),

@@ -100,7 +100,7 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	gatewayAddress := startGateway(t, west.Directory(t, east, "/gateway", transport.GatewayServerName), receiveName, receive.DataAddress)
 	sendDir := east.Directory(t, west, "/ns/bank/transfer/ledger", sendName)
 	configure(t, sendDir, &wirev1.SendConfig{
-		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true, ControlAddress: freeAddress(t),
+		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true, ControlAddress: freeAddress(t), Privileged: true,
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"},
 			SoftwareEngines: []string{"lzip", "go"},

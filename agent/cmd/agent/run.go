@@ -71,6 +71,7 @@ func (a *agent) send(ctx context.Context) error {
 			RunId:           c.GetRunId(),
 			Attempt:         c.GetAttempt(),
 			Destination:     c.GetDestination(),
+			Privileged:      c.GetPrivileged(),
 		}, report, transfer.DefaultBackoff)
 		if err != nil {
 			return err

@@ -445,8 +445,10 @@ type SendConfig struct {
 	ControlAddress string `protobuf:"bytes,9,opt,name=control_address,json=controlAddress,proto3" json:"control_address,omitempty"`
 	// checkpoint_interval in bytes, see Begin.
 	CheckpointInterval uint64 `protobuf:"varint,10,opt,name=checkpoint_interval,json=checkpointInterval,proto3" json:"checkpoint_interval,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// privileged is passed on in OpenRequest.
+	Privileged    bool `protobuf:"varint,21,opt,name=privileged,proto3" json:"privileged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
@@ -547,6 +549,13 @@ func (x *SendConfig) GetCheckpointInterval() uint64 {
 		return x.CheckpointInterval
 	}
 	return 0
+}
+
+func (x *SendConfig) GetPrivileged() bool {
+	if x != nil {
+		return x.Privileged
+	}
+	return false
 }
 
 // ReceiveConfig is what the agent in mode receive needs to know.
@@ -721,7 +730,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"claim_name\x18\x02 \x01(\tR\tclaimName\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\x92\x03\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xb2\x03\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -734,7 +743,10 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06verify\x18\b \x01(\bR\x06verify\x12'\n" +
 	"\x0fcontrol_address\x18\t \x01(\tR\x0econtrolAddress\x12/\n" +
 	"\x13checkpoint_interval\x18\n" +
-	" \x01(\x04R\x12checkpointInterval\"\x84\x02\n" +
+	" \x01(\x04R\x12checkpointInterval\x12\x1e\n" +
+	"\n" +
+	"privileged\x18\x15 \x01(\bR\n" +
+	"privileged\"\x84\x02\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +

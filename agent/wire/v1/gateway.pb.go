@@ -143,8 +143,10 @@ type OpenRequest struct {
 	RunId           string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Attempt         uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Destination     *ClaimPath             `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// privileged asks that the receiving agent be able to keep owners, setuid and setgid and file capabilities, if its namespace allows it.
+	Privileged    bool `protobuf:"varint,5,opt,name=privileged,proto3" json:"privileged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenRequest) Reset() {
@@ -203,6 +205,13 @@ func (x *OpenRequest) GetDestination() *ClaimPath {
 		return x.Destination
 	}
 	return nil
+}
+
+func (x *OpenRequest) GetPrivileged() bool {
+	if x != nil {
+		return x.Privileged
+	}
+	return false
 }
 
 type OpenResponse struct {
@@ -492,12 +501,15 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\rHelloResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x19\n" +
-	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xaa\x01\n" +
+	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xca\x01\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\rR\aattempt\x12?\n" +
-	"\vdestination\x18\x04 \x01(\v2\x1d.lighterage.wire.v1.ClaimPathR\vdestination\"\xc4\x01\n" +
+	"\vdestination\x18\x04 \x01(\v2\x1d.lighterage.wire.v1.ClaimPathR\vdestination\x12\x1e\n" +
+	"\n" +
+	"privileged\x18\x05 \x01(\bR\n" +
+	"privileged\"\xc4\x01\n" +
 	"\fOpenResponse\x12;\n" +
 	"\apending\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.OpenPendingH\x00R\apending\x125\n" +
 	"\x05ready\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.OpenReadyH\x00R\x05ready\x127\n" +
