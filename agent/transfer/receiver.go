@@ -17,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/journal"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -24,9 +25,12 @@ import (
 
 // Destination is where a receiver writes. See tree.Destination for what the methods promise.
 type Destination interface {
+	Mirror(f *filter.Filter, allowEmpty bool) error
+	Removed() uint64
 	Look(*tree.Entry) (needed bool, err error)
 	Stage(number uint64, e *tree.Entry) (StagedFile, error)
 	Discard(number uint64) error
+	KeepOthers()
 	Finish() error
 	Close() error
 	Sync() error
@@ -217,7 +221,9 @@ func (s *session) accept() error {
 	if !s.enter() {
 		return context.Canceled
 	}
-	s.checkpoints, err = newCheckpoints(s.ctx, s.Destination, header, limit, s.fail)
+	if err = s.mirror(begin.GetMirror()); err == nil {
+		s.checkpoints, err = newCheckpoints(s.ctx, s.Destination, header, limit, s.fail)
+	}
 	s.leave()
 	if err != nil {
 		return err
@@ -232,6 +238,18 @@ func (s *session) accept() error {
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
 	}}})
+}
+
+// mirror does as the sender asks with what else is at the destination.
+func (s *session) mirror(m *wirev1.Mirror) error {
+	if m == nil {
+		return nil
+	}
+	patterns, err := filter.New(m.GetInclude(), m.GetExclude())
+	if err != nil {
+		return invalid("the sender's filter cannot be used: %w", err)
+	}
+	return s.Destination.Mirror(patterns, m.GetAllowEmptySource())
 }
 
 // choose returns the first codec of the sender's that this build can read.

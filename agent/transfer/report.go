@@ -162,6 +162,7 @@ func (r *Report) Report() *wirev1.Report {
 		report.Progress.Files += r.peer.GetFiles()
 		report.Progress.Bytes += r.peer.GetBytes()
 		report.Progress.ResentBytes = r.peer.GetResentBytes()
+		report.Progress.Removed = r.peer.GetRemoved()
 		report.Cpu.ReceiveNanos = r.peer.GetCpu().GetReceiveNanos()
 		report.Cpu.DecompressNanos = r.peer.GetCpu().GetDecompressNanos()
 		report.Decompression = proto.CloneOf(r.peer.GetDecompression())

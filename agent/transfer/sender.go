@@ -53,7 +53,9 @@ type SendOptions struct {
 	Verify bool
 	// CheckpointInterval is how many bytes each stream may have at stake; 0 is DefaultCheckpointInterval.
 	CheckpointInterval int64
-	Dial               Dial
+	// Mirror asks the receiver to remove what the source does not have; nil if it is not to. Its patterns are those of Source's filter.
+	Mirror *wirev1.Mirror
+	Dial   Dial
 	// DialBlocks returns a new connection to the receiver that carries blocks.
 	DialBlocks func(context.Context) (net.Conn, error)
 	// Streams is the number of workers, 1 to MaxStreams.
@@ -196,6 +198,7 @@ func (s *sender) begin() error {
 		ChunkSize:          ChunkSize,
 		Verify:             s.Verify,
 		CheckpointInterval: uint64(s.CheckpointInterval),
+		Mirror:             s.Mirror,
 	}
 	for _, id := range s.offer() {
 		begin.Codecs = append(begin.Codecs, uint32(id))

@@ -262,7 +262,13 @@ func (s *session) finish(f *wirev1.Finish) error {
 	if err := s.checkpoints.stop(); err != nil {
 		return err
 	}
-	if err := s.Destination.Finish(); err != nil {
+	if len(s.takenBack) > 0 {
+		// The run is not complete, and so nothing is removed yet.
+		s.Destination.KeepOthers()
+	}
+	err := s.Destination.Finish()
+	s.Report.update(func(p *wirev1.Progress) { p.Removed = s.Destination.Removed() })
+	if err != nil {
 		return err
 	}
 	s.silent.Store(true)
@@ -278,6 +284,7 @@ func (s *session) received() *wirev1.Received {
 	m := &wirev1.Received{Files: s.files + s.made, Bytes: s.bytes}
 	s.mu.Unlock()
 	m.ResentBytes = s.checkpoints.resentBytes()
+	m.Removed = s.Destination.Removed()
 	blocks := s.Report.Blocks.Snapshot()
 	m.Decompression = decompression(&blocks)
 	m.Cpu = &wirev1.CPU{DecompressNanos: uint64(blocks.CPU)}

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 func patterns(t *testing.T, include, exclude []string) *filter.Filter {
@@ -186,10 +188,78 @@ func TestMirrorWaits(t *testing.T) {
 		}
 	}})
 	d := destination(t, to, ".")
-	must(t, d.Mirror(nil))
+	must(t, d.Mirror(nil, false))
 	look(t, d, tree.Entry{Path: ".", Type: tree.Directory, Mode: 0o755})
 	must(t, d.Close())
 	if got := paths(t, to); !slices.Equal(got, []string{"file"}) {
 		t.Errorf("an attempt that ended left %q", got)
+	}
+}
+
+// A mirror of nothing but directories removes nothing, unless it is asked to.
+func TestMirrorOfNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		from, to   []string
+		exclude    []string
+		allow      bool
+		want       []string
+		fails      bool
+		wasRemoved uint64
+	}{
+		"Empty":       {nil, []string{"a", "b/c"}, nil, false, []string{"a", "b", "b/c"}, true, 0},
+		"Directories": {[]string{"b/", "d/"}, []string{"b/c"}, nil, false, []string{"b", "b/c", "d"}, true, 0},
+		"OnlyADir":    {nil, []string{"b/"}, nil, false, []string{"b"}, true, 0},
+		"Filtered":    {[]string{"x.log"}, []string{"a"}, []string{"*.log"}, false, []string{"a"}, true, 0},
+		"NothingToDo": {[]string{"b/"}, []string{"b/", "x.log"}, []string{"*.log"}, false, []string{"b", "x.log"}, false, 0},
+		"Allowed":     {[]string{"b/"}, []string{"a", "b/c", "x.log"}, []string{"*.log"}, true, []string{"b", "x.log"}, false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := t.TempDir(), t.TempDir()
+			for root, list := range map[string][]string{from: test.from, to: test.to} {
+				for _, path := range list {
+					if path[len(path)-1] == '/' {
+						must(t, os.MkdirAll(filepath.Join(root, path), 0o755))
+					} else {
+						write(t, root, path, path)
+					}
+				}
+			}
+			m, err := tryMove(from, to, moveOptions{mirror: true, allowEmpty: test.allow, filter: patterns(t, nil, test.exclude)})
+			if failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY) != test.fails || err != nil && !test.fails {
+				t.Errorf("the error is %v", err)
+			}
+			if got := paths(t, to); !slices.Equal(got, test.want) || m.removed != test.wasRemoved {
+				t.Errorf("there are %q, %d were removed", got, m.removed)
+			}
+		})
+	}
+}
+
+// Nothing is removed when not all is there, and a directory not before the file that replaces it.
+func TestMirrorKeepsOthers(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	write(t, from, "a", "content")
+	write(t, from, "b", "content")
+	for _, path := range []string{"a/x/y", "old"} {
+		write(t, to, path, "x")
+	}
+	d := destination(t, to, ".")
+	must(t, d.Mirror(nil, false))
+	s := open(t, from, ".")
+	entries, err := walk(t, s)
+	must(t, err)
+	for _, e := range entries {
+		if needed := look(t, d, *e); needed != (e.Type == tree.File) {
+			t.Errorf("%q is needed: %v", e.Path, needed)
+		}
+	}
+	if got := paths(t, to); !slices.Equal(got, []string{"a", "a/x", "a/x/y", "old"}) {
+		t.Errorf("before a file comes there are %q", got)
+	}
+	must(t, moveFile(s, d, 1, entries[1], entries[1]))
+	d.KeepOthers()
+	must(t, d.Finish())
+	if got := paths(t, to); !slices.Equal(got, []string{"a", "old"}) || d.Removed() != 3 {
+		t.Errorf("there are %q, %d were removed", got, d.Removed())
 	}
 }

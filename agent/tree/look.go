@@ -210,6 +210,9 @@ func (d *Destination) lookAtFile(e *Entry, name string) (needed bool, err error)
 	if err != nil || !exists {
 		return true, err
 	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && d.mirror != nil {
+		return true, nil // Commit removes it, when there is a file to take its place.
+	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return true, d.makeRoom(e, d.parent, name, &st)
 	}

@@ -21,23 +21,36 @@ type mirror struct {
 	filter      *filter.Filter
 	seen        *spool // paths
 	removed     atomic.Uint64
+	allowEmpty  bool
+	// content: something else than directories was announced.
+	content bool
+	// keep: Finish removes nothing.
+	keep bool
 
 	// path is the last record of seen that was read; started and ended tell whether there is one.
 	path           string
 	started, ended bool
 }
 
-// Mirror makes the destination one that has nothing but what is announced: Look removes what is in the way of an entry, and Finish
-// what was not announced, the contents of a directory before itself. What the filter excludes is never removed, nor a directory that
-// has some of it; neither is lost+found at the root of a volume. It must be called before the first Look. The list of what was
-// announced takes about the length of its path for each entry, on the volume.
-func (d *Destination) Mirror(f *filter.Filter) error {
+// Mirror makes the destination one that has nothing but what is announced: an entry replaces the directory in its place, and Finish
+// removes what was not announced, the contents of a directory before itself. What the filter excludes is never removed, nor a directory
+// that has some of it; neither is lost+found at the root of a volume. Unless allowEmpty, Finish fails instead of removing anything when
+// nothing but directories was announced. It must be called before the first Look. The list of what was announced takes about the length
+// of its path for each entry, on the volume.
+func (d *Destination) Mirror(f *filter.Filter, allowEmpty bool) error {
 	seen, err := d.openSpool(seenName)
 	if err != nil {
 		return err
 	}
-	d.mirror = &mirror{destination: d, filter: f, seen: seen}
+	d.mirror = &mirror{destination: d, filter: f, seen: seen, allowEmpty: allowEmpty}
 	return nil
+}
+
+// KeepOthers has Finish remove nothing: not everything that was announced is there.
+func (d *Destination) KeepOthers() {
+	if d.mirror != nil {
+		d.mirror.keep = true
+	}
 }
 
 // Removed is how many files, directories and others Mirror has removed.
@@ -48,7 +61,10 @@ func (d *Destination) Removed() uint64 {
 	return d.mirror.removed.Load()
 }
 
-func (m *mirror) announce(e *Entry) error { return m.seen.add([]byte(e.Path), e.Path) }
+func (m *mirror) announce(e *Entry) error {
+	m.content = m.content || e.Type != Directory
+	return m.seen.add([]byte(e.Path), e.Path)
+}
 
 func (m *mirror) close() {
 	if m.seen != nil {
@@ -75,12 +91,15 @@ func (m *mirror) announced(path string) (bool, error) {
 
 // finish removes what was not announced.
 func (m *mirror) finish() error {
+	if m.keep {
+		return nil
+	}
 	fd, err := m.destination.root.open(Root, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return writeError("open", Root, err)
 	}
 	defer unix.Close(fd)
-	s := sweep{mirror: m, known: m.announced}
+	s := sweep{mirror: m, known: m.announced, brake: !m.allowEmpty && !m.content}
 	_, err = s.directory(fd, Root)
 	return err
 }
@@ -109,6 +128,15 @@ func (m *mirror) remove(e *Entry, in dir, name string, directory bool) error {
 type sweep struct {
 	*mirror
 	known func(path string) (bool, error)
+	// brake: nothing may be removed.
+	brake bool
+}
+
+// errEmpty is why a mirror of nothing removes nothing.
+func errEmpty(path string) error {
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY,
+		"the source has no files that spec.include and spec.exclude let through, and spec.delete would remove all that the destination has, such as %q: "+
+			"nothing was removed; check the claim, the path and the patterns, or set spec.allowEmptySource: true to empty the destination", printable(path))
 }
 
 // directory reports whether nothing is left in an open directory.
@@ -178,6 +206,9 @@ func (s *sweep) enter(in dir, path, name string) (empty bool, err error) {
 }
 
 func (s *sweep) removeDirectory(in dir, path, name string) (gone bool, err error) {
+	if s.brake {
+		return false, errEmpty(path)
+	}
 	switch err := s.unlinkOnce(in, name, unix.AT_REMOVEDIR); {
 	case err == unix.ENOTEMPTY, err == unix.EEXIST:
 		return false, nil // Something came meanwhile.
@@ -188,6 +219,9 @@ func (s *sweep) removeDirectory(in dir, path, name string) (gone bool, err error
 }
 
 func (s *sweep) unlink(in dir, path, name string, flags int) error {
+	if s.brake {
+		return errEmpty(path)
+	}
 	if err := s.unlinkOnce(in, name, flags); err != nil {
 		return writeError("remove", path, err)
 	}

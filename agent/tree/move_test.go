@@ -27,6 +27,8 @@ type moved struct {
 type moveOptions struct {
 	filter *filter.Filter
 	mirror bool
+	// allowEmpty source of a mirror.
+	allowEmpty bool
 	// before is called when everything was announced and nothing written.
 	before func()
 }
@@ -54,7 +56,7 @@ func tryMove(from, to string, o moveOptions) (m moved, err error) {
 	}
 	defer d.Close()
 	if o.mirror {
-		if err := d.Mirror(o.filter); err != nil {
+		if err := d.Mirror(o.filter, o.allowEmpty); err != nil {
 			return m, err
 		}
 	}

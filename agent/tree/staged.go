@@ -214,8 +214,8 @@ func (f *StagedFile) writeZeros(offset, end int64) error {
 	return nil
 }
 
-// Commit gives the file the attributes and the name of its entry, in the place of a file or link that has the name. See Sync for
-// what must come before. It refuses a file that has not the entry's size.
+// Commit gives the file the attributes and the name of its entry, in the place of a file or link that has the name, and where the
+// destination is a mirror also of a directory. See Sync for what must come before. It refuses a file that has not the entry's size.
 func (f *StagedFile) Commit(e *Entry) error {
 	d := f.destination
 	if err := f.dress(e); err != nil {
@@ -227,7 +227,14 @@ func (f *StagedFile) Commit(e *Entry) error {
 		return writeError("open the directory of", e.Path, err)
 	}
 	defer p.close()
-	if err := unix.Renameat(int(d.stage), f.name, int(p), name); err != nil {
+	err = unix.Renameat(int(d.stage), f.name, int(p), name)
+	if err == unix.EISDIR && d.mirror != nil {
+		if err := d.mirror.remove(e, p, name, true); err != nil {
+			return err
+		}
+		err = unix.Renameat(int(d.stage), f.name, int(p), name)
+	}
+	if err != nil {
 		return d.stageError("give its name to", e.Path, err)
 	}
 	return nil

@@ -53,6 +53,8 @@ const (
 	ReasonDestinationNotWritable = "DestinationNotWritable"
 	// ReasonSourceNotReadable: the agent may not read a file of the source.
 	ReasonSourceNotReadable = "SourceNotReadable"
+	// ReasonSourceEmpty: spec.delete would have removed everything at the destination, because the source has no files.
+	ReasonSourceEmpty = "SourceEmpty"
 	// ReasonSourceChanged: files changed while they were read.
 	ReasonSourceChanged = "SourceChanged"
 	// ReasonVerificationFailed: both sides' digests differ.

@@ -122,6 +122,7 @@ type TransferSchedule struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 type TransferSpec struct {
 	// source is immutable.
 	// +required
@@ -130,6 +131,37 @@ type TransferSpec struct {
 	// destination is immutable.
 	// +required
 	Destination TransferDestination `json:"destination,omitzero"`
+
+	// include says what is moved; absent: everything. Patterns are those of a .gitignore file, relative to the source's path: *.csv
+	// matches at every depth, /data/ and data/2026 from the root, ** any number of directories, and what matches a directory matches
+	// everything in it. A change takes effect with the next attempt or run.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.startsWith('!'))",message="an include pattern cannot begin with \"!\"; move it to exclude without the \"!\", or write \"\\!\" for the character"
+	Include []string `json:"include,omitempty"`
+
+	// exclude says what of that is not moved, by patterns like those of include. They are read in order, and one that begins with "!"
+	// takes back what those before it exclude. A change takes effect with the next attempt or run.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Exclude []string `json:"exclude,omitempty"`
+
+	// delete removes at the destination what the source does not have, when everything else is there and safe. What include and
+	// exclude leave out is never removed, nor is lost+found of the volume. What is in the way of a file that comes is replaced by it.
+	// status.progress.removed counts. A change takes effect with the next attempt or run.
+	// +optional
+	Delete bool `json:"delete,omitempty"`
+
+	// allowEmptySource lets delete go on when the source has no files, and so empty the destination. Without it such a run fails
+	// instead, because a source that is suddenly empty is mostly a mistake: another claim, another path, a volume that was not filled.
+	// +optional
+	AllowEmptySource bool `json:"allowEmptySource,omitempty"`
 
 	// compression overrides the CompressionPolicy that applies. A change takes effect with the next attempt or run.
 	// +optional
@@ -257,6 +289,9 @@ type Progress struct {
 	// spec.checkpointInterval for each stream, and whatever changed since.
 	// +optional
 	ResentBytes int64 `json:"resentBytes"`
+	// removed are files, links and directories that spec.delete removed at the destination.
+	// +optional
+	Removed int64 `json:"removed"`
 }
 
 // Omission counts what could not be moved or kept.
@@ -321,6 +356,9 @@ type AttemptRecord struct {
 	// resentBytes that were.
 	// +optional
 	ResentBytes int64 `json:"resentBytes"`
+	// removed are files, links and directories that spec.delete removed at the destination.
+	// +optional
+	Removed int64 `json:"removed"`
 }
 
 // ScheduleStatus is what the schedule did and will do.

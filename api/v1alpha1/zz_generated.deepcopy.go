@@ -1646,6 +1646,16 @@ func (in *TransferSpec) DeepCopyInto(out *TransferSpec) {
 	*out = *in
 	out.Source = in.Source
 	out.Destination = in.Destination
+	if in.Include != nil {
+		in, out := &in.Include, &out.Include
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.Exclude != nil {
+		in, out := &in.Exclude, &out.Exclude
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Compression != nil {
 		in, out := &in.Compression, &out.Compression
 		*out = new(Compression)

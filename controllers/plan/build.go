@@ -83,6 +83,10 @@ func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, peer *v1
 			ControlAddress:     fmt.Sprintf(":%d", ControlPort),
 			CheckpointInterval: checkpointInterval(transfer.Spec),
 			Privileged:         asksToWrite(transfer.Spec.PodTemplate),
+			Include:            transfer.Spec.Include,
+			Exclude:            transfer.Spec.Exclude,
+			Mirror:             transfer.Spec.Delete,
+			AllowEmptySource:   transfer.Spec.AllowEmptySource,
 		},
 	}
 }

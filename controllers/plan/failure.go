@@ -31,6 +31,8 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_UNSCHEDULABLE:            v1alpha1.ReasonUnschedulable,
 	wirev1.FailureReason_FAILURE_REASON_AGENT_NOT_STARTED:        v1alpha1.ReasonAgentNotStarted,
 	wirev1.FailureReason_FAILURE_REASON_AGENT_LOST:               v1alpha1.ReasonAgentLost,
+	wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER:           v1alpha1.ReasonInvalidSpec,
+	wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY:             v1alpha1.ReasonSourceEmpty,
 }
 
 // FailureReason is the condition reason of a wire reason; one that this version does not know is Internal.
@@ -65,3 +67,9 @@ var needsSomebody = []string{
 func NeedsSomebody(reason string) bool {
 	return slices.Contains(needsSomebody, reason)
 }
+
+// endsRun are the reasons that no further attempt of a run can mend: its spec has to change, or what it is to move.
+var endsRun = []string{v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonSourceEmpty}
+
+// EndsRun reports whether a run ends with an attempt that ends for this reason.
+func EndsRun(reason string) bool { return slices.Contains(endsRun, reason) }

@@ -57,6 +57,9 @@ const (
 	defaultCheckpointInterval = 64 << 20
 )
 
+// maxPatterns of spec.include and of spec.exclude. Whether a pattern is well formed the agent says, which reads it.
+const maxPatterns = 128
+
 // ValidateTransfer checks again what the API server checks. The error is a *policy.InvalidError.
 func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	if err := validatePath("spec.source.persistentVolumeClaim.path", spec.Source.PersistentVolumeClaim.Path); err != nil {
@@ -74,6 +77,10 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{Field: "spec.destination.peer", Mend: "must name a Peer"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval || spec.CheckpointInterval.Value() > maxCheckpointInterval):
 		return &policy.InvalidError{Field: "spec.checkpointInterval", Mend: fmt.Sprintf("must be between 1Mi and 16Gi, not %s", spec.CheckpointInterval)}
+	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
+		return &policy.InvalidError{Field: "spec.include and spec.exclude", Mend: fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns)}
+	case spec.AllowEmptySource && !spec.Delete:
+		return &policy.InvalidError{Field: "spec.allowEmptySource", Mend: "means something only with spec.delete: true; add that, or remove it"}
 	case spec.MaxAttempts < 0 || spec.MaxAttempts > 100:
 		return &policy.InvalidError{Field: "spec.maxAttempts", Mend: fmt.Sprintf("must be between 1 and 100, not %d", spec.MaxAttempts)}
 	}

@@ -70,6 +70,7 @@ func progress(report *wirev1.Report, rate, resumed int64) *v1alpha1.Progress {
 		UnchangedBytes: clamp(p.GetUnchangedBytes()),
 		ResumedBytes:   resumed,
 		ResentBytes:    clamp(p.GetResentBytes()),
+		Removed:        clamp(p.GetRemoved()),
 	}
 	succeeded := report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED
 	switch {

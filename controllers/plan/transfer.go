@@ -398,6 +398,8 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 	switch {
 	case reason == v1alpha1.ReasonSucceeded:
 		d.complete()
+	case EndsRun(reason):
+		d.giveUp(reason, message)
 	case NeedsSomebody(reason):
 		d.waitForSomebody(reason, message)
 	default:
@@ -428,6 +430,7 @@ func (d *transferDecision) record(report *wirev1.Report, reason, message string)
 	}
 	if status.Progress != nil {
 		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
+		record.Removed = status.Progress.Removed
 	}
 	status.History = append([]v1alpha1.AttemptRecord{record}, status.History...)
 	if len(status.History) > maxHistory {
@@ -446,6 +449,14 @@ func (d *transferDecision) complete() {
 	if asked := d.transfer.Annotations[v1alpha1.RunAnnotation]; asked != "" && asked != status.LastRunRequest {
 		d.out.RequeueAfter = time.Second
 	}
+}
+
+// giveUp ends a run that another attempt would not mend. A change of the spec starts the next one.
+func (d *transferDecision) giveUp(reason, message string) {
+	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
+	status.Run.Failures++
+	status.Run.CompletionTime = &now
+	d.set(v1alpha1.TransferFailed, conditions.Stalled(reason, message))
 }
 
 func (d *transferDecision) waitForSomebody(reason, message string) {

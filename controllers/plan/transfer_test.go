@@ -145,6 +145,12 @@ func TestHowAttemptsEnd(t *testing.T) {
 		"a reason of a later version": {func(t *testing.T, f *plan.TransferFacts) {
 			f.Pod = ended(1, "Error", `{"state":"AGENT_STATE_FAILED","failure":{"reason":4711,"message":"new"},"later":1}`)
 		}, v1alpha1.TransferRetrying, "Reconciling", "Retrying", "Internal", "new"},
+		"pattern that cannot be used": {func(t *testing.T, f *plan.TransferFacts) {
+			f.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.exclude pattern 1")
+		}, v1alpha1.TransferFailed, "Stalled", "InvalidSpec", "InvalidSpec", "spec.exclude pattern 1"},
+		"mirror of nothing": {func(t *testing.T, f *plan.TransferFacts) {
+			f.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY, "set spec.allowEmptySource")
+		}, v1alpha1.TransferFailed, "Stalled", "SourceEmpty", "SourceEmpty", "set spec.allowEmptySource"},
 		"no report": {func(_ *testing.T, f *plan.TransferFacts) { f.Pod = ended(139, "Error", "") },
 			v1alpha1.TransferRetrying, "Reconciling", "Retrying", "AgentLost", "exit code 139"},
 		"garbage for a report": {func(_ *testing.T, f *plan.TransferFacts) { f.Pod = ended(1, "Error", "{]") },

@@ -7,6 +7,7 @@ package integration_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,10 @@ func TestRefusals(t *testing.T) {
 		"time zone that is a path": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily", TimeZone: "../x"}
 		}), "timeZone must be a name of the tz database"},
+		"include that excludes":       {transfer(func(t *v1alpha1.Transfer) { t.Spec.Include = []string{"a", "!b"} }), "move it to exclude"},
+		"empty pattern":               {transfer(func(t *v1alpha1.Transfer) { t.Spec.Exclude = []string{""} }), "spec.exclude[0]"},
+		"too many patterns":           {transfer(func(t *v1alpha1.Transfer) { t.Spec.Exclude = slices.Repeat([]string{"x"}, 129) }), "spec.exclude"},
+		"empty source without delete": {transfer(func(t *v1alpha1.Transfer) { t.Spec.AllowEmptySource = true }), "only with delete: true"},
 		"negative jitter": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily", Jitter: &metav1.Duration{Duration: -time.Second}}
 		}), "jitter must be between 0s and 24h"},

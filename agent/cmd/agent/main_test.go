@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -90,6 +91,13 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(source, "data/sub/file"), []byte(content), 0o640); err != nil {
 		t.Fatal(err)
 	}
+	for path, text := range map[string]string{
+		filepath.Join(source, "data/x.log"): "left out", filepath.Join(destination, "copy/old"): "removed", filepath.Join(destination, "copy/y.log"): "kept",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	receiveDir := west.Directory(t, east, "/ns/bank/delivery/ledger", receiveName)
 	receive := &wirev1.ReceiveConfig{
@@ -101,6 +109,7 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	sendDir := east.Directory(t, west, "/ns/bank/transfer/ledger", sendName)
 	configure(t, sendDir, &wirev1.SendConfig{
 		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true, ControlAddress: freeAddress(t), Privileged: true,
+		Exclude: []string{"*.log"}, Mirror: true,
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"},
 			SoftwareEngines: []string{"lzip", "go"},
@@ -139,8 +148,13 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(destination, "copy/sub/file")); err != nil || string(b) != content {
 		t.Errorf("%d bytes arrived, %v", len(b), err)
 	}
+	for path, want := range map[string]bool{"x.log": false, "y.log": true, "old": false} {
+		if _, err := os.Stat(filepath.Join(destination, "copy", path)); (err == nil) != want {
+			t.Errorf("%s at the destination: %v", path, err)
+		}
+	}
 	for _, path := range []string{logs, sendLogs} {
-		if r := final(t, path); r.State != wirev1.AgentState_AGENT_STATE_SUCCEEDED || r.Progress.Bytes != uint64(len(content)) || r.EndTime == nil {
+		if r := final(t, path); r.State != wirev1.AgentState_AGENT_STATE_SUCCEEDED || r.Progress.Bytes != uint64(len(content)) || r.Progress.Removed != 1 || r.EndTime == nil {
 			t.Errorf("the final report is %v", r)
 		}
 	}
@@ -168,6 +182,7 @@ func TestFailuresAreReported(t *testing.T) {
 	}{
 		"NoSource":     {func(c *wirev1.SendConfig) { c.Path = "missing" }, exitFailed, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND},
 		"Stopped":      {func(c *wirev1.SendConfig) {}, exitFailed, wirev1.FailureReason_FAILURE_REASON_ABORTED},
+		"BadPattern":   {func(c *wirev1.SendConfig) { c.Exclude = []string{"a", "[b"} }, exitFailed, wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER},
 		"NoGateway":    {func(c *wirev1.SendConfig) { c.GatewayEndpoint = "" }, exitConfig, 0},
 		"NoRun":        {func(c *wirev1.SendConfig) { c.RunId = "" }, exitConfig, 0},
 		"NoMode":       {func(c *wirev1.SendConfig) { c.Compression.Mode = 0 }, exitConfig, 0},

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/control"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -52,11 +54,16 @@ func (a *agent) send(ctx context.Context) error {
 	defer stop()
 
 	err = func() error {
+		patterns, err := filter.New(c.GetInclude(), c.GetExclude())
+		if err != nil {
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
+		}
 		source, err := tree.OpenSource(c.GetVolume(), c.GetPath())
 		if err != nil {
 			return err
 		}
 		defer source.Close()
+		source.SetFilter(patterns)
 		dialer := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files}
 		gateway, err := dialer.Dial(transport.GatewayServerName)
 		if err != nil {
@@ -89,6 +96,7 @@ func (a *agent) send(ctx context.Context) error {
 			Codecs:             compression.Codecs,
 			Verify:             c.GetVerify(),
 			CheckpointInterval: int64(c.GetCheckpointInterval()),
+			Mirror:             mirror(&c),
 			Dial:               func() (transfer.Conn, error) { return data.Dial(name) },
 			DialBlocks:         func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) },
 			Streams:            min(runtime.GOMAXPROCS(0), transfer.MaxStreams),
@@ -96,6 +104,14 @@ func (a *agent) send(ctx context.Context) error {
 		})
 	}()
 	return a.end(report, err)
+}
+
+// mirror is what to ask of the receiver; nil if what else is at the destination is to stay.
+func mirror(c *wirev1.SendConfig) *wirev1.Mirror {
+	if !c.GetMirror() {
+		return nil
+	}
+	return &wirev1.Mirror{Include: c.GetInclude(), Exclude: c.GetExclude(), AllowEmptySource: c.GetAllowEmptySource()}
 }
 
 func (a *agent) receive(ctx context.Context) error {

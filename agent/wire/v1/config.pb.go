@@ -446,9 +446,16 @@ type SendConfig struct {
 	// checkpoint_interval in bytes, see Begin.
 	CheckpointInterval uint64 `protobuf:"varint,10,opt,name=checkpoint_interval,json=checkpointInterval,proto3" json:"checkpoint_interval,omitempty"`
 	// privileged is passed on in OpenRequest.
-	Privileged    bool `protobuf:"varint,21,opt,name=privileged,proto3" json:"privileged,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Privileged bool `protobuf:"varint,21,opt,name=privileged,proto3" json:"privileged,omitempty"`
+	// include and exclude are patterns of what to move, see package filter.
+	Include []string `protobuf:"bytes,11,rep,name=include,proto3" json:"include,omitempty"`
+	Exclude []string `protobuf:"bytes,12,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	// mirror: remove at the destination what the source does not have, see Mirror.
+	Mirror bool `protobuf:"varint,13,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	// allow_empty_source: see Mirror.
+	AllowEmptySource bool `protobuf:"varint,14,opt,name=allow_empty_source,json=allowEmptySource,proto3" json:"allow_empty_source,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
@@ -554,6 +561,34 @@ func (x *SendConfig) GetCheckpointInterval() uint64 {
 func (x *SendConfig) GetPrivileged() bool {
 	if x != nil {
 		return x.Privileged
+	}
+	return false
+}
+
+func (x *SendConfig) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *SendConfig) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *SendConfig) GetMirror() bool {
+	if x != nil {
+		return x.Mirror
+	}
+	return false
+}
+
+func (x *SendConfig) GetAllowEmptySource() bool {
+	if x != nil {
+		return x.AllowEmptySource
 	}
 	return false
 }
@@ -730,7 +765,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"claim_name\x18\x02 \x01(\tR\tclaimName\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xb2\x03\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xac\x04\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -746,7 +781,11 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	" \x01(\x04R\x12checkpointInterval\x12\x1e\n" +
 	"\n" +
 	"privileged\x18\x15 \x01(\bR\n" +
-	"privileged\"\x84\x02\n" +
+	"privileged\x12\x18\n" +
+	"\ainclude\x18\v \x03(\tR\ainclude\x12\x18\n" +
+	"\aexclude\x18\f \x03(\tR\aexclude\x12\x16\n" +
+	"\x06mirror\x18\r \x01(\bR\x06mirror\x12,\n" +
+	"\x12allow_empty_source\x18\x0e \x01(\bR\x10allowEmptySource\"\x84\x02\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +

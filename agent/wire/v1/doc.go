@@ -5,4 +5,4 @@
 package wirev1
 
 // ProtocolVersion is what both sides state first. It changes when an older peer could misread a newer one.
-const ProtocolVersion = 1
+const ProtocolVersion = 2

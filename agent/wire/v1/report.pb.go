@@ -49,6 +49,10 @@ const (
 	FailureReason_FAILURE_REASON_UNSCHEDULABLE            FailureReason = 17
 	FailureReason_FAILURE_REASON_AGENT_NOT_STARTED        FailureReason = 18
 	FailureReason_FAILURE_REASON_AGENT_LOST               FailureReason = 19
+	// FAILURE_REASON_INVALID_FILTER: an include or exclude pattern cannot be used.
+	FailureReason_FAILURE_REASON_INVALID_FILTER FailureReason = 20
+	// FAILURE_REASON_SOURCE_EMPTY: a mirror would remove everything at the destination, because the source has nothing.
+	FailureReason_FAILURE_REASON_SOURCE_EMPTY FailureReason = 21
 )
 
 // Enum value maps for FailureReason.
@@ -74,6 +78,8 @@ var (
 		17: "FAILURE_REASON_UNSCHEDULABLE",
 		18: "FAILURE_REASON_AGENT_NOT_STARTED",
 		19: "FAILURE_REASON_AGENT_LOST",
+		20: "FAILURE_REASON_INVALID_FILTER",
+		21: "FAILURE_REASON_SOURCE_EMPTY",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -96,6 +102,8 @@ var (
 		"FAILURE_REASON_UNSCHEDULABLE":            17,
 		"FAILURE_REASON_AGENT_NOT_STARTED":        18,
 		"FAILURE_REASON_AGENT_LOST":               19,
+		"FAILURE_REASON_INVALID_FILTER":           20,
+		"FAILURE_REASON_SOURCE_EMPTY":             21,
 	}
 )
 
@@ -662,7 +670,9 @@ type Progress struct {
 	// resumed_bytes are of files that this attempt moves the rest of: made safe by earlier attempts of the run and not sent again.
 	ResumedBytes uint64 `protobuf:"varint,8,opt,name=resumed_bytes,json=resumedBytes,proto3" json:"resumed_bytes,omitempty"`
 	// resent_bytes had been written by an earlier attempt of the run and come again, because they were not safe.
-	ResentBytes   uint64 `protobuf:"varint,9,opt,name=resent_bytes,json=resentBytes,proto3" json:"resent_bytes,omitempty"`
+	ResentBytes uint64 `protobuf:"varint,9,opt,name=resent_bytes,json=resentBytes,proto3" json:"resent_bytes,omitempty"`
+	// removed are files, links and directories that a mirror removed at the destination.
+	Removed       uint64 `protobuf:"varint,10,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -756,6 +766,13 @@ func (x *Progress) GetResumedBytes() uint64 {
 func (x *Progress) GetResentBytes() uint64 {
 	if x != nil {
 		return x.ResentBytes
+	}
+	return 0
+}
+
+func (x *Progress) GetRemoved() uint64 {
+	if x != nil {
+		return x.Removed
 	}
 	return 0
 }
@@ -1017,7 +1034,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"send_nanos\x18\x01 \x01(\x04R\tsendNanos\x12#\n" +
 	"\rreceive_nanos\x18\x02 \x01(\x04R\freceiveNanos\x12%\n" +
 	"\x0ecompress_nanos\x18\x03 \x01(\x04R\rcompressNanos\x12)\n" +
-	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\"\xac\x02\n" +
+	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\"\xc6\x02\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x1f\n" +
@@ -1029,7 +1046,9 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x0funchanged_files\x18\x06 \x01(\x04R\x0eunchangedFiles\x12'\n" +
 	"\x0funchanged_bytes\x18\a \x01(\x04R\x0eunchangedBytes\x12#\n" +
 	"\rresumed_bytes\x18\b \x01(\x04R\fresumedBytes\x12!\n" +
-	"\fresent_bytes\x18\t \x01(\x04R\vresentBytes\"P\n" +
+	"\fresent_bytes\x18\t \x01(\x04R\vresentBytes\x12\x18\n" +
+	"\aremoved\x18\n" +
+	" \x01(\x04R\aremoved\"P\n" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
@@ -1050,7 +1069,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
-	"\x06detail\x18\r \x01(\tR\x06detail*\xdd\x05\n" +
+	"\x06detail\x18\r \x01(\tR\x06detail*\xa1\x06\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1072,7 +1091,9 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x16FAILURE_REASON_ABORTED\x10\x10\x12 \n" +
 	"\x1cFAILURE_REASON_UNSCHEDULABLE\x10\x11\x12$\n" +
 	" FAILURE_REASON_AGENT_NOT_STARTED\x10\x12\x12\x1d\n" +
-	"\x19FAILURE_REASON_AGENT_LOST\x10\x13*\xac\x01\n" +
+	"\x19FAILURE_REASON_AGENT_LOST\x10\x13\x12!\n" +
+	"\x1dFAILURE_REASON_INVALID_FILTER\x10\x14\x12\x1f\n" +
+	"\x1bFAILURE_REASON_SOURCE_EMPTY\x10\x15*\xac\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +

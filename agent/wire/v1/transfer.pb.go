@@ -375,8 +375,10 @@ type Begin struct {
 	// checkpoint_interval in bytes: the receiver makes safe what it wrote before more than this is at stake for each Data stream. 1 MiB
 	// to 16 GiB; 0 is 64 MiB.
 	CheckpointInterval uint64 `protobuf:"varint,7,opt,name=checkpoint_interval,json=checkpointInterval,proto3" json:"checkpoint_interval,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// mirror asks for a destination that has nothing else; absent: what else is there stays.
+	Mirror        *Mirror `protobuf:"bytes,8,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Begin) Reset() {
@@ -458,6 +460,78 @@ func (x *Begin) GetCheckpointInterval() uint64 {
 	return 0
 }
 
+func (x *Begin) GetMirror() *Mirror {
+	if x != nil {
+		return x.Mirror
+	}
+	return nil
+}
+
+// Mirror asks the receiver to remove, when all that was announced is safe, what was not announced. Nobody tells it what to remove: it
+// compares its own tree with the manifest.
+type Mirror struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// include and exclude are the patterns that the sender leaves things out by, see package filter. What they leave out stays at the
+	// destination.
+	Include []string `protobuf:"bytes,1,rep,name=include,proto3" json:"include,omitempty"`
+	Exclude []string `protobuf:"bytes,2,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	// allow_empty_source: do so, too, when nothing but directories was announced.
+	AllowEmptySource bool `protobuf:"varint,3,opt,name=allow_empty_source,json=allowEmptySource,proto3" json:"allow_empty_source,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Mirror) Reset() {
+	*x = Mirror{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mirror) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mirror) ProtoMessage() {}
+
+func (x *Mirror) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mirror.ProtoReflect.Descriptor instead.
+func (*Mirror) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Mirror) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *Mirror) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *Mirror) GetAllowEmptySource() bool {
+	if x != nil {
+		return x.AllowEmptySource
+	}
+	return false
+}
+
 type Accepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// codec that the receiver chose among those offered.
@@ -472,7 +546,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +558,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +571,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Accepted) GetCodec() uint32 {
@@ -557,7 +631,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +643,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +656,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Entry) GetPath() []byte {
@@ -674,7 +748,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +760,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +773,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Xattr) GetName() []byte {
@@ -728,7 +802,7 @@ type Manifest struct {
 
 func (x *Manifest) Reset() {
 	*x = Manifest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +814,7 @@ func (x *Manifest) String() string {
 func (*Manifest) ProtoMessage() {}
 
 func (x *Manifest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +827,7 @@ func (x *Manifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Manifest.ProtoReflect.Descriptor instead.
 func (*Manifest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Manifest) GetEntries() []*Entry {
@@ -774,7 +848,7 @@ type ManifestEnd struct {
 
 func (x *ManifestEnd) Reset() {
 	*x = ManifestEnd{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +860,7 @@ func (x *ManifestEnd) String() string {
 func (*ManifestEnd) ProtoMessage() {}
 
 func (x *ManifestEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +873,7 @@ func (x *ManifestEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestEnd.ProtoReflect.Descriptor instead.
 func (*ManifestEnd) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ManifestEnd) GetEntries() uint64 {
@@ -842,7 +916,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +928,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +941,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Need) GetBitmap() []byte {
@@ -925,7 +999,7 @@ type Safe struct {
 
 func (x *Safe) Reset() {
 	*x = Safe{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1011,7 @@ func (x *Safe) String() string {
 func (*Safe) ProtoMessage() {}
 
 func (x *Safe) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1024,7 @@ func (x *Safe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Safe.ProtoReflect.Descriptor instead.
 func (*Safe) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Safe) GetPosition() uint32 {
@@ -978,7 +1052,7 @@ type ChunkRange struct {
 
 func (x *ChunkRange) Reset() {
 	*x = ChunkRange{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1064,7 @@ func (x *ChunkRange) String() string {
 func (*ChunkRange) ProtoMessage() {}
 
 func (x *ChunkRange) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1077,7 @@ func (x *ChunkRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunkRange.ProtoReflect.Descriptor instead.
 func (*ChunkRange) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ChunkRange) GetFirst() uint64 {
@@ -1030,7 +1104,7 @@ type FileChanged struct {
 
 func (x *FileChanged) Reset() {
 	*x = FileChanged{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1116,7 @@ func (x *FileChanged) String() string {
 func (*FileChanged) ProtoMessage() {}
 
 func (x *FileChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1129,7 @@ func (x *FileChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
 func (*FileChanged) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FileChanged) GetIndex() uint64 {
@@ -1076,7 +1150,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1162,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1175,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Finish) GetFiles() uint64 {
@@ -1127,14 +1201,16 @@ type Received struct {
 	Decompression *Decompression `protobuf:"bytes,3,opt,name=decompression,proto3" json:"decompression,omitempty"`
 	Cpu           *CPU           `protobuf:"bytes,4,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	// resent_bytes had been written by an earlier attempt of the run and come again, because they were not safe.
-	ResentBytes   uint64 `protobuf:"varint,5,opt,name=resent_bytes,json=resentBytes,proto3" json:"resent_bytes,omitempty"`
+	ResentBytes uint64 `protobuf:"varint,5,opt,name=resent_bytes,json=resentBytes,proto3" json:"resent_bytes,omitempty"`
+	// removed are files, links and directories that Mirror asked to remove.
+	Removed       uint64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1222,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1235,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Received) GetFiles() uint64 {
@@ -1197,6 +1273,13 @@ func (x *Received) GetResentBytes() uint64 {
 	return 0
 }
 
+func (x *Received) GetRemoved() uint64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
 // Finished is the receiver's last word after Finish: everything is synced and has its name, mode and time.
 type Finished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1208,7 +1291,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1303,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1316,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Finished) GetReceived() *Received {
@@ -1265,7 +1348,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1360,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1373,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Segment) GetIndex() uint64 {
@@ -1336,7 +1419,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1431,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1444,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DataRequest) GetSession() []byte {
@@ -1394,7 +1477,7 @@ type DataResponse struct {
 
 func (x *DataResponse) Reset() {
 	*x = DataResponse{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1489,7 @@ func (x *DataResponse) String() string {
 func (*DataResponse) ProtoMessage() {}
 
 func (x *DataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1502,7 @@ func (x *DataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataResponse.ProtoReflect.Descriptor instead.
 func (*DataResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DataResponse) GetBlocks() uint64 {
@@ -1448,7 +1531,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\breceived\x18\x03 \x01(\v2\x1c.lighterage.wire.v1.ReceivedH\x00R\breceived\x12:\n" +
 	"\bfinished\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.FinishedH\x00R\bfinished\x127\n" +
 	"\afailure\x18\x05 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailureB\t\n" +
-	"\amessage\"\xe3\x01\n" +
+	"\amessage\"\x97\x02\n" +
 	"\x05Begin\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1457,7 +1540,12 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\n" +
 	"chunk_size\x18\x05 \x01(\rR\tchunkSize\x12\x16\n" +
 	"\x06verify\x18\x06 \x01(\bR\x06verify\x12/\n" +
-	"\x13checkpoint_interval\x18\a \x01(\x04R\x12checkpointInterval\"x\n" +
+	"\x13checkpoint_interval\x18\a \x01(\x04R\x12checkpointInterval\x122\n" +
+	"\x06mirror\x18\b \x01(\v2\x1a.lighterage.wire.v1.MirrorR\x06mirror\"j\n" +
+	"\x06Mirror\x12\x18\n" +
+	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
+	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"x\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -1504,13 +1592,14 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"4\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xcd\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xe7\x01\n" +
 	"\bReceived\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12G\n" +
 	"\rdecompression\x18\x03 \x01(\v2!.lighterage.wire.v1.DecompressionR\rdecompression\x12)\n" +
 	"\x03cpu\x18\x04 \x01(\v2\x17.lighterage.wire.v1.CPUR\x03cpu\x12!\n" +
-	"\fresent_bytes\x18\x05 \x01(\x04R\vresentBytes\"\x80\x01\n" +
+	"\fresent_bytes\x18\x05 \x01(\x04R\vresentBytes\x12\x18\n" +
+	"\aremoved\x18\x06 \x01(\x04R\aremoved\"\x80\x01\n" +
 	"\bFinished\x128\n" +
 	"\breceived\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.ReceivedR\breceived\x12:\n" +
 	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\"g\n" +
@@ -1548,61 +1637,63 @@ func file_agent_wire_v1_transfer_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(EntryType)(0),          // 0: lighterage.wire.v1.EntryType
 	(*SessionRequest)(nil),  // 1: lighterage.wire.v1.SessionRequest
 	(*SessionResponse)(nil), // 2: lighterage.wire.v1.SessionResponse
 	(*Begin)(nil),           // 3: lighterage.wire.v1.Begin
-	(*Accepted)(nil),        // 4: lighterage.wire.v1.Accepted
-	(*Entry)(nil),           // 5: lighterage.wire.v1.Entry
-	(*Xattr)(nil),           // 6: lighterage.wire.v1.Xattr
-	(*Manifest)(nil),        // 7: lighterage.wire.v1.Manifest
-	(*ManifestEnd)(nil),     // 8: lighterage.wire.v1.ManifestEnd
-	(*Need)(nil),            // 9: lighterage.wire.v1.Need
-	(*Safe)(nil),            // 10: lighterage.wire.v1.Safe
-	(*ChunkRange)(nil),      // 11: lighterage.wire.v1.ChunkRange
-	(*FileChanged)(nil),     // 12: lighterage.wire.v1.FileChanged
-	(*Finish)(nil),          // 13: lighterage.wire.v1.Finish
-	(*Received)(nil),        // 14: lighterage.wire.v1.Received
-	(*Finished)(nil),        // 15: lighterage.wire.v1.Finished
-	(*Segment)(nil),         // 16: lighterage.wire.v1.Segment
-	(*DataRequest)(nil),     // 17: lighterage.wire.v1.DataRequest
-	(*DataResponse)(nil),    // 18: lighterage.wire.v1.DataResponse
-	(*Failure)(nil),         // 19: lighterage.wire.v1.Failure
-	(*Decompression)(nil),   // 20: lighterage.wire.v1.Decompression
-	(*CPU)(nil),             // 21: lighterage.wire.v1.CPU
-	(*Omission)(nil),        // 22: lighterage.wire.v1.Omission
+	(*Mirror)(nil),          // 4: lighterage.wire.v1.Mirror
+	(*Accepted)(nil),        // 5: lighterage.wire.v1.Accepted
+	(*Entry)(nil),           // 6: lighterage.wire.v1.Entry
+	(*Xattr)(nil),           // 7: lighterage.wire.v1.Xattr
+	(*Manifest)(nil),        // 8: lighterage.wire.v1.Manifest
+	(*ManifestEnd)(nil),     // 9: lighterage.wire.v1.ManifestEnd
+	(*Need)(nil),            // 10: lighterage.wire.v1.Need
+	(*Safe)(nil),            // 11: lighterage.wire.v1.Safe
+	(*ChunkRange)(nil),      // 12: lighterage.wire.v1.ChunkRange
+	(*FileChanged)(nil),     // 13: lighterage.wire.v1.FileChanged
+	(*Finish)(nil),          // 14: lighterage.wire.v1.Finish
+	(*Received)(nil),        // 15: lighterage.wire.v1.Received
+	(*Finished)(nil),        // 16: lighterage.wire.v1.Finished
+	(*Segment)(nil),         // 17: lighterage.wire.v1.Segment
+	(*DataRequest)(nil),     // 18: lighterage.wire.v1.DataRequest
+	(*DataResponse)(nil),    // 19: lighterage.wire.v1.DataResponse
+	(*Failure)(nil),         // 20: lighterage.wire.v1.Failure
+	(*Decompression)(nil),   // 21: lighterage.wire.v1.Decompression
+	(*CPU)(nil),             // 22: lighterage.wire.v1.CPU
+	(*Omission)(nil),        // 23: lighterage.wire.v1.Omission
 }
 var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
 	3,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
-	7,  // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
-	8,  // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
-	12, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
-	13, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
-	19, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
-	4,  // 6: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
-	9,  // 7: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
-	14, // 8: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
-	15, // 9: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
-	19, // 10: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
-	0,  // 11: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
-	6,  // 12: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
-	5,  // 13: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
-	10, // 14: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
-	11, // 15: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
-	20, // 16: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
-	21, // 17: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
-	14, // 18: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
-	22, // 19: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
-	16, // 20: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
-	1,  // 21: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
-	2,  // 22: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	8,  // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
+	9,  // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
+	13, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
+	14, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
+	20, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
+	5,  // 6: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
+	10, // 7: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
+	15, // 8: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
+	16, // 9: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
+	20, // 10: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
+	4,  // 11: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
+	0,  // 12: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
+	7,  // 13: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
+	6,  // 14: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
+	11, // 15: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
+	12, // 16: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
+	21, // 17: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
+	22, // 18: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
+	15, // 19: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
+	23, // 20: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
+	17, // 21: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
+	1,  // 22: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
+	2,  // 23: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
+	23, // [23:24] is the sub-list for method output_type
+	22, // [22:23] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_transfer_proto_init() }
@@ -1632,7 +1723,7 @@ func file_agent_wire_v1_transfer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_transfer_proto_rawDesc), len(file_agent_wire_v1_transfer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
