@@ -32,6 +32,8 @@ type EncoderOptions struct {
 	Codec codec.ID
 	// Policy says what to compress and how.
 	Policy policy.Settings
+	// NoNetwork says that the blocks do not leave the process.
+	NoNetwork bool
 }
 
 // Encoder turns plain blocks into blocks that travel. It is not safe for
@@ -41,6 +43,7 @@ type Encoder struct {
 	codec       codec.ID
 	policy      policy.Settings
 	accelerator policy.Accelerator
+	noNetwork   bool
 	software    codec.Encoder // nil when the policy never needs it
 	hardware    codec.Encoder // nil when there is none
 	witness     codec.Witness // of hardware; nil when it bears none
@@ -58,8 +61,8 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 	if !o.Codec.Valid() {
 		return nil, fmt.Errorf("make a block encoder: %w", &CodecError{Codec: o.Codec})
 	}
-	e := &Encoder{codec: o.Codec, policy: o.Policy, accelerator: accelerator(o)}
-	if o.Codec == codec.None || o.Policy.Mode == policy.Never {
+	e := &Encoder{codec: o.Codec, policy: o.Policy, accelerator: accelerator(o), noNetwork: o.NoNetwork}
+	if o.Codec == codec.None || o.Policy.Mode == policy.Never || o.Policy.Mode == policy.Auto && o.NoNetwork {
 		return e, nil
 	}
 	if engine, ok := o.Engines.Best(o.Codec, codec.Hardware, o.Policy.Level); ok {
@@ -198,7 +201,7 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 // is as long as plain, and returns its length. The decision it returns is what
 // was done in the end.
 func (e *Encoder) compress(room, plain []byte) (policy.Decision, sample, int, error) {
-	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator}
+	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, NoNetwork: e.noNetwork}
 	decision := policy.Decide(e.policy, facts)
 	var seen sample
 	if decision.NeedsSample {

@@ -97,6 +97,8 @@ type Facts struct {
 	Codec       codec.ID
 	Accelerator Accelerator
 	Sample      Sample
+	// NoNetwork says that the block does not leave the process.
+	NoNetwork bool
 }
 
 // Decision is what to do with a block.
@@ -138,6 +140,9 @@ func stored(reason Reason) Decision {
 func choose(s Settings, f Facts) (codec.Class, Reason) {
 	if s.Mode == Never {
 		return codec.NoClass, PolicyNever
+	}
+	if s.Mode == Auto && f.NoNetwork {
+		return codec.NoClass, NoNetwork
 	}
 	if f.Codec == codec.None {
 		return codec.NoClass, PeerRefused

@@ -38,6 +38,9 @@ func TestDecide(t *testing.T) {
 		sample   bool
 	}{
 		{"never", never, policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.PolicyNever, codec.NoClass, false},
+		{"no network", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified, NoNetwork: true}, policy.NoNetwork, codec.NoClass, false},
+		{"no network and a policy that insists", always, policy.Facts{Size: mib, Codec: codec.Deflate, NoNetwork: true}, policy.NoAccelerator, codec.Software, false},
+		{"no network and a policy that forbids", never, policy.Facts{Size: mib, Codec: codec.Deflate, NoNetwork: true}, policy.PolicyNever, codec.NoClass, false},
 		{"peer takes plain bytes only", base(), policy.Facts{Size: mib, Codec: codec.None}, policy.PeerRefused, codec.NoClass, false},
 		{"empty", always, policy.Facts{Codec: codec.Deflate}, policy.BelowMinimum, codec.NoClass, false},
 		{"hardware", base(), policy.Facts{Size: 20000, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.HardwareUsed, codec.Hardware, true},

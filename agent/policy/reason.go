@@ -47,6 +47,9 @@ const (
 	PolicyNever Reason = "PolicyNever"
 	// PeerRefused means: the other side accepts no codec that compresses.
 	PeerRefused Reason = "PeerRefused"
+	// NoNetwork means: the policy's mode is Auto, and sender and receiver are one process,
+	// so that there is no link whose bytes could be saved.
+	NoNetwork Reason = "NoNetwork"
 )
 
 // DidNotShrink is the reason of a block that an engine compressed to no less than

@@ -66,6 +66,8 @@ type ReceiveOptions struct {
 	Destination Destination
 	Engines     *codec.Registry
 	Report      *Report
+	// OneProcess says that the sender is in this process and counts its CPU time.
+	OneProcess bool
 	// WaitForSender is how long the receiver waits for a session, Idle how long a session may be silent. 0 is the default: 10
 	// and 5 minutes.
 	WaitForSender time.Duration

@@ -61,6 +61,10 @@ type SendOptions struct {
 	// Streams is the number of workers, 1 to MaxStreams.
 	Streams int
 	Report  *Report
+	// Direct says that the receiver is reached without a gateway.
+	Direct bool
+	// OneProcess says that the receiver is in this process, and what is sent crosses no network.
+	OneProcess bool
 	// Silence is how long a receiver, which says every second how far it is, may say nothing. 0 is the default: 1 minute.
 	Silence time.Duration
 }
@@ -78,7 +82,7 @@ func Send(ctx context.Context, o SendOptions) error {
 		return fmt.Errorf("connect to the receiver: %w", err)
 	}
 	defer conn.Close()
-	if err := ready(ctx, conn); err != nil {
+	if err := ready(ctx, conn, o.Direct); err != nil {
 		return err
 	}
 	// The session outlives a context that ends, so that the receiver can be told.
@@ -124,11 +128,15 @@ func Send(ctx context.Context, o SendOptions) error {
 // connectPatience is how long a sender tries to reach the receiver, which was ready a moment ago.
 const connectPatience = 2 * time.Minute
 
-func ready(ctx context.Context, conn Conn) error {
+func ready(ctx context.Context, conn Conn, direct bool) error {
 	limited, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
 	err := conn.Ready(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		if direct {
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
+				"the receiving agent cannot be reached since %v: look at the Delivery, and check that a NetworkPolicy lets agents reach its port 8443", connectPatience)
+		}
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE,
 			"the receiving agent cannot be reached through the peer's gateway since %v: look at the Delivery in the other cluster", connectPatience)
 	}

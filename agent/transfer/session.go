@@ -288,7 +288,7 @@ func (s *session) received() *wirev1.Received {
 	blocks := s.Report.Blocks.Snapshot()
 	m.Decompression = decompression(&blocks)
 	m.Cpu = &wirev1.CPU{DecompressNanos: uint64(blocks.CPU)}
-	if user, system, err := meter.ProcessCPU(); err == nil {
+	if user, system, err := meter.ProcessCPU(); err == nil && !s.OneProcess {
 		m.Cpu.ReceiveNanos = uint64(user + system)
 	}
 	return m

@@ -50,7 +50,7 @@ func (s *sender) sendItems(ctx context.Context) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	encoder, err := frame.NewEncoder(frame.EncoderOptions{Engines: s.Engines, Accelerator: s.Accelerator, Codec: s.codec, Policy: s.Policy})
+	encoder, err := frame.NewEncoder(frame.EncoderOptions{Engines: s.Engines, Accelerator: s.Accelerator, Codec: s.codec, Policy: s.Policy, NoNetwork: s.OneProcess})
 	if err != nil {
 		return err
 	}

@@ -172,6 +172,9 @@ const (
 	CompressionPolicyNever = "PolicyNever"
 	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs.
 	CompressionPeerRefused = "PeerRefused"
+	// CompressionNoNetwork: not attempted, the policy's mode is Auto and the data go from one claim to the other within one pod, so that
+	// there are no bytes on a wire to save.
+	CompressionNoNetwork = "NoNetwork"
 	// CompressionCPUBudget: not attempted, compressing took its share of the CPU, or as many bodies as allowed were being compressed.
 	CompressionCPUBudget = "CPUBudget"
 	// CompressionAcceleratorBusy: not attempted, the accelerator had as much to do as allowed.

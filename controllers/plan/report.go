@@ -266,6 +266,7 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionDidNotShrink:        "most data is sent as it is: it did not shrink",
 	v1alpha1.CompressionPolicyNever:         "nothing is compressed: the policy says Never",
 	v1alpha1.CompressionPeerRefused:         "nothing is compressed: the peer accepts none of the policy's codecs",
+	v1alpha1.CompressionNoNetwork:           "nothing is compressed: the data cross no network",
 	v1alpha1.CompressionNothingToSend:       "nothing had to be sent",
 }
 

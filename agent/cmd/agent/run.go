@@ -36,8 +36,12 @@ func (a *agent) send(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
-	err := required("run_id", c.GetRunId(), "gateway_endpoint", c.GetGatewayEndpoint(), "volume", c.GetVolume(), "path", c.GetPath(),
-		"control_address", c.GetControlAddress())
+	err := required("run_id", c.GetRunId(), "volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress())
+	if err == nil && c.GetReceiverEndpoint() == "" {
+		err = required("gateway_endpoint or receiver_endpoint", c.GetGatewayEndpoint())
+	} else if err == nil {
+		err = required("receiver_server_name", c.GetReceiverServerName())
+	}
 	if err != nil {
 		return err
 	}
@@ -54,56 +58,44 @@ func (a *agent) send(ctx context.Context) error {
 	defer stop()
 
 	err = func() error {
-		patterns, err := filter.New(c.GetInclude(), c.GetExclude())
-		if err != nil {
-			return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
-		}
-		source, err := tree.OpenSource(c.GetVolume(), c.GetPath())
+		source, err := openSource(&c)
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		source.SetFilter(patterns)
-		dialer := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files}
-		gateway, err := dialer.Dial(transport.GatewayServerName)
-		if err != nil {
-			return badConfig("%w", err)
-		}
-		defer gateway.Close()
 		// The engines are tried while the receiver starts.
 		chosen := make(chan encoders, 1)
 		go func() { chosen <- a.encoders(ctx, compression) }()
-		name, err := transfer.Open(ctx, gateway, &wirev1.OpenRequest{
-			ProtocolVersion: wirev1.ProtocolVersion,
-			RunId:           c.GetRunId(),
-			Attempt:         c.GetAttempt(),
-			Destination:     c.GetDestination(),
-			Privileged:      c.GetPrivileged(),
-		}, report, transfer.DefaultBackoff)
-		if err != nil {
-			return err
+		address, name := c.GetReceiverEndpoint(), c.GetReceiverServerName()
+		if address == "" {
+			address = c.GetGatewayEndpoint()
+			if name, err = a.open(ctx, &c, files, report); err != nil {
+				return err
+			}
 		}
-		a.log.Info("Receiving agent is ready", "serverName", name)
 		compress := <-chosen
-		data := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files, Counter: &report.Wire}
-		return transfer.Send(ctx, transfer.SendOptions{
-			RunID:              c.GetRunId(),
-			Attempt:            c.GetAttempt(),
-			Source:             source,
-			Engines:            compress.registry,
-			Accelerator:        compress.accelerator,
-			Policy:             compression.Policy,
-			Codecs:             compression.Codecs,
-			Verify:             c.GetVerify(),
-			CheckpointInterval: int64(c.GetCheckpointInterval()),
-			Mirror:             mirror(&c),
-			Dial:               func() (transfer.Conn, error) { return data.Dial(name) },
-			DialBlocks:         func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) },
-			Streams:            min(runtime.GOMAXPROCS(0), transfer.MaxStreams),
-			Report:             report,
-		})
+		data := &transport.Dialer{Address: address, Files: files, Counter: &report.Wire}
+		options := sendOptions(&c, source, compress, compression, report)
+		options.Dial = func() (transfer.Conn, error) { return data.Dial(name) }
+		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) }
+		options.Direct = c.GetReceiverEndpoint() != ""
+		return transfer.Send(ctx, options)
 	}()
 	return a.end(report, err)
+}
+
+// openSource returns what is to be moved.
+func openSource(c *wirev1.SendConfig) (*tree.Source, error) {
+	patterns, err := filter.New(c.GetInclude(), c.GetExclude())
+	if err != nil {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
+	}
+	source, err := tree.OpenSource(c.GetVolume(), c.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	source.SetFilter(patterns)
+	return source, nil
 }
 
 // mirror is what to ask of the receiver; nil if what else is at the destination is to stay.
@@ -112,6 +104,48 @@ func mirror(c *wirev1.SendConfig) *wirev1.Mirror {
 		return nil
 	}
 	return &wirev1.Mirror{Include: c.GetInclude(), Exclude: c.GetExclude(), AllowEmptySource: c.GetAllowEmptySource()}
+}
+
+// open opens the run at the peer's gateway and returns the TLS server name of the receiving agent.
+func (a *agent) open(ctx context.Context, c *wirev1.SendConfig, files *transport.Files, report *transfer.Report) (string, error) {
+	dialer := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files}
+	gateway, err := dialer.Dial(transport.GatewayServerName)
+	if err != nil {
+		return "", badConfig("%w", err)
+	}
+	defer gateway.Close()
+	name, err := transfer.Open(ctx, gateway, &wirev1.OpenRequest{
+		ProtocolVersion: wirev1.ProtocolVersion,
+		RunId:           c.GetRunId(),
+		Attempt:         c.GetAttempt(),
+		Destination:     c.GetDestination(),
+		Privileged:      c.GetPrivileged(),
+	}, report, transfer.DefaultBackoff)
+	if err != nil {
+		return "", err
+	}
+	a.log.Info("Receiving agent is ready", "serverName", name)
+	return name, nil
+}
+
+// sendOptions are those of a sender but for how it reaches its receiver.
+func sendOptions(
+	c *wirev1.SendConfig, source *tree.Source, compress encoders, compression transfer.Compression, report *transfer.Report,
+) transfer.SendOptions {
+	return transfer.SendOptions{
+		RunID:              c.GetRunId(),
+		Attempt:            c.GetAttempt(),
+		Source:             source,
+		Engines:            compress.registry,
+		Accelerator:        compress.accelerator,
+		Policy:             compression.Policy,
+		Codecs:             compression.Codecs,
+		Verify:             c.GetVerify(),
+		CheckpointInterval: int64(c.GetCheckpointInterval()),
+		Mirror:             mirror(c),
+		Streams:            min(runtime.GOMAXPROCS(0), transfer.MaxStreams),
+		Report:             report,
+	}
 }
 
 func (a *agent) receive(ctx context.Context) error {

@@ -432,7 +432,8 @@ type SendConfig struct {
 	// run_id and attempt name this attempt of the Transfer that the certificate names.
 	RunId   string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// gateway_endpoint is the host and port of the peer's gateway.
+	// gateway_endpoint is the host and port of the peer's gateway, which opens the run. Empty: the receiving agent is in this cluster and
+	// waits already.
 	GatewayEndpoint string     `protobuf:"bytes,3,opt,name=gateway_endpoint,json=gatewayEndpoint,proto3" json:"gateway_endpoint,omitempty"`
 	Destination     *ClaimPath `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"`
 	// volume is where the source claim is mounted; path is the directory in it, relative, "." for the root.
@@ -454,8 +455,11 @@ type SendConfig struct {
 	Mirror bool `protobuf:"varint,13,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	// allow_empty_source: see Mirror.
 	AllowEmptySource bool `protobuf:"varint,14,opt,name=allow_empty_source,json=allowEmptySource,proto3" json:"allow_empty_source,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// receiver_endpoint is the host and port of a receiving agent of this cluster, receiver_server_name its TLS server name.
+	ReceiverEndpoint   string `protobuf:"bytes,22,opt,name=receiver_endpoint,json=receiverEndpoint,proto3" json:"receiver_endpoint,omitempty"`
+	ReceiverServerName string `protobuf:"bytes,23,opt,name=receiver_server_name,json=receiverServerName,proto3" json:"receiver_server_name,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *SendConfig) Reset() {
@@ -593,6 +597,20 @@ func (x *SendConfig) GetAllowEmptySource() bool {
 	return false
 }
 
+func (x *SendConfig) GetReceiverEndpoint() string {
+	if x != nil {
+		return x.ReceiverEndpoint
+	}
+	return ""
+}
+
+func (x *SendConfig) GetReceiverServerName() string {
+	if x != nil {
+		return x.ReceiverServerName
+	}
+	return ""
+}
+
 // ReceiveConfig is what the agent in mode receive needs to know.
 type ReceiveConfig struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -696,6 +714,60 @@ func (x *ReceiveConfig) GetDataAddress() string {
 	return ""
 }
 
+// LocalConfig is what the agent in mode local needs to know, which is sender and receiver at once. What is about connections between
+// them is not used.
+type LocalConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Send          *SendConfig            `protobuf:"bytes,1,opt,name=send,proto3" json:"send,omitempty"`
+	Receive       *ReceiveConfig         `protobuf:"bytes,2,opt,name=receive,proto3" json:"receive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocalConfig) Reset() {
+	*x = LocalConfig{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocalConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocalConfig) ProtoMessage() {}
+
+func (x *LocalConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocalConfig.ProtoReflect.Descriptor instead.
+func (*LocalConfig) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LocalConfig) GetSend() *SendConfig {
+	if x != nil {
+		return x.Send
+	}
+	return nil
+}
+
+func (x *LocalConfig) GetReceive() *ReceiveConfig {
+	if x != nil {
+		return x.Receive
+	}
+	return nil
+}
+
 // NodeConfig is what the agent in mode node needs to know.
 type NodeConfig struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -706,7 +778,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +790,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +803,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeConfig) GetControlAddress() string {
@@ -765,7 +837,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"claim_name\x18\x02 \x01(\tR\tclaimName\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xac\x04\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x8b\x05\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -785,7 +857,9 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\ainclude\x18\v \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\f \x03(\tR\aexclude\x12\x16\n" +
 	"\x06mirror\x18\r \x01(\bR\x06mirror\x12,\n" +
-	"\x12allow_empty_source\x18\x0e \x01(\bR\x10allowEmptySource\"\x84\x02\n" +
+	"\x12allow_empty_source\x18\x0e \x01(\bR\x10allowEmptySource\x12+\n" +
+	"\x11receiver_endpoint\x18\x16 \x01(\tR\x10receiverEndpoint\x120\n" +
+	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\"\x84\x02\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -795,7 +869,10 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06volume\x18\x05 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04path\x18\x06 \x01(\tR\x04path\x12'\n" +
 	"\x0fcontrol_address\x18\a \x01(\tR\x0econtrolAddress\x12!\n" +
-	"\fdata_address\x18\b \x01(\tR\vdataAddress\"5\n" +
+	"\fdata_address\x18\b \x01(\tR\vdataAddress\"~\n" +
+	"\vLocalConfig\x122\n" +
+	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
+	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\"5\n" +
 	"\n" +
 	"NodeConfig\x12'\n" +
 	"\x0fcontrol_address\x18\x01 \x01(\tR\x0econtrolAddress*\x87\x01\n" +
@@ -829,7 +906,7 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),        // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),       // 1: lighterage.wire.v1.CompressionLevel
@@ -839,7 +916,8 @@ var file_agent_wire_v1_config_proto_goTypes = []any{
 	(*ClaimPath)(nil),           // 5: lighterage.wire.v1.ClaimPath
 	(*SendConfig)(nil),          // 6: lighterage.wire.v1.SendConfig
 	(*ReceiveConfig)(nil),       // 7: lighterage.wire.v1.ReceiveConfig
-	(*NodeConfig)(nil),          // 8: lighterage.wire.v1.NodeConfig
+	(*LocalConfig)(nil),         // 8: lighterage.wire.v1.LocalConfig
+	(*NodeConfig)(nil),          // 9: lighterage.wire.v1.NodeConfig
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0, // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
@@ -848,11 +926,13 @@ var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	3, // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
 	5, // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4, // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	6, // 6: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	7, // 7: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -866,7 +946,7 @@ func file_agent_wire_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

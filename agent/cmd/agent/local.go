@@ -1,0 +1,96 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// local is sender and receiver at once, for two volumes of one pod.
+func (a *agent) local(ctx context.Context) error {
+	var c wirev1.LocalConfig
+	if err := a.readConfig(&c); err != nil {
+		return err
+	}
+	from, to := c.GetSend(), c.GetReceive()
+	err := required("send.run_id", from.GetRunId(), "send.volume", from.GetVolume(), "send.path", from.GetPath(),
+		"send.control_address", from.GetControlAddress(), "receive.sender_namespace", to.GetSenderNamespace(),
+		"receive.sender_name", to.GetSenderName(), "receive.volume", to.GetVolume(), "receive.path", to.GetPath())
+	if err != nil {
+		return err
+	}
+	if from.GetRunId() != to.GetRunId() || from.GetAttempt() != to.GetAttempt() {
+		return badConfig("the configuration sends run %q attempt %d and receives run %q attempt %d", from.GetRunId(), from.GetAttempt(), to.GetRunId(), to.GetAttempt())
+	}
+	compression, err := transfer.Settings(from.GetCompression())
+	if err != nil {
+		return badConfig("%w", err)
+	}
+	report := transfer.NewSendReport()
+	report.SetDetail("The agent is opening both volumes")
+	stop, err := a.serveControl(transport.NewFiles(a.configDir), from.GetControlAddress(), report)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return a.end(report, a.moveLocally(ctx, from, to, compression, report))
+}
+
+// moveLocally joins a receiver and a sender.
+func (a *agent) moveLocally(
+	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, compression transfer.Compression, report *transfer.Report,
+) error {
+	source, err := openSource(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	destination, err := tree.OpenDestination(to.GetVolume(), to.GetPath(), to.GetRunId(), to.GetAttempt())
+	if err != nil {
+		return err
+	}
+	defer destination.Close()
+	compress, decode := encoders{registry: engines.Default()}, engines.Default()
+	if compression.Policy.Mode == policy.Always {
+		// In mode Auto nothing is compressed that does not leave the process, so nobody need know what would do it best.
+		compress, decode = a.encoders(ctx, compression), a.decoders(ctx)
+	}
+	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
+		RunID:       to.GetRunId(),
+		Attempt:     to.GetAttempt(),
+		Sender:      to.GetSenderNamespace() + "/" + to.GetSenderName(),
+		Destination: transfer.Tree{Destination: destination},
+		Engines:     decode,
+		Report:      transfer.NewReceiveReport(),
+		OneProcess:  true,
+	})
+	pipe := transport.NewPipe(receiver.ServeBlocks)
+	wirev1.RegisterReceiverServer(pipe, receiver)
+	defer a.serve(pipe, pipe.Listener())()
+
+	receiving, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	received := make(chan error, 1)
+	go func() { received <- receiver.Wait(receiving) }()
+	options := sendOptions(from, source, compress, compression, report)
+	options.Dial = func() (transfer.Conn, error) { return pipe.Dial() }
+	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }
+	options.OneProcess = true
+	err = transfer.Send(ctx, options)
+	if err != nil {
+		giveUp(err)
+	}
+	if ended := <-received; err == nil {
+		err = ended
+	}
+	return err
+}
