@@ -64,6 +64,7 @@ type Prices struct {
 // CompressionPolicySpec is what is wanted of compression.
 // +kubebuilder:validation:XValidation:rule="!has(self.objective) || self.objective != 'Cost' || has(self.prices)",message="objective Cost needs prices: set prices, or choose Elapsed, CPU or Bytes"
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
+// +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
 	// objective is what mode Auto minimises. Built in: Cost where prices are set, otherwise Elapsed.
 	// +optional

@@ -104,6 +104,9 @@ type DeliveryStatus struct {
 	// run names the node and times of the receiving agent.
 	// +optional
 	Run *RunStatus `json:"run,omitempty"`
+	// placement of the receiving agent.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
 	// progress of what is received.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`

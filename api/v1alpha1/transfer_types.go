@@ -399,9 +399,13 @@ type TransferStatus struct {
 	// schedule of runs.
 	// +optional
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
-	// policy in force for the present or last attempt.
+	// policy in force for the present or last run. A change of a CompressionPolicy, or of spec.compression, applies to runs that start
+	// after it; a run keeps what it began with, through all of its attempts.
 	// +optional
 	Policy *PolicyStatus `json:"policy,omitempty"`
+	// placement of the sending agent of the present or last attempt.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
 	// run is the present or last run.
 	// +optional
 	Run *RunStatus `json:"run,omitempty"`

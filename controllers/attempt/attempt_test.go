@@ -24,6 +24,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -73,7 +74,7 @@ func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
 
 func start(c *attempt.Cluster) (*plan.Problem, error) {
 	d := owner()
-	return c.Start(context.Background(), d, plan.ReceiveAttempt(d, false, plan.AgentImage{Name: "agent"}),
+	return c.Start(context.Background(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{Name: "agent"}),
 		pki.DeliveryIdentity("west", d.Namespace, d.Name), pki.ReceiveServerName("uid"), []byte("pem"))
 }
 

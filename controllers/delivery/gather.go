@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // gather reads everything that a decision needs.
@@ -56,6 +57,11 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		return facts, fmt.Errorf("listing Deliveries in %s: %w", delivery.Namespace, err)
 	}
 	facts.Others = others.Items
+	if plan.NeedsPlacement(delivery.Status.Run, delivery.Status.Placement) {
+		if facts.Placement, err = topology.Facts(ctx, r.Client, key.Namespace, key.Name); err != nil {
+			return facts, err
+		}
+	}
 	return facts, r.gatherAgent(ctx, delivery, &facts)
 }
 

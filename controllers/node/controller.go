@@ -73,7 +73,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("nodeprofile").
 		For(&v1alpha1.NodeProfile{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(isAgent)).
-		WatchesMetadata(nodeMetadata(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -94,7 +94,7 @@ func NewReconciler(c client.Client, o Options) *Reconciler {
 
 // Reconcile is of reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	node := nodeMetadata()
+	node := &corev1.Node{}
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the profile goes with its owner
 	}
@@ -166,7 +166,7 @@ func (r *Reconciler) agentOn(ctx context.Context, node string) (*corev1.Pod, err
 }
 
 // ensureProfile returns the node's profile, which it makes if an agent is there to fill it. It is nil if there is none.
-func (r *Reconciler) ensureProfile(ctx context.Context, node *metav1.PartialObjectMetadata, create bool) (*v1alpha1.NodeProfile, error) {
+func (r *Reconciler) ensureProfile(ctx context.Context, node *corev1.Node, create bool) (*v1alpha1.NodeProfile, error) {
 	profile := &v1alpha1.NodeProfile{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: node.Name}, profile)
 	if err == nil {
@@ -193,7 +193,7 @@ func (r *Reconciler) ensureProfile(ctx context.Context, node *metav1.PartialObje
 }
 
 // ensureLabel is idempotent.
-func (r *Reconciler) ensureLabel(ctx context.Context, node *metav1.PartialObjectMetadata, value string) error {
+func (r *Reconciler) ensureLabel(ctx context.Context, node *corev1.Node, value string) error {
 	if node.Labels[v1alpha1.DeflateLabel] == value {
 		return nil
 	}
@@ -228,11 +228,4 @@ func nodeOfPod(_ context.Context, object client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Spec.NodeName}}}
-}
-
-// nodeMetadata is a node of which only the metadata are read: the rest changes every few seconds.
-func nodeMetadata() *metav1.PartialObjectMetadata {
-	node := &metav1.PartialObjectMetadata{}
-	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	return node
 }

@@ -13,6 +13,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
@@ -41,7 +42,7 @@ func (a *Attempt) Config() ([]byte, error) {
 func (a *Attempt) Secret(content AttemptSecret) *corev1.Secret { return a.secret(content) }
 
 // SendAttempt is the attempt that the Transfer's status names.
-func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, peer *v1alpha1.Peer, image AgentImage) *Attempt {
+func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, peer *v1alpha1.Peer, image AgentImage) *Attempt {
 	run := transfer.Status.Run
 	template := v1alpha1.AgentPodTemplate{}
 	if transfer.Spec.PodTemplate != nil {
@@ -62,7 +63,7 @@ func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, peer *v1
 			claim:     transfer.Spec.Source.PersistentVolumeClaim.ClaimName,
 			readOnly:  true,
 			template:  template,
-			placement: resolved.Placement,
+			where:     where,
 			image:     image,
 
 			capabilities: capabilities,
@@ -101,7 +102,7 @@ func checkpointInterval(spec v1alpha1.TransferSpec) uint64 {
 
 // ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent have the privilege
 // that the Transfer may ask for.
-func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, image AgentImage) *Attempt {
+func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, where placement.Plan, image AgentImage) *Attempt {
 	spec := delivery.Spec
 	var capabilities []corev1.Capability
 	if spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && privilegeAllowed {
@@ -115,7 +116,7 @@ func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, image Ag
 			labels:    labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),
 			owner:     ownerReference("Delivery", delivery),
 			claim:     spec.Destination.PersistentVolumeClaim.ClaimName,
-			placement: v1alpha1.PlacementPreferHardware,
+			where:     where,
 			image:     image,
 
 			capabilities: capabilities,

@@ -21,12 +21,15 @@ type Problem struct {
 }
 
 // checkTransfer looks for what would make an attempt fail before it costs a pod, the cheapest to mend first. The policy is
-// resolved on the way.
-func checkTransfer(transfer *v1alpha1.Transfer, facts TransferFacts) (policy.Resolved, *Problem) {
+// resolved on the way, unless the run has begun with one, kept, that it goes on with.
+func checkTransfer(transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, facts TransferFacts) (policy.Resolved, *Problem) {
 	if err := ValidateTransfer(transfer.Spec); err != nil {
 		return policy.Resolved{}, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
 	}
-	resolved, err := policy.Resolve(transfer.Spec.Compression, facts.Policies)
+	resolved, err := policy.Kept(kept), error(nil)
+	if kept == nil {
+		resolved, err = policy.Resolve(transfer.Spec.Compression, facts.Policies)
+	}
 	var notFound *policy.NotFoundError
 	if errors.As(err, &notFound) {
 		return resolved, &Problem{v1alpha1.ReasonPolicyNotFound, err.Error()}

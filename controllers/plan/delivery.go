@@ -17,6 +17,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 )
 
 // DeliveryFacts are what was seen.
@@ -37,6 +38,8 @@ type DeliveryFacts struct {
 	// Silence is for how long an agent that runs has not answered; 0 when it has just now.
 	Silence time.Duration
 	Samples Samples
+	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
+	Placement placement.Facts
 	// Retention is how long a Delivery stays after it has ended; 0 for ever.
 	Retention time.Duration
 }
@@ -171,7 +174,9 @@ func sameTransfer(a, b *v1alpha1.Delivery) bool {
 }
 
 func (d *deliveryDecision) start() {
-	d.out.Start = ReceiveAttempt(d.delivery, d.facts.PrivilegeAllowed, d.image)
+	where := placement.Decide(receivePlacement(d.image), d.facts.Placement)
+	d.delivery.Status.Placement = expected(where)
+	d.out.Start = ReceiveAttempt(d.delivery, d.facts.PrivilegeAllowed, where, d.image)
 	d.out.RequeueAfter = PullInterval
 	message := "the agent's pod is being started"
 	if d.delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && !d.facts.PrivilegeAllowed {
@@ -187,6 +192,9 @@ func (d *deliveryDecision) follow() {
 	status := &d.delivery.Status
 	if state.node != "" {
 		status.Run.Node = state.node
+		status.Placement = placed(status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
+			return placement.Explain(receivePlacement(d.image), d.facts.Placement, node)
+		})
 	}
 	status.Endpoint, status.ServerName = "", ""
 	if state.phase == agentRunning && state.ready {

@@ -15,6 +15,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 )
 
 const (
@@ -47,6 +48,8 @@ const (
 type AgentImage struct {
 	Name       string
 	PullPolicy corev1.PullPolicy
+	// Architectures that it was built for, as Go names them; empty when that is not known.
+	Architectures []string
 }
 
 // attempt is what the builders need to know of an attempt, of either side.
@@ -59,7 +62,7 @@ type attempt struct {
 	claim     string
 	readOnly  bool
 	template  v1alpha1.AgentPodTemplate
-	placement v1alpha1.Placement
+	where     placement.Plan
 	// capabilities make the agent root; without any it is an ordinary user.
 	capabilities []corev1.Capability
 	image        AgentImage
@@ -123,7 +126,7 @@ func (a attempt) pod() corev1.PodSpec {
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](10),
 		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
-		Affinity:                      affinity(a.placement),
+		Affinity:                      a.where.Affinity,
 		Tolerations:                   a.template.Tolerations,
 		PriorityClassName:             a.template.PriorityClassName,
 		SecurityContext: &corev1.PodSecurityContext{
@@ -192,32 +195,6 @@ func agentResources(given *corev1.ResourceRequirements) corev1.ResourceRequireme
 		},
 		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 	}
-}
-
-// affinity says which nodes the scheduler is to prefer or to take. Node Feature Discovery's label says only that the facility is
-// there, so it does not count on a node that was measured to have no working accelerator.
-func affinity(placement v1alpha1.Placement) *corev1.Affinity {
-	measured := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
-		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"hardware"}},
-	}}
-	discovered := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
-		{Key: v1alpha1.NFDDeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}},
-		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"software"}},
-	}}
-	switch placement {
-	case v1alpha1.PlacementRequireHardware:
-		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{measured, discovered}},
-		}}
-	case v1alpha1.PlacementPreferHardware:
-		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
-				{Weight: 100, Preference: measured},
-				{Weight: 50, Preference: discovered},
-			},
-		}}
-	}
-	return nil
 }
 
 func labels(mode, ownerLabel string, owner metav1.Object, run string) map[string]string {

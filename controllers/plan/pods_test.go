@@ -16,6 +16,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -89,7 +90,7 @@ func restricted(t *testing.T, pod corev1.PodSpec) {
 }
 
 func TestReceiveAttempt(t *testing.T) {
-	attempt := plan.ReceiveAttempt(newDelivery("ledger-abcde-2-01234567", 2), true, image)
+	attempt := plan.ReceiveAttempt(newDelivery("ledger-abcde-2-01234567", 2), true, placement.Plan{}, image)
 	pod := attempt.Job().Spec.Template.Spec
 	restricted(t, pod)
 	if pod.Volumes[1].PersistentVolumeClaim.ReadOnly || pod.Containers[0].VolumeMounts[1].ReadOnly {
@@ -108,26 +109,6 @@ func TestReceiveAttempt(t *testing.T) {
 	}
 	if config.SenderName != "ledger" || config.SenderNamespace != "bank" || config.DataAddress != ":8443" || config.Path != "books" || config.Attempt != 2 {
 		t.Errorf("%s", text)
-	}
-}
-
-func TestPlacement(t *testing.T) {
-	for placement, want := range map[v1alpha1.Placement][2]int{
-		v1alpha1.PlacementAnyNode: {0, 0}, v1alpha1.PlacementPreferHardware: {0, 2}, v1alpha1.PlacementRequireHardware: {2, 0},
-	} {
-		_, job := sendJob(t, func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
-			transfer.Spec.Compression = &v1alpha1.Compression{Placement: placement}
-		})
-		var required, preferred int
-		if affinity := job.Spec.Template.Spec.Affinity; affinity != nil {
-			preferred = len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
-			if selector := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; selector != nil {
-				required = len(selector.NodeSelectorTerms)
-			}
-		}
-		if got := [2]int{required, preferred}; got != want {
-			t.Errorf("%s: %v", placement, got)
-		}
 	}
 }
 

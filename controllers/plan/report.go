@@ -270,8 +270,8 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionNothingToSend:       "nothing had to be sent",
 }
 
-// hardwareCondition is absent until something was decided.
-func hardwareCondition(status *v1alpha1.CompressionStatus) []metav1.Condition {
+// hardwareCondition is absent until something was decided. Where there is no accelerator it says why the agent is where it is.
+func hardwareCondition(status *v1alpha1.CompressionStatus, where *v1alpha1.PlacementStatus) []metav1.Condition {
 	if status == nil {
 		return nil
 	}
@@ -284,6 +284,9 @@ func hardwareCondition(status *v1alpha1.CompressionStatus) []metav1.Condition {
 	message, known := hardwareMessages[reason]
 	if !known {
 		return nil
+	}
+	if reason == v1alpha1.CompressionNoAccelerator && where != nil && where.Message != "" && where.Reason != v1alpha1.PlacementReasonHardware {
+		message += "; " + where.Message
 	}
 	return []metav1.Condition{conditions.New(v1alpha1.ConditionHardwareCompression, used, reason, message)}
 }

@@ -48,11 +48,12 @@ func TestReportBecomesStatus(t *testing.T) {
 	status := follow(report, func(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) {
 		facts.Samples = plan.Samples{{Time: now, Bytes: gib}, {Time: now.Add(8 * time.Second), Bytes: 2 * gib}}
 		facts.NetworkSecondsPerGiB = ptr.To(1.0)
+		// The policy has other prices by now, and the run keeps those that it began with.
 		facts.Policies = []v1alpha1.CompressionPolicy{{Spec: v1alpha1.CompressionPolicySpec{
-			Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "0.05"},
+			Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "7.2", NetworkGiB: "5"},
 		}}}
-		facts.Policies[0].Name = "priced"
-		transfer.Status.Policy.Name = "priced"
+		facts.Policies[0].Name, transfer.Status.Policy.Name = "priced", "priced"
+		transfer.Status.Policy.Prices = &v1alpha1.Prices{Currency: "EUR", CPUHour: "3.6", NetworkGiB: "0.05"}
 		transfer.Status.Run.DeliveredBytes = 30
 	})
 	if diff := cmp.Diff(&v1alpha1.CPUStatus{

@@ -16,6 +16,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
@@ -42,6 +43,8 @@ type TransferFacts struct {
 	Samples Samples
 	// NetworkSecondsPerGiB of the node, nil when it is not known.
 	NetworkSecondsPerGiB *float64
+	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
+	Placement placement.Facts
 }
 
 // Finished is an attempt that has ended just now, for metrics.
@@ -99,7 +102,7 @@ func (d *transferDecision) decide() {
 	suspended := d.transfer.Spec.Suspend
 	switch {
 	case !suspended && problem == nil && d.wantsNewRun():
-		d.begin(d.newRun)
+		d.begin(nil, d.newRun)
 	case d.running() && !d.waiting():
 		d.follow()
 	case suspended:
@@ -155,16 +158,22 @@ func (d *transferDecision) wantsNewRun() bool {
 		stuck && d.transfer.Generation != status.ObservedGeneration
 }
 
-// begin checks, and goes on with next when an attempt could begin.
-func (d *transferDecision) begin(next func()) {
-	resolved, problem := checkTransfer(d.transfer, d.facts)
+// begin checks, and goes on with next when an attempt could begin. A run that has begun keeps its policy.
+func (d *transferDecision) begin(kept *v1alpha1.PolicyStatus, next func()) {
+	resolved, problem := checkTransfer(d.transfer, kept, d.facts)
 	if problem != nil {
 		d.stall(*problem)
 		return
 	}
+	where := placement.Decide(sendPlacement(d.transfer, resolved, d.image), d.facts.Placement)
+	if where.Blocked != nil {
+		d.stall(Problem{where.Blocked.Reason, where.Blocked.Message})
+		d.transfer.Status.Placement = expected(where)
+		return
+	}
 	next()
 	d.transfer.Status.Policy = resolved.Status()
-	d.start(resolved)
+	d.start(resolved, where)
 }
 
 func (d *transferDecision) newRun() {
@@ -190,7 +199,7 @@ func (d *transferDecision) retry() {
 		d.out.RequeueAfter = wait
 		return
 	}
-	d.begin(func() {
+	d.begin(d.transfer.Status.Policy, func() {
 		run.Attempt++
 		run.NextAttemptTime = nil
 		run.Node, run.Architecture = "", ""
@@ -214,8 +223,9 @@ func (d *transferDecision) mended() bool {
 }
 
 // start has the attempt in status made.
-func (d *transferDecision) start(resolved policy.Resolved) {
-	d.out.Start = SendAttempt(d.transfer, resolved, d.facts.Peer, d.image)
+func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan) {
+	d.out.Start = SendAttempt(d.transfer, resolved, where, d.facts.Peer, d.image)
+	d.transfer.Status.Placement = expected(where)
 	d.out.Retire = true
 	d.out.RequeueAfter = PullInterval
 	d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
@@ -243,6 +253,9 @@ func (d *transferDecision) follow() {
 	state := observe(d.facts.Job, d.facts.Pod)
 	if state.node != "" {
 		d.transfer.Status.Run.Node = state.node
+		d.transfer.Status.Placement = placed(d.transfer.Status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
+			return placement.Explain(d.placement(), d.facts.Placement, node)
+		})
 	}
 	switch state.phase {
 	case agentAbsent:
@@ -262,7 +275,7 @@ func (d *transferDecision) followAbsent() {
 		d.finish(lost("the agent's Job was deleted by somebody else"))
 		return
 	}
-	resolved, problem := checkTransfer(d.transfer, d.facts)
+	resolved, problem := checkTransfer(d.transfer, d.transfer.Status.Policy, d.facts)
 	if problem != nil {
 		d.out.RequeueAfter = stallLast
 		d.set(v1alpha1.TransferStarting, conditions.Stalled(problem.Reason, problem.Message))
@@ -270,18 +283,31 @@ func (d *transferDecision) followAbsent() {
 	}
 	d.transfer.Status.Policy = resolved.Status()
 	present := d.transfer.Status.Conditions
-	d.start(resolved)
+	// Where nothing can take the agent any more the pod waits, and its scheduler says so.
+	d.start(resolved, placement.Decide(d.placement(), d.facts.Placement))
 	if _, refused := refusedSince(present); refused {
 		// It stays Stalled until the start is not refused any more.
 		d.transfer.Status.Conditions = present
 	}
 }
 
+// placement is what is wanted for the attempt that status names.
+func (d *transferDecision) placement() placement.Request {
+	return sendPlacement(d.transfer, policy.Kept(d.transfer.Status.Policy), d.image)
+}
+
 func (d *transferDecision) followStarting(state agentState) {
 	d.out.RequeueAfter = PullInterval
+	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
+		where := placement.Decide(d.placement(), d.facts.Placement)
+		d.transfer.Status.Placement = expected(where)
+		if where.Blocked != nil {
+			state.stuck = &Problem{where.Blocked.Reason, where.Blocked.Message + "; " + state.stuck.Message}
+		}
+	}
 	waited := d.facts.Now.Sub(state.since)
 	switch {
-	case state.stuck == nil || waited < startGrace && state.stuck.Reason != v1alpha1.ReasonUnschedulable:
+	case state.stuck == nil || waited < startGrace && state.stuck.Reason == v1alpha1.ReasonAgentNotStarted:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
 			fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
 	case waited < startGrace:
@@ -343,20 +369,15 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	if left := omissions(report.GetOmissions()); left != nil {
 		status.Omissions = left
 	}
-	status.Conditions = conditions.Merge(status.Conditions, hardwareCondition(status.Compression), d.transfer.Generation, d.facts.Now)
+	status.Conditions = conditions.Merge(status.Conditions, hardwareCondition(status.Compression, status.Placement), d.transfer.Generation, d.facts.Now)
 }
 
-// prices are those of the policy that status names, as they are now.
+// prices are those that the run began with.
 func (d *transferDecision) prices() *v1alpha1.Prices {
 	if d.transfer.Status.Policy == nil {
 		return nil
 	}
-	for i := range d.facts.Policies {
-		if d.facts.Policies[i].Name == d.transfer.Status.Policy.Name {
-			return d.facts.Policies[i].Spec.Prices
-		}
-	}
-	return nil
+	return d.transfer.Status.Policy.Prices
 }
 
 // resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found them unchanged at

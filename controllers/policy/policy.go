@@ -60,14 +60,8 @@ func (e *NotFoundError) Error() string {
 
 // Resolve applies the inheritance. The error is a *NotFoundError or an *InvalidError.
 func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
-	resolved := Resolved{
-		Source:          BuiltIn,
-		Mode:            v1alpha1.CompressionAuto,
-		Codecs:          []v1alpha1.Codec{v1alpha1.CodecDeflate},
-		Level:           v1alpha1.CompressionFast,
-		Placement:       v1alpha1.PlacementPreferHardware,
-		HardwareMinSize: builtInHardwareMinSize,
-	}
+	resolved := builtIn()
+	resolved.Objective = "" // it depends on whether there are prices
 	chosen, source, err := choose(inline, policies)
 	if err != nil {
 		return Resolved{}, err
@@ -94,11 +88,27 @@ func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 		return Resolved{}, &InvalidError{"spec.compression.objective", "must not be Cost where no CompressionPolicy gives prices; name one that does in " +
 			"spec.compression.policyName, or choose Elapsed, CPU or Bytes"}
 	}
+	if resolved.Placement == v1alpha1.PlacementRequireHardware && resolved.Codecs[0] != v1alpha1.CodecDeflate {
+		return Resolved{}, &InvalidError{"spec.compression.placement", fmt.Sprintf("must not be RequireHardware where the first of codecs is %s, which no "+
+			"accelerator does; put deflate first, or choose PreferHardware", resolved.Codecs[0])}
+	}
 	if resolved.SoftwareDisabled && slices.Contains(resolved.Codecs, v1alpha1.CodecZstd) {
 		return Resolved{}, &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables software, and no accelerator "+
 			"does zstd; write [deflate], or name another policy", resolved.Name)}
 	}
 	return resolved, nil
+}
+
+func builtIn() Resolved {
+	return Resolved{
+		Source:          BuiltIn,
+		Objective:       v1alpha1.ObjectiveElapsed,
+		Mode:            v1alpha1.CompressionAuto,
+		Codecs:          []v1alpha1.Codec{v1alpha1.CodecDeflate},
+		Level:           v1alpha1.CompressionFast,
+		Placement:       v1alpha1.PlacementPreferHardware,
+		HardwareMinSize: builtInHardwareMinSize,
+	}
 }
 
 func choose(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (*v1alpha1.CompressionPolicy, Source, error) {
@@ -189,6 +199,32 @@ func (r Resolved) Status() *v1alpha1.PolicyStatus {
 		SoftwareEngines:  r.SoftwareEngines,
 		Prices:           r.Prices,
 	}
+}
+
+// Kept is the policy that a status shows, for a run that goes on with what it began with; nil is what is built in.
+func Kept(status *v1alpha1.PolicyStatus) Resolved {
+	if status == nil {
+		return builtIn()
+	}
+	resolved := Resolved{
+		Name:             status.Name,
+		Source:           Source(status.Source),
+		Objective:        status.Objective,
+		Mode:             status.Mode,
+		Codecs:           status.Codecs,
+		Level:            status.Level,
+		Placement:        status.Placement,
+		SoftwareDisabled: status.SoftwareDisabled,
+		SoftwareEngines:  status.SoftwareEngines,
+		Prices:           status.Prices,
+	}
+	if status.HardwareMinSize != nil {
+		resolved.HardwareMinSize = status.HardwareMinSize.Value()
+	}
+	if status.SoftwareMinSize != nil {
+		resolved.SoftwareMinSize = status.SoftwareMinSize.Value()
+	}
+	return resolved
 }
 
 // Wire is the policy as agents get it.

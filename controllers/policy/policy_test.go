@@ -5,6 +5,7 @@ package policy_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,11 @@ func TestResolveRefuses(t *testing.T) {
 		"zstd without software": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Codecs, s.Software = []v1alpha1.Codec{"zstd", "deflate"}, &v1alpha1.SoftwareCompression{Disabled: true}
 		}), "spec.codecs must not have zstd"},
+		"zstd on hardware": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Codecs, s.Placement = []v1alpha1.Codec{"zstd", "deflate"}, v1alpha1.PlacementRequireHardware
+		}), "spec.codecs must have deflate first"},
+		"inline zstd on hardware": {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd"}, Placement: v1alpha1.PlacementRequireHardware}, nil,
+			"must not be RequireHardware where the first of codecs is zstd"},
 		"inline zstd without software": {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd"}}, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Software = &v1alpha1.SoftwareCompression{Disabled: true}
 		}), "CompressionPolicy \"p\" disables software"},
@@ -201,6 +207,32 @@ func TestWire(t *testing.T) {
 	}
 	if got := resolved.Status().SoftwareEngines; !slices.Equal(got, resolved.SoftwareEngines) {
 		t.Errorf("engines in status: %q", got)
+	}
+}
+
+// TestKept: what a status shows is all that a run needs to go on.
+func TestKept(t *testing.T) {
+	full := policy.Resolved{
+		Name: "p", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh,
+		Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd}, Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 3, SoftwareMinSize: 4, SoftwareDisabled: true,
+		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGo}, Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "1", NetworkGiB: "2"},
+	}
+	builtIn, err := policy.Resolve(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []policy.Resolved{full, builtIn} {
+		if diff := cmp.Diff(want, policy.Kept(want.Status())); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if diff := cmp.Diff(builtIn, policy.Kept(nil)); diff != "" {
+		t.Error(diff)
+	}
+	for i, value := 0, reflect.ValueOf(full); i < value.NumField(); i++ {
+		if value.Field(i).IsZero() {
+			t.Errorf("the test says nothing of %s", value.Type().Field(i).Name)
+		}
 	}
 }
 

@@ -55,6 +55,9 @@ func ValidateSpec(spec v1alpha1.CompressionPolicySpec) error {
 	if err == nil && spec.Software != nil && spec.Software.Disabled && slices.Contains(spec.Codecs, v1alpha1.CodecZstd) {
 		err = &InvalidError{"spec.codecs", "must not have zstd where spec.software.disabled is true: no accelerator does zstd; write [deflate]"}
 	}
+	if err == nil && spec.Placement == v1alpha1.PlacementRequireHardware && len(spec.Codecs) > 0 && spec.Codecs[0] != v1alpha1.CodecDeflate {
+		err = &InvalidError{"spec.codecs", "must have deflate first where spec.placement is RequireHardware: no accelerator does zstd; write [deflate]"}
+	}
 	return err
 }
 

@@ -19,13 +19,14 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // gather reads everything that a decision needs.
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherPeer, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherAttempt,
+		r.gatherPeer, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement, r.gatherAttempt,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
 			return facts, err
@@ -78,6 +79,15 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, _ *v1alpha1.Transfer, f
 	}
 	facts.Policies = policies.Items
 	return nil
+}
+
+func (r *Reconciler) gatherPlacement(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+	if !plan.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
+		return nil
+	}
+	var err error
+	facts.Placement, err = topology.Facts(ctx, r.Client, transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName)
+	return err
 }
 
 // gatherAttempt looks at the attempt that status names, and asks its agent.

@@ -22,6 +22,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // Indexes of Transfers in the cache.
@@ -65,6 +66,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer)).
 		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy),
 			builder.WithPredicates(specOrAnnotations)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(topology.NodeChanged())).
 		WatchesMetadata(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
@@ -114,6 +116,17 @@ func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile
 
 func (r *Reconciler) ofPolicy(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.requests(ctx, func(t *v1alpha1.Transfer) bool { return t.Status.Phase != v1alpha1.TransferComplete })
+}
+
+// ofNode wakes those whose agent has no node yet.
+func (r *Reconciler) ofNode(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, func(t *v1alpha1.Transfer) bool {
+		switch t.Status.Phase {
+		case v1alpha1.TransferPending, v1alpha1.TransferStarting, v1alpha1.TransferRetrying:
+			return plan.NeedsPlacement(t.Status.Run, t.Status.Placement)
+		}
+		return false
+	})
 }
 
 func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconcile.Request {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 type settings struct {
 	namespace, cluster, caSecret  string
 	agentImage, agentPullPolicy   string
+	agentArchitectures            []string
 	runLifetime, servingLifetime  time.Duration
 	retention                     time.Duration
 	leaderElect                   bool
@@ -29,6 +31,9 @@ type settings struct {
 	logLevel                      slog.Level
 	version                       bool
 }
+
+// architectures that agents are built for.
+var architectures = []string{"amd64", "arm64", "s390x"}
 
 func parse(arguments []string) (settings, error) {
 	var s settings
@@ -40,6 +45,7 @@ func parse(arguments []string) (settings, error) {
 	flags.StringVar(&s.caSecret, "ca-secret", "", "name of a given Secret of type kubernetes.io/tls with the cluster's CA; without one the manager makes Secret "+pki.CAName)
 	flags.StringVar(&s.agentImage, "agent-image", "", "image that agents run (required)")
 	flags.StringVar(&s.agentPullPolicy, "agent-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
+	agentArchitectures := flags.String("agent-image-architectures", strings.Join(architectures, ","), "architectures that the agent image was built for; agents run on nodes of these only")
 	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", 24*time.Hour, "lifetime of agents' certificates: an attempt cannot connect anew after it")
 	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", 30*24*time.Hour, "lifetime of the gateway's and the node agents' certificates, which are renewed at half of it")
 	flags.DurationVar(&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever")
@@ -58,6 +64,7 @@ func parse(arguments []string) (settings, error) {
 	if err := s.logLevel.UnmarshalText([]byte(*level)); err != nil {
 		return s, fmt.Errorf("--log-level: %w", err)
 	}
+	s.agentArchitectures = strings.Split(*agentArchitectures, ",")
 	return s, s.validate()
 }
 
@@ -77,6 +84,11 @@ func (s settings) validate() error {
 	}
 	if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, corev1.PullPolicy(s.agentPullPolicy)) {
 		errs = append(errs, fmt.Errorf("--agent-image-pull-policy must be Always, IfNotPresent or Never, not %q", s.agentPullPolicy))
+	}
+	for _, architecture := range s.agentArchitectures {
+		if !slices.Contains(architectures, architecture) {
+			errs = append(errs, fmt.Errorf("--agent-image-architectures must be some of %s, not %q", strings.Join(architectures, ","), architecture))
+		}
 	}
 	if s.runLifetime < time.Minute || s.servingLifetime < time.Minute {
 		errs = append(errs, errors.New("--run-certificate-lifetime and --serving-certificate-lifetime must be at least 1m"))

@@ -34,6 +34,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
 )
 
@@ -90,7 +91,10 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		HealthProbeBindAddress:        s.healthAddress,
 		Metrics:                       metricsserver.Options{BindAddress: s.metricsAddress},
 		Cache: cache.Options{
-			ByObject: map[client.Object]cache.ByObject{&batchv1.Job{}: agents, &corev1.Pod{}: agents},
+			ByObject: map[client.Object]cache.ByObject{
+				&batchv1.Job{}: agents, &corev1.Pod{}: agents,
+				&corev1.Node{}: {Transform: topology.Trim}, &corev1.PersistentVolume{}: {Transform: topology.Trim},
+			},
 		},
 		Client: client.Options{
 			Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
@@ -136,7 +140,7 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 	attempts := attempt.NewCluster(attempt.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: authority, Lifetime: s.runLifetime,
 	})
-	image := plan.AgentImage{Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy)}
+	image := plan.AgentImage{Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures}
 	return parts{
 		agents:   agents,
 		gateways: gateways,

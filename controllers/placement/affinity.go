@@ -1,0 +1,64 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// affinity says which nodes the scheduler is to prefer or to take. It goes by labels and not by names, so that a node that joins
+// while the pod waits is found. Node Feature Discovery's label says only that the facility is there, so it does not count on a node
+// that was measured to have no working accelerator.
+func affinity(r Request) *corev1.Affinity {
+	measured := []corev1.NodeSelectorRequirement{
+		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{Hardware}},
+	}
+	discovered := []corev1.NodeSelectorRequirement{
+		{Key: v1alpha1.NFDDeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}},
+		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{Software}},
+	}
+	var built []corev1.NodeSelectorRequirement
+	if len(r.Architectures) > 0 {
+		built = []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: slices.Clone(r.Architectures)},
+		}
+	}
+	var nodes corev1.NodeAffinity
+	switch {
+	case r.Placement == v1alpha1.PlacementRequireHardware:
+		nodes.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: slices.Concat(measured, built)},
+			{MatchExpressions: slices.Concat(discovered, built)},
+		}}
+	case len(built) > 0:
+		nodes.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: built},
+		}}
+	}
+	if r.wantsHardware() && r.Placement == v1alpha1.PlacementPreferHardware {
+		nodes.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
+			{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: measured}},
+			{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: discovered}},
+		}
+	}
+	if nodes.RequiredDuringSchedulingIgnoredDuringExecution == nil && nodes.PreferredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: &nodes}
+}
+
+// wantsHardware: the accelerator would do the agent's work. It does deflate alone, and which codec is spoken is most likely the first
+// that the policy names.
+func (r Request) wantsHardware() bool {
+	switch {
+	case r.Placement == v1alpha1.PlacementAnyNode, !r.Inflates && r.Mode == v1alpha1.CompressionNever:
+		return false
+	default:
+		return len(r.Codecs) == 0 || r.Codecs[0] == v1alpha1.CodecDeflate
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package placement decides on which nodes an agent may and should run, and says why. It is pure: it is given what is wanted and
+// what the nodes are like, and returns an affinity for the agent's pod and an explanation for status. The scheduler chooses the node;
+// room, quotas and volume topology stay its business.
+package placement
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+const (
+	// EngineHardware is the name of the engine that uses the accelerator.
+	EngineHardware = "dfltcc"
+	// EngineNone is what compresses where nothing does.
+	EngineNone = "none"
+
+	// Hardware and Software are the values of the label v1alpha1.DeflateLabel.
+	Hardware = "hardware"
+	Software = "software"
+
+	// maxAlternatives is what the API allows.
+	maxAlternatives = 8
+	// maxNamed is how many nodes a message names.
+	maxNamed = 5
+)
+
+// Request is what is wanted for one agent.
+type Request struct {
+	Placement v1alpha1.Placement
+	// Inflates: the agent receives, so that Mode, Level and SoftwareEngines mean nothing and the engine of interest is that which
+	// inflates.
+	Inflates bool
+	Mode     v1alpha1.CompressionMode
+	// Codecs in order of preference.
+	Codecs           []v1alpha1.Codec
+	Level            v1alpha1.CompressionLevel
+	SoftwareDisabled bool
+	// SoftwareEngines in order of preference; empty when the agent chooses by measurement.
+	SoftwareEngines []v1alpha1.SoftwareEngine
+	// Tolerations of the agent's pod.
+	Tolerations []corev1.Toleration
+	// Architectures that the agent's image was built for, as Go names them; empty when that is not known.
+	Architectures []string
+}
+
+// Facts are what was seen of the cluster.
+type Facts struct {
+	// Nodes of the cluster; of each only name, labels, spec and the condition Ready are looked at.
+	Nodes []corev1.Node
+	// Profiles that the node agents filled, by the name of the node.
+	Profiles map[string]v1alpha1.NodeProfileStatus
+	// Claim that the agent mounts, for messages; empty when it mounts none.
+	Claim string
+	// Volume says from which nodes the claim's volume can be reached; nil: from all.
+	Volume *corev1.NodeSelector
+}
+
+// Blocked is why an agent that needs the accelerator cannot be placed now.
+type Blocked struct {
+	// Reason is one of status.placement.
+	Reason string
+	// Message says what speaks against which node and what to do.
+	Message string
+}
+
+// Plan is where an agent is to run.
+type Plan struct {
+	// Affinity of the agent's pod; nil when every node will do.
+	Affinity *corev1.Affinity
+	// Status says what is expected; Explain says what became of it.
+	Status v1alpha1.PlacementStatus
+	// Blocked is set when the accelerator is required and no node that has one can take the agent. A pod would wait for ever, so none
+	// should be made; a change of a Node is when to look again.
+	Blocked *Blocked
+}
+
+// Decide plans where an agent is to run.
+func Decide(r Request, f Facts) Plan {
+	nodes := assessAll(r, f)
+	plan := Plan{Affinity: affinity(r), Status: explain(r, f, nodes, "")}
+	if r.Placement == v1alpha1.PlacementRequireHardware && len(candidates(nodes)) == 0 {
+		plan.Blocked = &Blocked{
+			Reason: plan.Status.Reason,
+			Message: "placement RequireHardware waits for a node with an accelerator: " + plan.Status.Message +
+				"; choose PreferHardware to run without one",
+		}
+	}
+	return plan
+}
+
+// Explain says where an agent runs and why, given the node that the scheduler has chosen.
+func Explain(r Request, f Facts, node string) v1alpha1.PlacementStatus {
+	return explain(r, f, assessAll(r, f), node)
+}

@@ -1,0 +1,61 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// sendPlacement is what is wanted for the agent that sends.
+func sendPlacement(transfer *v1alpha1.Transfer, resolved policy.Resolved, image AgentImage) placement.Request {
+	var tolerations []corev1.Toleration
+	if transfer.Spec.PodTemplate != nil {
+		tolerations = transfer.Spec.PodTemplate.Tolerations
+	}
+	return placement.Request{
+		Placement:        resolved.Placement,
+		Mode:             resolved.Mode,
+		Codecs:           resolved.Codecs,
+		Level:            resolved.Level,
+		SoftwareDisabled: resolved.SoftwareDisabled,
+		SoftwareEngines:  resolved.SoftwareEngines,
+		Tolerations:      tolerations,
+		Architectures:    image.Architectures,
+	}
+}
+
+// receivePlacement is what is wanted for the agent that receives. Which codec arrives is agreed later.
+func receivePlacement(image AgentImage) placement.Request {
+	return placement.Request{
+		Placement: v1alpha1.PlacementPreferHardware, Inflates: true, Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate}, Architectures: image.Architectures,
+	}
+}
+
+// placed is what status says of where an agent is: present, unless a node has been chosen that it does not know of yet.
+func placed(present *v1alpha1.PlacementStatus, node string, explain func(node string) v1alpha1.PlacementStatus) *v1alpha1.PlacementStatus {
+	if node == "" || present != nil && present.Node == node {
+		return present
+	}
+	status := explain(node)
+	status.Message = conditions.Shorten(status.Message)
+	return &status
+}
+
+// expected is what status says before a node has been chosen.
+func expected(where placement.Plan) *v1alpha1.PlacementStatus {
+	status := where.Status
+	status.Message = conditions.Shorten(status.Message)
+	return &status
+}
+
+// NeedsPlacement reports whether a decision about an agent with that run and placement looks at nodes: always, unless the agent has
+// been placed.
+func NeedsPlacement(run *v1alpha1.RunStatus, present *v1alpha1.PlacementStatus) bool {
+	return run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil || present == nil || present.Node == ""
+}

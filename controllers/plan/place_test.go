@@ -1,0 +1,192 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// nodes are z15-a, which has an accelerator, and plain.
+func nodes(cordoned bool) placement.Facts {
+	node := func(name, deflate string) corev1.Node {
+		return corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.DeflateLabel: deflate}},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		}
+	}
+	facts := placement.Facts{Nodes: []corev1.Node{node("z15-a", placement.Hardware), node("plain", placement.Software)}, Claim: "ledger"}
+	facts.Nodes[0].Spec.Unschedulable = cordoned
+	return facts
+}
+
+func withPlacement(wanted v1alpha1.Placement) *v1alpha1.Transfer {
+	transfer := newTransfer("ledger", time.Hour)
+	transfer.Spec.Compression = &v1alpha1.Compression{Placement: wanted}
+	return transfer
+}
+
+func TestPodGetsAffinity(t *testing.T) {
+	for wanted, want := range map[v1alpha1.Placement][2]int{
+		v1alpha1.PlacementAnyNode: {0, 0}, v1alpha1.PlacementPreferHardware: {0, 2}, v1alpha1.PlacementRequireHardware: {2, 0},
+	} {
+		facts := goodFacts()
+		facts.Placement = nodes(false)
+		decision := plan.DecideTransfer(withPlacement(wanted), facts, image)
+		var required, preferred int
+		if affinity := decision.Start.Job().Spec.Template.Spec.Affinity; affinity != nil {
+			preferred = len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+			if selector := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; selector != nil {
+				required = len(selector.NodeSelectorTerms)
+			}
+		}
+		if got := [2]int{required, preferred}; got != want || decision.Status.Placement == nil || decision.Status.Placement.Reason == "" {
+			t.Errorf("%s: %v, %+v", wanted, got, decision.Status.Placement)
+		}
+	}
+}
+
+func TestRequiredHardwareThatIsNotThere(t *testing.T) {
+	transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
+	facts.Placement = nodes(true)
+	decision := plan.DecideTransfer(transfer, facts, image)
+	what, reason, message := verdict(t, decision.Status.Conditions)
+	if decision.Start != nil || what != v1alpha1.ConditionStalled || reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(message, "z15-a: cordoned") {
+		t.Fatalf("%s %s: %s", what, reason, message)
+	}
+	if where := decision.Status.Placement; where == nil || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != v1alpha1.PlacementReasonCordoned {
+		t.Errorf("%+v", where)
+	}
+	transfer.Status = decision.Status
+	facts.Placement = nodes(false)
+	if decision := plan.DecideTransfer(transfer, facts, image); decision.Start == nil || decision.Status.Placement.Engine != placement.EngineHardware {
+		t.Errorf("nothing was started when the node was there again: %+v", decision.Status)
+	}
+}
+
+// unschedulable is a pod that the scheduler has no node for.
+func unschedulable(age time.Duration) *corev1.Pod {
+	waiting := pod(corev1.ContainerState{})
+	waiting.Spec.NodeName, waiting.CreationTimestamp = "", metav1.NewTime(now.Add(-age))
+	waiting.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available",
+	}}}
+	return waiting
+}
+
+func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
+	for name, test := range map[string]struct {
+		cordoned bool
+		reason   string
+	}{"full": {false, v1alpha1.ReasonUnschedulable}, "cordoned since": {true, v1alpha1.CompressionNoAccelerator}} {
+		t.Run(name, func(t *testing.T) {
+			transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
+			facts.Placement = nodes(false)
+			transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+			_, begun := running(1)
+			facts.Job, facts.Pod, facts.Placement = begun.Job, unschedulable(2*time.Minute), nodes(test.cordoned)
+			decision := plan.DecideTransfer(transfer, facts, image)
+			what, reason, message := verdict(t, decision.Status.Conditions)
+			if what != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, "0/2 nodes are available") {
+				t.Errorf("%s %s: %s", what, reason, message)
+			}
+			facts.Pod = unschedulable(time.Second)
+			if what, _, _ := verdict(t, plan.DecideTransfer(transfer, facts, image).Status.Conditions); what != v1alpha1.ConditionReconciling {
+				t.Errorf("%s at once, although an autoscaler may bring a node", what)
+			}
+		})
+	}
+}
+
+func TestFallbackIsExplained(t *testing.T) {
+	transfer, facts := running(1)
+	transfer.Status.Placement = nil
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	facts.Pod.Spec.NodeName = "plain"
+	facts.Placement = nodes(true)
+	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Compression: &wirev1.Compression{
+		Codec: "deflate", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 9, CompressedBytes: 3,
+		Software: &wirev1.Operations{Operations: 1, Bytes: 9},
+	}}
+	status := plan.DecideTransfer(transfer, facts, image).Status
+	if where := status.Placement; where == nil || where.Node != "plain" || where.Reason != v1alpha1.CompressionNoAccelerator {
+		t.Fatalf("%+v", where)
+	}
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.CompressionNoAccelerator ||
+		!strings.Contains(condition.Message, "z15-a: cordoned") {
+		t.Errorf("%+v", condition)
+	}
+
+	// Once it is known where the agent is, what becomes of other nodes is of no interest.
+	transfer.Status, facts.Placement = status, placement.Facts{}
+	if again := plan.DecideTransfer(transfer, facts, image).Status.Placement; again.Message != status.Placement.Message {
+		t.Errorf("%+v", again)
+	}
+}
+
+func TestDeliveryIsPlaced(t *testing.T) {
+	delivery := newDelivery("ledger-abcde-1-01234567", 1)
+	facts := goodDeliveryFacts()
+	facts.Placement = nodes(false)
+	decision := plan.DecideDelivery(delivery, facts, image)
+	if decision.Start == nil || decision.Status.Placement.Engine != placement.EngineHardware {
+		t.Fatalf("%+v", decision.Status)
+	}
+	if affinity := decision.Start.Job().Spec.Template.Spec.Affinity; affinity == nil {
+		t.Error("the accelerator is not preferred")
+	}
+}
+
+// TestRunKeepsItsPolicy: a policy that changes, or goes, is seen by the next run and not by the attempts of this one.
+func TestRunKeepsItsPolicy(t *testing.T) {
+	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
+	transfer.Spec.Compression = &v1alpha1.Compression{PolicyName: "p"}
+	facts.Policies = []v1alpha1.CompressionPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionHigh},
+	}}
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if transfer.Status.Policy.Level != v1alpha1.CompressionHigh {
+		t.Fatalf("%+v", transfer.Status.Policy)
+	}
+	for name, policies := range map[string][]v1alpha1.CompressionPolicy{
+		"changed": {{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionFast}}},
+		"deleted": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			transfer, facts := transfer.DeepCopy(), facts
+			facts.Policies = policies
+			if again := plan.DecideTransfer(transfer, facts, image); again.Start == nil || again.Status.Policy.Level != v1alpha1.CompressionHigh {
+				t.Errorf("an attempt that was not made yet: %+v", again.Status.Policy)
+			}
+			past := metav1.NewTime(now.Add(-time.Second))
+			transfer.Status.Run.NextAttemptTime = &past
+			retry := plan.DecideTransfer(transfer, facts, image)
+			if retry.Start == nil || retry.Status.Run.Attempt != 2 || retry.Status.Policy.Level != v1alpha1.CompressionHigh {
+				t.Errorf("the next attempt: %+v, %+v", retry.Status.Run, retry.Status.Policy)
+			}
+			transfer.Status.Run.NextAttemptTime, transfer.Status.Run.CompletionTime = nil, &past
+			transfer.Status.Phase = v1alpha1.TransferComplete
+			transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
+			next := plan.DecideTransfer(transfer, facts, image)
+			what, reason, _ := verdict(t, next.Status.Conditions)
+			if policies == nil && (what != v1alpha1.ConditionStalled || reason != v1alpha1.ReasonPolicyNotFound) {
+				t.Errorf("the next run: %s %s", what, reason)
+			}
+			if policies != nil && (next.Start == nil || next.Status.Policy.Level != v1alpha1.CompressionFast) {
+				t.Errorf("the next run: %+v", next.Status.Policy)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package topology reads what package placement needs to know of the cluster.
+package topology
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles,verbs=get;list;watch
+
+// Facts reads the nodes, their profiles, and from where the volume of a claim can be reached. The claim is empty for an agent that
+// mounts none; one that is not bound yet can be reached from wherever the scheduler will have it.
+func Facts(ctx context.Context, reader client.Reader, namespace, claim string) (placement.Facts, error) {
+	facts := placement.Facts{Claim: claim, Profiles: map[string]v1alpha1.NodeProfileStatus{}}
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes); err != nil {
+		return facts, fmt.Errorf("listing Nodes: %w", err)
+	}
+	facts.Nodes = nodes.Items
+	var profiles v1alpha1.NodeProfileList
+	if err := reader.List(ctx, &profiles); err != nil {
+		return facts, fmt.Errorf("listing NodeProfiles: %w", err)
+	}
+	for _, profile := range profiles.Items {
+		// One that nobody has filled says nothing.
+		if profile.Status.MeasuredTime != nil {
+			facts.Profiles[profile.Name] = profile.Status
+		}
+	}
+	if claim == "" {
+		return facts, nil
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := reader.List(ctx, &volumes); err != nil {
+		return facts, fmt.Errorf("listing PersistentVolumes: %w", err)
+	}
+	for i := range volumes.Items {
+		volume := &volumes.Items[i]
+		bound := volume.Spec.ClaimRef
+		if volume.Status.Phase == corev1.VolumeBound && bound != nil && bound.Namespace == namespace && bound.Name == claim && volume.Spec.NodeAffinity != nil {
+			facts.Volume = volume.Spec.NodeAffinity.Required
+		}
+	}
+	return facts, nil
+}
+
+// Trim removes from objects in a cache what Facts does not look at. Of a node that is most of it.
+func Trim(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Node:
+		o.ManagedFields = nil
+		o.Annotations = nil
+		o.Status = corev1.NodeStatus{
+			Conditions: slices.DeleteFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady }),
+			Addresses:  o.Status.Addresses,
+		}
+	case *corev1.PersistentVolume:
+		o.ManagedFields = nil
+	}
+	return object, nil
+}
+
+// NodeChanged lets pass what may change where an agent can be placed: nodes that come and go, and changes of labels, taints, and
+// whether a node is cordoned or ready.
+func NodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		if !ok {
+			return false
+		}
+		after, ok := e.ObjectNew.(*corev1.Node)
+		if !ok {
+			return false
+		}
+		return !maps.Equal(before.Labels, after.Labels) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
+			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) || ready(before) != ready(after)
+	}}
+}
+
+func ready(node *corev1.Node) corev1.ConditionStatus {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status
+		}
+	}
+	return corev1.ConditionUnknown
+}
