@@ -134,9 +134,9 @@ test: ## Everything that must hold: lint, generated files, all tests, end to end
 	$(SUBMAKE) test-envtest
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) test-e2e
 
-# Code without goroutines, on megabytes: the race detector makes its tests ten times slower and has nothing to find but in those that
-# share an engine.
-SERIAL := /agent/(codec|estimate)(/|$$)
+# Code without goroutines, on megabytes or in long simulations: the race detector makes its tests ten times slower and has nothing to
+# find but in those that share an engine.
+SERIAL := /agent/(codec|estimate|policy)(/|$$)
 
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and the data plane once more without C

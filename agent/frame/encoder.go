@@ -34,6 +34,12 @@ type EncoderOptions struct {
 	Policy policy.Settings
 	// NoNetwork says that the blocks do not leave the process.
 	NoNetwork bool
+	// Chooser decides in mode Auto about every block that the policy allows to compress and
+	// that promises to shrink, and of Codec it matters only whether it is None. Without one
+	// they are compressed as Codec at the policy's level.
+	Chooser Chooser
+	// Ways are the engines that execute what Chooser may choose.
+	Ways map[policy.Option]codec.Engine
 }
 
 // Encoder turns plain blocks into blocks that travel. It is not safe for
@@ -44,13 +50,32 @@ type Encoder struct {
 	policy      policy.Settings
 	accelerator policy.Accelerator
 	noNetwork   bool
-	software    codec.Encoder // nil when the policy never needs it
-	hardware    codec.Encoder // nil when there is none
-	witness     codec.Witness // of hardware; nil when it bears none
+	software    worker // the zero value when the policy never needs it
+	hardware    worker // the zero value when there is none
 	tracker     estimate.Tracker
+	choosing    *choosing // nil: without a chooser
 
 	next  uint64
 	ended bool
+}
+
+// worker is an engine at a level.
+type worker struct {
+	encoder codec.Encoder
+	witness codec.Witness // of hardware; nil when it bears none
+	use     meter.Use
+}
+
+func newWorker(engine codec.Engine, level codec.Level) (worker, error) {
+	encoder, err := engine.NewEncoder(level)
+	if err != nil {
+		return worker{}, err
+	}
+	w := worker{encoder: encoder, use: meter.Use{Codec: engine.Codec(), Engine: engine.Name(), Level: level}}
+	if engine.Class() == codec.Hardware {
+		w.witness, _ = encoder.(codec.Witness)
+	}
+	return w, nil
 }
 
 // NewEncoder returns an encoder, which must be closed.
@@ -65,13 +90,20 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 	if o.Codec == codec.None || o.Policy.Mode == policy.Never || o.Policy.Mode == policy.Auto && o.NoNetwork {
 		return e, nil
 	}
+	if o.Policy.Mode == policy.Auto && o.Chooser != nil && len(o.Ways) > 0 {
+		choosing, err := newChoosing(o)
+		if err != nil {
+			return nil, fmt.Errorf("make a block encoder: %w", err)
+		}
+		e.choosing, e.accelerator = choosing, choosing.accelerator(o)
+		return e, nil
+	}
 	if engine, ok := o.Engines.Best(o.Codec, codec.Hardware, o.Policy.Level); ok {
-		hardware, err := engine.NewEncoder(o.Policy.Level)
+		hardware, err := newWorker(engine, o.Policy.Level)
 		if err != nil {
 			return nil, fmt.Errorf("make a block encoder: %w", err)
 		}
 		e.hardware = hardware
-		e.witness, _ = hardware.(codec.Witness)
 		e.accelerator = policy.Verified
 	}
 	if o.Policy.SoftwareDisabled {
@@ -81,7 +113,7 @@ func NewEncoder(o EncoderOptions) (*Encoder, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("make a block encoder: %w", &CodecError{Codec: o.Codec}), e.Close())
 	}
-	software, err := engine.NewEncoder(o.Policy.Level)
+	software, err := newWorker(engine, o.Policy.Level)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a block encoder: %w", err), e.Close())
 	}
@@ -169,11 +201,16 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 	room := buf[HeaderSize : HeaderSize+len(plain)]
 
 	var decision policy.Decision
+	var use meter.Use
 	var seen sample
 	var n int
 	var err error
 	cpu := meter.ThreadCPU(func() {
-		decision, seen, n, err = e.compress(room, plain)
+		if e.choosing != nil {
+			decision, use, seen, n, err = e.choose(room, plain)
+		} else {
+			decision, use, seen, n, err = e.compress(room, plain)
+		}
 	})
 	if err != nil {
 		return Header{}, nil, Outcome{}, fmt.Errorf("encode block %d of %d bytes: %w", seq, len(plain), err)
@@ -194,58 +231,65 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 	}
 	outcome := encodeOutcome(h, decision.Reason, cpu)
 	outcome.Estimate = seen.counts
+	if decision.Codec != codec.None {
+		outcome.Use = use
+	}
 	return h, payload, outcome, nil
 }
 
 // compress writes the payload of a block that is worth compressing to room, which
 // is as long as plain, and returns its length. The decision it returns is what
 // was done in the end.
-func (e *Encoder) compress(room, plain []byte) (policy.Decision, sample, int, error) {
+func (e *Encoder) compress(room, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
 	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, NoNetwork: e.noNetwork}
 	decision := policy.Decide(e.policy, facts)
 	var seen sample
 	if decision.NeedsSample {
 		var err error
-		if seen, err = e.look(e.encoder(decision.Class), room, plain); err != nil {
-			return decision, seen, 0, fmt.Errorf("take a sample: %w", err)
+		if seen, err = e.look(e.worker(decision.Class).encoder, room, plain); err != nil {
+			return decision, meter.Use{}, seen, 0, fmt.Errorf("take a sample: %w", err)
 		}
 		facts.Sample = seen.finding()
 		decision = policy.Decide(e.policy, facts)
 	}
-
-	encoder := e.encoder(decision.Class)
-	if encoder == nil {
-		return decision, seen, 0, nil
+	if decision.Class == codec.NoClass {
+		return decision, meter.Use{}, seen, 0, nil
 	}
+	return e.work(e.worker(decision.Class), decision, &seen, room, plain)
+}
+
+// work has a worker compress a block. The decision it returns is what was done in the
+// end.
+func (e *Encoder) work(w worker, decision policy.Decision, seen *sample, room, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
 	// One byte less than the plain block: what does not fit did not shrink.
-	n, err := encoder.Encode(room[:len(plain)-1], plain)
+	n, err := w.encoder.Encode(room[:len(plain)-1], plain)
 	if errors.Is(err, codec.ErrDoesNotFit) {
-		e.learn(&seen, len(plain), len(plain))
-		return policy.Decision{Codec: codec.None, Reason: policy.DidNotShrink}, seen, 0, nil
+		e.learn(seen, len(plain), len(plain))
+		return policy.Decision{Codec: codec.None, Reason: policy.DidNotShrink}, meter.Use{}, *seen, 0, nil
 	}
 	if err != nil {
-		return decision, seen, 0, err
+		return decision, meter.Use{}, *seen, 0, err
 	}
-	e.learn(&seen, len(plain), n)
-	if decision.Class == codec.Hardware && !used(e.witness) {
+	e.learn(seen, len(plain), n)
+	use := w.use
+	if decision.Class == codec.Hardware && !used(w.witness) {
 		// The engine was proved and works in software now. The block is good; those that
 		// follow are not given to it, and their reason stays that of this one.
 		decision.Class, decision.Reason = codec.Software, policy.SelfTestFailed
 		e.accelerator = policy.NotUsed
+		if e.software.encoder != nil {
+			use = e.software.use // that of the blocks to come
+		}
 	}
-	return decision, seen, n, nil
+	return decision, use, *seen, n, nil
 }
 
-// encoder returns the one that does the work of a class, nil for NoClass.
-func (e *Encoder) encoder(class codec.Class) codec.Encoder {
-	switch class {
-	case codec.Software:
-		return e.software
-	case codec.Hardware:
+// worker returns the one that does the work of a class.
+func (e *Encoder) worker(class codec.Class) worker {
+	if class == codec.Hardware {
 		return e.hardware
-	default:
-		return nil
 	}
+	return e.software
 }
 
 // used reports whether the accelerator did all of an engine's last call. An engine
@@ -270,10 +314,13 @@ func encodeOutcome(h Header, reason policy.Reason, cpu time.Duration) Outcome {
 // Close frees the engines' encoders. The Encoder must not be used afterwards.
 func (e *Encoder) Close() error {
 	var errs []error
-	for _, c := range []codec.Encoder{e.software, e.hardware} {
-		if c != nil {
-			errs = append(errs, c.Close())
+	for _, w := range []worker{e.software, e.hardware} {
+		if w.encoder != nil {
+			errs = append(errs, w.encoder.Close())
 		}
+	}
+	if e.choosing != nil {
+		errs = append(errs, e.choosing.close())
 	}
 	return errors.Join(errs...)
 }

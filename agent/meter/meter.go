@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
@@ -50,6 +51,9 @@ type Outcome struct {
 	Path Path
 	// Reason is why an encoder took the path. Decoders leave it empty.
 	Reason policy.Reason
+	// Use is the engine that an encoder used; none, when the block travels as it is.
+	// Decoders leave it empty.
+	Use Use
 	// PlainBytes is the length of the block before compression, WireBytes all that
 	// travels of it, header included.
 	PlainBytes int
@@ -58,6 +62,13 @@ type Outcome struct {
 	CPU time.Duration
 	// Estimate is this block's part in judging samples. Decoders leave it empty.
 	Estimate Estimate
+}
+
+// Use is an engine at a level.
+type Use struct {
+	Codec  codec.ID
+	Engine string
+	Level  codec.Level
 }
 
 // Estimate counts how well samples of blocks predicted what compressing them would
@@ -114,6 +125,8 @@ type Snapshot struct {
 	// the block as it was, both by reason. Neither is nil.
 	Compressed map[policy.Reason]int64
 	Skipped    map[policy.Reason]int64
+	// Uses counts what was compressed, by engine and level. It is never nil.
+	Uses map[Use]Count
 	// UncompressedBytes is the sum of the plain bytes, CompressedBytes of all that
 	// travelled, headers and stored blocks included.
 	UncompressedBytes int64
@@ -134,6 +147,13 @@ func (m *Meter) Add(o Outcome) {
 	m.sum.CompressedBytes += int64(o.WireBytes)
 	m.sum.CPU += o.CPU
 	m.sum.Estimate.add(o.Estimate)
+	if o.Use != (Use{}) {
+		if m.sum.Uses == nil {
+			m.sum.Uses = make(map[Use]Count)
+		}
+		c := m.sum.Uses[o.Use]
+		m.sum.Uses[o.Use] = Count{c.Operations + 1, c.Bytes + int64(o.PlainBytes)}
+	}
 	if o.Reason == "" {
 		return
 	}
@@ -159,14 +179,15 @@ func (m *Meter) Snapshot() Snapshot {
 		Operations: m.by[Software].Operations + m.by[Fallback].Operations,
 		Bytes:      m.by[Software].Bytes + m.by[Fallback].Bytes,
 	}
-	s.Compressed = copyReasons(m.sum.Compressed)
-	s.Skipped = copyReasons(m.sum.Skipped)
+	s.Compressed = copyOf(m.sum.Compressed)
+	s.Skipped = copyOf(m.sum.Skipped)
+	s.Uses = copyOf(m.sum.Uses)
 	return s
 }
 
-func copyReasons(reasons map[policy.Reason]int64) map[policy.Reason]int64 {
-	if reasons == nil {
-		return map[policy.Reason]int64{}
+func copyOf[K comparable, V any](counts map[K]V) map[K]V {
+	if counts == nil {
+		return map[K]V{}
 	}
-	return maps.Clone(reasons)
+	return maps.Clone(counts)
 }

@@ -11,16 +11,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
 func TestMeter(t *testing.T) {
+	hardware := meter.Use{Codec: codec.Deflate, Engine: "dfltcc", Level: codec.Fast}
+	software := meter.Use{Codec: codec.Zstd, Engine: "libzstd", Level: codec.High}
 	outcomes := []meter.Outcome{
 		{Path: meter.Hardware, Reason: policy.HardwareUsed, PlainBytes: 1000, WireBytes: 200, CPU: 1,
 			Estimate: meter.Estimate{Blocks: 1, Bytes: 1000, ErrorBytes: 20, CPU: 1}},
-		{Path: meter.Hardware, Reason: policy.HardwareUsed, PlainBytes: 2000, WireBytes: 300, CPU: 2},
-		{Path: meter.Software, Reason: policy.NoAccelerator, PlainBytes: 10, WireBytes: 5, CPU: 4},
+		{Path: meter.Hardware, Reason: policy.HardwareUsed, Use: hardware, PlainBytes: 2000, WireBytes: 300, CPU: 2},
+		{Path: meter.Hardware, Reason: policy.HardwareUsed, Use: hardware, PlainBytes: 0, WireBytes: 0},
+		{Path: meter.Software, Reason: policy.NoAccelerator, Use: software, PlainBytes: 10, WireBytes: 5, CPU: 4},
 		{Path: meter.Stored, Reason: policy.Incompressible, PlainBytes: 7, WireBytes: 47, CPU: 8},
 		{Path: meter.Stored, Reason: policy.DidNotShrink, PlainBytes: 8, WireBytes: 48, CPU: 16,
 			Estimate: meter.Estimate{Blocks: 1, Bytes: 8, ErrorBytes: 5, Wasted: 1, Probes: 2, Missed: 1, CPU: 3}},
@@ -28,12 +32,13 @@ func TestMeter(t *testing.T) {
 		{Path: meter.Fallback, PlainBytes: 100, WireBytes: 50, CPU: 32},
 	}
 	want := meter.Snapshot{
-		Hardware:          meter.Count{Operations: 2, Bytes: 3000},
+		Hardware:          meter.Count{Operations: 3, Bytes: 3000},
 		Software:          meter.Count{Operations: 2, Bytes: 110},
 		Stored:            meter.Count{Operations: 3, Bytes: 16},
 		Fallback:          meter.Count{Operations: 1, Bytes: 100},
-		Compressed:        map[policy.Reason]int64{policy.HardwareUsed: 2, policy.NoAccelerator: 1},
+		Compressed:        map[policy.Reason]int64{policy.HardwareUsed: 3, policy.NoAccelerator: 1},
 		Skipped:           map[policy.Reason]int64{policy.Incompressible: 1, policy.DidNotShrink: 1, policy.BelowMinimum: 1},
+		Uses:              map[meter.Use]meter.Count{hardware: {Operations: 2, Bytes: 2000}, software: {Operations: 1, Bytes: 10}},
 		UncompressedBytes: 3126,
 		CompressedBytes:   691,
 		CPU:               63,
@@ -58,7 +63,7 @@ func TestMeter(t *testing.T) {
 
 func TestZero(t *testing.T) {
 	var m meter.Meter
-	want := meter.Snapshot{Compressed: map[policy.Reason]int64{}, Skipped: map[policy.Reason]int64{}}
+	want := meter.Snapshot{Compressed: map[policy.Reason]int64{}, Skipped: map[policy.Reason]int64{}, Uses: map[meter.Use]meter.Count{}}
 	if diff := cmp.Diff(want, m.Snapshot()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -25,8 +25,13 @@ const (
 
 // Settings are what a user wants.
 type Settings struct {
-	Mode  Mode
+	Mode Mode
+	// Level is the one to compress at. In mode Auto, where several ways are open, it is the
+	// most effort to make.
 	Level codec.Level
+	// Objective is what mode Auto minimises, at the prices; empty: Elapsed.
+	Objective Objective
+	Prices    Prices
 	// HardwareMinSize and SoftwareMinSize are the sizes in bytes from which on
 	// hardware and software compress; smaller blocks they leave alone.
 	HardwareMinSize int64
@@ -50,6 +55,11 @@ func (s Settings) Validate() error {
 	case codec.Fast, codec.Balanced, codec.High:
 	default:
 		return fmt.Errorf("compression %v: use Fast, Balanced or High", s.Level)
+	}
+	switch s.Objective {
+	case "", Cost, Elapsed, CPU, Bytes:
+	default:
+		return fmt.Errorf("objective %q: use Cost, Elapsed, CPU or Bytes", s.Objective)
 	}
 	if s.HardwareMinSize < 0 {
 		return fmt.Errorf("least size for hardware is %d: use 0 or more bytes", s.HardwareMinSize)
@@ -136,6 +146,11 @@ func stored(reason Reason) Decision {
 	return Decision{Codec: codec.None, Class: codec.NoClass, Reason: reason}
 }
 
+// Classes says which classes of engines the settings allow a block that is not empty.
+func Classes(s Settings, f Facts) (hardware, software bool) {
+	return f.Accelerator == Verified && f.Size >= s.HardwareMinSize, !s.SoftwareDisabled && f.Size >= s.SoftwareMinSize
+}
+
 // choose picks the class of engine by everything but the data themselves.
 func choose(s Settings, f Facts) (codec.Class, Reason) {
 	if s.Mode == Never {
@@ -151,17 +166,13 @@ func choose(s Settings, f Facts) (codec.Class, Reason) {
 		return codec.NoClass, BelowMinimum
 	}
 
-	hardware := f.Accelerator == Verified
-	if hardware && f.Size >= s.HardwareMinSize {
+	hardware, software := Classes(s, f)
+	switch {
+	case hardware:
 		return codec.Hardware, HardwareUsed
-	}
-	if s.SoftwareDisabled {
-		if hardware {
-			return codec.NoClass, BelowMinimum
-		}
+	case !software && s.SoftwareDisabled && f.Accelerator != Verified:
 		return codec.NoClass, SoftwareDisabled
-	}
-	if f.Size < s.SoftwareMinSize {
+	case !software:
 		return codec.NoClass, BelowMinimum
 	}
 	if !s.PreferHardware && f.Accelerator != NotUsed {

@@ -142,6 +142,7 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		{func(s *policy.Settings) { s.Mode = "Sometimes" }, "use Auto, Always or Never"},
+		{func(s *policy.Settings) { s.Objective = "Fun" }, "use Cost, Elapsed, CPU or Bytes"},
 		{func(s *policy.Settings) { s.Level = 9 }, "use Fast, Balanced or High"},
 		{func(s *policy.Settings) { s.HardwareMinSize = -1 }, "hardware is -1"},
 		{func(s *policy.Settings) { s.SoftwareMinSize = -2 }, "software is -2"},

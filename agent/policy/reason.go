@@ -32,6 +32,9 @@ const (
 	// peer is one that no accelerator does, and the processor compressed the block
 	// instead. What this machine has does not matter.
 	CodecNotAccelerated Reason = "CodecNotAccelerated"
+	// AcceleratorBusy means: the accelerator takes several times as long as it did before,
+	// because others use it, and the processor compressed the block instead.
+	AcceleratorBusy Reason = "AcceleratorBusy"
 )
 
 // The reasons of blocks that travel as they are because nobody tried.
@@ -50,6 +53,13 @@ const (
 	// NoNetwork means: the policy's mode is Auto, and sender and receiver are one process,
 	// so that there is no link whose bytes could be saved.
 	NoNetwork Reason = "NoNetwork"
+	// NetworkFaster means: the objective is Elapsed, and network and peer take the bytes
+	// sooner as they are than they could be compressed.
+	NetworkFaster Reason = "NetworkFaster"
+	// CPUBudget means: compressing would take more CPU time than it is worth. Counted in
+	// money where the objective is Cost and in itself where it is CPU; where it is Elapsed,
+	// cores that others keep busy are missing, with which compressing would be quicker.
+	CPUBudget Reason = "CPUBudget"
 )
 
 // DidNotShrink is the reason of a block that an engine compressed to no less than
@@ -59,7 +69,7 @@ const DidNotShrink Reason = "DidNotShrink"
 // Attempted reports whether an engine worked on blocks with this reason.
 func (r Reason) Attempted() bool {
 	switch r {
-	case HardwareUsed, SoftwareUsed, NoAccelerator, SelfTestFailed, LevelNotAccelerated, CodecNotAccelerated, DidNotShrink:
+	case HardwareUsed, SoftwareUsed, NoAccelerator, SelfTestFailed, LevelNotAccelerated, CodecNotAccelerated, AcceleratorBusy, DidNotShrink:
 		return true
 	default:
 		return false

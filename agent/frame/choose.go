@@ -1,0 +1,221 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package frame
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/estimate"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+)
+
+// Chooser decides block by block how to compress. It is safe for concurrent use. What a
+// policy.Controller says of its methods holds.
+type Chooser interface {
+	Choose(policy.Block) policy.Choice
+	Observe(policy.Outcome)
+}
+
+const (
+	// Where so many blocks in a row promised about the same, every second is sampled, then
+	// every fourth, and every eighth at last: those between are taken to be like the last.
+	similar = 4
+	// alike is how far, as a share of the block, two samples may differ that promise the same.
+	alike = 1.0 / 16
+	// A block from which less is said of another by a prediction than this, in bytes, is too small.
+	comparable = 16 << 10
+)
+
+// choosing is an encoder's part in choosing block by block.
+type choosing struct {
+	chooser Chooser
+	engines map[policy.Option]codec.Engine
+	// workers are made when they are first needed.
+	workers map[policy.Option]worker
+	// trial takes the samples.
+	trial policy.Option
+
+	// alike samples in a row, the last of which promised a share and was worth it; so many
+	// blocks are still taken to be like it.
+	alike, trusted int
+	share          float64
+	worth          bool
+}
+
+func newChoosing(o EncoderOptions) (*choosing, error) {
+	c := &choosing{chooser: o.Chooser, engines: o.Ways, workers: make(map[policy.Option]worker)}
+	// The least effort in software, and zstd first: it finds more to save than deflate does.
+	options := make([]policy.Option, 0, len(o.Ways))
+	for option, engine := range o.Ways {
+		if option.Stored() || engine.Codec() != option.Codec || engine.Class() != option.Class || !engine.HasLevel(option.Level) {
+			return nil, fmt.Errorf("engine %s is no way to compress as %v in %v at level %v", engine.Name(), option.Codec, option.Class, option.Level)
+		}
+		options = append(options, option)
+	}
+	c.trial = slices.MinFunc(options, func(a, b policy.Option) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Level, b.Level), cmp.Compare(b.Codec, a.Codec))
+	})
+	return c, nil
+}
+
+// accelerator returns what is known of the accelerator for the codecs of the ways.
+func (c *choosing) accelerator(o EncoderOptions) policy.Accelerator {
+	codecs := false
+	for option := range c.engines {
+		if option.Class == codec.Hardware {
+			return policy.Verified
+		}
+		codecs = codecs || option.Codec == codec.Deflate
+	}
+	if codecs {
+		o.Codec = codec.Deflate
+	}
+	return accelerator(o)
+}
+
+// worker returns the one for an option.
+func (c *choosing) worker(o policy.Option) (worker, error) {
+	if w, ok := c.workers[o]; ok {
+		return w, nil
+	}
+	engine, ok := c.engines[o]
+	if !ok {
+		return worker{}, fmt.Errorf("codec %v in %v at level %v was chosen, which is not among the ways", o.Codec, o.Class, o.Level)
+	}
+	w, err := newWorker(engine, o.Level)
+	if err != nil {
+		return worker{}, err
+	}
+	c.workers[o] = w
+	return w, nil
+}
+
+func (c *choosing) close() error {
+	var errs []error
+	for _, w := range c.workers {
+		errs = append(errs, w.encoder.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// choose is compress where a chooser decides.
+func (e *Encoder) choose(room, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
+	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator}
+	gate := policy.Decide(e.policy, facts)
+	if gate.Class == codec.NoClass {
+		return gate, meter.Use{}, sample{}, 0, nil
+	}
+	seen, err := e.expect(room, plain)
+	if err != nil {
+		return gate, meter.Use{}, seen, 0, fmt.Errorf("take a sample: %w", err)
+	}
+	if seen.verdict == estimate.Skip {
+		return policy.Decision{Codec: codec.None, Reason: policy.Incompressible}, meter.Use{}, seen, 0, nil
+	}
+
+	block := policy.Block{Size: len(plain), Predicted: seen.predicted.Size}
+	block.Hardware, block.Software = policy.Classes(e.policy, facts)
+	choice := e.choosing.chooser.Choose(block)
+	if choice.Stored() {
+		decision := policy.Decision{Codec: codec.None, Reason: choice.Reason}
+		if seen.verdict == estimate.Probe {
+			// Nobody wants to know.
+			e.tracker.Observe(estimate.Probe, len(plain), seen.predicted, len(plain))
+			decision.Reason = policy.Incompressible
+		}
+		return decision, meter.Use{}, seen, 0, nil
+	}
+	w, err := e.choosing.worker(choice.Option)
+	if err != nil {
+		return gate, meter.Use{}, seen, 0, err
+	}
+	decision := policy.Decision{Codec: choice.Codec, Class: choice.Class, Level: choice.Level, Reason: reasonOf(gate, choice, block)}
+	var use meter.Use
+	var n int
+	cpu := meter.ThreadCPU(func() {
+		decision, use, seen, n, err = e.work(w, decision, &seen, room, plain)
+	})
+	if err != nil {
+		return decision, use, seen, n, err
+	}
+	wire := n
+	if decision.Codec == codec.None {
+		wire = len(plain)
+		e.choosing.trusted, e.choosing.alike = 0, 0
+	}
+	e.choosing.chooser.Observe(policy.Outcome{
+		Option: choice.Option, Size: len(plain), Predicted: block.Predicted, Wire: wire, CPU: cpu.Seconds(),
+	})
+	return decision, use, seen, n, nil
+}
+
+// reasonOf is why a block is compressed as was chosen.
+func reasonOf(gate policy.Decision, choice policy.Choice, block policy.Block) policy.Reason {
+	switch {
+	case choice.Reason != "":
+		return choice.Reason
+	case choice.Class == codec.Hardware:
+		return policy.HardwareUsed
+	case block.Hardware:
+		return policy.SoftwareUsed // by choice
+	default:
+		return gate.Reason
+	}
+}
+
+// expect finds out what a block promises, by a sample unless it is taken to be like those
+// before.
+func (e *Encoder) expect(room, plain []byte) (sample, error) {
+	c := e.choosing
+	if !estimate.Judged(len(plain)) {
+		return sample{verdict: estimate.Compress, predicted: estimate.Prediction{Size: len(plain) / 2, Worth: true}}, nil
+	}
+	if c.trusted > 0 && len(plain) >= comparable {
+		c.trusted--
+		s := sample{verdict: estimate.Compress, predicted: estimate.Prediction{Size: int(c.share * float64(len(plain))), Worth: c.worth}}
+		if !c.worth {
+			s.verdict = estimate.Skip
+		}
+		return s, nil
+	}
+	w, err := c.worker(c.trial)
+	if err != nil {
+		return sample{}, err
+	}
+	s, err := e.look(w.encoder, room, plain)
+	if err != nil || len(plain) < comparable {
+		return s, err
+	}
+	share := float64(s.predicted.Size) / float64(len(plain))
+	// A probe is to be followed by others if it finds something.
+	if s.verdict != estimate.Probe && s.predicted.Worth == c.worth && max(share-c.share, c.share-share) <= alike {
+		c.alike++
+	} else {
+		c.alike = 0
+	}
+	c.share, c.worth = share, s.predicted.Worth
+	if s.verdict == estimate.Skip || c.worth {
+		c.trusted = trust(c.alike)
+	}
+	return s, nil
+}
+
+// trust returns how many blocks are taken to be like the last after so many alike.
+func trust(samples int) int {
+	switch {
+	case samples < similar:
+		return 0
+	case samples < 2*similar:
+		return 1
+	case samples < 3*similar:
+		return 3
+	default:
+		return 7
+	}
+}
