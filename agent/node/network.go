@@ -21,7 +21,7 @@ import (
 
 const (
 	// Bursts of a GiB are sent, so that each lasts many clock ticks; the median of them counts.
-	bursts    = 3
+	bursts    = 5
 	burstSize = 1 << 30
 	// background is how long the rest of the machine is watched before a burst.
 	background = 500 * time.Millisecond
@@ -29,23 +29,40 @@ const (
 	tick = 10 * time.Millisecond
 )
 
+// NetworkCost is what moving a GiB through the network stack costs the system on nobody's account, measured several times.
+type NetworkCost struct {
+	// Median counts; Least and Most are how far the runs lay apart. None is negative.
+	Median, Least, Most time.Duration
+	Runs                int
+}
+
 // NetworkCPU returns the CPU time that sending and receiving a GiB over loopback TCP costs the system on nobody's account: what
-// all processors were busy, less what this process was charged, less what the rest of the machine used just before. It is never
-// negative, and as coarse as the kernel's clock tick.
-func NetworkCPU(ctx context.Context) (time.Duration, error) {
+// all processors were busy, less what this process was charged, less what the rest of the machine used just before. It is as coarse
+// as the kernel's clock tick.
+func NetworkCPU(ctx context.Context) (NetworkCost, error) {
+	return networkCPU(ctx, bursts, burstSize)
+}
+
+func networkCPU(ctx context.Context, bursts, size int) (NetworkCost, error) {
 	var costs []time.Duration
 	for range bursts {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return NetworkCost{}, err
 		}
-		cost, err := burst(ctx)
+		cost, err := burst(ctx, size)
 		if err != nil {
-			return 0, fmt.Errorf("measure the cost of the network: %w", err)
+			return NetworkCost{}, fmt.Errorf("measure the cost of the network: %w", err)
 		}
 		costs = append(costs, cost)
 	}
+	return summary(costs, size), nil
+}
+
+// summary of at least one cost of a burst of that size.
+func summary(costs []time.Duration, size int) NetworkCost {
 	slices.Sort(costs)
-	return max(0, costs[len(costs)/2]) * (1 << 30 / burstSize), nil
+	perGiB := func(cost time.Duration) time.Duration { return max(0, cost) * time.Duration(1<<30/size) }
+	return NetworkCost{Median: perGiB(costs[len(costs)/2]), Least: perGiB(costs[0]), Most: perGiB(costs[len(costs)-1]), Runs: len(costs)}
 }
 
 // usage is CPU time since the start, of the machine and of this process.
@@ -99,7 +116,7 @@ func parseBusy(line string) (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-func burst(ctx context.Context) (time.Duration, error) {
+func burst(ctx context.Context, size int) (time.Duration, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
@@ -119,7 +136,7 @@ func burst(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- sendBurst(ctx, listener.Addr().String()) }()
+	go func() { sent <- sendBurst(ctx, listener.Addr().String(), size) }()
 	conn, err := listener.Accept()
 	if err != nil {
 		return 0, err
@@ -146,14 +163,14 @@ func burst(ctx context.Context) (time.Duration, error) {
 	return end.others(start) - max(0, usual), nil
 }
 
-func sendBurst(ctx context.Context, address string) error {
+func sendBurst(ctx context.Context, address string, size int) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	buf := make([]byte, 256<<10)
-	for range burstSize / len(buf) {
+	for range size / len(buf) {
 		if _, err := conn.Write(buf); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,7 +161,9 @@ func profile(t *testing.T, o node.Options) *wirev1.NodeMeasurement {
 	t.Helper()
 	o.Sample, o.Budget = calibrate.Sample(50_000), time.Millisecond
 	o.Log = slog.New(slog.DiscardHandler)
-	o.Network = func(context.Context) (time.Duration, error) { return 412 * time.Millisecond, nil }
+	o.Network = func(context.Context) (node.NetworkCost, error) {
+		return node.NetworkCost{Median: 412 * time.Millisecond, Least: 400 * time.Millisecond, Most: 500 * time.Millisecond, Runs: 5}, nil
+	}
 	p := node.NewProfiler(o)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -220,22 +223,54 @@ func TestAccelerator(t *testing.T) {
 			for _, m := range got.GetEngines() {
 				names = append(names, m.GetName())
 			}
-			if !slices.Equal(names, test.engines) || got.GetNetworkCpuNanosPerGib() != 412_000_000 || !got.GetMeasuredTime().IsValid() {
+			if !slices.Equal(names, test.engines) || got.GetNetworkCpuNanosPerGib() != 412_000_000 ||
+				got.GetNetworkCpuNanosPerGibLeast() != 400_000_000 || got.GetNetworkCpuNanosPerGibMost() != 500_000_000 || got.GetNetworkRuns() != 5 || !got.GetMeasuredTime().IsValid() {
 				t.Errorf("measured: %v", got)
 			}
 		})
 	}
 }
 
-func TestNetworkCPU(t *testing.T) {
-	cost, err := node.NetworkCPU(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// TestAnotherMachine: a guest that was moved to a host with another processor is measured again.
+func TestAnotherMachine(t *testing.T) {
+	var moved atomic.Bool
+	p := node.NewProfiler(node.Options{
+		Engines: []codec.Engine{goflate.New()}, Sample: calibrate.Sample(10_000), Budget: time.Microsecond, Log: slog.New(slog.DiscardHandler),
+		Find: func(context.Context) (codec.Engine, hardware.Verdict) {
+			return nil, hardware.Verdict{State: hardware.Absent}
+		},
+		Network: func(context.Context) (node.NetworkCost, error) { return node.NetworkCost{}, nil },
+		Recheck: time.Millisecond,
+		Host: func() node.Host {
+			if moved.Load() {
+				return node.Host{Kernel: "7.0", CPUModel: "z16"}
+			}
+			return node.Host{Kernel: "7.0", CPUModel: "z15"}
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		p.Run(ctx)
+		close(done)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	await := func(model string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			got, err := p.GetProfile(t.Context(), &wirev1.GetProfileRequest{})
+			if err == nil && got.GetMeasurement().GetCpuModel() == model && got.GetMeasurement().GetKernel() == "7.0" {
+				return
+			}
+		}
+		t.Fatalf("no measurement of model %s", model)
 	}
-	// A GiB over loopback takes less than a minute of a processor, even a slow one.
-	if cost < 0 || cost.Seconds() > 60 {
-		t.Errorf("a GiB costs %v", cost)
-	}
+	await("z15")
+	moved.Store(true)
+	await("z16")
 }
 
 func TestProfileIsUnavailableAtFirst(t *testing.T) {

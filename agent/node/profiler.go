@@ -23,8 +23,13 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// interval is how often a node is measured again.
-const interval = 24 * time.Hour
+const (
+	// interval is how often a node is measured again.
+	interval = 24 * time.Hour
+	// recheck is how often it is looked whether the machine is still the one that was measured: a guest moves between hosts of
+	// different processors while it runs.
+	recheck = time.Minute
+)
 
 // Profiler measures and serves what it measured. It is a wirev1.NodeAgentServer.
 type Profiler struct {
@@ -42,7 +47,11 @@ type Options struct {
 	// Find looks for the accelerator; it defaults to hardware.Find.
 	Find func(context.Context) (codec.Engine, hardware.Verdict)
 	// Network measures what the network costs; it defaults to NetworkCPU.
-	Network func(context.Context) (time.Duration, error)
+	Network func(context.Context) (NetworkCost, error)
+	// Host says what the machine is; it defaults to ReadHost.
+	Host func() Host
+	// Recheck is how often Host is asked; when it answers otherwise than before, the node is measured again. It defaults to a minute.
+	Recheck time.Duration
 	// Sample is what engines are measured with; it defaults to 4 MiB of calibrate.Sample.
 	Sample []byte
 	// Budget is about the CPU time for measuring an engine in one direction at one level; it defaults to 150 ms.
@@ -58,18 +67,25 @@ func NewProfiler(o Options) *Profiler {
 	if o.Network == nil {
 		o.Network = NetworkCPU
 	}
+	if o.Host == nil {
+		o.Host = ReadHost
+	}
+	if o.Recheck == 0 {
+		o.Recheck = recheck
+	}
 	if o.Budget == 0 {
 		o.Budget = defaultBudget
 	}
 	return &Profiler{options: o}
 }
 
-// Run measures at once and then again from time to time, until the context ends.
+// Run measures at once, and again from time to time and when the machine has become another, until the context ends.
 func (p *Profiler) Run(ctx context.Context) {
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(p.options.Recheck)
 	defer ticker.Stop()
 	for {
-		m, err := p.measure(ctx)
+		host, begin := p.options.Host(), time.Now()
+		m, err := p.measure(ctx, host)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -80,21 +96,26 @@ func (p *Profiler) Run(ctx context.Context) {
 		p.measured = m
 		p.mu.Unlock()
 		p.options.Log.Info("Node was measured", "engines", len(m.GetEngines()), "accelerator", m.GetAccelerator().GetReason(),
-			"acceleratorMessage", m.GetAccelerator().GetMessage(), "networkCPUNanosPerGiB", m.GetNetworkCpuNanosPerGib())
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+			"acceleratorMessage", m.GetAccelerator().GetMessage(), "networkCPUNanosPerGiB", m.GetNetworkCpuNanosPerGib(),
+			"kernel", host.Kernel, "cpuModel", host.CPUModel)
+		for time.Since(begin) < interval && p.options.Host() == host {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
 		}
 	}
 }
 
 // measure does everything that can be done and returns what could not with it.
-func (p *Profiler) measure(ctx context.Context) (*wirev1.NodeMeasurement, error) {
+func (p *Profiler) measure(ctx context.Context, host Host) (*wirev1.NodeMeasurement, error) {
 	m := &wirev1.NodeMeasurement{
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
 		Cores:        uint32(runtime.NumCPU()),
+		Kernel:       host.Kernel,
+		CpuModel:     host.CPUModel,
 	}
 	accelerator, verdict := p.options.Find(ctx)
 	m.Accelerator = acceleratorMeasurement(verdict)
@@ -115,7 +136,9 @@ func (p *Profiler) measure(ctx context.Context) (*wirev1.NodeMeasurement, error)
 	if err != nil {
 		failed = append(failed, err)
 	}
-	m.NetworkCpuNanosPerGib = uint64(cost)
+	m.NetworkCpuNanosPerGib = uint64(cost.Median)
+	m.NetworkCpuNanosPerGibLeast, m.NetworkCpuNanosPerGibMost = uint64(cost.Least), uint64(cost.Most)
+	m.NetworkRuns = uint32(cost.Runs)
 	m.MeasuredTime = timestamppb.Now()
 	return m, errors.Join(failed...)
 }

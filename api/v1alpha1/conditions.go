@@ -18,6 +18,9 @@ const (
 	// ConditionHardwareCompression is True when the accelerator compressed; False, with the reason, when something else did.
 	// False is a statement, not a failure.
 	ConditionHardwareCompression = "HardwareCompression"
+	// ConditionFeatureConfirmed of a NodeProfile is True when the accelerator that Node Feature Discovery announces on the node was
+	// seen to work, and False, with the reason, when it was not. Absent where nothing is announced.
+	ConditionFeatureConfirmed = "FeatureConfirmed"
 )
 
 // Reasons of Transfer and Delivery conditions.
@@ -138,6 +141,13 @@ const (
 	ReasonMeasured = "Measured"
 	// ReasonNodeAgentUnreachable: the node agent does not answer; the figures are the last known.
 	ReasonNodeAgentUnreachable = "NodeAgentUnreachable"
+	// ReasonImplausibleMeasurement: what the node agent says cannot be; the figures are the last plausible ones, and agents are placed
+	// as on a node without an accelerator.
+	ReasonImplausibleMeasurement = "ImplausibleMeasurement"
+	// ReasonKernelChanged, ReasonImageChanged and ReasonCPUModelChanged: why figures were measured anew.
+	ReasonKernelChanged   = "KernelChanged"
+	ReasonImageChanged    = "ImageChanged"
+	ReasonCPUModelChanged = "CPUModelChanged"
 	// ReasonAccepted: the policy can be used.
 	ReasonAccepted = "Accepted"
 	// ReasonMultipleDefaults: more than one CompressionPolicy is annotated as the default; the oldest is used.

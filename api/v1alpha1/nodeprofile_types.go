@@ -89,12 +89,39 @@ type EngineProfile struct {
 	Inflates bool `json:"inflates,omitempty"`
 }
 
+// NetworkSpread is how far the runs of the network's measurement lay apart. Amounts are CPU seconds per GiB as decimals.
+type NetworkSpread struct {
+	// leastSecondsPerGiB of the runs.
+	// +optional
+	LeastSecondsPerGiB string `json:"leastSecondsPerGiB,omitempty"`
+	// mostSecondsPerGiB of the runs.
+	// +optional
+	MostSecondsPerGiB string `json:"mostSecondsPerGiB,omitempty"`
+	// runs that were measured.
+	// +optional
+	Runs int32 `json:"runs,omitempty"`
+}
+
+// ProfileChange is why the figures were last measured on what is not the same machine, or program, any more.
+type ProfileChange struct {
+	// reason: KernelChanged, ImageChanged, CPUModelChanged, or several of them, joined by commas.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says from what to what.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// time at which it was seen.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+}
+
 // NodeProfileStatus is what the node agent measured.
 type NodeProfileStatus struct {
 	// observedGeneration is always that of the object: a NodeProfile has no spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled.
+	// conditions: Ready, Reconciling, Stalled, and FeatureConfirmed on a node where Node Feature Discovery announces an accelerator.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -115,9 +142,25 @@ type NodeProfileStatus struct {
 	// +optional
 	Accelerator *AcceleratorProfile `json:"accelerator,omitempty"`
 	// networkCPUSecondsPerGiB is the CPU time of the whole system, less its idle time, that moving a GiB through TCP costs here,
-	// as a decimal, less what is on the moving process's own account.
+	// as a decimal, less what is on the moving process's own account: the median of several runs.
 	// +optional
 	NetworkCPUSecondsPerGiB string `json:"networkCPUSecondsPerGiB,omitempty"`
+	// networkSpread is how far those runs lay apart.
+	// +optional
+	NetworkSpread *NetworkSpread `json:"networkSpread,omitempty"`
+	// kernel release that the figures belong to.
+	// +optional
+	Kernel string `json:"kernel,omitempty"`
+	// cpuModel that the figures belong to.
+	// +optional
+	CPUModel string `json:"cpuModel,omitempty"`
+	// agentImage that measured.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	AgentImage string `json:"agentImage,omitempty"`
+	// lastChange of kernel, processor or image; the figures were measured anew for it. Absent until there is one.
+	// +optional
+	LastChange *ProfileChange `json:"lastChange,omitempty"`
 	// measuredTime is when.
 	// +optional
 	MeasuredTime *metav1.Time `json:"measuredTime,omitempty"`

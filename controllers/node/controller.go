@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -29,6 +30,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 )
 
 const (
@@ -43,6 +45,9 @@ const (
 	readyInterval = 5 * time.Minute
 	// retryFirst and retryMost bound the pause after an agent that does not. In between it is as long as the agent has been away.
 	retryFirst, retryMost = 2 * time.Second, time.Minute
+	// trust is for how long the last figures of an agent that does not answer say where agents are placed. After that the node counts
+	// as one without an accelerator: what ended the agent may end others.
+	trust = 10 * time.Minute
 	// conflictPause gives the cache time to catch up.
 	conflictPause = 200 * time.Millisecond
 	// workers is how many agents are asked at the same time.
@@ -55,6 +60,8 @@ type Options struct {
 	Agents agentclient.Agents
 	// Namespace of the operator, where the node agents run.
 	Namespace string
+	// Recorder of events; none are recorded without one.
+	Recorder events.EventRecorder
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
 }
@@ -63,6 +70,7 @@ type Options struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Setup adds the controller to the manager. Its requests carry names of nodes, which those of NodeProfiles are too.
 func Setup(mgr ctrl.Manager, o Options) error {
@@ -107,13 +115,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	before := profile.DeepCopy()
+	now := r.options.Clock.Now()
 	wanted, label := r.measure(ctx, profile, pod)
 	if label != "" {
 		if err := r.ensureLabel(ctx, node, label); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	now := r.options.Clock.Now()
+	announced := confirmed(node, profile)
+	if announced != nil {
+		wanted = append(wanted, *announced)
+	} else {
+		meta.RemoveStatusCondition(&profile.Status.Conditions, v1alpha1.ConditionFeatureConfirmed)
+	}
 	profile.Status.Conditions = conditions.Merge(profile.Status.Conditions, wanted, profile.Generation, now)
 	profile.Status.ObservedGeneration = profile.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, profile)
@@ -125,25 +139,73 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if wrote {
 		log.FromContext(ctx).Info("NodeProfile changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
+		r.tell(node, before, profile)
 	}
-	return ctrl.Result{RequeueAfter: pause(profile, pod, now)}, nil
+	return ctrl.Result{RequeueAfter: pause(profile, pod, label, now)}, nil
 }
 
-// measure asks the agent, and returns the conditions and, if the agent answered, the value of the node's label.
+// told are the conditions of which an event tells when they turn False, or do so for another reason.
+var told = []string{v1alpha1.ConditionFeatureConfirmed, v1alpha1.ConditionReady}
+
+// tell records what an operator should know of, on the Node too.
+func (r *Reconciler) tell(node *corev1.Node, before, after *v1alpha1.NodeProfile) {
+	if r.options.Recorder == nil {
+		return
+	}
+	for _, conditionType := range told {
+		is := meta.FindStatusCondition(after.Status.Conditions, conditionType)
+		was := meta.FindStatusCondition(before.Status.Conditions, conditionType)
+		if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		if was == nil && is.Reason == v1alpha1.ReasonNodeAgentUnreachable {
+			continue // it has only just been started
+		}
+		r.options.Recorder.Eventf(after, node, corev1.EventTypeWarning, is.Reason, "Measure", "%s", is.Message)
+	}
+}
+
+// measure asks the agent, and returns the conditions and, if it is known, the value of the node's label.
 func (r *Reconciler) measure(ctx context.Context, profile *v1alpha1.NodeProfile, pod *corev1.Pod) ([]metav1.Condition, string) {
 	if pod == nil {
-		return conditions.Reconciling(v1alpha1.ReasonNodeAgentUnreachable, "No node agent is ready on this node; the figures are the last known"), ""
+		return r.distrust(profile, "No node agent is ready on this node")
 	}
 	measured, err := r.options.Agents.Profile(ctx, agentclient.Target{
 		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(ControlPort)),
 		ServerName: pki.NodeAgentServerName,
 	})
 	if err != nil {
-		return conditions.Reconciling(v1alpha1.ReasonNodeAgentUnreachable,
-			fmt.Sprintf("Node agent %s has no figures to give yet; those here are the last known: %v", pod.Name, err)), ""
+		return r.distrust(profile, fmt.Sprintf("Node agent %s has no figures to give yet: %v", pod.Name, err))
 	}
-	setMeasurement(&profile.Status, measured)
+	now := r.options.Clock.Now()
+	if lie := implausible(measured, now); lie != "" {
+		return conditions.Stalled(v1alpha1.ReasonImplausibleMeasurement, fmt.Sprintf("Node agent %s reports what cannot be: %s. Agents are placed as on a node "+
+			"without an accelerator; is the agent's image the manager's, and its node sound?", pod.Name, lie)), placement.Software
+	}
+	setMeasurement(&profile.Status, measured, imageOf(pod), now)
 	return conditions.Ready(v1alpha1.ReasonMeasured, "The node agent has measured"), deflate(measured)
+}
+
+// distrust is what follows when the agent does not answer: for a while the last figures count.
+func (r *Reconciler) distrust(profile *v1alpha1.NodeProfile, message string) ([]metav1.Condition, string) {
+	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
+	label := ""
+	switch {
+	case ready != nil && ready.Status == metav1.ConditionFalse && r.options.Clock.Now().Sub(ready.LastTransitionTime.Time) >= trust:
+		message += fmt.Sprintf("; after %s without an answer agents are placed as on a node without an accelerator", trust)
+		label = placement.Software
+	case profile.Status.MeasuredTime != nil:
+		message += "; the figures are the last known"
+	}
+	return conditions.Reconciling(v1alpha1.ReasonNodeAgentUnreachable, message), label
+}
+
+// imageOf is what the agent's pod runs.
+func imageOf(pod *corev1.Pod) string {
+	if len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	return cut(pod.Spec.Containers[0].Image, maxMessage)
 }
 
 // agentOn returns the newest node agent on the node that can be asked, or nil.
@@ -208,16 +270,19 @@ func (r *Reconciler) ensureLabel(ctx context.Context, node *corev1.Node, value s
 	return nil
 }
 
-// pause is how long until the agent is asked again; without an agent, until there is an event.
-func pause(profile *v1alpha1.NodeProfile, pod *corev1.Pod, now time.Time) time.Duration {
+// pause is how long until the agent is asked again; without an agent, until there is an event or it is not trusted any more.
+func pause(profile *v1alpha1.NodeProfile, pod *corev1.Pod, label string, now time.Time) time.Duration {
 	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
+	away := now.Sub(ready.LastTransitionTime.Time)
 	switch {
-	case pod == nil:
+	case pod == nil && label != "":
 		return 0
+	case pod == nil:
+		return max(trust-away, retryFirst)
 	case ready.Status == metav1.ConditionTrue:
 		return readyInterval
 	default:
-		return min(max(now.Sub(ready.LastTransitionTime.Time), retryFirst), retryMost)
+		return min(max(away, retryFirst), retryMost)
 	}
 }
 

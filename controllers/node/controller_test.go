@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,6 +92,7 @@ type bench struct {
 	clock      *clocktesting.FakePassiveClock
 	agents     *agents
 	reconciler *node.Reconciler
+	recorder   *events.FakeRecorder
 }
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
@@ -103,7 +105,8 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	}
 	b := &bench{t: t, clock: clocktesting.NewFakePassiveClock(start), agents: &agents{measured: z15()}}
 	b.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.NodeProfile{}).Build()
-	b.reconciler = node.NewReconciler(b.api, node.Options{Agents: b.agents, Namespace: operator, Clock: b.clock})
+	b.recorder = events.NewFakeRecorder(10)
+	b.reconciler = node.NewReconciler(b.api, node.Options{Agents: b.agents, Namespace: operator, Clock: b.clock, Recorder: b.recorder})
 	return b
 }
 
@@ -223,23 +226,32 @@ func TestUnreachable(t *testing.T) {
 	b := newBench(t, nodeNamed(), pod)
 	b.reconcile()
 	b.agents.measured, b.agents.err = nil, errors.New("asking the node agent: unreachable")
-	check := func() {
+	check := func(label, words string) {
 		t.Helper()
 		s := b.profile().Status
 		ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
-		if ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonNodeAgentUnreachable {
+		if ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonNodeAgentUnreachable || !strings.Contains(ready.Message, words) {
 			t.Errorf("Ready is %+v", ready)
 		}
-		if len(s.Engines) != 2 || b.label() != "hardware" {
-			t.Errorf("the last figures are gone: %+v, label %q", s, b.label())
+		if len(s.Engines) != 2 || b.label() != label {
+			t.Errorf("the last figures are gone: %+v, label %q, want %q", s, b.label(), label)
 		}
 	}
-	for _, step := range []struct{ after, want time.Duration }{{0, 2 * time.Second}, {20 * time.Second, 20 * time.Second}, {time.Hour, time.Minute}} {
+	for _, step := range []struct {
+		after, want time.Duration
+		label       string
+		words       string
+	}{
+		{0, 2 * time.Second, "hardware", "the last known"},
+		{20 * time.Second, 20 * time.Second, "hardware", "the last known"},
+		{9 * time.Minute, time.Minute, "hardware", "the last known"},
+		{time.Hour, time.Minute, "software", "as on a node without an accelerator"},
+	} {
 		b.clock.SetTime(start.Add(step.after))
 		if pause := b.reconcile(); pause != step.want {
 			t.Errorf("%s after it went away it is asked again after %s, want %s", step.after, pause, step.want)
 		}
-		check()
+		check(step.label, step.words)
 	}
 	if err := b.api.Delete(context.Background(), pod); err != nil {
 		t.Fatal(err)
@@ -247,7 +259,147 @@ func TestUnreachable(t *testing.T) {
 	if pause := b.reconcile(); pause != 0 {
 		t.Errorf("without an agent it is looked for every %s", pause)
 	}
-	check()
+	check("software", "as on a node without an accelerator")
+}
+
+// TestAgentThatNeverAnswers: what Node Feature Discovery says is accepted while the agent is being started, and not for ever.
+func TestAgentThatNeverAnswers(t *testing.T) {
+	node := nodeNamed()
+	node.Labels[v1alpha1.NFDDeflateLabel] = "true"
+	pod := agentPod("agent", "z15-a", "10.0.0.1", 0)
+	b := newBench(t, node, pod)
+	b.agents.measured, b.agents.err = nil, errors.New("asking the node agent: unreachable")
+	b.reconcile()
+	if b.label() != "" {
+		t.Errorf("label %q at once", b.label())
+	}
+	if err := b.api.Delete(context.Background(), pod); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.SetTime(start.Add(4 * time.Minute))
+	if pause := b.reconcile(); pause != 6*time.Minute {
+		t.Errorf("looked for again after %s", pause)
+	}
+	b.clock.SetTime(start.Add(10 * time.Minute))
+	b.reconcile()
+	if b.label() != "software" || len(b.recorder.Events) != 0 {
+		t.Errorf("label %q, %d events", b.label(), len(b.recorder.Events))
+	}
+}
+
+// TestImplausible: an agent that says what cannot be does not draw work to its node, and does not overwrite what was known.
+func TestImplausible(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*wirev1.NodeMeasurement)
+		words  string
+	}{
+		"accelerator on amd64":    {func(m *wirev1.NodeMeasurement) { m.Architecture = "amd64" }, `architecture "amd64"`},
+		"accelerator unused":      {func(m *wirev1.NodeMeasurement) { m.Engines = m.Engines[:1] }, "no figures of an engine"},
+		"accelerator at no speed": {func(m *wirev1.NodeMeasurement) { m.Engines[1].CompressBytesPerSecond = 0 }, "no figures of an engine"},
+		"too fast":                {func(m *wirev1.NodeMeasurement) { m.Engines[0].DecompressBytesPerSecond = math.MaxUint64 }, `by engine "go"`},
+		"a level too fast":        {func(m *wirev1.NodeMeasurement) { m.Engines[0].Levels[0].CompressBytesPerSecond = 1e13 }, `by engine "go"`},
+		"all cores of the world":  {func(m *wirev1.NodeMeasurement) { m.Cores = math.MaxUint32 }, "cores"},
+		"a network of tar":        {func(m *wirev1.NodeMeasurement) { m.NetworkCpuNanosPerGib = math.MaxUint64 }, "on the network"},
+		"from the future":         {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = timestamppb.New(start.Add(48 * time.Hour)) }, "in the future"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
+			b.reconcile()
+			before := b.profile().Status
+			test.change(b.agents.measured)
+			b.reconcile()
+			s := b.profile().Status
+			stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
+			if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonImplausibleMeasurement || !strings.Contains(stalled.Message, test.words) {
+				t.Errorf("Stalled is %+v", stalled)
+			}
+			if b.label() != "software" || !cmp.Equal(before.Engines, s.Engines) || before.Architecture != s.Architecture || before.Cores != s.Cores {
+				t.Errorf("label %q, status %+v", b.label(), s)
+			}
+			if event := <-b.recorder.Events; !strings.Contains(event, "Warning ImplausibleMeasurement") {
+				t.Errorf("event %s", event)
+			}
+			b.agents.measured = z15()
+			b.reconcile()
+			if b.label() != "hardware" {
+				t.Errorf("label %q after it came to its senses", b.label())
+			}
+		})
+	}
+}
+
+// TestDiscoveredFeature: what Node Feature Discovery announces is confirmed, or contradicted for all to see.
+func TestDiscoveredFeature(t *testing.T) {
+	for name, test := range map[string]struct {
+		state  wirev1.AcceleratorState
+		status metav1.ConditionStatus
+		reason string
+		event  string
+	}{
+		"confirmed":  {wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, metav1.ConditionTrue, v1alpha1.ReasonMeasured, ""},
+		"not proved": {wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, metav1.ConditionFalse, v1alpha1.CompressionSelfTestFailed, "Warning SelfTestFailed"},
+		"not there":  {wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, metav1.ConditionFalse, v1alpha1.CompressionNoAccelerator, "Warning NoAccelerator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := nodeNamed()
+			node.Labels[v1alpha1.NFDDeflateLabel] = "true"
+			b := newBench(t, node, agentPod("agent", "z15-a", "10.0.0.1", 0))
+			b.agents.measured.Accelerator.State = test.state
+			for range 2 {
+				b.reconcile()
+				got := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionFeatureConfirmed)
+				if got == nil || got.Status != test.status || got.Reason != test.reason {
+					t.Fatalf("%+v", got)
+				}
+			}
+			if test.event != "" && !strings.HasPrefix(<-b.recorder.Events, test.event) || len(b.recorder.Events) > 0 {
+				t.Errorf("not the one event: %d left", len(b.recorder.Events))
+			}
+			var stored corev1.Node
+			if err := b.api.Get(context.Background(), client.ObjectKey{Name: "z15-a"}, &stored); err != nil {
+				t.Fatal(err)
+			}
+			delete(stored.Labels, v1alpha1.NFDDeflateLabel)
+			if err := b.api.Update(context.Background(), &stored); err != nil {
+				t.Fatal(err)
+			}
+			b.reconcile()
+			if got := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionFeatureConfirmed); got != nil {
+				t.Errorf("nothing is announced any more: %+v", got)
+			}
+		})
+	}
+}
+
+// TestAnotherMachine: what the figures belong to is in status, and when it changed.
+func TestAnotherMachine(t *testing.T) {
+	pod := agentPod("agent", "z15-a", "10.0.0.1", 0)
+	pod.Spec.Containers = []corev1.Container{{Image: "registry.example/agent:1"}}
+	b := newBench(t, nodeNamed(), pod)
+	m := b.agents.measured
+	m.Kernel, m.CpuModel = "6.1", "IBM/S390 machine 8561"
+	m.NetworkRuns, m.NetworkCpuNanosPerGibLeast, m.NetworkCpuNanosPerGibMost = 5, 400_000_000, 520_000_000
+	b.reconcile()
+	s := b.profile().Status
+	if s.Kernel != "6.1" || s.CPUModel != "IBM/S390 machine 8561" || s.AgentImage != "registry.example/agent:1" || s.LastChange != nil {
+		t.Errorf("%+v", s)
+	}
+	if diff := cmp.Diff(&v1alpha1.NetworkSpread{LeastSecondsPerGiB: "0.4", MostSecondsPerGiB: "0.52", Runs: 5}, s.NetworkSpread); diff != "" {
+		t.Error(diff)
+	}
+	m.Kernel, m.CpuModel = "6.9", "IBM/S390 machine 3931"
+	b.clock.SetTime(start.Add(time.Hour))
+	b.reconcile()
+	change := b.profile().Status.LastChange
+	if change == nil || change.Reason != "KernelChanged,CPUModelChanged" || !change.Time.Time.Equal(start.Add(time.Hour)) ||
+		change.Message != "kernel from 6.1 to 6.9; processor from IBM/S390 machine 8561 to IBM/S390 machine 3931" {
+		t.Errorf("%+v", change)
+	}
+	b.clock.SetTime(start.Add(2 * time.Hour))
+	b.reconcile()
+	if again := b.profile().Status.LastChange; !cmp.Equal(change, again) {
+		t.Errorf("nothing changed: %+v", again)
+	}
 }
 
 func TestNodesWithoutAgent(t *testing.T) {
@@ -266,7 +418,7 @@ func TestNodesWithoutAgent(t *testing.T) {
 // TestEndlessEngines: an agent that lists engines without end costs neither the time nor the room for them.
 func TestEndlessEngines(t *testing.T) {
 	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
-	b.agents.measured.Engines = nil
+	b.agents.measured.Engines, b.agents.measured.Accelerator = nil, nil
 	for i := range 300_000 {
 		b.agents.measured.Engines = append(b.agents.measured.Engines, &wirev1.EngineMeasurement{Name: fmt.Sprint("engine-", i), CompressBytesPerSecond: uint64(i)})
 	}

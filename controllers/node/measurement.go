@@ -5,15 +5,20 @@ package node
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/placement"
 )
 
 const (
@@ -21,6 +26,8 @@ const (
 	maxEngines = 16
 	maxName    = 63
 	maxMessage = 1024
+	// maxModel is the longest kernel release and model of a processor that are kept.
+	maxModel = 128
 )
 
 // levels of a CompressionPolicy, in their order.
@@ -40,19 +47,26 @@ var states = map[wirev1.AcceleratorState]v1alpha1.AcceleratorState{
 	wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED: v1alpha1.AcceleratorVerified,
 }
 
-// Values of the label v1alpha1.DeflateLabel.
-const (
-	deflateHardware = "hardware"
-	deflateSoftware = "software"
-)
-
-// setMeasurement writes what the agent measured into the status.
-func setMeasurement(status *v1alpha1.NodeProfileStatus, measured *wirev1.NodeMeasurement) {
+// setMeasurement writes what the agent, which runs that image, measured into the status.
+func setMeasurement(status *v1alpha1.NodeProfileStatus, measured *wirev1.NodeMeasurement, image string, now time.Time) {
+	kernel, model := cut(measured.GetKernel(), maxModel), cut(measured.GetCpuModel(), maxModel)
+	if change := changed(status, kernel, model, image, now); change != nil {
+		status.LastChange = change
+	}
+	status.Kernel, status.CPUModel, status.AgentImage = kernel, model, image
 	status.Architecture = cut(measured.GetArchitecture(), maxName)
 	status.Cores = int32(min(measured.GetCores(), math.MaxInt32))
 	status.Engines = engines(measured.GetEngines())
 	status.Accelerator = accelerator(measured.GetAccelerator())
 	status.NetworkCPUSecondsPerGiB = decimal(float64(measured.GetNetworkCpuNanosPerGib())/1e9, 4)
+	status.NetworkSpread = nil
+	if runs := measured.GetNetworkRuns(); runs > 0 {
+		status.NetworkSpread = &v1alpha1.NetworkSpread{
+			LeastSecondsPerGiB: decimal(float64(measured.GetNetworkCpuNanosPerGibLeast())/1e9, 4),
+			MostSecondsPerGiB:  decimal(float64(measured.GetNetworkCpuNanosPerGibMost())/1e9, 4),
+			Runs:               int32(min(runs, math.MaxInt32)),
+		}
+	}
 	status.AgentVersion = cut(measured.GetVersion(), maxName)
 	status.MeasuredTime = nil
 	if stamp := measured.GetMeasuredTime(); stamp.IsValid() {
@@ -60,6 +74,69 @@ func setMeasurement(status *v1alpha1.NodeProfileStatus, measured *wirev1.NodeMea
 		at := metav1.NewTime(stamp.AsTime()).Rfc3339Copy()
 		status.MeasuredTime = &at
 	}
+}
+
+// changed says what is not as it was when the node was measured before; nil when nothing is, or it is not known.
+func changed(status *v1alpha1.NodeProfileStatus, kernel, model, image string, now time.Time) *v1alpha1.ProfileChange {
+	var reasons, messages []string
+	for _, part := range []struct{ reason, what, before, after string }{
+		{v1alpha1.ReasonKernelChanged, "kernel", status.Kernel, kernel},
+		{v1alpha1.ReasonCPUModelChanged, "processor", status.CPUModel, model},
+		{v1alpha1.ReasonImageChanged, "image", status.AgentImage, image},
+	} {
+		if part.before == "" || part.after == "" || part.before == part.after {
+			continue
+		}
+		reasons = append(reasons, part.reason)
+		messages = append(messages, fmt.Sprintf("%s from %s to %s", part.what, part.before, part.after))
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	at := metav1.NewTime(now).Rfc3339Copy()
+	return &v1alpha1.ProfileChange{Reason: strings.Join(reasons, ","), Message: cut(strings.Join(messages, "; "), maxMessage), Time: &at}
+}
+
+// Bounds of what a machine can do, far beyond any that exists.
+const (
+	maxRate            = 1e12 // bytes per second and core
+	maxNetworkNanosGiB = 1e12
+	maxCores           = 1 << 16
+	maxClockSkew       = 24 * time.Hour
+	// acceleratedArchitecture is the one that has the accelerator.
+	acceleratedArchitecture = "s390x"
+)
+
+// implausible says what in a measurement cannot be; empty if nothing. An agent that is broken, or is not ours, is not to draw the
+// work of a cluster to its node.
+func implausible(measured *wirev1.NodeMeasurement, now time.Time) string {
+	verified := measured.GetAccelerator().GetState() == wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED
+	uses := func(e *wirev1.EngineMeasurement) bool {
+		return e.GetName() == placement.EngineHardware && e.GetVerified() && e.GetCompressBytesPerSecond() > 0
+	}
+	listed := measured.GetEngines()[:min(len(measured.GetEngines()), maxEngines)]
+	switch {
+	case verified && measured.GetArchitecture() != acceleratedArchitecture:
+		return fmt.Sprintf("an accelerator on architecture %q; only %s has one", cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
+	case verified && !slices.ContainsFunc(listed, uses):
+		return "an accelerator that works, and no figures of an engine that uses it"
+	case measured.GetCores() > maxCores:
+		return fmt.Sprintf("%d cores", measured.GetCores())
+	case max(measured.GetNetworkCpuNanosPerGib(), measured.GetNetworkCpuNanosPerGibMost()) > maxNetworkNanosGiB:
+		return fmt.Sprintf("%d ns of CPU time for a GiB on the network", measured.GetNetworkCpuNanosPerGib())
+	case measured.GetMeasuredTime().IsValid() && measured.GetMeasuredTime().AsTime().After(now.Add(maxClockSkew)):
+		return "a measurement in the future: " + measured.GetMeasuredTime().AsTime().Format(time.RFC3339)
+	}
+	for _, engine := range listed {
+		rate := max(engine.GetCompressBytesPerSecond(), engine.GetDecompressBytesPerSecond())
+		for _, level := range engine.GetLevels() {
+			rate = max(rate, level.GetCompressBytesPerSecond())
+		}
+		if rate > maxRate {
+			return fmt.Sprintf("%d bytes per second by engine %q on one core", rate, cut(engine.GetName(), maxName))
+		}
+	}
+	return ""
 }
 
 // engines returns them fastest first. What has no name, or the name of another, is left out, and so is what an agent lists beyond
@@ -127,9 +204,29 @@ func accelerator(measured *wirev1.AcceleratorMeasurement) *v1alpha1.AcceleratorP
 // deflate is the value of the node's label: hardware only when the accelerator was proved to be used.
 func deflate(measured *wirev1.NodeMeasurement) string {
 	if measured.GetAccelerator().GetState() == wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED {
-		return deflateHardware
+		return placement.Hardware
 	}
-	return deflateSoftware
+	return placement.Software
+}
+
+// confirmed is the condition on what Node Feature Discovery announces; nil when that is nothing, or nothing is known to hold against it.
+func confirmed(node *corev1.Node, profile *v1alpha1.NodeProfile) *metav1.Condition {
+	found := profile.Status.Accelerator
+	if node.Labels[v1alpha1.NFDDeflateLabel] != "true" || found == nil {
+		return nil
+	}
+	var condition metav1.Condition
+	switch found.State {
+	case v1alpha1.AcceleratorVerified:
+		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, true, v1alpha1.ReasonMeasured, "the accelerator that is announced was seen to work")
+	case v1alpha1.AcceleratorNotUsed:
+		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, false, v1alpha1.CompressionSelfTestFailed, fmt.Sprintf(
+			"label %s announces an accelerator whose use could not be proved (%s); agents are placed as on a node without one", v1alpha1.NFDDeflateLabel, found.Message))
+	default:
+		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, false, v1alpha1.CompressionNoAccelerator, fmt.Sprintf(
+			"label %s announces an accelerator that the node agent does not find (%s); agents are placed as on a node without one", v1alpha1.NFDDeflateLabel, found.Message))
+	}
+	return &condition
 }
 
 // ratio is empty when nothing was compressed.

@@ -82,8 +82,8 @@ var obstacles = map[string]string{
 	v1alpha1.PlacementReasonNotReady:          "not ready",
 	v1alpha1.PlacementReasonTainted:           "has a taint that the agent does not tolerate, see spec.podTemplate.tolerations",
 	v1alpha1.PlacementReasonImageArchitecture: "the agent's image was not built for its architecture",
-	v1alpha1.CompressionNoAccelerator:         "announced by Node Feature Discovery, and the node agent found none",
-	v1alpha1.CompressionSelfTestFailed:        "its use could not be proved, see status.accelerator of the NodeProfile",
+	v1alpha1.CompressionNoAccelerator:         "announced by Node Feature Discovery and not confirmed by the node agent",
+	v1alpha1.CompressionSelfTestFailed:        "its use is not proved, see the NodeProfile",
 	v1alpha1.CompressionLevelNotAccelerated:   "does not compress at the policy's level",
 }
 

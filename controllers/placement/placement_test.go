@@ -141,10 +141,10 @@ func TestDecide(t *testing.T) {
 		"discovered and not measured": {
 			require, []corev1.Node{node("z", "nfd")}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"discovered and measured not to be there": {
-			prefer, []corev1.Node{node("z", "nfd", "software")}, nil, "z", none, "", "the node agent found none", "", false},
+			prefer, []corev1.Node{node("z", "nfd", "software")}, nil, "z", none, "", "not confirmed by the node agent", "", false},
 		"there and not proved": {
 			require, []corev1.Node{node("z", "nfd", "software")}, func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorNotUsed, "zlib-ng") }, "", none, "zlib-ng",
-			"could not be proved", "z:SelfTestFailed", true},
+			"its use is not proved", "z:SelfTestFailed", true},
 		"level not in hardware": {
 			with(require, func(r *placement.Request) { r.Level = v1alpha1.CompressionHigh }), []corev1.Node{node("z", "hardware")},
 			func(f *placement.Facts) {

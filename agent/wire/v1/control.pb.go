@@ -517,8 +517,15 @@ type NodeMeasurement struct {
 	NetworkCpuNanosPerGib uint64                  `protobuf:"varint,5,opt,name=network_cpu_nanos_per_gib,json=networkCpuNanosPerGib,proto3" json:"network_cpu_nanos_per_gib,omitempty"`
 	MeasuredTime          *timestamppb.Timestamp  `protobuf:"bytes,6,opt,name=measured_time,json=measuredTime,proto3" json:"measured_time,omitempty"`
 	Accelerator           *AcceleratorMeasurement `protobuf:"bytes,7,opt,name=accelerator,proto3" json:"accelerator,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// network_cpu_nanos_per_gib is the median of as many runs as network_runs says; the least and the most are how far they lay apart.
+	NetworkCpuNanosPerGibLeast uint64 `protobuf:"varint,8,opt,name=network_cpu_nanos_per_gib_least,json=networkCpuNanosPerGibLeast,proto3" json:"network_cpu_nanos_per_gib_least,omitempty"`
+	NetworkCpuNanosPerGibMost  uint64 `protobuf:"varint,9,opt,name=network_cpu_nanos_per_gib_most,json=networkCpuNanosPerGibMost,proto3" json:"network_cpu_nanos_per_gib_most,omitempty"`
+	NetworkRuns                uint32 `protobuf:"varint,10,opt,name=network_runs,json=networkRuns,proto3" json:"network_runs,omitempty"`
+	// kernel release, and the model of the processor in the words of /proc/cpuinfo; empty when they could not be read.
+	Kernel        string `protobuf:"bytes,11,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	CpuModel      string `protobuf:"bytes,12,opt,name=cpu_model,json=cpuModel,proto3" json:"cpu_model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeMeasurement) Reset() {
@@ -600,6 +607,41 @@ func (x *NodeMeasurement) GetAccelerator() *AcceleratorMeasurement {
 	return nil
 }
 
+func (x *NodeMeasurement) GetNetworkCpuNanosPerGibLeast() uint64 {
+	if x != nil {
+		return x.NetworkCpuNanosPerGibLeast
+	}
+	return 0
+}
+
+func (x *NodeMeasurement) GetNetworkCpuNanosPerGibMost() uint64 {
+	if x != nil {
+		return x.NetworkCpuNanosPerGibMost
+	}
+	return 0
+}
+
+func (x *NodeMeasurement) GetNetworkRuns() uint32 {
+	if x != nil {
+		return x.NetworkRuns
+	}
+	return 0
+}
+
+func (x *NodeMeasurement) GetKernel() string {
+	if x != nil {
+		return x.Kernel
+	}
+	return ""
+}
+
+func (x *NodeMeasurement) GetCpuModel() string {
+	if x != nil {
+		return x.CpuModel
+	}
+	return ""
+}
+
 var File_agent_wire_v1_control_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_control_proto_rawDesc = "" +
@@ -632,7 +674,7 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x14slower_than_software\x18\x04 \x01(\bR\x12slowerThanSoftware\x12(\n" +
-	"\x10inflate_min_size\x18\x05 \x01(\x04R\x0einflateMinSize\"\xef\x02\n" +
+	"\x10inflate_min_size\x18\x05 \x01(\x04R\x0einflateMinSize\"\xcf\x04\n" +
 	"\x0fNodeMeasurement\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\"\n" +
 	"\farchitecture\x18\x02 \x01(\tR\farchitecture\x12\x14\n" +
@@ -640,7 +682,13 @@ const file_agent_wire_v1_control_proto_rawDesc = "" +
 	"\aengines\x18\x04 \x03(\v2%.lighterage.wire.v1.EngineMeasurementR\aengines\x128\n" +
 	"\x19network_cpu_nanos_per_gib\x18\x05 \x01(\x04R\x15networkCpuNanosPerGib\x12?\n" +
 	"\rmeasured_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fmeasuredTime\x12L\n" +
-	"\vaccelerator\x18\a \x01(\v2*.lighterage.wire.v1.AcceleratorMeasurementR\vaccelerator*\x93\x01\n" +
+	"\vaccelerator\x18\a \x01(\v2*.lighterage.wire.v1.AcceleratorMeasurementR\vaccelerator\x12C\n" +
+	"\x1fnetwork_cpu_nanos_per_gib_least\x18\b \x01(\x04R\x1anetworkCpuNanosPerGibLeast\x12A\n" +
+	"\x1enetwork_cpu_nanos_per_gib_most\x18\t \x01(\x04R\x19networkCpuNanosPerGibMost\x12!\n" +
+	"\fnetwork_runs\x18\n" +
+	" \x01(\rR\vnetworkRuns\x12\x16\n" +
+	"\x06kernel\x18\v \x01(\tR\x06kernel\x12\x1b\n" +
+	"\tcpu_model\x18\f \x01(\tR\bcpuModel*\x93\x01\n" +
 	"\x10AcceleratorState\x12!\n" +
 	"\x1dACCELERATOR_STATE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ACCELERATOR_STATE_ABSENT\x10\x01\x12\x1e\n" +

@@ -113,7 +113,9 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
-			return node.Setup(mgr, node.Options{Agents: wiring.agents, Namespace: s.namespace})
+			return node.Setup(mgr, node.Options{
+				Agents: wiring.agents, Namespace: s.namespace, Recorder: mgr.GetEventRecorder("lighterage-node"),
+			})
 		},
 		func(mgr ctrl.Manager) error { return compressionpolicy.Setup(mgr, compressionpolicy.Options{}) },
 	}
