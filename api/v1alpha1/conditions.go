@@ -180,26 +180,28 @@ const (
 	CompressionDidNotShrink = "DidNotShrink"
 	// CompressionPolicyNever: not attempted, the policy says Never.
 	CompressionPolicyNever = "PolicyNever"
-	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs.
+	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs; for an HTTPEndpoint, the client none of its
+	// codings.
 	CompressionPeerRefused = "PeerRefused"
 	// CompressionNoNetwork: not attempted, the policy's mode is Auto and the data go from one claim to the other within one pod, so that
 	// there are no bytes on a wire to save.
 	CompressionNoNetwork = "NoNetwork"
-	// CompressionCPUBudget: not attempted, compressing took its share of the CPU, or as many bodies as allowed were being compressed.
-	CompressionCPUBudget = "CPUBudget"
-	// CompressionAcceleratorBusy: not attempted, the accelerator had as much to do as allowed.
-	CompressionAcceleratorBusy = "AcceleratorBusy"
-	// CompressionClientRefused: not attempted, the client accepts none of the codings, or prefers identity.
-	CompressionClientRefused = "ClientRefused"
-	// CompressionContentType: not attempted, the content type is not one of those to compress.
-	CompressionContentType = "ContentType"
+	// CompressionOtherContentType: not attempted, the type of the body is not one that is compressed.
+	CompressionOtherContentType = "OtherContentType"
 	// CompressionAlreadyEncoded: not attempted, the backend had encoded the body.
 	CompressionAlreadyEncoded = "AlreadyEncoded"
-	// CompressionNotAllowed: not attempted, the response must not be changed: no-transform, a part of a body (206), an answer without
-	// a body.
-	CompressionNotAllowed = "NotAllowed"
+	// CompressionNoTransform: not attempted, client or backend forbid it with Cache-Control: no-transform.
+	CompressionNoTransform = "NoTransform"
+	// CompressionPartialContent: not attempted, the response is a part of something (206).
+	CompressionPartialContent = "PartialContent"
 	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None.
 	CompressionCrossSiteCookie = "CrossSiteCookie"
+	// CompressionBusy: not attempted, as many bodies as allowed were being compressed.
+	CompressionBusy = "Busy"
+	// CompressionCPUBudget: not attempted, compressing took its share of the CPU.
+	CompressionCPUBudget = "CPUBudget"
+	// CompressionEngineFailed: the engine failed, and the body was sent as it is.
+	CompressionEngineFailed = "EngineFailed"
 	// CompressionNothingToSend: nothing had to be sent, so nothing was decided.
 	CompressionNothingToSend = "NothingToSend"
 )

@@ -35,6 +35,8 @@ type Agents interface {
 	Report(ctx context.Context, target Target) (*wirev1.Report, error)
 	// Profile asks a node agent what it measured; ErrUnreachable too while it is still measuring.
 	Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error)
+	// HTTPReport asks a replica of an HTTPEndpoint what it did.
+	HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPReport, error)
 }
 
 // Gateway is the gateway of another cluster.

@@ -22,6 +22,8 @@ type Agents struct {
 	mu      sync.Mutex
 	reports map[string]*wirev1.Report
 	asked   map[string]int
+	// http is by address: replicas share a server name.
+	http map[string]*wirev1.HTTPReport
 }
 
 var _ agentclient.Agents = (*Agents)(nil)
@@ -61,6 +63,27 @@ func (a *Agents) Report(_ context.Context, target agentclient.Target) (*wirev1.R
 // Profile implements agentclient.Agents; no node agent answers.
 func (a *Agents) Profile(_ context.Context, target agentclient.Target) (*wirev1.NodeMeasurement, error) {
 	return nil, fmt.Errorf("node agent at %s: %w", target.Address, agentclient.ErrUnreachable)
+}
+
+// SayHTTP sets what the replica of an HTTPEndpoint at that address (host and port) answers; nil makes it unreachable.
+func (a *Agents) SayHTTP(address string, report *wirev1.HTTPReport) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.http == nil {
+		a.http = map[string]*wirev1.HTTPReport{}
+	}
+	a.http[address] = report
+}
+
+// HTTPReport implements agentclient.Agents.
+func (a *Agents) HTTPReport(_ context.Context, target agentclient.Target) (*wirev1.HTTPReport, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	report := a.http[target.Address]
+	if report == nil {
+		return nil, fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
+	}
+	return proto.CloneOf(report), nil
 }
 
 // Gateways is a fake of other clusters' gateways, known by their endpoints.

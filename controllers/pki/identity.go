@@ -26,6 +26,7 @@ const (
 
 	receiveSuffix = ".receive.lighterage.internal"
 	sendSuffix    = ".send.lighterage.internal"
+	httpSuffix    = ".http.lighterage.internal"
 )
 
 // maxIdentityLength bounds the URI that a peer presents: two names of 253 characters and the words between them fit.
@@ -55,6 +56,11 @@ func TransferIdentity(cluster, namespace, name string) Identity {
 // DeliveryIdentity is that of the receiving agent of a Delivery.
 func DeliveryIdentity(cluster, namespace, name string) Identity {
 	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/delivery/" + name}
+}
+
+// HTTPEndpointIdentity is that of the replicas of an HTTPEndpoint.
+func HTTPEndpointIdentity(cluster, namespace, name string) Identity {
+	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/httpendpoint/" + name}
 }
 
 // Transfer returns the namespace and name of the Transfer whose agent this is; ok is false for everybody else.
@@ -127,4 +133,9 @@ func IsReceiveServerName(name string) bool {
 // SendServerName is the server name of the sending agent of the Transfer with this UID.
 func SendServerName(transferUID string) string {
 	return transferUID + sendSuffix
+}
+
+// HTTPServerName is the server name of the replicas of the HTTPEndpoint with this UID, for the manager.
+func HTTPServerName(endpointUID string) string {
+	return endpointUID + httpSuffix
 }

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -28,6 +31,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/delivery"
+	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/node"
 	"github.com/lighterage/lighterage/controllers/peer"
@@ -92,8 +96,10 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		Metrics:                       metricsserver.Options{BindAddress: s.metricsAddress},
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
-				&batchv1.Job{}: agents, &corev1.Pod{}: agents,
-				&corev1.Node{}: {Transform: topology.Trim}, &corev1.PersistentVolume{}: {Transform: topology.Trim},
+				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents,
+				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
+				&corev1.Service{}: {Transform: cache.TransformStripManagedFields()},
+				&corev1.Node{}:    {Transform: topology.Trim}, &corev1.PersistentVolume{}: {Transform: topology.Trim},
 			},
 		},
 		Client: client.Options{
@@ -110,6 +116,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.renewer) },
 		func(mgr ctrl.Manager) error { return transfer.Setup(mgr, wiring.transfers) },
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
+		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
 		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
@@ -128,6 +135,7 @@ type parts struct {
 	renewer    *pki.Renewer
 	transfers  transfer.Options
 	deliveries delivery.Options
+	endpoints  httpendpoint.Options
 }
 
 func newParts(mgr ctrl.Manager, s settings) parts {
@@ -156,6 +164,12 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 			Client: mgr.GetClient(), Agents: agents, Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: real,
 			Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
+		},
+		endpoints: httpendpoint.Options{
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
+			Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
+			Metrics:  metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real,
+			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 	}
 }

@@ -1,0 +1,150 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpendpoint
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+// askedAtOnce bounds the questions to replicas of one HTTPEndpoint that are under way.
+const askedAtOnce = 16
+
+// inputs are what a decision needs of the cluster, the replicas excepted.
+type inputs struct {
+	policies         []v1alpha1.CompressionPolicy
+	privilegeAllowed bool
+	backend          *corev1.Service
+	deployment       *appsv1.Deployment
+}
+
+func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (inputs, error) {
+	var in inputs
+	policies := &v1alpha1.CompressionPolicyList{}
+	if err := r.Client.List(ctx, policies); err != nil {
+		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
+	}
+	in.policies = policies.Items
+
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	found, err := r.get(ctx, client.ObjectKey{Name: endpoint.Namespace}, namespace)
+	if err != nil {
+		return in, err
+	}
+	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
+
+	if named := endpoint.Spec.Backend.Service; named != nil {
+		service := &corev1.Service{}
+		if found, err = r.get(ctx, client.ObjectKey{Namespace: endpoint.Namespace, Name: named.Name}, service); err != nil {
+			return in, err
+		}
+		if found {
+			in.backend = service
+		}
+	}
+	deployment := &appsv1.Deployment{}
+	if found, err = r.get(ctx, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, deployment); err != nil {
+		return in, err
+	}
+	if found && metav1.IsControlledBy(deployment, endpoint) {
+		in.deployment = deployment
+	}
+	return in, nil
+}
+
+// get reads an object; one that does not exist is no error.
+func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
+	err := r.Client.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
+	}
+	return true, nil
+}
+
+// askReplicas returns the replicas that are not being stopped, with what they say. Whoever bears the labels without having the key of
+// the HTTPEndpoint's Secret cannot answer.
+func (r *Reconciler) askReplicas(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) ([]Replica, error) {
+	pods := &corev1.PodList{}
+	err := r.Client.List(ctx, pods, client.InNamespace(endpoint.Namespace), client.MatchingLabels(selector(endpoint.UID)))
+	if err != nil {
+		return nil, fmt.Errorf("listing the replicas of %s: %w", client.ObjectKeyFromObject(endpoint), err)
+	}
+	var replicas []Replica
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded ||
+			owner == nil || owner.Kind != "ReplicaSet" || !strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
+			continue
+		}
+		replica := Replica{Pod: pod, Asked: pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != ""}
+		if replica.NetworkSecondsPerGiB, err = r.networkSeconds(ctx, pod.Spec.NodeName); err != nil {
+			return nil, err
+		}
+		replicas = append(replicas, replica)
+	}
+	slots := make(chan struct{}, askedAtOnce)
+	var wait sync.WaitGroup
+	for i := range replicas {
+		if !replicas[i].Asked {
+			continue
+		}
+		wait.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			r.ask(ctx, endpoint, &replicas[i])
+		})
+	}
+	wait.Wait()
+	return replicas, nil
+}
+
+// ask fills in a replica's report. One that does not answer has just started, or status will say so.
+func (r *Reconciler) ask(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, replica *Replica) {
+	report, err := r.Agents.HTTPReport(ctx, agentclient.Target{
+		Address:    net.JoinHostPort(replica.Pod.Status.PodIP, strconv.Itoa(controlPort)),
+		ServerName: pki.HTTPServerName(string(endpoint.UID)),
+	})
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Replica does not answer", "pod", replica.Pod.Name, "reason", err.Error())
+		return
+	}
+	replica.Report = report
+}
+
+// networkSeconds is the node's measured coefficient, nil when there is none.
+func (r *Reconciler) networkSeconds(ctx context.Context, node string) (*float64, error) {
+	if node == "" {
+		return nil, nil
+	}
+	profile := &v1alpha1.NodeProfile{}
+	found, err := r.get(ctx, client.ObjectKey{Name: node}, profile)
+	if !found || err != nil {
+		return nil, err
+	}
+	seconds, err := strconv.ParseFloat(profile.Status.NetworkCPUSecondsPerGiB, 64)
+	if err != nil || seconds < 0 || seconds > 1e6 {
+		return nil, nil //nolint:nilerr // a profile that says nothing usable is one that does not know
+	}
+	return &seconds, nil
+}

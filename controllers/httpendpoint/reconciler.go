@@ -1,0 +1,177 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpendpoint
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints/status,verbs=patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods;namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options of the controller.
+type Options struct {
+	// Client reads from the manager's cache and writes. Secrets are written and never read.
+	Client client.Client
+	// Reader reads past the cache.
+	Reader client.Reader
+	// Agents asks replicas for reports.
+	Agents agentclient.Agents
+	// Authority issues the certificates with which replicas answer the manager; Lifetime is theirs, renewed at half of it.
+	Authority *pki.Authority
+	Lifetime  time.Duration
+	Recorder  events.EventRecorder
+	Metrics   *metrics.HTTPEndpoints
+	Clock     clock.PassiveClock
+	// Cluster is this cluster's name in identities.
+	Cluster string
+	// Image that agents run.
+	Image plan.AgentImage
+	// Concurrency is how many HTTPEndpoints are looked after at once.
+	Concurrency int
+}
+
+// Reconciler reconciles HTTPEndpoints.
+type Reconciler struct {
+	Options
+	memories *memories
+}
+
+// NewReconciler returns a Reconciler; Setup is what registers one with a manager.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{Options: o, memories: newMemories()}
+}
+
+// Reconcile looks after one HTTPEndpoint.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	if apierrors.IsConflict(err) {
+		// The cache is behind; soon it will not be.
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	endpoint := &v1alpha1.HTTPEndpoint{}
+	err := r.Client.Get(ctx, request.NamespacedName, endpoint)
+	if apierrors.IsNotFound(err) || err == nil && endpoint.DeletionTimestamp != nil {
+		// All that it consists of is owned by it and goes with it.
+		r.Metrics.Forget(string(r.memories.forget(request.NamespacedName)))
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading HTTPEndpoint %s: %w", request.NamespacedName, err)
+	}
+	inputs, err := r.gather(ctx, endpoint)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	facts := Facts{Now: r.Clock.Now().Truncate(time.Second), Backend: inputs.backend, Deployment: inputs.deployment}
+	var usable *Wanted
+	wanted, problem := Want(endpoint, inputs.policies, inputs.privilegeAllowed)
+	if problem == nil {
+		usable = &wanted
+		if facts.Deployment, problem, err = r.ensureAll(ctx, wanted, inputs.deployment); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	facts.Problem = problem
+	if facts.Replicas, err = r.askReplicas(ctx, endpoint); err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.writeStatus(ctx, endpoint, usable, facts)
+}
+
+// writeStatus writes what was seen, if it differs, and tells of it once.
+func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) (ctrl.Result, error) {
+	m := r.memories.of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
+	facts.RefreshStatistics = answers(facts.Replicas) && (facts.Now.Sub(m.statistics) >= StatisticsInterval || newReset(endpoint, facts.Replicas))
+	before := endpoint.DeepCopy()
+	endpoint.Status = Observe(endpoint, wanted, facts)
+	if _, err := conditions.WriteStatus(ctx, r.Client, before, endpoint); err != nil {
+		return ctrl.Result{}, err
+	}
+	if facts.RefreshStatistics {
+		m.statistics = facts.Now
+	}
+	r.observe(endpoint, facts.Replicas)
+	r.tell(endpoint, before.Status.Conditions)
+	m.settled = meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionReady)
+	if m.settled {
+		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
+	}
+	return ctrl.Result{RequeueAfter: watchInterval}, nil
+}
+
+// answers reports whether there is anything to sum up: while no replica answers, the last sums stay.
+func answers(replicas []Replica) bool {
+	for _, replica := range replicas {
+		if replica.Report != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// newReset reports whether every replica has acted upon a reset that status does not show yet.
+func newReset(endpoint *v1alpha1.HTTPEndpoint, replicas []Replica) bool {
+	shown := ""
+	if endpoint.Status.Statistics != nil {
+		shown = endpoint.Status.Statistics.LastResetRequest
+	}
+	all := sum(replicas)
+	return all.resetOK && all.reset != shown
+}
+
+// observe feeds the metrics.
+func (r *Reconciler) observe(endpoint *v1alpha1.HTTPEndpoint, replicas []Replica) {
+	reports := map[string]*wirev1.HTTPReport{}
+	for _, replica := range replicas {
+		if replica.Report != nil {
+			reports[string(replica.Pod.UID)] = replica.Report
+		}
+	}
+	r.Metrics.Observe(endpoint.Namespace, string(endpoint.UID), reports)
+}
+
+// tell records an event when the reason of Ready, or whether the HTTPEndpoint is Stalled, has changed.
+func (r *Reconciler) tell(endpoint *v1alpha1.HTTPEndpoint, before []metav1.Condition) {
+	ready := meta.FindStatusCondition(endpoint.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil {
+		return
+	}
+	stalled := meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionStalled)
+	was := meta.FindStatusCondition(before, v1alpha1.ConditionReady)
+	if was != nil && was.Reason == ready.Reason && meta.IsStatusConditionTrue(before, v1alpha1.ConditionStalled) == stalled {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if stalled || ready.Reason == v1alpha1.ReasonBackendUnhealthy || ready.Reason == v1alpha1.ReasonAgentUnreachable {
+		kind = corev1.EventTypeWarning
+	}
+	r.Recorder.Eventf(endpoint, nil, kind, ready.Reason, "Reconcile", "%s", ready.Message)
+}

@@ -1,0 +1,314 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpendpoint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// Replica is a pod and what its agent says.
+type Replica struct {
+	Pod *corev1.Pod
+	// Asked is true when the pod runs, so that its agent should answer.
+	Asked bool
+	// Report is nil when the agent was not asked or did not answer.
+	Report *wirev1.HTTPReport
+	// NetworkSecondsPerGiB of the pod's node; nil when it is not known.
+	NetworkSecondsPerGiB *float64
+}
+
+// Facts are what was seen of an HTTPEndpoint.
+type Facts struct {
+	Now time.Time
+	// Problem is why the spec could not be made to be.
+	Problem *plan.Problem
+	// Backend is the Service that the spec names; nil when it does not exist or the backend is a host.
+	Backend *corev1.Service
+	// Deployment is nil when there is none.
+	Deployment *appsv1.Deployment
+	Replicas   []Replica
+	// RefreshStatistics: they are old enough to be written again.
+	RefreshStatistics bool
+}
+
+// Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
+func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alpha1.HTTPEndpointStatus {
+	status := *endpoint.Status.DeepCopy()
+	status.ObservedGeneration = endpoint.Generation
+	revision := ""
+	var prices *v1alpha1.Prices
+	if wanted != nil {
+		status.Backend = wanted.Config.GetBackend().GetAddress()
+		status.Policy = wanted.Policy.Status()
+		revision, prices = wanted.Config.GetRevision(), wanted.Policy.Prices
+	}
+	status.Ready = fmt.Sprintf("%d/%d", readyReplicas(facts.Deployment), wantedReplicas(facts.Deployment))
+	status.Replicas = replicaStatus(facts.Replicas, revision)
+	status.CertificateExpirationTime = certificateExpiration(facts.Replicas)
+	if facts.RefreshStatistics {
+		refresh(&status, facts.Replicas, prices)
+	}
+	now := append(state(endpoint, wanted, facts), hardwareCondition(status.Compression)...)
+	status.Conditions = conditions.Merge(status.Conditions, now, endpoint.Generation, facts.Now)
+	return status
+}
+
+// state is Ready, Reconciling and Stalled: the first that applies of what keeps the endpoint from being what its spec says.
+func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
+	if facts.Problem != nil {
+		message := facts.Problem.Message
+		if n := readyReplicas(facts.Deployment); n > 0 {
+			message += fmt.Sprintf("; meanwhile %d replicas serve what the spec said before", n)
+		}
+		return conditions.Stalled(facts.Problem.Reason, message)
+	}
+	if wanted == nil || facts.Deployment == nil {
+		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
+	}
+	for _, check := range []func(*v1alpha1.HTTPEndpoint, *Wanted, Facts) []metav1.Condition{
+		checkBackend, checkCertificate, checkConfig, checkRollout, checkReports, checkHealth,
+	} {
+		if found := check(endpoint, wanted, facts); found != nil {
+			return found
+		}
+	}
+	return conditions.Ready(v1alpha1.ReasonServing, fmt.Sprintf("%d replicas serve %s at Service %q, port %d", readyReplicas(facts.Deployment),
+		wanted.Config.GetBackend().GetAddress(), endpoint.Name, listenerPort(endpoint.Spec.Listener)))
+}
+
+// checkBackend: a Service that is not there, or has no such port.
+func checkBackend(endpoint *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Condition {
+	named := endpoint.Spec.Backend.Service
+	if named == nil {
+		return nil
+	}
+	if facts.Backend == nil {
+		return conditions.Stalled(v1alpha1.ReasonBackendNotFound, fmt.Sprintf("there is no Service %q in namespace %q, so requests get 503; "+
+			"create it, or name another in spec.backend.service (a backend elsewhere is named in spec.backend.host)", named.Name, endpoint.Namespace))
+	}
+	if facts.Backend.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil // it has no ports to compare with
+	}
+	ports := make([]string, 0, len(facts.Backend.Spec.Ports))
+	for _, port := range facts.Backend.Spec.Ports {
+		if port.Port == named.Port {
+			return nil
+		}
+		ports = append(ports, fmt.Sprint(port.Port))
+	}
+	return conditions.Stalled(v1alpha1.ReasonBackendNotFound, fmt.Sprintf("Service %q has no port %d, so requests get 503; it has %s: "+
+		"change spec.backend.service.port", named.Name, named.Port, strings.Join(ports, ", ")))
+}
+
+// checkCertificate is about the certificate for clients, in the replicas' words.
+func checkCertificate(endpoint *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Condition {
+	tls := endpoint.Spec.Listener.TLS
+	if tls == nil {
+		return nil
+	}
+	for _, replica := range facts.Replicas {
+		certificate := replica.Report.GetCertificate()
+		meanwhile := "; no client is served until then"
+		if expires := certificate.GetNotAfter(); expires != nil {
+			meanwhile = fmt.Sprintf("; replicas that have the last good one serve it until then, at most until %s", date(expires.AsTime()))
+		}
+		switch certificate.GetState() {
+		case wirev1.CertificateState_CERTIFICATE_STATE_MISSING:
+			return conditions.Stalled(v1alpha1.ReasonCertificateNotFound, fmt.Sprintf("Secret %q in namespace %q does not exist or lacks tls.crt or "+
+				"tls.key; create it, as type kubernetes.io/tls%s (replicas notice it within about two minutes)", tls.SecretName, endpoint.Namespace, meanwhile))
+		case wirev1.CertificateState_CERTIFICATE_STATE_INVALID:
+			return conditions.Stalled(v1alpha1.ReasonCertificateInvalid, fmt.Sprintf("Secret %q in namespace %q holds no usable key pair: %s; mend "+
+				"tls.crt and tls.key%s", tls.SecretName, endpoint.Namespace, certificate.GetMessage(), meanwhile))
+		case wirev1.CertificateState_CERTIFICATE_STATE_LOADED:
+			if expires := certificate.GetNotAfter(); expires != nil && !facts.Now.Before(expires.AsTime()) {
+				return conditions.Stalled(v1alpha1.ReasonCertificateExpired, fmt.Sprintf("the certificate in Secret %q expired on %s, so clients refuse "+
+					"it; renew it", tls.SecretName, date(expires.AsTime())))
+			}
+		}
+	}
+	return nil
+}
+
+func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// checkConfig: replicas of another version may not understand what they are told.
+func checkConfig(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
+	for _, replica := range facts.Replicas {
+		if message := replica.Report.GetConfigError(); message != "" && replica.Report.GetRevision() != wanted.Config.GetRevision() {
+			return conditions.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("replica %s does not accept what the spec says and goes on with what "+
+				"it said before: %s", replica.Pod.Name, message))
+		}
+	}
+	return nil
+}
+
+// checkRollout: replicas that are not there yet, or not of the present pod template.
+func checkRollout(_ *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Condition {
+	d := facts.Deployment
+	wanted, ready := wantedReplicas(d), readyReplicas(d)
+	if d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= wanted && ready >= wanted && d.Status.Replicas <= wanted {
+		return nil
+	}
+	progress := fmt.Sprintf("%d of %d replicas are ready", ready, wanted)
+	if failure := deploymentFailure(d); failure != "" {
+		return conditions.Stalled(v1alpha1.ReasonAgentNotStarted, progress+"; a replica cannot be made: "+failure)
+	}
+	for _, replica := range facts.Replicas {
+		problem := plan.Stuck(replica.Pod)
+		if problem == nil {
+			continue
+		}
+		message := progress + "; " + replica.Pod.Name + ": " + problem.Message
+		if facts.Now.Sub(replica.Pod.CreationTimestamp.Time) > startGrace {
+			return conditions.Stalled(problem.Reason, message)
+		}
+		return conditions.Reconciling(v1alpha1.ReasonRollingOut, message)
+	}
+	for _, replica := range facts.Replicas {
+		if detail := replica.Report.GetDetail(); detail != "" && replica.Report.GetState() == wirev1.HTTPState_HTTP_STATE_STARTING {
+			return conditions.Reconciling(v1alpha1.ReasonRollingOut, progress+"; "+replica.Pod.Name+": "+detail)
+		}
+	}
+	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s, %d run the present pod template", progress, min(d.Status.UpdatedReplicas, wanted)))
+}
+
+// deploymentFailure is why the API server lets no pod be made, for example a quota; empty if it does.
+func deploymentFailure(d *appsv1.Deployment) string {
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+// checkReports: replicas that do not answer, or have not taken the present configuration.
+func checkReports(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
+	var silent, old []string
+	for _, replica := range facts.Replicas {
+		switch {
+		case replica.Report == nil:
+			silent = append(silent, replica.Pod.Name)
+		case replica.Report.GetRevision() != wanted.Config.GetRevision():
+			old = append(old, replica.Pod.Name)
+		}
+	}
+	slices.Sort(silent)
+	slices.Sort(old)
+	if len(silent) > 0 {
+		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("replicas are ready but %d of them do not answer the manager (%s), "+
+			"so what they do is not known; let the manager's namespace reach their port %d", len(silent), shortList(silent), controlPort))
+	}
+	if len(old) > 0 {
+		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d replicas have not taken the present spec yet (%s); the kubelet "+
+			"brings it to them within about two minutes", len(old), len(facts.Replicas), shortList(old)))
+	}
+	return nil
+}
+
+// shortList names the first three.
+func shortList(names []string) string {
+	if len(names) > 3 {
+		return strings.Join(names[:3], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkHealth: a backend that does not answer will be tried again for as long as it takes.
+func checkHealth(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
+	var ill int
+	var message string
+	for _, replica := range facts.Replicas {
+		if text := replica.Report.GetBackendError(); text != "" {
+			ill++
+			message = text
+		}
+	}
+	if ill == 0 {
+		return nil
+	}
+	return conditions.Reconciling(v1alpha1.ReasonBackendUnhealthy, fmt.Sprintf("%d of %d replicas answer 503 because backend %s fails its health "+
+		"check: %s", ill, len(facts.Replicas), wanted.Config.GetBackend().GetAddress(), message))
+}
+
+func readyReplicas(d *appsv1.Deployment) int32 {
+	if d == nil {
+		return 0
+	}
+	return d.Status.ReadyReplicas
+}
+
+func wantedReplicas(d *appsv1.Deployment) int32 {
+	if d == nil {
+		return 0
+	}
+	return ptr.Deref(d.Spec.Replicas, 1)
+}
+
+// certificateExpiration is the earliest, nil when no replica serves one.
+func certificateExpiration(replicas []Replica) *metav1.Time {
+	var first *metav1.Time
+	for _, replica := range replicas {
+		expires := replica.Report.GetCertificate().GetNotAfter()
+		if expires != nil && (first == nil || expires.AsTime().Before(first.Time)) {
+			first = &metav1.Time{Time: expires.AsTime().Truncate(time.Second)}
+		}
+	}
+	return first
+}
+
+// hardwareMessages say what each reason means here.
+var hardwareMessages = map[string]string{
+	v1alpha1.CompressionHardwareUsed:  "the accelerator compresses",
+	v1alpha1.CompressionSoftwareUsed:  "software compresses, as the policy asks",
+	v1alpha1.CompressionNoAccelerator: "software compresses: no node of the replicas has an accelerator that is known to work",
+	v1alpha1.CompressionSelfTestFailed: "software compresses: a node has an accelerator, but its use could not be proved; status.accelerator of the " +
+		"NodeProfile says why",
+	v1alpha1.CompressionLevelNotAccelerated: "software compresses: the accelerator does not compress at the policy's level",
+	v1alpha1.CompressionCodecNotAccelerated: "software compresses: most clients are sent zstd, which no accelerator does; put gzip first in codings, or leave zstd out",
+	v1alpha1.CompressionBelowMinimum:        "most bodies are smaller than hardwareMinSize or softwareMinSize and are sent as they are",
+	v1alpha1.CompressionSoftwareDisabled:    "nothing is compressed: there is no accelerator that is known to work, and the policy forbids software",
+	v1alpha1.CompressionIncompressible:      "most bodies are sent as they are: their beginning does not promise to shrink",
+	v1alpha1.CompressionDidNotShrink:        "most bodies are sent as they are: they did not shrink",
+	v1alpha1.CompressionPolicyNever:         "nothing is compressed: the policy says Never",
+	v1alpha1.CompressionPeerRefused:         "most bodies are sent as they are: clients ask for none of the codings",
+	v1alpha1.CompressionOtherContentType:    "most bodies are sent as they are: contentTypes does not name their type",
+	v1alpha1.CompressionAlreadyEncoded:      "most bodies are sent as they are: the backend has encoded them",
+	v1alpha1.CompressionNoTransform:         "most bodies are sent as they are: client or backend forbid to change them (Cache-Control: no-transform)",
+	v1alpha1.CompressionPartialContent:      "most responses are parts of something (206) and are sent as they are",
+	v1alpha1.CompressionCrossSiteCookie:     "most responses set cookies for other sites and are sent as they are (spec.breach.crossSiteCookies)",
+	v1alpha1.CompressionBusy:                "most bodies are sent as they are: as many are being compressed as spec.limits.maxCompressions and the memory allow",
+	v1alpha1.CompressionCPUBudget:           "most bodies are sent as they are: compressing takes as much CPU as spec.limits.compressionCPUPercent allows",
+	v1alpha1.CompressionEngineFailed:        "most bodies are sent as they are: the engine fails, which is a fault; please report it with the replicas' logs",
+}
+
+// hardwareCondition is absent until something was sent.
+func hardwareCondition(status *v1alpha1.CompressionStatus) []metav1.Condition {
+	if status == nil {
+		return nil
+	}
+	reason := status.Reason
+	used := status.Hardware.Operations > 0 && reason != v1alpha1.CompressionSelfTestFailed
+	if used {
+		reason = v1alpha1.CompressionHardwareUsed
+	}
+	message, known := hardwareMessages[reason]
+	if !known {
+		return nil
+	}
+	return []metav1.Condition{conditions.New(v1alpha1.ConditionHardwareCompression, used, reason, message)}
+}

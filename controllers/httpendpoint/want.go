@@ -1,0 +1,208 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpendpoint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// Wanted is what an HTTPEndpoint asks for. It is pure: policies, and whether the namespace allows privilege, are given.
+type Wanted struct {
+	Endpoint *v1alpha1.HTTPEndpoint
+	Policy   policy.Resolved
+	Config   *wirev1.HTTPConfig
+}
+
+// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then.
+func Want(endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool) (Wanted, *plan.Problem) {
+	resolved, err := policy.ResolveHTTP(endpoint.Spec.Compression, policies)
+	var notFound *policy.NotFoundError
+	if errors.As(err, &notFound) {
+		return Wanted{}, &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
+	}
+	if err != nil {
+		return Wanted{}, invalid(err)
+	}
+	if problem := plan.CheckPrivilege(endpoint.Spec.PodTemplate, endpoint.Namespace, privilegeAllowed); problem != nil {
+		return Wanted{}, problem
+	}
+	config, err := configOf(endpoint, resolved)
+	if err != nil {
+		return Wanted{}, invalid(err)
+	}
+	return Wanted{Endpoint: endpoint, Policy: resolved, Config: config}, nil
+}
+
+func invalid(err error) *plan.Problem {
+	return &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+}
+
+// configOf is what the replicas are told.
+func configOf(endpoint *v1alpha1.HTTPEndpoint, resolved policy.Resolved) (*wirev1.HTTPConfig, error) {
+	spec := endpoint.Spec
+	backend, err := backendOf(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	codings, err := codingsOf(spec.Codings, resolved)
+	if err != nil {
+		return nil, err
+	}
+	config := &wirev1.HTTPConfig{
+		ListenAddress:  address(httpPort),
+		ControlAddress: address(controlPort),
+		HealthAddress:  address(healthPort),
+		Backend:        backend,
+		Codings:        codings,
+		ContentTypes:   contentTypes(spec.ContentTypes),
+		Compression:    resolved.Wire(),
+		ResponseHeader: spec.ResponseHeader == v1alpha1.HTTPResponseHeaderEnabled,
+		Limits: &wirev1.HTTPLimits{
+			MaxConnections:        uint32(max(spec.Limits.MaxConnections, 0)),
+			MaxCompressions:       uint32(max(spec.Limits.MaxCompressions, 0)),
+			CompressionCpuPercent: uint32(max(spec.Limits.CompressionCPUPercent, 0)),
+		},
+		PaddingMaxBytes:          uint32(max(spec.Breach.PaddingMaxBytes, 0)),
+		CompressCrossSiteCookies: spec.Breach.CrossSiteCookies == v1alpha1.HTTPCrossSiteCookiesCompress,
+		IdleTimeout:              durationpb.New(duration(spec.Listener.IdleTimeout, 75*time.Second)),
+		DrainTimeout:             durationpb.New(drainTimeout(spec)),
+		ResetStatistics:          resetRequest(endpoint),
+	}
+	if spec.Listener.TLS != nil {
+		config.ServingDirectory = servingDirectory
+	}
+	config.Revision, err = revision(config)
+	return config, err
+}
+
+// backendOf checks a little of what the API server checks: an object may be older than a rule.
+func backendOf(endpoint *v1alpha1.HTTPEndpoint) (*wirev1.HTTPBackend, error) {
+	spec := endpoint.Spec.Backend
+	var host string
+	var port int32
+	switch {
+	case (spec.Service == nil) == (spec.Host == nil):
+		return nil, &policy.InvalidError{Field: "spec.backend", Mend: "must have exactly one of service and host"}
+	case spec.Service != nil:
+		host, port = spec.Service.Name+"."+endpoint.Namespace+".svc", spec.Service.Port
+		if spec.Service.Name == endpoint.Name {
+			return nil, &policy.InvalidError{Field: "spec.backend.service.name", Mend: fmt.Sprintf("must not be %q, which is the name of the "+
+				"endpoint's own Service; delete this HTTPEndpoint and create one with another name", endpoint.Name)}
+		}
+	default:
+		host, port = spec.Host.Name, spec.Host.Port
+	}
+	backend := &wirev1.HTTPBackend{
+		Address:         net.JoinHostPort(host, strconv.Itoa(int(port))),
+		ResponseTimeout: durationpb.New(duration(spec.ResponseTimeout, time.Minute)),
+	}
+	var check v1alpha1.HTTPHealthCheck
+	if spec.HealthCheck != nil {
+		check = *spec.HealthCheck
+	}
+	backend.HealthPath = check.Path
+	backend.HealthInterval = durationpb.New(duration(check.Interval, 10*time.Second))
+	backend.HealthTimeout = durationpb.New(duration(check.Timeout, 2*time.Second))
+	if spec.TLS != nil {
+		if _, err := pki.ParseBundle(spec.TLS.CABundle); err != nil {
+			return nil, &policy.InvalidError{Field: "spec.backend.tls.caBundle", Mend: "must be CA certificates as PEM: " + err.Error()}
+		}
+		backend.CaBundle = spec.TLS.CABundle
+		if backend.ServerName = spec.TLS.ServerName; backend.ServerName == "" {
+			backend.ServerName = host
+		}
+	}
+	return backend, nil
+}
+
+// codingsOf leaves out what needs software where that is disabled.
+func codingsOf(wanted []v1alpha1.HTTPCoding, resolved policy.Resolved) ([]string, error) {
+	if len(wanted) == 0 {
+		wanted = []v1alpha1.HTTPCoding{v1alpha1.CodingGzip, v1alpha1.CodingDeflate, v1alpha1.CodingZstd}
+	}
+	var codings []string
+	for _, coding := range wanted {
+		if coding == v1alpha1.CodingZstd && resolved.SoftwareDisabled {
+			continue
+		}
+		if !slices.Contains(codings, string(coding)) {
+			codings = append(codings, string(coding))
+		}
+	}
+	if len(codings) == 0 {
+		return nil, &policy.InvalidError{Field: "spec.codings", Mend: fmt.Sprintf("must not have zstd alone: CompressionPolicy %q disables "+
+			"software, and no accelerator does zstd; write [gzip], or name another policy", resolved.Name)}
+	}
+	return codings, nil
+}
+
+func contentTypes(wanted []string) []string {
+	if len(wanted) == 0 {
+		return defaultContentTypes
+	}
+	lower := make([]string, 0, len(wanted))
+	for _, contentType := range wanted {
+		lower = append(lower, strings.ToLower(contentType))
+	}
+	return lower
+}
+
+// revision is a digest of the configuration, so that one that means the same is the same.
+func revision(config *wirev1.HTTPConfig) (string, error) {
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(config)
+	if err != nil {
+		return "", fmt.Errorf("encoding the configuration of replicas: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:6]), nil
+}
+
+// encodeConfig is config.json.
+func encodeConfig(config *wirev1.HTTPConfig) ([]byte, error) {
+	encoded, err := protojson.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration of replicas: %w", err)
+	}
+	return encoded, nil
+}
+
+// maxResetRequest bounds what of the annotation's value is looked at.
+const maxResetRequest = 256
+
+func resetRequest(endpoint *v1alpha1.HTTPEndpoint) string {
+	value := endpoint.Annotations[v1alpha1.ResetStatisticsAnnotation]
+	return strings.ToValidUTF8(value[:min(len(value), maxResetRequest)], "")
+}
+
+func drainTimeout(spec v1alpha1.HTTPEndpointSpec) time.Duration {
+	return duration(spec.Listener.DrainTimeout, 30*time.Second)
+}
+
+func duration(value *metav1.Duration, built time.Duration) time.Duration {
+	if value == nil {
+		return built
+	}
+	return value.Duration
+}
+
+func address(port int) string { return ":" + strconv.Itoa(port) }

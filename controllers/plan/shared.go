@@ -1,0 +1,108 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// What the agents of every kind have in common.
+
+// ManagedByLabel with the value ManagedBy is on everything that the manager makes.
+const (
+	ManagedByLabel = managedByLabel
+	ManagedBy      = managedBy
+)
+
+// Affinity says which nodes the scheduler is to prefer or to take.
+func Affinity(placement v1alpha1.Placement) *corev1.Affinity { return affinity(placement) }
+
+// Container is an agent's container with what does not depend on its mode: image, resources, security and memory limit.
+func Container(image AgentImage, template v1alpha1.AgentPodTemplate) corev1.Container {
+	resources := agentResources(template.Resources)
+	return corev1.Container{
+		Name:            AgentContainer,
+		Image:           image.Name,
+		ImagePullPolicy: image.PullPolicy,
+		Command:         []string{"/agent"},
+		Resources:       resources,
+		SecurityContext: agentSecurity(template.SecurityContext, nil),
+		Env:             memoryLimit(resources),
+	}
+}
+
+// memoryLimit tells Go's collector of the container's.
+func memoryLimit(resources corev1.ResourceRequirements) []corev1.EnvVar {
+	limit := resources.Limits.Memory().Value()
+	if limit <= 0 {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(int64(float64(limit)*memoryShare), 10)}}
+}
+
+// PodSecurity is the security context of an agent's pod, which the restricted Pod Security Standard admits.
+func PodSecurity() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:   ptr.To(true),
+		RunAsUser:      ptr.To[int64](agentUser),
+		RunAsGroup:     ptr.To[int64](agentUser),
+		FSGroup:        ptr.To[int64](agentUser),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+// CheckPrivilege is the problem with a pod template that asks for more than the namespace allows; nil if there is none.
+func CheckPrivilege(template *v1alpha1.AgentPodTemplate, namespace string, allowed bool) *Problem {
+	if allowed || template == nil || template.SecurityContext == nil {
+		return nil
+	}
+	asked := privilege(template.SecurityContext)
+	if asked == "" {
+		return nil
+	}
+	return &Problem{v1alpha1.ReasonPrivilegeNotAllowed, fmt.Sprintf(
+		"spec.podTemplate.securityContext asks for %s, which namespace %q does not allow; annotate the namespace with %s: \"true\", or leave it out",
+		asked, namespace, v1alpha1.AllowPrivilegedAnnotation)}
+}
+
+// OwnerReference makes the owner the controller of what bears it.
+func OwnerReference(kind string, owner metav1.Object) metav1.OwnerReference {
+	return ownerReference(kind, owner)
+}
+
+// Stuck says in the scheduler's or the kubelet's words why a pod's agent does not run; nil when it does, or did.
+func Stuck(pod *corev1.Pod) *Problem {
+	container := agentContainerStatus(pod)
+	if container != nil && (container.State.Running != nil || container.State.Terminated != nil) {
+		return nil
+	}
+	return stuckPod(pod, container)
+}
+
+// CompressionStatus, CPUStatus and CostStatus are what status shows of a report. perGiB is the network's CPU seconds per GiB, nil when
+// it is not known; prices may be nil.
+func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
+	return compression(report.GetCompression())
+}
+
+// CPUStatus is documented with CompressionStatus.
+func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
+	return cpu(report, perGiB)
+}
+
+// CostStatus is documented with CompressionStatus.
+func CostStatus(report *wirev1.Report, perGiB *float64, prices *v1alpha1.Prices) *v1alpha1.CostStatus {
+	return cost(report, perGiB, prices)
+}
+
+// Seconds writes nanoseconds as decimal seconds.
+func Seconds(nanos float64) string { return seconds(nanos) }
