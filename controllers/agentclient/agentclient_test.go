@@ -58,6 +58,7 @@ func issue(ca *pki.CA, path string, names ...string) (*tls.Certificate, error) {
 type server struct {
 	wirev1.UnimplementedAgentServer
 	wirev1.UnimplementedNodeAgentServer
+	wirev1.UnimplementedHTTPAgentServer
 	wirev1.UnimplementedGatewayServer
 	err         error
 	protocol    uint32
@@ -70,6 +71,10 @@ func (s *server) GetReport(context.Context, *wirev1.GetReportRequest) (*wirev1.G
 
 func (s *server) GetProfile(context.Context, *wirev1.GetProfileRequest) (*wirev1.GetProfileResponse, error) {
 	return &wirev1.GetProfileResponse{}, s.err
+}
+
+func (s *server) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*wirev1.GetHTTPReportResponse, error) {
+	return &wirev1.GetHTTPReportResponse{Report: &wirev1.HTTPReport{Revision: "abc"}}, s.err
 }
 
 func (s *server) Hello(context.Context, *wirev1.HelloRequest) (*wirev1.HelloResponse, error) {
@@ -97,6 +102,7 @@ func (s *server) serve(t *testing.T, ca *pki.CA, name string, clientCA *pki.CA) 
 	})))
 	wirev1.RegisterAgentServer(g, s)
 	wirev1.RegisterNodeAgentServer(g, s)
+	wirev1.RegisterHTTPAgentServer(g, s)
 	wirev1.RegisterGatewayServer(g, s)
 	go func() { _ = g.Serve(&countingListener{Listener: listener, count: &s.connections}) }()
 	t.Cleanup(g.Stop)
@@ -251,5 +257,20 @@ func TestGateway(t *testing.T) {
 	_, err := client.Hello(context.Background(), agentclient.Gateway{Endpoint: closedPort(t), CABundle: theirs.CertificatePEM})
 	if !errors.Is(err, agentclient.ErrUnreachable) || !strings.Contains(err.Error(), "firewalls") {
 		t.Fatal(err)
+	}
+}
+
+func TestHTTPReport(t *testing.T) {
+	ca := newCA(t)
+	s := &server{}
+	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}})
+	report, err := agents.HTTPReport(context.Background(), target)
+	if err != nil || report.GetRevision() != "abc" {
+		t.Errorf("%v, %v", report, err)
+	}
+	s.err = status.Error(codes.Unimplemented, "an older agent")
+	if _, err := agents.HTTPReport(context.Background(), target); !errors.Is(err, agentclient.ErrIncompatible) {
+		t.Errorf("want an agent of another version told from one that is away, got %v", err)
 	}
 }

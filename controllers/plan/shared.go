@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,16 +61,9 @@ func PodSecurity() *corev1.PodSecurityContext {
 
 // CheckPrivilege is the problem with a pod template that asks for more than the namespace allows; nil if there is none.
 func CheckPrivilege(template *v1alpha1.AgentPodTemplate, namespace string, allowed bool) *Problem {
-	if allowed || template == nil || template.SecurityContext == nil {
-		return nil
-	}
-	asked := privilege(template.SecurityContext)
-	if asked == "" {
-		return nil
-	}
-	return &Problem{v1alpha1.ReasonPrivilegeNotAllowed, fmt.Sprintf(
-		"spec.podTemplate.securityContext asks for %s, which namespace %q does not allow; annotate the namespace with %s: \"true\", or leave it out",
-		asked, namespace, v1alpha1.AllowPrivilegedAnnotation)}
+	return checkPrivilege(&v1alpha1.Transfer{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: v1alpha1.TransferSpec{PodTemplate: template},
+	}, allowed)
 }
 
 // OwnerReference makes the owner the controller of what bears it.

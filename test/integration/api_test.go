@@ -48,6 +48,15 @@ func peer(endpoint string) client.Object {
 	}
 }
 
+func endpoint(change func(*v1alpha1.HTTPEndpoint)) client.Object {
+	e := &v1alpha1.HTTPEndpoint{
+		ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "bank"},
+		Spec:       v1alpha1.HTTPEndpointSpec{Backend: v1alpha1.HTTPBackend{Service: &v1alpha1.HTTPService{Name: "api", Port: 8080}}},
+	}
+	change(e)
+	return e
+}
+
 // TestRefusals says, for what the API must refuse, which words of the message lead to the mend.
 func TestRefusals(t *testing.T) {
 	quantity := func(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
@@ -120,6 +129,38 @@ func TestRefusals(t *testing.T) {
 		"an unknown engine": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Software = &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{"zlib"}}
 		}), "Unsupported value"},
+		"endpoint with two backends": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Backend.Host = &v1alpha1.HTTPHost{Name: "api.example", Port: 80}
+		}), "exactly one of service and host"},
+		"endpoint without a backend": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Backend = v1alpha1.HTTPBackend{HealthCheck: &v1alpha1.HTTPHealthCheck{Path: "/"}}
+		}), "exactly one of service and host"},
+		"host with a port": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "api.example:80", Port: 80}}
+		}), "without a port"},
+		"endpoint that is no name of a Service": {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = "1.front" }), "beginning with a letter"},
+		"endpoint with a long name":             {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = strings.Repeat("a", 41) }), "at most 40"},
+		"an unknown coding":                     {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Codings = []v1alpha1.HTTPCoding{"br"} }), `supported values: "gzip"`},
+		"a coding twice": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Codings = []v1alpha1.HTTPCoding{"gzip", "gzip"}
+		}), "each coding once"},
+		"content type with a parameter": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.ContentTypes = []string{"text/html; charset=utf-8"}
+		}), "media types without parameters"},
+		"health check without a slash": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Backend.HealthCheck = &v1alpha1.HTTPHealthCheck{Path: "healthz"}
+		}), "path must begin with a slash"},
+		"endless drain": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Listener.DrainTimeout = &metav1.Duration{Duration: 2 * time.Hour}
+		}), "drainTimeout must be between 1s and 1h"},
+		"replicas and autoscaling": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			replicas := int32(2)
+			e.Spec.Replicas, e.Spec.Autoscaling = &replicas, &v1alpha1.HTTPAutoscaling{MaxReplicas: 3}
+		}), "exclude each other"},
+		"autoscaling upside down": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Autoscaling = &v1alpha1.HTTPAutoscaling{MinReplicas: 3, MaxReplicas: 2}
+		}), "minReplicas must not be above maxReplicas"},
+		"too much padding": {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Breach.PaddingMaxBytes = 5000 }), "paddingMaxBytes"},
 		"grant to nobody": {&v1alpha1.PeerGrant{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Namespace: "bank"},
 			Spec:       v1alpha1.PeerGrantSpec{To: []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim}}},
@@ -146,6 +187,19 @@ func TestDefaults(t *testing.T) {
 	spec := object.Spec
 	if spec.Verify != v1alpha1.VerifyDigest || spec.MaxAttempts != 5 ||
 		spec.Source.PersistentVolumeClaim.Path != "/" || spec.Destination.PersistentVolumeClaim.Path != "/" {
+		t.Errorf("unexpected defaults: %+v", spec)
+	}
+}
+
+func TestEndpointDefaults(t *testing.T) {
+	object := endpoint(func(*v1alpha1.HTTPEndpoint) {}).(*v1alpha1.HTTPEndpoint)
+	if err := k8s.Create(context.Background(), object, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	spec := object.Spec
+	if len(spec.Codings) != 3 || spec.Codings[0] != v1alpha1.CodingGzip || spec.Listener.ServiceType != v1alpha1.HTTPServiceClusterIP ||
+		spec.Limits.MaxConnections != 20000 || spec.Breach.CrossSiteCookies != v1alpha1.HTTPCrossSiteCookiesDoNotCompress ||
+		spec.ResponseHeader != v1alpha1.HTTPResponseHeaderDisabled || spec.Backend.ResponseTimeout.Duration != time.Minute {
 		t.Errorf("unexpected defaults: %+v", spec)
 	}
 }

@@ -18,7 +18,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -90,7 +94,12 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	transfer.Name, transfer.Namespace = "ledger", namespace
 	policy := &v1alpha1.CompressionPolicy{Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionNever}}
 	policy.Name = "never"
-	cluster.Create(t, transfer, policy)
+	endpoint := &v1alpha1.HTTPEndpoint{Spec: v1alpha1.HTTPEndpointSpec{
+		Backend:     v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "api.example", Port: 80}},
+		Autoscaling: &v1alpha1.HTTPAutoscaling{MaxReplicas: 4},
+	}}
+	endpoint.Name, endpoint.Namespace = "front", namespace
+	cluster.Create(t, transfer, policy, endpoint)
 	controllertest.Eventually(t, func() error {
 		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(policy), policy); err != nil {
 			return err
@@ -129,6 +138,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		}
 		return cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(&jobs[0]), &corev1.Secret{})
 	})
+	checkEndpoint(t, cluster, endpoint)
 	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +148,39 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// checkEndpoint checks that an HTTPEndpoint gets all that it needs, and that its autoscaler goes when it is not wanted any more.
+func checkEndpoint(t *testing.T, cluster *controllertest.Cluster, endpoint *v1alpha1.HTTPEndpoint) {
+	t.Helper()
+	ctx := context.Background()
+	labels := client.MatchingLabels{}
+	count := func(list client.ObjectList, want int) error {
+		if err := cluster.Client.List(ctx, list, client.InNamespace(endpoint.Namespace), labels); err != nil {
+			return err
+		}
+		if got := meta.LenList(list); got != want {
+			return fmt.Errorf("%d objects in a %T, want %d", got, list, want)
+		}
+		return nil
+	}
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(endpoint), endpoint); err != nil {
+			return err
+		}
+		labels[v1alpha1.HTTPEndpointLabel] = string(endpoint.UID)
+		return errors.Join(
+			controllertest.Expect(endpoint.Status.Conditions, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut),
+			count(&appsv1.DeploymentList{}, 1), count(&corev1.ServiceList{}, 1), count(&corev1.SecretList{}, 1),
+			count(&policyv1.PodDisruptionBudgetList{}, 1), count(&autoscalingv2.HorizontalPodAutoscalerList{}, 1),
+		)
+	})
+	patch := client.MergeFrom(endpoint.DeepCopy())
+	endpoint.Spec.Autoscaling = nil
+	if err := cluster.Client.Patch(ctx, endpoint, patch); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, func() error { return count(&autoscalingv2.HorizontalPodAutoscalerList{}, 0) })
 }
 
 // apply creates everything in a YAML file.

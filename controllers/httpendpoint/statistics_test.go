@@ -1,0 +1,131 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpendpoint_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/httpendpoint"
+)
+
+// busy are facts of two replicas that have served, one by hardware.
+func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
+	facts := well(wanted)
+	facts.Replicas[0].NetworkSecondsPerGiB, facts.Replicas[1].NetworkSecondsPerGiB = ptr.To(1.0), ptr.To(3.0)
+	one, two := facts.Replicas[0].Report, facts.Replicas[1].Report
+	one.Statistics = &wirev1.HTTPStatistics{
+		ActiveConnections: 3, HighWaterConnections: 10, RefusedConnections: 1, Reused: 2, TimedOut: 3, UrlErrors: 4,
+		SoftwareResponses: 10, UncompressedResponses: 5, ResponsesByCoding: map[string]uint64{"gzip": 4, "zstd": 6, "identity": 5, "made-up": 9},
+		CompressedPlainBytes: 40000, CompressedBytes: 10000, Since: timestamppb.New(now.Add(-time.Hour)), Reset_: "a",
+	}
+	one.Compression = &wirev1.Compression{
+		Codec: "deflate", Engine: "zlib-ng", Reason: "NoAccelerator", UncompressedBytes: 50000, CompressedBytes: 20000,
+		Software: &wirev1.Operations{Operations: 10, Bytes: 40000}, Stored: &wirev1.Operations{Operations: 5, Bytes: 10000},
+		Skipped: map[string]uint64{"BelowMinimum": 5},
+	}
+	one.Cpu, one.WireBytes = &wirev1.CPU{SendNanos: 3e9, CompressNanos: 1e6}, 1<<30
+	two.Statistics = &wirev1.HTTPStatistics{
+		ActiveConnections: 4, HighWaterConnections: 20, HardwareResponses: 30, ResponsesByCoding: map[string]uint64{"gzip": 30},
+		CompressedPlainBytes: 160000, CompressedBytes: 30000, Since: timestamppb.New(now.Add(-time.Minute)), Reset_: "a",
+	}
+	two.Compression = &wirev1.Compression{
+		Codec: "deflate", Engine: "dfltcc", Reason: "HardwareUsed", UncompressedBytes: 160000, CompressedBytes: 30000,
+		Hardware: &wirev1.Operations{Operations: 30, Bytes: 160000}, Skipped: map[string]uint64{"BelowMinimum": 1},
+	}
+	two.Cpu, two.WireBytes = &wirev1.CPU{SendNanos: 1e9, CompressNanos: 3e6}, 1<<30
+	return facts
+}
+
+func TestStatistics(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	policy := v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "priced", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"}},
+		Spec:       v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "3.6", NetworkGiB: "1"}},
+	}
+	wanted := want(t, endpoint, policy)
+	status := httpendpoint.Observe(endpoint, &wanted, busy(wanted))
+	expected := &v1alpha1.HTTPStatistics{
+		Active: 7, HighWater: 30, Refused: 1, Reused: 2, TimedOut: 3, URLErrors: 4, Responses: 45,
+		HardwareCount: 30, SoftwareCount: 10, UncompressedCount: 5,
+		Codings:      []v1alpha1.HTTPCodingCount{{Coding: "gzip", Responses: 34}, {Coding: "zstd", Responses: 6}, {Coding: "identity", Responses: 5}},
+		AverageRatio: "5.00", AverageCompressSeconds: "0.000100", AverageUncompressedSize: 5000,
+		LastReset: &metav1.Time{Time: now.Add(-time.Hour)}, LastResetRequest: "a",
+	}
+	if diff := cmp.Diff(expected, status.Statistics); diff != "" {
+		t.Errorf("unexpected statistics (-want +got):\n%s", diff)
+	}
+	c := status.Compression
+	if c.Engine != "dfltcc" || c.Reason != "HardwareUsed" || c.Ratio != "4.20" || c.Hardware.Operations != 30 || c.Software.Operations != 10 ||
+		c.Stored.Operations != 5 || c.Skipped["BelowMinimum"] != 6 {
+		t.Errorf("unexpected compression: %+v", c)
+	}
+	// 1 GiB at 1 s and 1 GiB at 3 s.
+	if cpu := status.CPU; cpu.SendSeconds != "4.00" || cpu.NetworkSeconds != "4.00" || cpu.ReceiveSeconds != "" {
+		t.Errorf("unexpected CPU: %+v", cpu)
+	}
+	// 8 s at 0.001 a second, 2 GiB at 1.
+	if cost := status.Cost; cost == nil || cost.CPU != "0.008" || cost.Network != "2.0000" {
+		t.Errorf("unexpected cost: %+v", cost)
+	}
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
+	if condition == nil || condition.Status != metav1.ConditionTrue {
+		t.Errorf("unexpected condition: %+v", condition)
+	}
+}
+
+// TestEveryReasonHasAMessage: a reason that replicas report leads to a condition.
+func TestEveryReasonHasAMessage(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	wanted := want(t, endpoint)
+	for _, reason := range []string{
+		"SoftwareUsed", "NoAccelerator", "SelfTestFailed", "LevelNotAccelerated", "CodecNotAccelerated", "BelowMinimum", "SoftwareDisabled",
+		"Incompressible", "DidNotShrink", "PolicyNever", "PeerRefused", "OtherContentType", "AlreadyEncoded", "NoTransform", "PartialContent",
+		"CrossSiteCookie", "Busy", "CPUBudget", "EngineFailed",
+	} {
+		facts := well(wanted)
+		facts.Replicas[0].Report.Compression = &wirev1.Compression{Reason: reason, Stored: &wirev1.Operations{Operations: 1}}
+		status := httpendpoint.Observe(endpoint, &wanted, facts)
+		condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
+		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != reason || condition.Message == "" {
+			t.Errorf("%s: unexpected condition %+v", reason, condition)
+		}
+	}
+}
+
+// TestReset: the request is echoed when every replica has acted upon it, and not before.
+func TestReset(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	endpoint.Status.Statistics = &v1alpha1.HTTPStatistics{LastResetRequest: "before"}
+	wanted := want(t, endpoint)
+	facts := busy(wanted)
+	facts.Replicas[1].Report.Statistics.Reset_ = "b"
+	if got := httpendpoint.Observe(endpoint, &wanted, facts).Statistics.LastResetRequest; got != "before" {
+		t.Errorf("with one of two replicas status shows %q", got)
+	}
+	facts.Replicas[0].Report.Statistics.Reset_ = "b"
+	if got := httpendpoint.Observe(endpoint, &wanted, facts).Statistics.LastResetRequest; got != "b" {
+		t.Errorf("with both replicas status shows %q", got)
+	}
+}
+
+// TestStatisticsAreNotAlwaysRefreshed: between two refreshes status keeps what it has.
+func TestStatisticsAreNotAlwaysRefreshed(t *testing.T) {
+	endpoint := newEndpoint(nil)
+	endpoint.Status.Statistics = &v1alpha1.HTTPStatistics{Responses: 1}
+	wanted := want(t, endpoint)
+	facts := busy(wanted)
+	facts.RefreshStatistics = false
+	if got := httpendpoint.Observe(endpoint, &wanted, facts).Statistics.Responses; got != 1 {
+		t.Errorf("the statistics were refreshed: %d responses", got)
+	}
+}
