@@ -442,6 +442,9 @@ type HTTPEndpointStatus struct {
 	// policy in force.
 	// +optional
 	Policy *PolicyStatus `json:"policy,omitempty"`
+	// placement says where replicas may and should run, and why. Where each is, is in replicas.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
 	// replicas that run, by name, at most 32 of them.
 	// +optional
 	// +listType=map

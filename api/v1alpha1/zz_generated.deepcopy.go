@@ -745,6 +745,11 @@ func (in *HTTPEndpointStatus) DeepCopyInto(out *HTTPEndpointStatus) {
 		*out = new(PolicyStatus)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Placement != nil {
+		in, out := &in.Placement, &out.Placement
+		*out = new(PlacementStatus)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Replicas != nil {
 		in, out := &in.Replicas, &out.Replicas
 		*out = make([]HTTPReplica, len(*in))

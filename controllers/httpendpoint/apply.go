@@ -31,11 +31,13 @@ import (
 
 // ensureAll makes what is wanted to be, and returns the Deployment as it is then. The problem is what the API server, or somebody
 // else's object, has against it.
-func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, present *appsv1.Deployment) (*appsv1.Deployment, *plan.Problem, error) {
+func (r *Reconciler) ensureAll(
+	ctx context.Context, wanted Wanted, present *appsv1.Deployment, affinity *corev1.Affinity,
+) (*appsv1.Deployment, *plan.Problem, error) {
 	if problem, err := r.ensureSecret(ctx, wanted); problem != nil || err != nil {
 		return present, problem, err
 	}
-	for _, object := range wanted.Objects(present, r.Image) {
+	for _, object := range wanted.Objects(present, affinity, r.Image) {
 		after, problem, err := r.ensure(ctx, wanted.Endpoint, object)
 		if problem != nil || err != nil {
 			return present, problem, err

@@ -21,6 +21,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // askedAtOnce bounds the questions to replicas of one HTTPEndpoint that are under way.
@@ -32,6 +34,7 @@ type inputs struct {
 	privilegeAllowed bool
 	backend          *corev1.Service
 	deployment       *appsv1.Deployment
+	placement        placement.Facts
 }
 
 func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (inputs, error) {
@@ -66,7 +69,8 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	if found && metav1.IsControlledBy(deployment, endpoint) {
 		in.deployment = deployment
 	}
-	return in, nil
+	in.placement, err = topology.Facts(ctx, r.Client, endpoint.Namespace, "")
+	return in, err
 }
 
 // get reads an object; one that does not exist is no error.
@@ -83,7 +87,9 @@ func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object clien
 
 // askReplicas returns the replicas that are not being stopped, with what they say. Whoever bears the labels without having the key of
 // the HTTPEndpoint's Secret cannot answer.
-func (r *Reconciler) askReplicas(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) ([]Replica, error) {
+func (r *Reconciler) askReplicas(
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, profiles map[string]v1alpha1.NodeProfileStatus,
+) ([]Replica, error) {
 	pods := &corev1.PodList{}
 	err := r.Client.List(ctx, pods, client.InNamespace(endpoint.Namespace), client.MatchingLabels(selector(endpoint.UID)))
 	if err != nil {
@@ -97,11 +103,11 @@ func (r *Reconciler) askReplicas(ctx context.Context, endpoint *v1alpha1.HTTPEnd
 			owner == nil || owner.Kind != "ReplicaSet" || !strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
 			continue
 		}
-		replica := Replica{Pod: pod, Asked: pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != ""}
-		if replica.NetworkSecondsPerGiB, err = r.networkSeconds(ctx, pod.Spec.NodeName); err != nil {
-			return nil, err
-		}
-		replicas = append(replicas, replica)
+		replicas = append(replicas, Replica{
+			Pod:                  pod,
+			Asked:                pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != "",
+			NetworkSecondsPerGiB: networkSeconds(profiles, pod.Spec.NodeName),
+		})
 	}
 	slots := make(chan struct{}, askedAtOnce)
 	var wait sync.WaitGroup
@@ -132,19 +138,15 @@ func (r *Reconciler) ask(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, r
 	replica.Report = report
 }
 
-// networkSeconds is the node's measured coefficient, nil when there is none.
-func (r *Reconciler) networkSeconds(ctx context.Context, node string) (*float64, error) {
-	if node == "" {
-		return nil, nil
+// networkSeconds is the coefficient that was measured for a node, nil when there is none.
+func networkSeconds(profiles map[string]v1alpha1.NodeProfileStatus, node string) *float64 {
+	profile, known := profiles[node]
+	if !known {
+		return nil
 	}
-	profile := &v1alpha1.NodeProfile{}
-	found, err := r.get(ctx, client.ObjectKey{Name: node}, profile)
-	if !found || err != nil {
-		return nil, err
-	}
-	seconds, err := strconv.ParseFloat(profile.Status.NetworkCPUSecondsPerGiB, 64)
+	seconds, err := strconv.ParseFloat(profile.NetworkCPUSecondsPerGiB, 64)
 	if err != nil || seconds < 0 || seconds > 1e6 {
-		return nil, nil //nolint:nilerr // a profile that says nothing usable is one that does not know
+		return nil // a profile that says nothing usable is one that does not know
 	}
-	return &seconds, nil
+	return &seconds
 }

@@ -199,10 +199,10 @@ func TestLife(t *testing.T) {
 
 	// A change that needs no restart reaches the Secret, and status waits for every replica to take it.
 	generation := d.Generation
-	update(t, endpoint, func() { endpoint.Spec.Codings = []v1alpha1.HTTPCoding{v1alpha1.CodingZstd} })
+	update(t, endpoint, func() { endpoint.Spec.Codings = []v1alpha1.HTTPCoding{v1alpha1.CodingZstd, v1alpha1.CodingGzip} })
 	expect(t, endpoint, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
 	changed := config(t, d)
-	if changed.GetRevision() == first || !slices.Equal(changed.GetCodings(), []string{"zstd"}) {
+	if changed.GetRevision() == first || !slices.Equal(changed.GetCodings(), []string{"zstd", "gzip"}) {
 		t.Errorf("the replicas are told %v", changed)
 	}
 	if now := deployment(t, endpoint).Generation; now != generation {
@@ -399,5 +399,32 @@ func TestPolicy(t *testing.T) {
 	expect(t, endpoint, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
 	if got := config(t, deployment(t, endpoint)).GetCompression().GetMode(); got != wirev1.CompressionMode_COMPRESSION_MODE_NEVER {
 		t.Errorf("the replicas are told %v", got)
+	}
+}
+
+// TestRequireHardware: nothing is made that could only wait, and a node that comes is noticed.
+func TestRequireHardware(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	cluster.Create(t, service(namespace, "api", 8080))
+	endpoint := create(t, namespace, func(s *v1alpha1.HTTPEndpointSpec) {
+		s.Compression = &v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}
+	})
+	expect(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
+	var deployments appsv1.DeploymentList
+	if err := cluster.Client.List(ctx, &deployments, client.InNamespace(namespace)); err != nil || len(deployments.Items) != 0 {
+		t.Errorf("%d Deployments, %v", len(deployments.Items), err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z15", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}}}
+	cluster.Create(t, node)
+	t.Cleanup(func() { _ = cluster.Client.Delete(ctx, node) })
+	// What the API server and nobody else here would take away again.
+	update(t, node, func() { node.Spec.Taints = nil })
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := cluster.Client.Status().Update(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, endpoint, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
+	if where := endpoint.Status.Placement; where == nil || where.Reason == "" {
+		t.Errorf("status does not explain the placement: %+v", where)
 	}
 }

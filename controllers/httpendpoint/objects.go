@@ -49,9 +49,9 @@ func labels(uid types.UID) map[string]string {
 }
 
 // Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the Deployment that there is, nil if
-// none: with autoscaling the number of replicas is not ours to set.
-func (w Wanted) Objects(present *appsv1.Deployment, image plan.AgentImage) []client.Object {
-	objects := []client.Object{w.service(), w.budget(), w.deployment(present, image)}
+// none: with autoscaling the number of replicas is not ours to set. affinity is that of the replicas.
+func (w Wanted) Objects(present *appsv1.Deployment, affinity *corev1.Affinity, image plan.AgentImage) []client.Object {
+	objects := []client.Object{w.service(), w.budget(), w.deployment(present, affinity, image)}
 	if w.Endpoint.Spec.Autoscaling != nil {
 		objects = append(objects, w.autoscaler())
 	}
@@ -158,7 +158,7 @@ func (w Wanted) replicas(present *appsv1.Deployment) int32 {
 	return max(min(now, spec.Autoscaling.MaxReplicas), minReplicas(spec.Autoscaling))
 }
 
-func (w Wanted) deployment(present *appsv1.Deployment, image plan.AgentImage) *appsv1.Deployment {
+func (w Wanted) deployment(present *appsv1.Deployment, affinity *corev1.Affinity, image plan.AgentImage) *appsv1.Deployment {
 	deployment := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: w.meta(objectName(w.Endpoint)),
@@ -175,7 +175,7 @@ func (w Wanted) deployment(present *appsv1.Deployment, image plan.AgentImage) *a
 			RevisionHistoryLimit: ptr.To[int32](2),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels(w.Endpoint.UID)},
-				Spec:       w.pod(image),
+				Spec:       w.pod(affinity, image),
 			},
 		},
 	}

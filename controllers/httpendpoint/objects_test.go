@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -36,7 +37,9 @@ func TestObjects(t *testing.T) {
 		s.Listener.DrainTimeout = &metav1.Duration{Duration: 20 * time.Second}
 		s.Compression = &v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}
 	})
-	objects := want(t, endpoint).Objects(nil, image)
+	wanted := want(t, endpoint)
+	where := placement.Decide(wanted.Placement([]string{"s390x"}), placement.Facts{})
+	objects := wanted.Objects(nil, where.Affinity, image)
 	for _, object := range objects {
 		if !metav1.IsControlledBy(object, endpoint) || object.GetNamespace() != "bank" || object.GetLabels()[v1alpha1.HTTPEndpointLabel] != "uid-1" {
 			t.Errorf("%T %s is not marked as the endpoint's: %+v", object, object.GetName(), object.GetLabels())
@@ -103,7 +106,7 @@ func TestPlainListener(t *testing.T) {
 	endpoint := newEndpoint(func(s *v1alpha1.HTTPEndpointSpec) {
 		s.Listener = v1alpha1.HTTPListener{ServiceType: v1alpha1.HTTPServiceLoadBalancer}
 	})
-	objects := want(t, endpoint).Objects(nil, image)
+	objects := want(t, endpoint).Objects(nil, nil, image)
 	service := find[*corev1.Service](objects)
 	if port := service.Spec.Ports[0]; port.Port != 80 || port.Name != "http" || service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		t.Errorf("unexpected Service: %+v", service.Spec)
@@ -119,15 +122,15 @@ func TestAutoscaling(t *testing.T) {
 		s.Autoscaling = &v1alpha1.HTTPAutoscaling{MinReplicas: 3, MaxReplicas: 6, TargetCPUPercent: 70}
 	})
 	wanted := want(t, endpoint)
-	scaler := find[*autoscalingv2.HorizontalPodAutoscaler](wanted.Objects(nil, image))
+	scaler := find[*autoscalingv2.HorizontalPodAutoscaler](wanted.Objects(nil, nil, image))
 	if scaler == nil || *scaler.Spec.MinReplicas != 3 || scaler.Spec.MaxReplicas != 6 || *scaler.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 ||
-		scaler.Spec.ScaleTargetRef.Name != find[*appsv1.Deployment](wanted.Objects(nil, image)).Name {
+		scaler.Spec.ScaleTargetRef.Name != find[*appsv1.Deployment](wanted.Objects(nil, nil, image)).Name {
 		t.Fatalf("unexpected autoscaler: %+v", scaler)
 	}
 	for present, expected := range map[int32]int32{1: 3, 5: 5, 9: 6} {
 		deployment := find[*appsv1.Deployment](wanted.Objects(&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To(present)},
-		}, image))
+		}, nil, image))
 		if *deployment.Spec.Replicas != expected {
 			t.Errorf("of %d replicas become %d, want %d", present, *deployment.Spec.Replicas, expected)
 		}

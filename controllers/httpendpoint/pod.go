@@ -14,7 +14,7 @@ import (
 )
 
 // pod is a replica. It has no service account token and needs no privilege.
-func (w Wanted) pod(image plan.AgentImage) corev1.PodSpec {
+func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.PodSpec {
 	spec := w.Endpoint.Spec
 	template := v1alpha1.AgentPodTemplate{}
 	if spec.PodTemplate != nil {
@@ -25,7 +25,7 @@ func (w Wanted) pod(image plan.AgentImage) corev1.PodSpec {
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To(int64((endpointPause + drainTimeout(spec) + stopReserve).Seconds())),
 		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
-		Affinity:                      plan.Affinity(w.Policy.Placement),
+		Affinity:                      affinity,
 		TopologySpreadConstraints:     spread(selector(w.Endpoint.UID)),
 		Tolerations:                   template.Tolerations,
 		PriorityClassName:             template.PriorityClassName,

@@ -23,12 +23,13 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -95,12 +96,16 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	wanted, problem := Want(endpoint, inputs.policies, inputs.privilegeAllowed)
 	if problem == nil {
 		usable = &wanted
-		if facts.Deployment, problem, err = r.ensureAll(ctx, wanted, inputs.deployment); err != nil {
+		where := placement.Decide(wanted.Placement(r.Image.Architectures), inputs.placement)
+		facts.Placement = &where.Status
+		if where.Blocked != nil {
+			problem = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+		} else if facts.Deployment, problem, err = r.ensureAll(ctx, wanted, inputs.deployment, where.Affinity); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 	facts.Problem = problem
-	if facts.Replicas, err = r.askReplicas(ctx, endpoint); err != nil {
+	if facts.Replicas, err = r.askReplicas(ctx, endpoint, inputs.placement.Profiles); err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.writeStatus(ctx, endpoint, usable, facts)
@@ -121,7 +126,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEnd
 	r.observe(endpoint, facts.Replicas)
 	r.tell(endpoint, before.Status.Conditions)
 	m.settled = meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionReady)
-	if m.settled {
+	if m.settled || facts.Problem != nil {
 		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: watchInterval}, nil

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // backendIndex finds HTTPEndpoints by the Service that they name.
@@ -51,6 +52,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofBackend)).
 		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), builder.WithPredicates(specOrAnnotations)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(topology.NodeChanged())).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrency)}).
@@ -87,6 +89,10 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.R
 
 func (r *Reconciler) ofBackend(ctx context.Context, service client.Object) []reconcile.Request {
 	return r.requests(ctx, nil, client.InNamespace(service.GetNamespace()), client.MatchingFields{backendIndex: service.GetName()})
+}
+
+func (r *Reconciler) ofNode(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, nil)
 }
 
 func (r *Reconciler) ofPolicy(ctx context.Context, _ client.Object) []reconcile.Request {

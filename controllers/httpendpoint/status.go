@@ -41,6 +41,8 @@ type Facts struct {
 	// Deployment is nil when there is none.
 	Deployment *appsv1.Deployment
 	Replicas   []Replica
+	// Placement says where replicas may and should run; nil when the spec cannot be used.
+	Placement *v1alpha1.PlacementStatus
 	// RefreshStatistics: they are old enough to be written again.
 	RefreshStatistics bool
 }
@@ -55,6 +57,10 @@ func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alp
 		status.Backend = wanted.Config.GetBackend().GetAddress()
 		status.Policy = wanted.Policy.Status()
 		revision, prices = wanted.Config.GetRevision(), wanted.Policy.Prices
+	}
+	if facts.Placement != nil {
+		status.Placement = facts.Placement.DeepCopy()
+		status.Placement.Message = conditions.Shorten(status.Placement.Message)
 	}
 	status.Ready = fmt.Sprintf("%d/%d", readyReplicas(facts.Deployment), wantedReplicas(facts.Deployment))
 	status.Replicas = replicaStatus(facts.Replicas, revision)

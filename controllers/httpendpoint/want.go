@@ -17,11 +17,13 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/policy"
 )
@@ -55,6 +57,30 @@ func Want(endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy
 
 func invalid(err error) *plan.Problem {
 	return &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+}
+
+// Placement is what is wanted of nodes. The accelerator is of use when any of the codings is one that it does: which one is spoken,
+// clients decide, and another order is no reason to restart replicas elsewhere.
+func (w Wanted) Placement(architectures []string) placement.Request {
+	spec := w.Endpoint.Spec
+	codec := v1alpha1.CodecDeflate
+	if slices.Equal(w.Config.GetCodings(), []string{string(v1alpha1.CodingZstd)}) {
+		codec = v1alpha1.CodecZstd
+	}
+	var tolerations []corev1.Toleration
+	if spec.PodTemplate != nil {
+		tolerations = spec.PodTemplate.Tolerations
+	}
+	return placement.Request{
+		Placement:        w.Policy.Placement,
+		Mode:             w.Policy.Mode,
+		Codecs:           []v1alpha1.Codec{codec},
+		Level:            w.Policy.Level,
+		SoftwareDisabled: w.Policy.SoftwareDisabled,
+		SoftwareEngines:  w.Policy.SoftwareEngines,
+		Tolerations:      tolerations,
+		Architectures:    architectures,
+	}
 }
 
 // configOf is what the replicas are told.

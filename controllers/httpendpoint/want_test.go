@@ -134,6 +134,23 @@ func TestPolicyMinSize(t *testing.T) {
 	}
 }
 
+// TestPlacement: the accelerator is wanted for as long as any coding is one that it does.
+func TestPlacement(t *testing.T) {
+	for _, c := range []struct {
+		codings []v1alpha1.HTTPCoding
+		want    v1alpha1.Codec
+	}{
+		{nil, v1alpha1.CodecDeflate},
+		{[]v1alpha1.HTTPCoding{v1alpha1.CodingZstd, v1alpha1.CodingGzip}, v1alpha1.CodecDeflate},
+		{[]v1alpha1.HTTPCoding{v1alpha1.CodingZstd}, v1alpha1.CodecZstd},
+	} {
+		request := want(t, newEndpoint(func(s *v1alpha1.HTTPEndpointSpec) { s.Codings = c.codings })).Placement([]string{"s390x"})
+		if request.Codecs[0] != c.want || request.Placement != v1alpha1.PlacementPreferHardware || request.Architectures[0] != "s390x" {
+			t.Errorf("codings %v: unexpected request %+v", c.codings, request)
+		}
+	}
+}
+
 // TestRevision: what means the same is the same, and whatever replicas must learn of is not.
 func TestRevision(t *testing.T) {
 	first := want(t, newEndpoint(nil)).Config.GetRevision()

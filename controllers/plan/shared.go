@@ -22,9 +22,6 @@ const (
 	ManagedBy      = managedBy
 )
 
-// Affinity says which nodes the scheduler is to prefer or to take.
-func Affinity(placement v1alpha1.Placement) *corev1.Affinity { return affinity(placement) }
-
 // Container is an agent's container with what does not depend on its mode: image, resources, security and memory limit.
 func Container(image AgentImage, template v1alpha1.AgentPodTemplate) corev1.Container {
 	resources := agentResources(template.Resources)

@@ -78,7 +78,7 @@ func newManager(config *rest.Config, s settings) (ctrl.Manager, error) {
 // operatorApp is the name label of what the chart installs, node agents among it.
 const operatorApp = "lighterage"
 
-// managerOptions keep the cache small: of Jobs and pods only the operator's are in it, Secrets and ConfigMaps are never cached.
+// managerOptions keep the cache small: of Jobs, pods, Deployments, disruption budgets and autoscalers only the operator's are in it, Secrets and ConfigMaps are never cached.
 func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	ours, err := labels.NewRequirement(plan.AppLabel, selection.In, []string{operatorApp, plan.AppName})
 	if err != nil {
