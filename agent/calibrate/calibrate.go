@@ -23,9 +23,10 @@ import (
 const (
 	// DefaultBudget is about how much CPU time a measurement takes, half of it each
 	// for compressing and inflating when both are asked for.
-	DefaultBudget = 200 * time.Millisecond
-	// sampleSize is one block: what an agent that starts can afford.
-	sampleSize = 1 << 20
+	DefaultBudget = 20 * time.Millisecond
+	// sampleSize is several times deflate's window and takes each engine a millisecond
+	// or two: an agent that moves a small tree has hardly more work than that.
+	sampleSize = 256 << 10
 )
 
 // Measurer measures engines of one codec. A Bench is one.

@@ -43,12 +43,14 @@ func (d *Dialer) DialBlocks(ctx context.Context, serverName string) (net.Conn, e
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", d.Address, err)
 	}
-	conn := tls.Client(raw, config)
+	batches := newBatchedConn(raw)
+	conn := tls.Client(batches, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, fmt.Errorf("connect to %s: %w", d.Address, err)
 	}
-	return conn, nil
+	batches.batch()
+	return &blocksConn{conn, batches}, nil
 }
 
 // DataServer serves the sender of one Transfer and nobody else: gRPC, and connections that carry blocks.
@@ -102,21 +104,23 @@ func (l *shakingListener) accept(config *tls.Config, blocks func(net.Conn)) {
 			l.stop(err)
 			return
 		}
-		go l.shake(tls.Server(conn, config), blocks)
+		go l.shake(newBatchedConn(conn), config, blocks)
 	}
 }
 
-func (l *shakingListener) shake(conn *tls.Conn, blocks func(net.Conn)) {
+func (l *shakingListener) shake(raw *batchedConn, config *tls.Config, blocks func(net.Conn)) {
+	conn := tls.Server(raw, config)
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
 	err := conn.HandshakeContext(ctx)
 	cancel()
 	if err != nil {
 		// Who is not let in is told so in TLS's own words, and nobody else need know.
-		linger(conn.NetConn())
+		linger(raw)
 		return
 	}
 	if conn.ConnectionState().NegotiatedProtocol == blocksProtocol {
-		blocks(conn)
+		raw.batch()
+		blocks(&blocksConn{conn, raw})
 		_ = conn.Close()
 		return
 	}

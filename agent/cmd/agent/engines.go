@@ -21,7 +21,7 @@ type encoders struct {
 	accelerator policy.Accelerator
 }
 
-// encoders looks for the accelerator and chooses among the software engines. It takes some tenths of a second, and no time when
+// encoders looks for the accelerator and chooses among the software engines. It takes some hundredths of a second, and no time when
 // the policy compresses nothing.
 func (a *agent) encoders(ctx context.Context, c transfer.Compression) encoders {
 	ids := slices.DeleteFunc(slices.Clone(c.Codecs), func(id codec.ID) bool { return id == codec.None })

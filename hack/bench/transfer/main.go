@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -27,9 +29,10 @@ func main() {
 	runs := flag.Int("runs", 5, "runs of each contender")
 	out := flag.String("out", "docs/results", "the directory for transfer.md and transfer.svg")
 	only := flag.String("only", "", "a tree to measure alone: mixed, demo or small; nothing is written then")
+	match := flag.String("match", "", "measure only contenders with this in their name")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{agent: *agent, demo: *demo, work: *work, out: *out, only: *only, runs: *runs})
+	err := run(ctx, options{agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, runs: *runs})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -38,7 +41,7 @@ func main() {
 }
 
 type options struct {
-	agent, demo, work, out, only string
+	agent, demo, work, out, only, match string
 	runs                         int
 }
 
@@ -75,6 +78,7 @@ func run(ctx context.Context, o options) error {
 		if o.only != "" && o.only != f.name {
 			continue
 		}
+		f.contenders = slices.DeleteFunc(f.contenders, func(c contender) bool { return !strings.Contains(c.name, o.match) })
 		source, err := f.make(o)
 		if err != nil {
 			return err
@@ -92,7 +96,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	met := targets(results)
-	if o.only == "" {
+	if o.only == "" && o.match == "" {
 		if err := report(o.out, o.runs, results, met); err != nil {
 			return err
 		}
