@@ -29,6 +29,8 @@ type Dialer struct {
 	Files   *Files
 	// Counter counts the bytes of all connections; nil: nobody does.
 	Counter *Counter
+	// Pace bounds how fast all connections write; nil: nothing does.
+	Pace *Pace
 }
 
 // Client is a connection to a server of the other cluster. It is made when it is first used.
@@ -68,10 +70,13 @@ func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	if d.Counter == nil {
-		return conn, nil
+	if d.Counter != nil {
+		conn = countedConn{conn, d.Counter}
 	}
-	return countedConn{conn, d.Counter}, nil
+	if d.Pace != nil {
+		conn = pacedConn{conn, d.Pace}
+	}
+	return conn, nil
 }
 
 // Ready waits until the connection is made, trying again with growing pauses of at most 10 s. It ends early when there is no

@@ -180,6 +180,20 @@ type TransferSpec struct {
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Gi')) <= 0",message="checkpointInterval must be between 1Mi and 16Gi; write for example 64Mi"
 	CheckpointInterval *resource.Quantity `json:"checkpointInterval,omitempty"`
 
+	// streams is how many connections carry data at once, each with a block of at most 1 MiB in the making. 0: as many as the sending
+	// agent may use cores. More help where the way is long, not where it is fast. A change takes effect with the next attempt or run.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16
+	Streams int32 `json:"streams,omitempty"`
+
+	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: after compression, TLS included, all
+	// streams together. Absent: no limit. It means nothing for a Transfer that goes through no network. A change takes effect with the
+	// next attempt or run.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
+	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
+
 	// maxAttempts bounds the tries of one run. The waits between them grow from 5 seconds to 5 minutes.
 	// +optional
 	// +default=5

@@ -1755,6 +1755,11 @@ func (in *TransferSpec) DeepCopyInto(out *TransferSpec) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.BandwidthLimit != nil {
+		in, out := &in.BandwidthLimit, &out.BandwidthLimit
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Schedule != nil {
 		in, out := &in.Schedule, &out.Schedule
 		*out = new(TransferSchedule)

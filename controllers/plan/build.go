@@ -83,6 +83,8 @@ func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where pl
 			Verify:             transfer.Spec.Verify != v1alpha1.VerifyNone,
 			ControlAddress:     fmt.Sprintf(":%d", ControlPort),
 			CheckpointInterval: checkpointInterval(transfer.Spec),
+			Streams:            uint32(transfer.Spec.Streams),
+			BandwidthLimit:     bandwidthLimit(transfer.Spec),
 			Privileged:         asksToWrite(transfer.Spec.PodTemplate),
 			Include:            transfer.Spec.Include,
 			Exclude:            transfer.Spec.Exclude,
@@ -98,6 +100,14 @@ func checkpointInterval(spec v1alpha1.TransferSpec) uint64 {
 		return defaultCheckpointInterval
 	}
 	return uint64(spec.CheckpointInterval.Value())
+}
+
+// bandwidthLimit in bytes per second, 0 for none.
+func bandwidthLimit(spec v1alpha1.TransferSpec) uint64 {
+	if spec.BandwidthLimit == nil {
+		return 0
+	}
+	return uint64(spec.BandwidthLimit.Value())
 }
 
 // ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent have the privilege

@@ -57,6 +57,13 @@ const (
 	defaultCheckpointInterval = 64 << 20
 )
 
+// Bounds of spec.bandwidthLimit, in bytes per second, and of spec.streams.
+const (
+	minBandwidthLimit = 256 << 10
+	maxBandwidthLimit = 1 << 50
+	maxStreams        = 16
+)
+
 // maxPatterns of spec.include and of spec.exclude. Whether a pattern is well formed the agent says, which reads it.
 const maxPatterns = 128
 
@@ -77,6 +84,10 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{Field: "spec.destination.peer", Mend: "must name a Peer"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval || spec.CheckpointInterval.Value() > maxCheckpointInterval):
 		return &policy.InvalidError{Field: "spec.checkpointInterval", Mend: fmt.Sprintf("must be between 1Mi and 16Gi, not %s", spec.CheckpointInterval)}
+	case spec.BandwidthLimit != nil && (spec.BandwidthLimit.Value() < minBandwidthLimit || spec.BandwidthLimit.Value() > maxBandwidthLimit):
+		return &policy.InvalidError{Field: "spec.bandwidthLimit", Mend: fmt.Sprintf("must be between 256Ki and 1Pi bytes per second, not %s", spec.BandwidthLimit)}
+	case spec.Streams < 0 || spec.Streams > maxStreams:
+		return &policy.InvalidError{Field: "spec.streams", Mend: fmt.Sprintf("must be between 0, which is one for each core, and %d, not %d", maxStreams, spec.Streams)}
 	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
 		return &policy.InvalidError{Field: "spec.include and spec.exclude", Mend: fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns)}
 	case spec.AllowEmptySource && !spec.Delete:

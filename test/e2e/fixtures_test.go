@@ -8,6 +8,8 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -176,6 +178,25 @@ func newTransfer(namespace, name string) *v1alpha1.Transfer {
 			},
 		},
 	}
+}
+
+// profiled waits until every node has its NodeProfile.
+func (c *cluster) profiled(t *testing.T) {
+	t.Helper()
+	eventually(t, 6*time.Minute, "the NodeProfiles of "+c.name, func() (bool, string) {
+		var nodes corev1.NodeList
+		var profiles v1alpha1.NodeProfileList
+		if err := errors.Join(c.List(context.Background(), &nodes), c.List(context.Background(), &profiles)); err != nil {
+			return false, err.Error()
+		}
+		ready := 0
+		for i := range profiles.Items {
+			if meta.IsStatusConditionTrue(profiles.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
+				ready++
+			}
+		}
+		return ready >= len(nodes.Items), fmt.Sprintf("%d of %d are ready", ready, len(nodes.Items))
+	})
 }
 
 // waitFor waits until a condition of the Transfer has the status and, when reason is not empty, the reason; it returns the message.

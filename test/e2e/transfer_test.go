@@ -38,6 +38,9 @@ find . \( -type f -o -type d \) ! -name . -print0 | sort -z | xargs -0 stat -c '
 find . -type l -print0 | sort -z | xargs -0 -n1 readlink`
 
 func TestTransfer(t *testing.T) {
+	for _, c := range []*cluster{east, west} {
+		c.profiled(t) // what the network costs is not known before
+	}
 	t.Parallel()
 	ctx := context.Background()
 	namespace := newNamespace(t)

@@ -74,6 +74,9 @@ func TestRefusals(t *testing.T) {
 		"negative attempts":        {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = -1 }), "maxAttempts"},
 		"absurd attempts":          {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = 1000000 }), "maxAttempts"},
 		"tiny checkpoint interval": {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("64Ki"); t.Spec.CheckpointInterval = &q }), "checkpointInterval"},
+		"tiny bandwidth limit":     {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("100k"); t.Spec.BandwidthLimit = &q }), "bandwidthLimit"},
+		"too many streams":         {transfer(func(t *v1alpha1.Transfer) { t.Spec.Streams = 17 }), "streams"},
+		"negative streams":         {transfer(func(t *v1alpha1.Transfer) { t.Spec.Streams = -1 }), "streams"},
 		"huge checkpoint interval": {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("1Ti"); t.Spec.CheckpointInterval = &q }), "checkpointInterval"},
 		"schedule of four fields": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "0 2 * *"}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net"
 	"runtime"
 	"time"
@@ -49,6 +50,10 @@ func (a *agent) send(ctx context.Context) error {
 	if err != nil {
 		return badConfig("%w", err)
 	}
+	pace, err := paceOf(&c)
+	if err != nil {
+		return err
+	}
 	files := transport.NewFiles(a.configDir)
 	report := transfer.NewSendReport()
 	stop, err := a.serveControl(files, c.GetControlAddress(), report)
@@ -74,7 +79,7 @@ func (a *agent) send(ctx context.Context) error {
 			}
 		}
 		compress := <-chosen
-		data := &transport.Dialer{Address: address, Files: files, Counter: &report.Wire}
+		data := &transport.Dialer{Address: address, Files: files, Counter: &report.Wire, Pace: pace}
 		options := sendOptions(&c, source, compress, compression, report)
 		options.Dial = func() (transfer.Conn, error) { return data.Dial(name) }
 		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) }
@@ -82,6 +87,27 @@ func (a *agent) send(ctx context.Context) error {
 		return transfer.Send(ctx, options)
 	}()
 	return a.end(report, err)
+}
+
+// paceOf returns how fast a sender may write; nil: as fast as it can.
+func paceOf(c *wirev1.SendConfig) (*transport.Pace, error) {
+	if c.GetBandwidthLimit() == 0 {
+		return nil, nil
+	}
+	pace, err := transport.NewPace(int64(min(c.GetBandwidthLimit(), math.MaxInt64)))
+	if err != nil {
+		return nil, badConfig("bandwidth_limit: %w", err)
+	}
+	return pace, nil
+}
+
+// streamsOf returns how many connections are to carry blocks.
+func streamsOf(c *wirev1.SendConfig) int {
+	n := uint32(runtime.GOMAXPROCS(0))
+	if asked := c.GetStreams(); asked != 0 {
+		n = asked
+	}
+	return int(min(n, transfer.MaxStreams))
 }
 
 // openSource returns what is to be moved.
@@ -143,7 +169,7 @@ func sendOptions(
 		Verify:             c.GetVerify(),
 		CheckpointInterval: int64(c.GetCheckpointInterval()),
 		Mirror:             mirror(c),
-		Streams:            min(runtime.GOMAXPROCS(0), transfer.MaxStreams),
+		Streams:            streamsOf(c),
 		Report:             report,
 	}
 }

@@ -446,6 +446,10 @@ type SendConfig struct {
 	ControlAddress string `protobuf:"bytes,9,opt,name=control_address,json=controlAddress,proto3" json:"control_address,omitempty"`
 	// checkpoint_interval in bytes, see Begin.
 	CheckpointInterval uint64 `protobuf:"varint,10,opt,name=checkpoint_interval,json=checkpointInterval,proto3" json:"checkpoint_interval,omitempty"`
+	// streams is how many connections carry blocks; 0: as many as the agent may use cores. 16 at most.
+	Streams uint32 `protobuf:"varint,24,opt,name=streams,proto3" json:"streams,omitempty"`
+	// bandwidth_limit in bytes per second that the agent writes to the wire, TLS included; 0: none. Else 256 KiB at least.
+	BandwidthLimit uint64 `protobuf:"varint,25,opt,name=bandwidth_limit,json=bandwidthLimit,proto3" json:"bandwidth_limit,omitempty"`
 	// privileged is passed on in OpenRequest.
 	Privileged bool `protobuf:"varint,21,opt,name=privileged,proto3" json:"privileged,omitempty"`
 	// include and exclude are patterns of what to move, see package filter.
@@ -558,6 +562,20 @@ func (x *SendConfig) GetControlAddress() string {
 func (x *SendConfig) GetCheckpointInterval() uint64 {
 	if x != nil {
 		return x.CheckpointInterval
+	}
+	return 0
+}
+
+func (x *SendConfig) GetStreams() uint32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
+func (x *SendConfig) GetBandwidthLimit() uint64 {
+	if x != nil {
+		return x.BandwidthLimit
 	}
 	return 0
 }
@@ -837,7 +855,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"claim_name\x18\x02 \x01(\tR\tclaimName\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\x8b\x05\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xce\x05\n" +
 	"\n" +
 	"SendConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -850,7 +868,9 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06verify\x18\b \x01(\bR\x06verify\x12'\n" +
 	"\x0fcontrol_address\x18\t \x01(\tR\x0econtrolAddress\x12/\n" +
 	"\x13checkpoint_interval\x18\n" +
-	" \x01(\x04R\x12checkpointInterval\x12\x1e\n" +
+	" \x01(\x04R\x12checkpointInterval\x12\x18\n" +
+	"\astreams\x18\x18 \x01(\rR\astreams\x12'\n" +
+	"\x0fbandwidth_limit\x18\x19 \x01(\x04R\x0ebandwidthLimit\x12\x1e\n" +
 	"\n" +
 	"privileged\x18\x15 \x01(\bR\n" +
 	"privileged\x12\x18\n" +
