@@ -42,7 +42,7 @@ func main() {
 
 type options struct {
 	agent, demo, work, out, only, match string
-	runs                         int
+	runs                                int
 }
 
 // contender is one way to move a tree.
