@@ -214,7 +214,7 @@ type DecompressionStatus struct {
 
 // CPUStatus is what the work cost in CPU time. Amounts are seconds as decimals.
 type CPUStatus struct {
-	// sendSeconds is the CPU time of the sending agent's process.
+	// sendSeconds is the CPU time of the sending agent's process, which is the receiving one as well when run.route is Pod.
 	// +optional
 	SendSeconds string `json:"sendSeconds,omitempty"`
 	// receiveSeconds is the CPU time of the receiving agent's process.
@@ -223,7 +223,7 @@ type CPUStatus struct {
 	// compressSeconds is the part of sendSeconds spent compressing.
 	// +optional
 	CompressSeconds string `json:"compressSeconds,omitempty"`
-	// decompressSeconds is the part of receiveSeconds spent inflating.
+	// decompressSeconds is the part of receiveSeconds, or of sendSeconds when run.route is Pod, spent inflating.
 	// +optional
 	DecompressSeconds string `json:"decompressSeconds,omitempty"`
 	// networkSeconds is an estimate of what the network stack spent on no process's account: the bytes on the wire times the

@@ -5,7 +5,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TransferReference names one attempt of a Transfer in another cluster.
+// TransferReference names one attempt of a Transfer.
 type TransferReference struct {
 	// namespace of the Transfer in its own cluster.
 	// +required
@@ -46,12 +46,12 @@ const (
 	AgentPrivilegeKeepOwners AgentPrivilege = "KeepOwners"
 )
 
-// DeliverySpec is written by the gateway when it has admitted a run.
+// DeliverySpec is written by the gateway when it has admitted a run, or by the manager for a Transfer of this cluster.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a Delivery is made by the gateway and never changes; change the Transfer in the sending cluster"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a Delivery is made for a Transfer and never changes; change the Transfer in the sending cluster"
 type DeliverySpec struct {
-	// peer names the Peer whose CA vouched for the sender.
-	// +required
+	// peer names the Peer whose CA vouched for the sender. Absent: the Transfer is of this cluster.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Peer string `json:"peer,omitempty"`
@@ -94,6 +94,9 @@ type DeliveryStatus struct {
 	// phase for people.
 	// +optional
 	Phase DeliveryPhase `json:"phase,omitempty"`
+	// peer for people: the name of the Peer that the data come from, or "(this cluster)".
+	// +optional
+	Peer string `json:"peer,omitempty"`
 	// serverName is the TLS server name by which the gateway passes the sender through to the receiving agent. Set when the agent
 	// is ready for it.
 	// +optional
@@ -123,13 +126,14 @@ type DeliveryStatus struct {
 	Omissions []Omission `json:"omissions,omitempty"`
 }
 
-// Delivery is the receiving side of one attempt of a Transfer of another cluster. The gateway makes it when a PeerGrant allows
-// the Transfer, and it goes when the Transfer goes or makes its next attempt.
+// Delivery is the receiving side of one attempt of a Transfer of another cluster, or of another pod of this one. The gateway, or for a
+// Transfer of this cluster the manager, makes it when a PeerGrant allows the Transfer, and it goes when the Transfer goes or makes its
+// next attempt.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lighterage
-// +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.spec.peer`
+// +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.status.peer`
 // +kubebuilder:printcolumn:name="Transfer",type=string,JSONPath=`.spec.transfer.name`
 // +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.spec.destination.persistentVolumeClaim.claimName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

@@ -7,12 +7,12 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // PeerGrantFrom names who may.
 type PeerGrantFrom struct {
-	// peer names a Peer of this cluster.
-	// +required
+	// peer names a Peer, another cluster. Absent: namespaces are those of this cluster.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Peer string `json:"peer,omitempty"`
-	// namespaces of that peer whose objects may.
+	// namespaces of that cluster whose objects may.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -70,12 +70,14 @@ type PeerGrantStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PeerGrant lets objects of another cluster write into its namespace. Without one nothing is admitted.
+// PeerGrant lets objects of another cluster, or of other namespaces of this one, write into its namespace. Without one nothing is
+// admitted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lighterage
 // +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.spec.from[*].peer`
+// +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.from[*].namespaces[*]`
 // +kubebuilder:printcolumn:name="To",type=string,JSONPath=`.spec.to[*].name`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -48,20 +48,21 @@ type TransferSource struct {
 
 // TransferDestination is what a Transfer writes.
 type TransferDestination struct {
-	// peer names the Peer, the other cluster.
-	// +required
+	// peer names the Peer, the other cluster. Absent: the destination is in this cluster.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Peer string `json:"peer,omitempty"`
 
-	// namespace of the claim in the other cluster. Defaults to the Transfer's own.
+	// namespace of the claim in the destination's cluster. Defaults to the Transfer's own.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// persistentVolumeClaim in the other cluster. It must exist, and a PeerGrant there must allow this Transfer.
+	// persistentVolumeClaim in that namespace. It must exist, and a PeerGrant there must allow this Transfer, unless it is in the
+	// Transfer's own namespace of this cluster.
 	// +required
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 }
@@ -121,6 +122,7 @@ type TransferSchedule struct {
 // TransferSpec is what is to be moved where, and how.
 //
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this Transfer and create one with another name"
+// +kubebuilder:validation:XValidation:rule="has(self.destination.peer) || has(self.destination.namespace) || self.source.persistentVolumeClaim.claimName != self.destination.persistentVolumeClaim.claimName || self.source.persistentVolumeClaim.path != self.destination.persistentVolumeClaim.path",message="source and destination must not be the same directory; choose another claim, or a path beside the other"
 // +kubebuilder:validation:XValidation:rule="self.destination == oldSelf.destination",message="destination is immutable; delete this Transfer and create one with another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.allowEmptySource) || !self.allowEmptySource || (has(self.delete) && self.delete)",message="allowEmptySource means something only with delete: true; add that, or remove allowEmptySource"
 type TransferSpec struct {
@@ -232,6 +234,22 @@ const (
 	TransferFailed       TransferPhase = "Failed"
 )
 
+// Route is how the data of an attempt go.
+// +kubebuilder:validation:Enum=Gateway;Direct;Pod
+type Route string
+
+const (
+	// RouteGateway: from agent to agent through the gateway of the other cluster.
+	RouteGateway Route = "Gateway"
+	// RouteDirect: from agent to agent within this cluster.
+	RouteDirect Route = "Direct"
+	// RoutePod: within one pod that mounts both claims, over no network.
+	RoutePod Route = "Pod"
+)
+
+// ThisCluster stands in status for the Peer when the other side is in this cluster. It is no name that a Peer can have.
+const ThisCluster = "(this cluster)"
+
 // RunStatus names the present or last run and attempt.
 type RunStatus struct {
 	// id of the run: short, unique for the Transfer.
@@ -240,6 +258,10 @@ type RunStatus struct {
 	// attempt counts from 1.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
+	// route of the attempt. A run within a namespace begins as Pod, and goes on as Direct when no node can mount both claims. Unset for a
+	// Delivery.
+	// +optional
+	Route Route `json:"route,omitempty"`
 	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that only somebody
 	// can mend, such as a missing grant, do not.
 	// +optional
@@ -407,6 +429,9 @@ type TransferStatus struct {
 	// phase for people.
 	// +optional
 	Phase TransferPhase `json:"phase,omitempty"`
+	// peer for people: the name of the Peer, or "(this cluster)".
+	// +optional
+	Peer string `json:"peer,omitempty"`
 	// lastRunRequest is the value of the annotation lighterage.dev/run that was acted upon last.
 	// +optional
 	LastRunRequest string `json:"lastRunRequest,omitempty"`
@@ -450,13 +475,13 @@ type TransferStatus struct {
 	History []AttemptRecord `json:"history,omitempty"`
 }
 
-// Transfer moves the files of a claim to a claim of another cluster: once, by a schedule, and whenever the annotation
+// Transfer moves the files of a claim to another claim, of another cluster or of this one: once, by a schedule, and whenever the annotation
 // lighterage.dev/run gets a new value.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lighterage
-// +kubebuilder:printcolumn:name="Peer",type=string,JSONPath=`.spec.destination.peer`
+// +kubebuilder:printcolumn:name="Peer",type=string,JSONPath=`.status.peer`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Progress",type=integer,JSONPath=`.status.progress.percent`,description="percent"
 // +kubebuilder:printcolumn:name="Saved",type=integer,JSONPath=`.status.compression.savedPercent`,description="percent of the bytes that compression kept off the wire"
@@ -466,6 +491,7 @@ type TransferStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.run.node`,priority=1
 // +kubebuilder:printcolumn:name="Attempt",type=integer,JSONPath=`.status.run.attempt`,priority=1
+// +kubebuilder:printcolumn:name="Route",type=string,JSONPath=`.status.run.route`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.schedule.nextTime`,priority=1
 type Transfer struct {

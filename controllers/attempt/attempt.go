@@ -78,7 +78,7 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 	return job, newest, nil
 }
 
-// Start makes the Secret and the Job of an attempt where they do not exist yet. peerCA is PEM. The problem is what the API server, or
+// Start makes the Secret and the Job of an attempt where they do not exist yet. peerCA is PEM; nil: the other agent is of this cluster. The problem is what the API server, or
 // a Job of somebody else, has against it: trying again at once would meet it again.
 func (c *Cluster) Start(
 	ctx context.Context, owner client.Object, a *plan.Attempt, identity pki.Identity, serverName string, peerCA []byte,
@@ -95,6 +95,9 @@ func (c *Cluster) Start(
 	pair, ca, err := c.options.Authority.Issue(ctx, identity, c.options.Lifetime, serverName)
 	if err != nil {
 		return nil, fmt.Errorf("issuing the certificate of %s: %w", identity, err)
+	}
+	if peerCA == nil {
+		peerCA = ca.CertificatePEM
 	}
 	config, err := a.Config()
 	if err != nil {
@@ -204,4 +207,29 @@ func (c *Cluster) PodsLeft(ctx context.Context, owner client.Object, label strin
 		}
 	}
 	return false, nil
+}
+
+// writerPatience is how long a pod that is being deleted counts as a writer: one whose node is gone never ends.
+const writerPatience = 2 * time.Minute
+
+// Writers returns the names of the Jobs whose pods hold both claims of a Transfer and may still write.
+func (c *Cluster) Writers(ctx context.Context, transfer *v1alpha1.Transfer, now time.Time) ([]string, error) {
+	pods := &corev1.PodList{}
+	err := c.options.Client.List(ctx, pods, client.InNamespace(transfer.Namespace),
+		client.MatchingLabels{v1alpha1.TransferLabel: string(transfer.UID), plan.ComponentLabel: plan.LocalMode})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods in %s: %w", transfer.Namespace, err)
+	}
+	var jobs []string
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		job := metav1.GetControllerOf(pod)
+		if job == nil || job.Kind != "Job" || !plan.IsAttemptName(transfer.Name, job.Name) ||
+			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+			pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > writerPatience {
+			continue
+		}
+		jobs = append(jobs, job.Name)
+	}
+	return jobs, nil
 }

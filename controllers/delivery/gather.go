@@ -29,13 +29,16 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	if plan.DeliveryEnded(delivery) {
 		return facts, nil
 	}
-	peer := &v1alpha1.Peer{}
-	found, err := r.get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, peer)
-	if err != nil {
-		return facts, err
-	}
-	if found {
-		facts.Peer = peer
+	var found bool
+	var err error
+	if delivery.Spec.Peer != "" {
+		peer := &v1alpha1.Peer{}
+		if found, err = r.get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, peer); err != nil {
+			return facts, err
+		}
+		if found {
+			facts.Peer = peer
+		}
 	}
 	claim := &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
@@ -62,6 +65,11 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 			return facts, err
 		}
 	}
+	transfers := &v1alpha1.TransferList{}
+	if err := r.Client.List(ctx, transfers, client.InNamespace(delivery.Namespace)); err != nil {
+		return facts, fmt.Errorf("listing Transfers in %s: %w", delivery.Namespace, err)
+	}
+	facts.Transfers = transfers.Items
 	return facts, r.gatherAgent(ctx, delivery, &facts)
 }
 

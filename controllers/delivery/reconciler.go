@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package delivery reconciles Deliveries, the receiving side of Transfers of other clusters: it gathers what can be seen, has
+// Package delivery reconciles Deliveries, the receiving side of Transfers of other clusters and of other pods of this one: it gathers what can be seen, has
 // package plan decide, writes the status and does what was decided.
 package delivery
 
@@ -31,7 +31,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=peers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;transfers,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -152,7 +152,11 @@ func (r *Reconciler) execute(
 		}
 	case decision.Start != nil:
 		identity := pki.DeliveryIdentity(r.Cluster, delivery.Namespace, delivery.Name)
-		return r.Attempts.Start(ctx, delivery, decision.Start, identity, pki.ReceiveServerName(string(delivery.UID)), facts.Peer.Spec.CABundle)
+		var peerCA []byte // of this cluster
+		if facts.Peer != nil {
+			peerCA = facts.Peer.Spec.CABundle
+		}
+		return r.Attempts.Start(ctx, delivery, decision.Start, identity, pki.ReceiveServerName(string(delivery.UID)), peerCA)
 	}
 	return nil, nil
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peer"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // answers are other clusters' gateways and this cluster's node agents, all of which are well.
@@ -374,7 +375,7 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	}
 
 	request.RunId = "8a4db"
-	key.Name = gateway.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "8a4db", Attempt: 1})
+	key.Name = plan.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "8a4db", Attempt: 1})
 	s = admitted()
 	remove(t, cluster, given)
 	s.refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)

@@ -28,6 +28,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/gateway"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // west is the receiving cluster: a gateway on loopback over an API server in memory.
@@ -251,7 +252,7 @@ func ledger(run string, attempt uint32) *wirev1.OpenRequest {
 }
 
 func ledgerKey(run string, attempt int32) client.ObjectKey {
-	return client.ObjectKey{Namespace: "vault", Name: gateway.DeliveryName("east", v1alpha1.TransferReference{
+	return client.ObjectKey{Namespace: "vault", Name: plan.DeliveryName("east", v1alpha1.TransferReference{
 		Namespace: "bank", Name: "ledger", Run: run, Attempt: attempt,
 	})}
 }

@@ -23,7 +23,8 @@ const lookupPause = 50 * time.Millisecond
 // IndexServerName is the function of ServerNameIndex.
 func IndexServerName(object client.Object) []string {
 	delivery, ok := object.(*v1alpha1.Delivery)
-	if !ok || delivery.Status.ServerName == "" {
+	// An agent that receives from this cluster is nobody's from outside.
+	if !ok || delivery.Status.ServerName == "" || delivery.Spec.Peer == "" {
 		return nil
 	}
 	return []string{delivery.Status.ServerName}

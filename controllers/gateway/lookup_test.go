@@ -18,6 +18,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/gateway"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // receiver is a receiving agent that echoes over TLS of its own.
@@ -130,6 +131,18 @@ func TestStoppingSendsRunsElsewhere(t *testing.T) {
 	}
 }
 
+// The agents of Transfers within the cluster are reached straight, and by nobody else.
+func TestOnlyAgentsForPeersAreLookedUp(t *testing.T) {
+	delivery := &v1alpha1.Delivery{Spec: v1alpha1.DeliverySpec{Peer: "east"}, Status: v1alpha1.DeliveryStatus{ServerName: "name"}}
+	if got := gateway.IndexServerName(delivery); len(got) != 1 || got[0] != "name" {
+		t.Error(got)
+	}
+	delivery.Spec.Peer = ""
+	if got := gateway.IndexServerName(delivery); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
 func TestDeliveryName(t *testing.T) {
 	for name, transfer := range map[string]v1alpha1.TransferReference{
 		"short":                  {Namespace: "bank", Name: "ledger", Run: "7f3ca", Attempt: 1},
@@ -138,16 +151,16 @@ func TestDeliveryName(t *testing.T) {
 		"cut at a dot":           {Namespace: "bank", Name: strings.Repeat("a", 39) + ".b", Run: "7f3ca", Attempt: 1},
 		"cut at several hyphens": {Namespace: "bank", Name: strings.Repeat("a", 37) + "---b", Run: "7f3ca", Attempt: 1},
 	} {
-		got := gateway.DeliveryName("east", transfer)
+		got := plan.DeliveryName("east", transfer)
 		if len(got) > 63 || strings.Contains(got, ".") || strings.Contains(strings.TrimPrefix(got, "a"), "a--") {
 			t.Errorf("%s: %s", name, got)
 		}
-		if got == gateway.DeliveryName("west", transfer) {
+		if got == plan.DeliveryName("west", transfer) {
 			t.Errorf("%s: two peers share the name %s", name, got)
 		}
 	}
-	a := gateway.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "a.b", Run: "7f3ca", Attempt: 1})
-	if b := gateway.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "a-b", Run: "7f3ca", Attempt: 1}); a == b {
+	a := plan.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "a.b", Run: "7f3ca", Attempt: 1})
+	if b := plan.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "a-b", Run: "7f3ca", Attempt: 1}); a == b {
 		t.Errorf("two Transfers share the name %s", a)
 	}
 }

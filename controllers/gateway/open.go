@@ -17,6 +17,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // open looks again and again at what is there, does what decide says and tells the sender, until there is an answer.
@@ -103,7 +104,7 @@ func (s *service) view(ctx context.Context, deliveries client.Reader, r request,
 	}
 	if err == nil && len(v.attempts) == 0 {
 		var neighbours v1alpha1.DeliveryList
-		err = s.options.Client.List(ctx, &neighbours, client.InNamespace(r.namespace), client.MatchingLabels{PeerLabel: r.peer})
+		err = s.options.Client.List(ctx, &neighbours, client.InNamespace(r.namespace), client.MatchingLabels{plan.PeerLabel: r.peer})
 		v.neighbours = neighbours.Items
 	}
 	if err != nil && ctx.Err() == nil {
@@ -116,7 +117,7 @@ func (s *service) view(ctx context.Context, deliveries client.Reader, r request,
 // attempts returns the Deliveries of a Transfer.
 func (s *service) attempts(ctx context.Context, reader client.Reader, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
 	var found v1alpha1.DeliveryList
-	if err := reader.List(ctx, &found, client.MatchingLabels{SenderLabel: senderHash(peer, namespace, name)}); err != nil {
+	if err := reader.List(ctx, &found, client.MatchingLabels{plan.SenderLabel: plan.SenderHash(peer, namespace, name)}); err != nil {
 		return nil, fmt.Errorf("listing the Deliveries of Transfer %s/%s of peer %s: %w", namespace, name, peer, err)
 	}
 	return ofTransfer(found.Items, peer, namespace, name), nil

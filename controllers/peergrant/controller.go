@@ -112,6 +112,9 @@ func (r *Reconciler) missing(ctx context.Context, grant *v1alpha1.PeerGrant) ([]
 		return nil
 	}
 	for _, from := range grant.Spec.From {
+		if from.Peer == "" { // this cluster
+			continue
+		}
 		err := r.client.Get(ctx, client.ObjectKey{Name: from.Peer}, &v1alpha1.Peer{})
 		if err := note("Peer", from.Peer, err); err != nil {
 			return nil, err

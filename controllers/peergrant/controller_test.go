@@ -95,6 +95,7 @@ func TestRevoker(t *testing.T) {
 	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}}
 	good := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank")}, "ledger-copy")
 	other := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "shop")}, "ledger-copy")
+	own := grant("vault", []v1alpha1.PeerGrantFrom{from("", "bank")}, "ledger-copy")
 	for name, c := range map[string]struct {
 		phase v1alpha1.DeliveryPhase
 		// cached and live are what exists as seen with and without a cache.
@@ -106,11 +107,16 @@ func TestRevoker(t *testing.T) {
 		"grant was changed":            {v1alpha1.DeliveryPending, []client.Object{peer, &other}, []client.Object{peer, &other}, true},
 		"peer is gone":                 {v1alpha1.DeliveryWaiting, []client.Object{&good}, []client.Object{&good}, true},
 		"grant is too new for a cache": {v1alpha1.DeliveryPending, []client.Object{peer}, []client.Object{peer, &good}, false},
+		"within the cluster":           {v1alpha1.DeliveryReceiving, []client.Object{&own}, nil, false},
+		"not granted within it":        {v1alpha1.DeliveryReceiving, []client.Object{&good}, []client.Object{&good}, true},
 		"has ended":                    {v1alpha1.DeliveryComplete, []client.Object{peer}, []client.Object{peer}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			subject := delivery("ledger", c.phase)
+			if strings.Contains(name, "within") {
+				subject.Spec.Peer = ""
+			}
 			cached := newClient(t, append(c.cached, subject)...)
 			recorder := events.NewFakeRecorder(1)
 			r := peergrant.NewRevoker(cached, newClient(t, c.live...), recorder)

@@ -64,6 +64,35 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+// Within a cluster a namespace needs nobody's leave for itself, and that of another one for the other.
+func TestAllowedWithinTheCluster(t *testing.T) {
+	local := asked
+	local.Peer = ""
+	peers := []v1alpha1.PeerGrant{grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank")}, "")}
+	if peergrant.Allowed(nil, local) || peergrant.Allowed(peers, local) {
+		t.Error("another namespace is written to without a grant, or with one for a peer")
+	}
+	own := []v1alpha1.PeerGrant{grant("vault", []v1alpha1.PeerGrantFrom{from("", "bank")}, "ledger-copy")}
+	if !peergrant.Allowed(own, local) {
+		t.Error("a grant for this cluster grants nothing")
+	}
+	if peergrant.Allowed(own, asked) {
+		t.Error("a grant for this cluster lets a peer in")
+	}
+	if message := peergrant.Refusal(local); !strings.Contains(message, "{from: [{namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: ledger-copy}]}") {
+		t.Errorf("the refusal says %q", message)
+	}
+	local.ToNamespace = "bank"
+	if !peergrant.Allowed(nil, local) {
+		t.Error("a namespace needs a grant for itself")
+	}
+	peer := asked
+	peer.ToNamespace = "bank"
+	if peergrant.Allowed(nil, peer) {
+		t.Error("a namespace of that name of a peer needs no grant")
+	}
+}
+
 func TestRefusal(t *testing.T) {
 	message := peergrant.Refusal(asked)
 	for _, words := range []string{"PeerGrant in namespace vault", "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: ledger-copy}]}"} {

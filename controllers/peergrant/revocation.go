@@ -89,12 +89,14 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 
 // granted reports whether the Peer exists and a PeerGrant allows what the Delivery does.
 func (r *Revoker) granted(ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery) (bool, error) {
-	err := reader.Get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, &v1alpha1.Peer{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking for Peer %s: %w", delivery.Spec.Peer, err)
+	if delivery.Spec.Peer != "" {
+		err := reader.Get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, &v1alpha1.Peer{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("looking for Peer %s: %w", delivery.Spec.Peer, err)
+		}
 	}
 	var grants v1alpha1.PeerGrantList
 	if err := reader.List(ctx, &grants, client.InNamespace(delivery.Namespace)); err != nil {

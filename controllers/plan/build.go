@@ -41,56 +41,90 @@ func (a *Attempt) Config() ([]byte, error) {
 // Secret of the attempt.
 func (a *Attempt) Secret(content AttemptSecret) *corev1.Secret { return a.secret(content) }
 
-// SendAttempt is the attempt that the Transfer's status names.
+// SendAttempt is the attempt that the Transfer's status names, to another cluster.
 func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, peer *v1alpha1.Peer, image AgentImage) *Attempt {
-	run := transfer.Status.Run
-	template := v1alpha1.AgentPodTemplate{}
-	if transfer.Spec.PodTemplate != nil {
-		template = *transfer.Spec.PodTemplate
-	}
-	var capabilities []corev1.Capability
-	if asksPrivilege(transfer.Spec.PodTemplate) {
-		capabilities = readCapabilities
-	}
-	destination := transfer.Spec.Destination
-	return &Attempt{
-		attempt: attempt{
-			name:      AttemptName(transfer.Name, run.ID, run.Attempt),
-			namespace: transfer.Namespace,
-			mode:      "send",
-			labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
-			owner:     ownerReference("Transfer", transfer),
-			claim:     transfer.Spec.Source.PersistentVolumeClaim.ClaimName,
-			readOnly:  true,
-			template:  template,
-			where:     where,
-			image:     image,
+	config := sendConfig(transfer, resolved)
+	config.GatewayEndpoint = peer.Spec.Endpoint
+	return &Attempt{attempt: sendAttempt(transfer, where, image), config: config}
+}
 
-			capabilities: capabilities,
-		},
-		config: &wirev1.SendConfig{
+// DirectAttempt is the attempt that the Transfer's status names, to a receiving agent of this cluster that is ready.
+func DirectAttempt(
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, receiver v1alpha1.DeliveryStatus, image AgentImage,
+) *Attempt {
+	config := sendConfig(transfer, resolved)
+	config.ReceiverEndpoint, config.ReceiverServerName = receiver.Endpoint, receiver.ServerName
+	return &Attempt{attempt: sendAttempt(transfer, where, image), config: config}
+}
+
+// PodAttempt is the attempt that the Transfer's status names, with both claims in one pod.
+func PodAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, image AgentImage) *Attempt {
+	a := sendAttempt(transfer, where, image)
+	destination := transfer.Spec.Destination.PersistentVolumeClaim
+	a.mode = LocalMode
+	a.labels[ComponentLabel] = a.mode
+	a.mounts = append(a.mounts, claimMount{claim: destination.ClaimName, path: destinationPath})
+	if asksToWrite(transfer.Spec.PodTemplate) {
+		a.capabilities = writeCapabilities
+	}
+	run := transfer.Status.Run
+	return &Attempt{attempt: a, config: &wirev1.LocalConfig{
+		Send: sendConfig(transfer, resolved),
+		Receive: &wirev1.ReceiveConfig{
 			RunId:           run.ID,
 			Attempt:         uint32(run.Attempt),
-			GatewayEndpoint: peer.Spec.Endpoint,
-			Destination: &wirev1.ClaimPath{
-				Namespace: DestinationNamespace(transfer),
-				ClaimName: destination.PersistentVolumeClaim.ClaimName,
-				Path:      relative(destination.PersistentVolumeClaim.Path),
-			},
-			Volume:             volumePath,
-			Path:               relative(transfer.Spec.Source.PersistentVolumeClaim.Path),
-			Compression:        resolved.Wire(),
-			Verify:             transfer.Spec.Verify != v1alpha1.VerifyNone,
-			ControlAddress:     fmt.Sprintf(":%d", ControlPort),
-			CheckpointInterval: checkpointInterval(transfer.Spec),
-			Streams:            uint32(transfer.Spec.Streams),
-			BandwidthLimit:     bandwidthLimit(transfer.Spec),
-			Privileged:         asksToWrite(transfer.Spec.PodTemplate),
-			Include:            transfer.Spec.Include,
-			Exclude:            transfer.Spec.Exclude,
-			Mirror:             transfer.Spec.Delete,
-			AllowEmptySource:   transfer.Spec.AllowEmptySource,
+			SenderNamespace: transfer.Namespace,
+			SenderName:      transfer.Name,
+			Volume:          destinationPath,
+			Path:            relative(destination.Path),
 		},
+	}}
+}
+
+func sendAttempt(transfer *v1alpha1.Transfer, where placement.Plan, image AgentImage) attempt {
+	run := transfer.Status.Run
+	a := attempt{
+		name:      AttemptName(transfer.Name, run.ID, run.Attempt),
+		namespace: transfer.Namespace,
+		mode:      "send",
+		labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
+		owner:     ownerReference("Transfer", transfer),
+		mounts:    []claimMount{{claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, path: volumePath, readOnly: true}},
+		where:     where,
+		image:     image,
+	}
+	if transfer.Spec.PodTemplate != nil {
+		a.template = *transfer.Spec.PodTemplate
+	}
+	if asksPrivilege(transfer.Spec.PodTemplate) {
+		a.capabilities = readCapabilities
+	}
+	return a
+}
+
+func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.SendConfig {
+	run, destination := transfer.Status.Run, transfer.Spec.Destination
+	return &wirev1.SendConfig{
+		RunId:   run.ID,
+		Attempt: uint32(run.Attempt),
+		Destination: &wirev1.ClaimPath{
+			Namespace: DestinationNamespace(transfer),
+			ClaimName: destination.PersistentVolumeClaim.ClaimName,
+			Path:      relative(destination.PersistentVolumeClaim.Path),
+		},
+		Volume:             volumePath,
+		Path:               relative(transfer.Spec.Source.PersistentVolumeClaim.Path),
+		Compression:        resolved.Wire(),
+		Verify:             transfer.Spec.Verify != v1alpha1.VerifyNone,
+		ControlAddress:     fmt.Sprintf(":%d", ControlPort),
+		CheckpointInterval: checkpointInterval(transfer.Spec),
+		Streams:            uint32(transfer.Spec.Streams),
+		BandwidthLimit:     bandwidthLimit(transfer.Spec),
+		Privileged:         asksToWrite(transfer.Spec.PodTemplate),
+		Include:            transfer.Spec.Include,
+		Exclude:            transfer.Spec.Exclude,
+		Mirror:             transfer.Spec.Delete,
+		AllowEmptySource:   transfer.Spec.AllowEmptySource,
 	}
 }
 
@@ -125,7 +159,7 @@ func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, where pl
 			mode:      "receive",
 			labels:    labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),
 			owner:     ownerReference("Delivery", delivery),
-			claim:     spec.Destination.PersistentVolumeClaim.ClaimName,
+			mounts:    []claimMount{{claim: spec.Destination.PersistentVolumeClaim.ClaimName, path: volumePath}},
 			where:     where,
 			image:     image,
 

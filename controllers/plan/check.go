@@ -38,7 +38,7 @@ func checkTransfer(transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, fac
 		return resolved, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
 	}
 	for _, problem := range []*Problem{
-		checkPeer(transfer.Spec.Destination.Peer, facts.Peer),
+		checkDestination(transfer, facts),
 		checkSource(transfer, facts.Claim),
 		checkPrivilege(transfer, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts.Others),
@@ -48,6 +48,13 @@ func checkTransfer(transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, fac
 		}
 	}
 	return resolved, nil
+}
+
+func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *Problem {
+	if IsLocal(transfer) {
+		return checkLocal(transfer, facts.Local)
+	}
+	return checkPeer(transfer.Spec.Destination.Peer, facts.Peer)
 }
 
 func checkPeer(name string, peer *v1alpha1.Peer) *Problem {

@@ -28,8 +28,10 @@ type DeliveryFacts struct {
 	Claim *metav1.PartialObjectMetadata
 	// PrivilegeAllowed: the namespace is annotated so that agents may have privilege.
 	PrivilegeAllowed bool
-	// Others are the Deliveries of the namespace; the Delivery itself may be among them.
-	Others []v1alpha1.Delivery
+	// Others are the Deliveries of the namespace; the Delivery itself may be among them. Transfers are those of the namespace, some of
+	// which may write into its claims without a Delivery.
+	Others    []v1alpha1.Delivery
+	Transfers []v1alpha1.Transfer
 	// Job and Pod of the Delivery; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
@@ -67,6 +69,7 @@ func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image Agen
 	d.decide()
 	d.out.Status = d.delivery.Status
 	d.out.Status.ObservedGeneration = delivery.Generation
+	d.out.Status.Peer = peerName(delivery.Spec.Peer)
 	return d.out
 }
 
@@ -116,7 +119,7 @@ func (d *deliveryDecision) admit() {
 	spec := d.delivery.Spec
 	claim := spec.Destination.PersistentVolumeClaim.ClaimName
 	switch {
-	case d.facts.Peer == nil:
+	case d.peerGone():
 		d.fail(v1alpha1.ReasonPeerNotFound, fmt.Sprintf("Peer %q does not exist any more", spec.Peer))
 		return
 	case d.facts.Claim == nil || d.facts.Claim.DeletionTimestamp != nil:
@@ -136,15 +139,31 @@ func (d *deliveryDecision) admit() {
 			return
 		}
 		// The gateway passes the message on to the sender, whom the other peer's Transfers do not concern.
-		d.out.Detail = fmt.Sprintf("Delivery %q from peer %q writes into %q of the same claim",
-			other.Name, other.Spec.Peer, other.Spec.Destination.PersistentVolumeClaim.Path)
+		d.out.Detail = fmt.Sprintf("Delivery %q from %s writes into %q of the same claim",
+			other.Name, peerName(other.Spec.Peer), other.Spec.Destination.PersistentVolumeClaim.Path)
 		d.fail(v1alpha1.ReasonDestinationInUse,
 			"another Delivery writes into the same place of this claim; wait until it has ended, or choose a path outside of it")
+		return
+	}
+	for i := range d.facts.Transfers {
+		other := &d.facts.Transfers[i]
+		destination := other.Spec.Destination.PersistentVolumeClaim
+		if !WritesHere(other) || destination.ClaimName != claim || !overlap(destination.Path, spec.Destination.PersistentVolumeClaim.Path) {
+			continue
+		}
+		d.out.Detail = fmt.Sprintf("Transfer %q of this namespace writes into %q of the same claim", other.Name, destination.Path)
+		d.fail(v1alpha1.ReasonDestinationInUse,
+			"a Transfer within the receiving cluster writes into the same place of this claim; wait until it has ended, or choose a path outside of it")
 		return
 	}
 	now := metav1.NewTime(d.facts.Now)
 	d.delivery.Status.Run = &v1alpha1.RunStatus{ID: spec.Transfer.Run, Attempt: spec.Transfer.Attempt, StartTime: &now}
 	d.start()
+}
+
+// peerGone: the Peer whose CA vouched for the sender does not exist any more.
+func (d *deliveryDecision) peerGone() bool {
+	return d.delivery.Spec.Peer != "" && d.facts.Peer == nil
 }
 
 // inTheWay: another Delivery may still write into the same place, and has it by right: it was first, or it is of an older attempt.
@@ -203,7 +222,7 @@ func (d *deliveryDecision) follow() {
 	}
 	switch state.phase {
 	case agentAbsent:
-		if status.Phase != v1alpha1.DeliveryStarting || status.Run.Node != "" || d.facts.Peer == nil {
+		if status.Phase != v1alpha1.DeliveryStarting || status.Run.Node != "" || d.peerGone() {
 			d.finish(lost("the agent's Job was deleted by somebody else"))
 			return
 		}

@@ -80,8 +80,6 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Mend: "must name a claim"}
 	case spec.Destination.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Mend: "must name a claim"}
-	case spec.Destination.Peer == "":
-		return &policy.InvalidError{Field: "spec.destination.peer", Mend: "must name a Peer"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval || spec.CheckpointInterval.Value() > maxCheckpointInterval):
 		return &policy.InvalidError{Field: "spec.checkpointInterval", Mend: fmt.Sprintf("must be between 1Mi and 16Gi, not %s", spec.CheckpointInterval)}
 	case spec.BandwidthLimit != nil && (spec.BandwidthLimit.Value() < minBandwidthLimit || spec.BandwidthLimit.Value() > maxBandwidthLimit):
@@ -108,6 +106,10 @@ func DestinationNamespace(transfer *v1alpha1.Transfer) string {
 
 // DestinationKey is the same for two Transfers if and only if they write into the same claim.
 func DestinationKey(transfer *v1alpha1.Transfer) string {
-	return transfer.Spec.Destination.Peer + "/" + DestinationNamespace(transfer) + "/" +
-		transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
+	return transfer.Spec.Destination.Peer + LocalDestinationKey(DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName)
+}
+
+// LocalDestinationKey is the DestinationKey of the Transfers within this cluster into a claim.
+func LocalDestinationKey(namespace, claim string) string {
+	return "/" + namespace + "/" + claim
 }

@@ -13,14 +13,19 @@ import (
 )
 
 // sendPlacement is what is wanted for the agent that sends.
-func sendPlacement(transfer *v1alpha1.Transfer, resolved policy.Resolved, image AgentImage) placement.Request {
+func sendPlacement(transfer *v1alpha1.Transfer, route v1alpha1.Route, resolved policy.Resolved, image AgentImage) placement.Request {
 	var tolerations []corev1.Toleration
 	if transfer.Spec.PodTemplate != nil {
 		tolerations = transfer.Spec.PodTemplate.Tolerations
 	}
+	mode, place := resolved.Mode, resolved.Placement
+	if route == v1alpha1.RoutePod && mode != v1alpha1.CompressionAlways {
+		// Nothing is compressed where there is no network, so an accelerator has no use.
+		mode, place = v1alpha1.CompressionNever, v1alpha1.PlacementAnyNode
+	}
 	return placement.Request{
-		Placement:        resolved.Placement,
-		Mode:             resolved.Mode,
+		Placement:        place,
+		Mode:             mode,
 		Codecs:           resolved.Codecs,
 		Level:            resolved.Level,
 		SoftwareDisabled: resolved.SoftwareDisabled,

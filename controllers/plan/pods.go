@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,14 +31,18 @@ const (
 	AppLabel = "app.kubernetes.io/name"
 	// AppName is the value of AppLabel.
 	AppName = "lighterage-agent"
-	// ComponentLabel holds send or receive.
+	// ComponentLabel holds the agent's mode: send, receive or local.
 	ComponentLabel = "app.kubernetes.io/component"
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "lighterage-manager"
 
+	// LocalMode is the value of ComponentLabel of a pod with both claims of a Transfer.
+	LocalMode = "local"
+
 	configDirectory = "/etc/lighterage"
 	configKey       = "config.json"
 	volumePath      = "/volume"
+	destinationPath = "/destination" // beside volumePath, in a pod that has both
 	agentUser       = 65532
 
 	// memoryShare of the limit is what Go's collector aims to stay below; the rest is for buffers of C and stacks.
@@ -59,13 +64,19 @@ type attempt struct {
 	mode      string
 	labels    map[string]string
 	owner     metav1.OwnerReference
-	claim     string
-	readOnly  bool
+	mounts    []claimMount
 	template  v1alpha1.AgentPodTemplate
 	where     placement.Plan
 	// capabilities make the agent root; without any it is an ordinary user.
 	capabilities []corev1.Capability
 	image        AgentImage
+}
+
+// claimMount is a claim in an agent's pod.
+type claimMount struct {
+	claim    string
+	path     string
+	readOnly bool
 }
 
 // AttemptSecret is what an agent's Secret holds.
@@ -117,10 +128,10 @@ func (a attempt) job() *batchv1.Job {
 func (a attempt) pod() corev1.PodSpec {
 	// The kubelet gives a volume to that group. An agent that keeps owners wants nothing changed behind its back.
 	fsGroup := ptr.To[int64](agentUser)
-	if len(a.capabilities) > 0 {
+	if slices.Contains(a.capabilities, "CHOWN") {
 		fsGroup = nil
 	}
-	return corev1.PodSpec{
+	pod := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
@@ -142,12 +153,28 @@ func (a attempt) pod() corev1.PodSpec {
 			{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 				SecretName: a.name, DefaultMode: ptr.To[int32](0o440),
 			}}},
-			{Name: "volume", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
-				// Read-only here too: the kubelet then leaves the owners of a source's files alone.
-				ClaimName: a.claim, ReadOnly: a.readOnly,
-			}}},
 		},
 	}
+	for i, mount := range a.mounts {
+		if a.volumeOf(i) != i {
+			continue
+		}
+		// Read-only here too: the kubelet then leaves the owners of a source's files alone.
+		readOnly := !slices.ContainsFunc(a.mounts, func(m claimMount) bool { return m.claim == mount.claim && !m.readOnly })
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volumeName(i), VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: mount.claim, ReadOnly: readOnly},
+		}})
+	}
+	return pod
+}
+
+// volumeOf is the number of the first mount of the same claim: a pod that has one claim in two volumes never starts.
+func (a attempt) volumeOf(mount int) int {
+	return slices.IndexFunc(a.mounts, func(m claimMount) bool { return m.claim == a.mounts[mount].claim })
+}
+
+func volumeName(mount int) string {
+	return [...]string{"volume", "destination"}[mount]
 }
 
 func (a attempt) container() corev1.Container {
@@ -163,12 +190,16 @@ func (a attempt) container() corev1.Container {
 		SecurityContext: agentSecurity(a.template.SecurityContext, a.capabilities),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "config", MountPath: configDirectory, ReadOnly: true},
-			{Name: "volume", MountPath: volumePath, ReadOnly: a.readOnly},
 		},
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}
-	if !a.readOnly {
+	for i, mount := range a.mounts {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
+			Name: volumeName(a.volumeOf(i)), MountPath: mount.path, ReadOnly: mount.readOnly,
+		})
+	}
+	if a.mode == "receive" {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: DataPort, Protocol: corev1.ProtocolTCP})
 		// Ready means that the sender may come. A startup probe ends with its first success; a readiness probe would go on and warn of
 		// every agent that has done its work.

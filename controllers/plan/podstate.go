@@ -42,6 +42,8 @@ type agentState struct {
 	// stuck says why the container does not start, with since when it has been waited for.
 	stuck *Problem
 	since time.Time
+	// apart: no node is found that suits all volumes of the pod, or its node cannot mount them.
+	apart bool
 	// final is the report of an agent that has ended: its own, or one made up from what the kubelet says.
 	final *wirev1.Report
 }
@@ -84,6 +86,7 @@ func observe(job *batchv1.Job, pod *corev1.Pod) agentState {
 		state.phase = agentRunning
 	default:
 		state.stuck = stuckPod(pod, container)
+		state.apart = volumesApart(pod)
 	}
 	return state
 }
@@ -125,6 +128,17 @@ func stuckPod(pod *corev1.Pod, container *corev1.ContainerStatus) *Problem {
 	}
 	return &Problem{v1alpha1.ReasonAgentNotStarted,
 		fmt.Sprintf("the agent's container has not started yet; kubectl -n %s describe pod %s says why", pod.Namespace, pod.Name)}
+}
+
+// volumesApart reports whether a pod that does not start waits for a node or for its volumes. The kubelet mounts all volumes before it
+// makes the sandbox that the condition is about; images are pulled after.
+func volumesApart(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse && (condition.Type == corev1.PodScheduled || condition.Type == corev1.PodReadyToStartContainers) {
+			return true
+		}
+	}
+	return false
 }
 
 // finalReport reads what an agent left in its termination message, and makes a report where it left none.

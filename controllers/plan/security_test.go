@@ -55,9 +55,6 @@ func TestSecurityContextOfTheUser(t *testing.T) {
 			if !slices.Equal(got.Capabilities.Add, test.added) || !slices.Equal(got.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%+v", got.Capabilities)
 			}
-			if hasGroup := pod.SecurityContext.FSGroup != nil; hasGroup == isRoot {
-				t.Errorf("an agent that is root has a group of the volume: %v", hasGroup)
-			}
 			text, err := attempt.Config()
 			if err != nil {
 				t.Fatal(err)

@@ -26,7 +26,9 @@ type TransferFacts struct {
 	// NewRunID is the identifier of the next run, should one begin.
 	NewRunID string
 	// Peer is nil when it does not exist; so is Claim, the source.
-	Peer             *v1alpha1.Peer
+	Peer *v1alpha1.Peer
+	// Local is of a Transfer within this cluster.
+	Local            LocalFacts
 	Claim            *metav1.PartialObjectMetadata
 	PrivilegeAllowed bool
 	// Others are Transfers into the same claim; the Transfer itself may be among them.
@@ -62,6 +64,9 @@ type TransferDecision struct {
 	Status v1alpha1.TransferStatus
 	// Start is the attempt that must exist; nil when none has to be made.
 	Start *Attempt
+	// Deliver is the Delivery that must exist; nil when none has to be made. Those of Withdraw are to be deleted.
+	Deliver  *v1alpha1.Delivery
+	Withdraw []v1alpha1.Delivery
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
 	Retire bool
 	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody
@@ -83,6 +88,7 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image Agen
 	d.decide()
 	d.out.Status = d.transfer.Status
 	d.out.Status.ObservedGeneration = transfer.Generation
+	d.out.Status.Peer = peerName(transfer.Spec.Destination.Peer)
 	return d.out
 }
 
@@ -102,7 +108,7 @@ func (d *transferDecision) decide() {
 	suspended := d.transfer.Spec.Suspend
 	switch {
 	case !suspended && problem == nil && d.wantsNewRun():
-		d.begin(nil, d.newRun)
+		d.begin(firstRoute(d.transfer, d.facts), nil, d.newRun)
 	case d.running() && !d.waiting():
 		d.follow()
 	case suspended:
@@ -159,13 +165,13 @@ func (d *transferDecision) wantsNewRun() bool {
 }
 
 // begin checks, and goes on with next when an attempt could begin. A run that has begun keeps its policy.
-func (d *transferDecision) begin(kept *v1alpha1.PolicyStatus, next func()) {
+func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStatus, next func()) {
 	resolved, problem := checkTransfer(d.transfer, kept, d.facts)
 	if problem != nil {
 		d.stall(*problem)
 		return
 	}
-	where := placement.Decide(sendPlacement(d.transfer, resolved, d.image), d.facts.Placement)
+	where := placement.Decide(sendPlacement(d.transfer, route, resolved, d.image), d.facts.Placement)
 	if where.Blocked != nil {
 		d.stall(Problem{where.Blocked.Reason, where.Blocked.Message})
 		d.transfer.Status.Placement = expected(where)
@@ -179,7 +185,7 @@ func (d *transferDecision) begin(kept *v1alpha1.PolicyStatus, next func()) {
 func (d *transferDecision) newRun() {
 	now := metav1.NewTime(d.facts.Now)
 	status := &d.transfer.Status
-	status.Run = &v1alpha1.RunStatus{ID: d.facts.NewRunID, Attempt: 1, StartTime: &now}
+	status.Run = &v1alpha1.RunStatus{ID: d.facts.NewRunID, Attempt: 1, StartTime: &now, Route: firstRoute(d.transfer, d.facts)}
 	status.LastRunRequest = d.transfer.Annotations[v1alpha1.RunAnnotation]
 	d.forgetAttempt()
 }
@@ -199,7 +205,7 @@ func (d *transferDecision) retry() {
 		d.out.RequeueAfter = wait
 		return
 	}
-	d.begin(d.transfer.Status.Policy, func() {
+	d.begin(run.Route, d.transfer.Status.Policy, func() {
 		run.Attempt++
 		run.NextAttemptTime = nil
 		run.Node, run.Architecture = "", ""
@@ -224,12 +230,15 @@ func (d *transferDecision) mended() bool {
 
 // start has the attempt in status made.
 func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan) {
-	d.out.Start = SendAttempt(d.transfer, resolved, where, d.facts.Peer, d.image)
 	d.transfer.Status.Placement = expected(where)
 	d.out.Retire = true
-	d.out.RequeueAfter = PullInterval
-	d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
-		fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
+	if IsLocal(d.transfer) {
+		d.startLocal(resolved, where)
+		return
+	}
+	d.out.Start = SendAttempt(d.transfer, resolved, where, d.facts.Peer, d.image)
+	d.starting(v1alpha1.ReasonStarting,
+		fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID))
 }
 
 // stall says what keeps an attempt from beginning. Events wake it up; the clock does only in case one is missed.
@@ -285,7 +294,7 @@ func (d *transferDecision) followAbsent() {
 	present := d.transfer.Status.Conditions
 	// Where nothing can take the agent any more the pod waits, and its scheduler says so.
 	d.start(resolved, placement.Decide(d.placement(), d.facts.Placement))
-	if _, refused := refusedSince(present); refused {
+	if _, refused := refusedSince(present); refused && d.out.Start != nil {
 		// It stays Stalled until the start is not refused any more.
 		d.transfer.Status.Conditions = present
 	}
@@ -293,7 +302,7 @@ func (d *transferDecision) followAbsent() {
 
 // placement is what is wanted for the attempt that status names.
 func (d *transferDecision) placement() placement.Request {
-	return sendPlacement(d.transfer, policy.Kept(d.transfer.Status.Policy), d.image)
+	return sendPlacement(d.transfer, d.transfer.Status.Run.Route, policy.Kept(d.transfer.Status.Policy), d.image)
 }
 
 func (d *transferDecision) followStarting(state agentState) {
@@ -307,6 +316,8 @@ func (d *transferDecision) followStarting(state agentState) {
 	}
 	waited := d.facts.Now.Sub(state.since)
 	switch {
+	case state.apart && waited >= startGrace && d.transfer.Status.Run.Route == v1alpha1.RoutePod:
+		d.takeApart(state)
 	case state.stuck == nil || waited < startGrace && state.stuck.Reason == v1alpha1.ReasonAgentNotStarted:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
 			fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
@@ -336,7 +347,7 @@ func (d *transferDecision) followRunning() {
 	if report.GetState() == wirev1.AgentState_AGENT_STATE_OPENING {
 		message := report.GetDetail()
 		if message == "" {
-			message = "the peer is opening the run"
+			message = "the other side is not ready yet"
 		}
 		d.set(v1alpha1.TransferOpening, conditions.Reconciling(v1alpha1.ReasonOpening, message))
 		return

@@ -76,6 +76,9 @@ func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer) 
 
 // withdraw tells the peer; again is true when it is to be tried once more. A Transfer that never ran is not known there.
 func (r *Reconciler) withdraw(ctx context.Context, transfer *v1alpha1.Transfer) (again bool, err error) {
+	if plan.IsLocal(transfer) {
+		return false, r.dismissAll(ctx, transfer)
+	}
 	facts := plan.TransferFacts{}
 	if err := r.gatherPeer(ctx, transfer, &facts); err != nil {
 		return false, err

@@ -26,7 +26,7 @@ import (
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherPeer, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement, r.gatherAttempt,
+		r.gatherPeer, r.gatherLocal, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement, r.gatherAttempt,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
 			return facts, err
@@ -36,6 +36,9 @@ func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (p
 }
 
 func (r *Reconciler) gatherPeer(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+	if plan.IsLocal(transfer) {
+		return nil
+	}
 	peer := &v1alpha1.Peer{}
 	found, err := r.get(ctx, client.ObjectKey{Name: transfer.Spec.Destination.Peer}, peer)
 	if found {

@@ -31,7 +31,8 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;compressionpolicies;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;compressionpolicies;nodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -152,11 +153,21 @@ func (r *Reconciler) execute(
 			return nil, err
 		}
 	}
+	if err := r.dismiss(ctx, decision.Withdraw); err != nil {
+		return nil, err
+	}
+	if decision.Deliver != nil {
+		return nil, r.deliver(ctx, decision.Deliver)
+	}
 	if decision.Start == nil {
 		return nil, nil
 	}
+	var peerCA []byte // of this cluster
+	if facts.Peer != nil {
+		peerCA = facts.Peer.Spec.CABundle
+	}
 	identity := pki.TransferIdentity(r.Cluster, transfer.Namespace, transfer.Name)
-	return r.Attempts.Start(ctx, transfer, decision.Start, identity, pki.SendServerName(string(transfer.UID)), facts.Peer.Spec.CABundle)
+	return r.Attempts.Start(ctx, transfer, decision.Start, identity, pki.SendServerName(string(transfer.UID)), peerCA)
 }
 
 // attemptName is that of the attempt in status; empty when there was none yet.

@@ -63,6 +63,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).
+		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery)).
+		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer)).
 		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy),
 			builder.WithPredicates(specOrAnnotations)).
@@ -130,7 +132,29 @@ func (r *Reconciler) ofNode(ctx context.Context, _ client.Object) []reconcile.Re
 }
 
 func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconcile.Request {
-	return r.requests(ctx, nil, client.InNamespace(claim.GetNamespace()), client.MatchingFields{claimIndex: claim.GetName()})
+	sources := r.requests(ctx, nil, client.InNamespace(claim.GetNamespace()), client.MatchingFields{claimIndex: claim.GetName()})
+	return append(sources, r.into(ctx, claim.GetNamespace(), claim.GetName())...)
+}
+
+// into finds the Transfers within this cluster into a claim.
+func (r *Reconciler) into(ctx context.Context, namespace, claim string) []reconcile.Request {
+	return r.requests(ctx, nil, client.MatchingFields{destinationIndex: plan.LocalDestinationKey(namespace, claim)})
+}
+
+// ofDelivery wakes the Transfer that a Delivery is of, and those that it is in the way of.
+func (r *Reconciler) ofDelivery(ctx context.Context, object client.Object) []reconcile.Request {
+	delivery, ok := object.(*v1alpha1.Delivery)
+	if !ok {
+		return nil
+	}
+	return r.into(ctx, delivery.Namespace, delivery.Spec.Destination.PersistentVolumeClaim.ClaimName)
+}
+
+// ofGrant wakes the Transfers of other namespaces of this cluster that a PeerGrant may be about.
+func (r *Reconciler) ofGrant(ctx context.Context, grant client.Object) []reconcile.Request {
+	return r.requests(ctx, func(t *v1alpha1.Transfer) bool {
+		return t.Namespace != grant.GetNamespace() && plan.DestinationNamespace(t) == grant.GetNamespace()
+	}, client.MatchingFields{peerIndex: ""})
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

@@ -66,7 +66,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		"relative path":    {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "data" }), "path must be absolute"},
 		"path that climbs": {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "/a/../b" }), "must not contain . or .. elements"},
-		"no peer":          {transfer(func(t *v1alpha1.Transfer) { t.Spec.Destination.Peer = "" }), "spec.destination.peer"},
+		"onto itself": {transfer(func(t *v1alpha1.Transfer) {
+			t.Spec.Destination.Peer = ""
+			t.Spec.Destination.PersistentVolumeClaim = t.Spec.Source.PersistentVolumeClaim
+		}), "choose another claim"},
 		"no claim": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{Path: "/"}
 		}), "claimName"},

@@ -1,0 +1,196 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// LocalFacts are what was seen of a destination in this cluster.
+type LocalFacts struct {
+	// Refusal says that no PeerGrant allows the Transfer, and what to do; empty when it is allowed.
+	Refusal string
+	// Claim is the destination; nil when it does not exist.
+	Claim *metav1.PartialObjectMetadata
+	// Volume says from which nodes the claim's volume can be reached; nil: from all, or it is not known.
+	Volume *corev1.NodeSelector
+	// Deliveries of the destination's namespace; the Transfer's own may be among them.
+	Deliveries []v1alpha1.Delivery
+	// Writers are the names of the Transfer's Jobs whose pods may still write to the destination, the present attempt's included.
+	Writers []string
+}
+
+// IsLocal reports whether a Transfer's destination is in this cluster.
+func IsLocal(transfer *v1alpha1.Transfer) bool { return transfer.Spec.Destination.Peer == "" }
+
+// firstRoute is how the data of a new run go.
+func firstRoute(transfer *v1alpha1.Transfer, facts TransferFacts) v1alpha1.Route {
+	switch {
+	case !IsLocal(transfer):
+		return v1alpha1.RouteGateway
+	case DestinationNamespace(transfer) != transfer.Namespace:
+		return v1alpha1.RouteDirect // a pod mounts claims of its own namespace only
+	case !placement.Together(facts.Placement.Nodes, facts.Placement.Volume, facts.Local.Volume):
+		return v1alpha1.RouteDirect
+	default:
+		return v1alpha1.RoutePod
+	}
+}
+
+// checkLocal is checkPeer for a destination in this cluster.
+func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *Problem {
+	source, destination := transfer.Spec.Source.PersistentVolumeClaim, transfer.Spec.Destination.PersistentVolumeClaim
+	namespace := DestinationNamespace(transfer)
+	switch {
+	case namespace == transfer.Namespace && source.ClaimName == destination.ClaimName && overlap(source.Path, destination.Path):
+		return &Problem{v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+			"source %q and destination %q of claim %q are the same directory, or one is in the other; delete this Transfer and create one into "+
+				"another claim, or into a path beside the source", source.Path, destination.Path, source.ClaimName)}
+	case facts.Refusal != "": // before anything is said of what exists there
+		return &Problem{v1alpha1.ReasonNotGranted, facts.Refusal}
+	case facts.Claim == nil || facts.Claim.DeletionTimestamp != nil:
+		return &Problem{v1alpha1.ReasonDestinationNotFound, fmt.Sprintf(
+			"there is no PersistentVolumeClaim %q in namespace %q; create it there", destination.ClaimName, namespace)}
+	}
+	for i := range facts.Deliveries {
+		other := &facts.Deliveries[i]
+		claim := other.Spec.Destination.PersistentVolumeClaim
+		if DeliveryEnded(other) || isOwnDelivery(transfer, other) || claim.ClaimName != destination.ClaimName || !overlap(claim.Path, destination.Path) {
+			continue
+		}
+		return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
+			"Delivery %q from %s writes into %q of the same claim; wait until it has ended, or delete this Transfer and create one into a path outside of it",
+			other.Name, peerName(other.Spec.Peer), claim.Path)}
+	}
+	return nil
+}
+
+// isOwnDelivery reports whether a Delivery is of an attempt of the Transfer, which is of this cluster.
+func isOwnDelivery(transfer *v1alpha1.Transfer, delivery *v1alpha1.Delivery) bool {
+	of := delivery.Spec.Transfer
+	return delivery.Spec.Peer == "" && of.Namespace == transfer.Namespace && of.Name == transfer.Name
+}
+
+// LocalDelivery is the Delivery of the attempt that the status of a Transfer within this cluster names.
+func LocalDelivery(transfer *v1alpha1.Transfer) *v1alpha1.Delivery {
+	run := transfer.Status.Run
+	spec := v1alpha1.DeliverySpec{
+		Transfer:    v1alpha1.TransferReference{Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt},
+		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: transfer.Spec.Destination.PersistentVolumeClaim},
+		Privilege:   v1alpha1.AgentPrivilegeNone,
+	}
+	if asksToWrite(transfer.Spec.PodTemplate) {
+		spec.Privilege = v1alpha1.AgentPrivilegeKeepOwners
+	}
+	return NewDelivery(DestinationNamespace(transfer), spec)
+}
+
+// OwnDeliveries are those of a Transfer within this cluster among the Deliveries of the destination's namespace.
+func OwnDeliveries(transfer *v1alpha1.Transfer, deliveries []v1alpha1.Delivery) []v1alpha1.Delivery {
+	var own []v1alpha1.Delivery
+	for i := range deliveries {
+		if isOwnDelivery(transfer, &deliveries[i]) {
+			own = append(own, deliveries[i])
+		}
+	}
+	return own
+}
+
+// WritesHere reports whether a Transfer has a pod of its own that writes into the claim of its namespace, or is about to.
+func WritesHere(transfer *v1alpha1.Transfer) bool {
+	run := transfer.Status.Run
+	return run != nil && run.Route == v1alpha1.RoutePod && run.CompletionTime == nil && run.NextAttemptTime == nil
+}
+
+// startLocal has the attempt in status made, as soon as nothing of an earlier one may write to the destination any more.
+func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.Plan) {
+	run := d.transfer.Status.Run
+	wanted := LocalDelivery(d.transfer)
+	var present *v1alpha1.Delivery
+	busy := ""
+	for _, delivery := range OwnDeliveries(d.transfer, d.facts.Local.Deliveries) {
+		if run.Route == v1alpha1.RouteDirect && delivery.Name == wanted.Name {
+			present = &delivery
+			continue
+		}
+		if delivery.DeletionTimestamp == nil {
+			d.out.Withdraw = append(d.out.Withdraw, delivery)
+		}
+		if !DeliveryEnded(&delivery) {
+			busy = fmt.Sprintf("Delivery %q", delivery.Name)
+		}
+	}
+	for _, job := range d.facts.Local.Writers {
+		if job != AttemptName(d.transfer.Name, run.ID, run.Attempt) {
+			busy = fmt.Sprintf("Job %q", job)
+		}
+	}
+	switch {
+	case busy != "":
+		d.starting(v1alpha1.ReasonStarting, busy+" of an earlier attempt is being ended")
+	case run.Route == v1alpha1.RoutePod:
+		d.out.Start = PodAttempt(d.transfer, resolved, where, d.image)
+		d.starting(v1alpha1.ReasonStarting, fmt.Sprintf("attempt %d of run %s: the agent's pod, with both claims, is being started", run.Attempt, run.ID))
+	case present == nil:
+		d.out.Deliver = wanted
+		d.starting(v1alpha1.ReasonOpening, "the receiving agent is being started")
+	default:
+		d.startSender(resolved, where, present)
+	}
+}
+
+// startSender starts the sending agent when the receiving one is ready for it.
+func (d *transferDecision) startSender(resolved policy.Resolved, where placement.Plan, delivery *v1alpha1.Delivery) {
+	run, status := d.transfer.Status.Run, delivery.Status
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case delivery.DeletionTimestamp != nil:
+		d.finish(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
+			Reason:  wirev1.FailureReason_FAILURE_REASON_ABORTED,
+			Message: fmt.Sprintf("Delivery %q of this attempt was deleted", delivery.Name),
+		}})
+	case DeliveryEnded(delivery):
+		failure := &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_ABORTED, Message: "the receiving agent ended before the sending one had begun"}
+		if ready != nil && status.Phase == v1alpha1.DeliveryFailed {
+			failure = &wirev1.Failure{Reason: WireReason(ready.Reason), Message: ready.Message}
+		}
+		d.finish(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: failure})
+	case status.ServerName != "" && status.Endpoint != "":
+		d.out.Start = DirectAttempt(d.transfer, resolved, where, status, d.image)
+		d.starting(v1alpha1.ReasonStarting, fmt.Sprintf("attempt %d of run %s: the receiving agent is ready, the sending agent's pod is being started", run.Attempt, run.ID))
+	case ready != nil && ready.Message != "":
+		d.starting(v1alpha1.ReasonOpening, fmt.Sprintf("Delivery %s/%s: %s", delivery.Namespace, delivery.Name, ready.Message))
+	default:
+		d.starting(v1alpha1.ReasonOpening, "the receiving agent is being started")
+	}
+}
+
+func (d *transferDecision) starting(reason, message string) {
+	d.out.RequeueAfter = PullInterval
+	d.set(v1alpha1.TransferStarting, conditions.Reconciling(reason, message))
+}
+
+// takeApart gives up an attempt whose pod cannot mount both claims, which costs none of spec.maxAttempts. The next one has two agents.
+func (d *transferDecision) takeApart(state agentState) {
+	run := d.transfer.Status.Run
+	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
+		Reason: WireReason(state.stuck.Reason), Message: state.stuck.Message,
+	}}
+	d.record(report, state.stuck.Reason, state.stuck.Message)
+	d.out.Finished = &Finished{Reason: state.stuck.Reason, Report: report}
+	run.Route = v1alpha1.RouteDirect
+	d.next(PullInterval)
+	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
+		"one pod cannot mount both claims, so two agents will: %s", state.stuck.Message)))
+}
