@@ -40,8 +40,8 @@ var (
 	ErrDamaged = errors.New("the journal is damaged")
 	// ErrVersion says that another version of Lighterage wrote the journal.
 	ErrVersion = errors.New("the journal has a form that this version does not know")
-	// ErrOther says that the journal is not of this run, or of other chunks.
-	ErrOther = errors.New("the journal is of another run")
+	// ErrOther says that the journal is not of this sender, or of other chunks.
+	ErrOther = errors.New("the journal is of another Transfer")
 )
 
 // Untrusted reports whether an error of Open means that there is a journal that is not to be used.
@@ -54,7 +54,7 @@ type Header struct {
 	Run string
 	// Sender is the Transfer that the sender's certificate names.
 	Sender string
-	// Attempt that writes the journal; those that it is taken over from may have had others.
+	// Attempt of the run that writes the journal; those that it is taken over from may have been others.
 	Attempt uint32
 	// ChunkSize in bytes.
 	ChunkSize uint32
@@ -62,7 +62,7 @@ type Header struct {
 
 // Entry is an unfinished file as its sender announced it.
 type Entry struct {
-	// Number names the staged file. It is never used again in a run.
+	// Number names the staged file. It is never used again while the journal is taken over.
 	Number uint64
 	Path   string
 	Size   int64
@@ -113,7 +113,7 @@ func Create(dir Dir, h Header) (*Journal, error) {
 	return j, nil
 }
 
-// Open takes over the journal that an earlier attempt of the run has left. It is written anew first, so that a receiver which
+// Open takes over the journal that an earlier attempt has left, of this run or of another one of the Transfer. It is written anew first, so that a receiver which
 // still has the old one open writes to a file without a name. The error is fs.ErrNotExist if there is none; see also Untrusted.
 func Open(dir Dir, h Header) (*Journal, error) {
 	file, err := dir.Open(Name)

@@ -83,13 +83,13 @@ func (j *Journal) loadHeader(size int64) error {
 		return damaged("its header is not whole")
 	}
 	r := reader{b: b[headerFixed:end]}
-	r.uint32() // Any attempt.
+	r.uint32() // Any attempt,
 	chunk := r.uint32()
-	run, sender := string(r.bytes(int(r.uint16()))), string(r.bytes(int(r.uint16())))
+	run, sender := string(r.bytes(int(r.uint16()))), string(r.bytes(int(r.uint16()))) // and any run of the Transfer.
 	if r.short || len(r.b) > 0 {
 		return damaged("its header has another length")
 	}
-	if run != j.header.Run || sender != j.header.Sender || chunk != j.header.ChunkSize {
+	if sender != j.header.Sender || chunk != j.header.ChunkSize {
 		return fmt.Errorf("%w: run %q of %q with chunks of %d bytes", ErrOther, run, sender, chunk)
 	}
 	j.end = int64(end + checksum)

@@ -300,6 +300,40 @@ func TestShortStagedFileWithoutVerification(t *testing.T) {
 	}
 }
 
+// A new run after one that was given up sends the rest, unless the place was another Transfer's.
+func TestNewRunResumes(t *testing.T) {
+	for sender, resumes := range map[string]bool{"bank/ledger": true, "bank/another": false} {
+		source, destination := t.TempDir(), t.TempDir()
+		file(t, source, "large", noise(1, 20<<20), 0o600)
+		file(t, source, "small", noise(2, 100), 0o600)
+		_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) { o.Destination = nameless{o.Destination} })
+		if err == nil {
+			t.Fatal("it went through")
+		}
+		p := startAttempt(t, 2, destination, func(o *transfer.ReceiveOptions) {
+			if err := o.Destination.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d, err := tree.OpenDestination(destination, ".", "next", 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.RunID, o.Sender, o.Destination = "next", sender, transfer.Tree{Destination: d}
+		})
+		sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.RunID, o.Attempt = "next", 2 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.wait(t); err != nil {
+			t.Fatal(err)
+		}
+		same(t, source, destination)
+		if sent.Progress.ResumedBytes > 0 != resumes || sent.Compression.UncompressedBytes+sent.Progress.ResumedBytes != 20<<20+100 {
+			t.Errorf("after a run of bank/ledger one of %s resumed %d bytes and sent %d", sender, sent.Progress.ResumedBytes, sent.Compression.UncompressedBytes)
+		}
+	}
+}
+
 // Everything of a file was safe, but it did not get its name.
 func TestWholeFileIsSafe(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()

@@ -42,9 +42,8 @@ type Destination struct {
 }
 
 // OpenDestination opens the directory path of a mounted volume, which is made if it is not there. path must pass CheckPath, and
-// no element of it may be a symbolic link or a staging directory. What earlier attempts of the run staged is taken over, from
-// receivers that still live as well, which then can write no more; what other runs left is removed. run is an element of a path
-// without dots.
+// no element of it may be a symbolic link or a staging directory. What earlier attempts of the run or of the one before staged is
+// taken over, from receivers that still live as well, which then can write no more. run is an element of a path without dots.
 func OpenDestination(volume, path, run string, attempt uint32) (*Destination, error) {
 	err := CheckPath(path)
 	if err == nil && slices.Contains(strings.Split(path, "/"), StagingName) {

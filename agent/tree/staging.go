@@ -22,8 +22,9 @@ import (
 )
 
 // Each attempt has a staging directory of its own below StagingName, RUN.ATTEMPT.NONCE. It takes over what earlier attempts of the
-// run staged by moving it there, file by file, and then removes theirs: a receiver that still lives resolves every name in a
-// directory which is gone, and can neither make a file nor give one its name any more.
+// run, or of the one before, staged by moving it there, file by file, and then removes theirs: a receiver that still lives resolves
+// every name in a directory which is gone, and can neither make a file nor give one its name any more. The journal says of what is
+// taken over which files it is of, and of whose Transfer.
 
 // Names in a staging directory, besides those of staged files, which are decimal numbers, and those of package journal.
 const (
@@ -66,8 +67,7 @@ func fenced() error {
 		"a newer attempt has taken over the destination; this one writes no more")
 }
 
-// makeStaging makes the staging directory of an attempt and takes over what earlier ones of the run left. What other runs left is
-// removed.
+// makeStaging makes the staging directory of an attempt and takes over what earlier ones left, those of the run first.
 func (d *Destination) makeStaging(run string, attempt uint32) error {
 	if CheckPath(run) != nil || strings.ContainsAny(run, "./") {
 		return fmt.Errorf("the run's name %q is not usable", clip(run))
@@ -91,23 +91,15 @@ func (d *Destination) makeStaging(run string, attempt uint32) error {
 	if err != nil {
 		return writeError("read", StagingName, err)
 	}
-	var older []stageName
-	for _, n := range names {
-		s, ok := parseStageName(n)
-		switch {
-		case s == own:
-		case !ok || s.run != run:
-			if err := all.removeAll(n); err != nil {
-				return writeError("remove what an earlier run left in", StagingName+"/"+n, err)
-			}
-		case s.attempt > attempt:
-			return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
-				"attempt %d of the run has been at the destination; this is attempt %d, which came too late", s.attempt, attempt)
-		default:
-			older = append(older, s)
+	older, useless, err := earlier(names, own)
+	if err != nil {
+		return err
+	}
+	for _, n := range useless {
+		if err := all.removeAll(n); err != nil {
+			return writeError("remove what an earlier run left in", StagingName+"/"+n, err)
 		}
 	}
-	slices.SortFunc(older, func(a, b stageName) int { return cmp.Compare(b.attempt, a.attempt) })
 	for _, s := range older {
 		if err := d.takeOver(all, s.String()); err != nil {
 			return writeError("take over what an earlier attempt left in", StagingName+"/"+s.String(), err)
@@ -119,6 +111,38 @@ func (d *Destination) makeStaging(run string, attempt uint32) error {
 	}
 	d.dirs = newSpool(os.NewFile(uintptr(fd), directoriesName))
 	return nil
+}
+
+// earlier tells the staging directories that an attempt takes over, in this order, from those that it removes. An attempt begins only
+// after it has emptied all others: so of all there are, none but those of one run may hold files that were staged there, and the rest
+// what was being taken over from it. With a third run that is not certain any more, and nothing but those of the own run is used.
+func earlier(names []string, own stageName) (older []stageName, useless []string, err error) {
+	var others []stageName
+	for _, n := range names {
+		s, ok := parseStageName(n)
+		switch {
+		case s == own:
+		case !ok:
+			useless = append(useless, n)
+		case s.run != own.run:
+			others = append(others, s)
+		case s.attempt > own.attempt:
+			return nil, nil, failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
+				"attempt %d of the run has been at the destination; this is attempt %d, which came too late", s.attempt, own.attempt)
+		default:
+			older = append(older, s)
+		}
+	}
+	newestFirst := func(a, b stageName) int { return cmp.Compare(b.attempt, a.attempt) }
+	slices.SortFunc(older, newestFirst)
+	slices.SortFunc(others, newestFirst)
+	if slices.ContainsFunc(others, func(s stageName) bool { return s.run != others[0].run }) {
+		for _, s := range others {
+			useless = append(useless, s.String())
+		}
+		return older, useless, nil
+	}
+	return append(older, others...), useless, nil
 }
 
 // makeStagingRoot makes the directory name and the one that it is in, which it returns.

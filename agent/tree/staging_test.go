@@ -192,6 +192,44 @@ func TestTakeOverAfterACrash(t *testing.T) {
 	}
 }
 
+// A new run goes on from what the one before left; what it was already taking over itself, when it crashed, comes first.
+func TestTakeOverFromAnotherRun(t *testing.T) {
+	volume := t.TempDir()
+	write(t, volume, tree.StagingName+"/former.3.aa/7", "seven")
+	write(t, volume, tree.StagingName+"/former.3.aa/journal", "former")
+	write(t, volume, tree.StagingName+"/former.2.aa/9", "nine")
+	write(t, volume, tree.StagingName+"/run.1.bb/7", "moved")
+	write(t, volume, tree.StagingName+"/run.1.bb/8", "eight")
+	d := attempt(t, volume, 2)
+	if noted(t, d) != "former" || !stagedExists(t, d, 7) || !stagedExists(t, d, 8) || !stagedExists(t, d, 9) {
+		t.Errorf("journal %q", noted(t, d))
+	}
+	found, err := filepath.Glob(filepath.Join(volume, tree.StagingName, "*", "7"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("there are %v, %v", found, err)
+	}
+	if b, err := os.ReadFile(found[0]); err != nil || string(b) != "moved" {
+		t.Errorf("the file is %q, %v", b, err)
+	}
+}
+
+// Staged files of two other runs could be mixed up by their numbers.
+func TestNothingIsTakenOverFromTwoOtherRuns(t *testing.T) {
+	volume := t.TempDir()
+	write(t, volume, tree.StagingName+"/first.1.aa/7", "seven")
+	write(t, volume, tree.StagingName+"/first.1.aa/journal", "first")
+	write(t, volume, tree.StagingName+"/second.1.aa/7", "another")
+	write(t, volume, tree.StagingName+"/run.1.aa/8", "own")
+	write(t, volume, tree.StagingName+"/no-name-of-ours", "left")
+	d := attempt(t, volume, 2)
+	if noted(t, d) != "" || stagedExists(t, d, 7) || !stagedExists(t, d, 8) {
+		t.Errorf("journal %q", noted(t, d))
+	}
+	if left, err := os.ReadDir(filepath.Join(volume, tree.StagingName)); err != nil || len(left) != 1 {
+		t.Errorf("there are %v, %v", left, err)
+	}
+}
+
 // What is in the place of the staging directory does not lead outside.
 func TestStagingIsSomethingElse(t *testing.T) {
 	for name, place := range map[string]func(volume, elsewhere string) error{
