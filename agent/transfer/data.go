@@ -224,6 +224,7 @@ func (d *inStream) write(c claim, s *segment, bytes []byte) error {
 	}
 	if c.file.chunks > 1 {
 		d.checkpoints.wrote(c.file, offset/d.chunk, s.digest)
+		d.arrived(c.file, int64(s.length))
 	}
 	if !complete {
 		return nil
@@ -282,10 +283,20 @@ func (s *session) complete(f *inFile) {
 	s.files++
 	s.bytes += uint64(f.entry.Size)
 	s.mu.Unlock()
+	s.arrived(f, -f.entry.Size)
 	s.Report.update(func(p *wirev1.Progress) {
 		p.Files++
 		p.Bytes += uint64(f.entry.Size)
 	})
+}
+
+// arrived counts bytes of a file that is not complete, less than 0 when it is or is taken back.
+func (s *session) arrived(f *inFile, bytes int64) {
+	if f.chunks <= 1 {
+		return
+	}
+	s.partial.Add(bytes)
+	s.Report.update(func(p *wirev1.Progress) { p.PartialBytes = uint64(max(0, s.partial.Load())) })
 }
 
 // takeBack forgets a file that changed while the sender read it.
@@ -305,7 +316,7 @@ func (s *session) takeBack(index uint64) error {
 	if count > maxChanged {
 		return invalid("the sender takes back more than %d files", maxChanged)
 	}
-	f.forget()
+	s.arrived(f, -f.forget())
 	f.naming.Lock()
 	defer f.naming.Unlock()
 	f.named = true

@@ -22,6 +22,7 @@ type inFile struct {
 	chunks int64
 
 	safe int64 // bytes that earlier attempts made safe
+	got  int64 // bytes that are there, those included; guarded by mu
 
 	// naming is held while the file is synced in the background, gets its name or is given up.
 	naming sync.Mutex
@@ -101,6 +102,9 @@ func (f *inFile) wrote(r *run, offset int64) (complete, takenBack bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.written |= 1 << (offset / f.chunk % runChunks)
+	if !f.takenBack {
+		f.got += min(f.chunk, f.entry.Size-offset)
+	}
 	return r.written == r.want, f.takenBack
 }
 
@@ -119,9 +123,10 @@ func (f *inFile) finish(r *run) (complete bool) {
 	return false
 }
 
-// forget takes the file back.
-func (f *inFile) forget() {
+// forget takes the file back and returns how many bytes of it were there.
+func (f *inFile) forget() (bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.takenBack, f.runs = true, nil
+	return f.got
 }

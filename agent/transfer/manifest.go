@@ -134,6 +134,7 @@ func (s *session) announce(m *wirev1.Manifest) (*wirev1.Need, error) {
 			if err := s.expect(f); err != nil {
 				return nil, err
 			}
+			s.arrived(f, f.safe)
 		case e.Type == tree.File:
 			need.UnchangedFiles++
 			need.UnchangedBytes += uint64(e.Size)

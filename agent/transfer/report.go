@@ -161,6 +161,7 @@ func (r *Report) Report() *wirev1.Report {
 	if r.peer != nil {
 		report.Progress.Files += r.peer.GetFiles()
 		report.Progress.Bytes += r.peer.GetBytes()
+		report.Progress.PartialBytes = r.peer.GetPartialBytes()
 		report.Progress.ResentBytes = r.peer.GetResentBytes()
 		report.Progress.Removed = r.peer.GetRemoved()
 		report.Cpu.ReceiveNanos = r.peer.GetCpu().GetReceiveNanos()

@@ -63,6 +63,7 @@ func (s *session) resume(index uint64, e *tree.Entry, most int) (*inFile, []jour
 		return f, nil, s.Destination.Discard(old.Number)
 	}
 	f.resume(ranges, s.verify)
+	f.got = f.safe
 	c.resent.Add(max(0, written-f.safe))
 	return f, ranges, nil
 }

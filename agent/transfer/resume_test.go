@@ -139,6 +139,9 @@ func TestConnectionBreaks(t *testing.T) {
 		}
 		before := written
 		written += m.written
+		if progress := p.report.Report().Progress; progress.Bytes == 0 && progress.PartialBytes != uint64(written) {
+			t.Errorf("attempt %d: %d bytes of the file are there, progress is %v", attempt, written, progress)
+		}
 		// A file that got its name before the break is unchanged.
 		if resumed := sent.Progress.ResumedBytes + sent.Progress.UnchangedBytes; resumed != uint64(before) {
 			t.Errorf("attempt %d resumes %d bytes; %d were written before", attempt, resumed, before)
@@ -253,7 +256,7 @@ func TestResumeOnlyWhatIsProven(t *testing.T) {
 			if err := os.Rename(name, filepath.Join(filepath.Dir(name), "other.1.abc")); err != nil {
 				t.Fatal(err)
 			}
-		}, false},
+		}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -338,16 +341,19 @@ func TestNewRunResumes(t *testing.T) {
 func TestWholeFileIsSafe(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "large", noise(1, 3<<20), 0o600)
-	_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) { o.Destination = nameless{o.Destination} })
+	_, received, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) { o.Destination = nameless{o.Destination} })
 	if err == nil {
 		t.Fatal("it went through")
+	}
+	if p := received.Progress; p.PartialBytes != 3<<20 || p.Bytes != 0 {
+		t.Errorf("before the file has its name progress is %v", p)
 	}
 	sent, _, err := try(t, 2, source, destination, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	same(t, source, destination)
-	if p := sent.Progress; p.ResumedBytes != 3<<20 || p.Files != 1 || p.Bytes != 3<<20 || sent.Compression.UncompressedBytes != 0 {
+	if p := sent.Progress; p.ResumedBytes != 3<<20 || p.Files != 1 || p.Bytes != 3<<20 || p.PartialBytes != 0 || sent.Compression.UncompressedBytes != 0 {
 		t.Errorf("progress is %v, %d bytes were sent", p, sent.Compression.UncompressedBytes)
 	}
 }

@@ -52,6 +52,9 @@ type session struct {
 	closed    bool // nothing is written any more
 	// files and bytes are complete; made are files without content.
 	files, bytes, made uint64
+
+	// partial bytes are of files of several chunks that are not complete. It may be less than 0 for moments.
+	partial atomic.Int64
 }
 
 // enter announces that a block will be written; leave must follow if it returns true.
@@ -283,6 +286,7 @@ func (s *session) received() *wirev1.Received {
 	s.mu.Lock()
 	m := &wirev1.Received{Files: s.files + s.made, Bytes: s.bytes}
 	s.mu.Unlock()
+	m.PartialBytes = uint64(max(0, s.partial.Load()))
 	m.ResentBytes = s.checkpoints.resentBytes()
 	m.Removed = s.Destination.Removed()
 	blocks := s.Report.Blocks.Snapshot()

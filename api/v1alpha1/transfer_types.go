@@ -295,9 +295,13 @@ type Progress struct {
 	// filesTotal found at the source so far.
 	// +optional
 	FilesTotal int64 `json:"filesTotal"`
-	// bytes of those files.
+	// bytes of those files, and of others what has arrived of them.
 	// +optional
 	Bytes int64 `json:"bytes"`
+	// partialBytes are those of the bytes that belong to files which are not complete yet. They have no names, and may come again, as
+	// resentBytes, if the attempt breaks off.
+	// +optional
+	PartialBytes int64 `json:"partialBytes,omitempty"`
 	// bytesTotal found at the source so far.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal"`

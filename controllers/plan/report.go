@@ -63,7 +63,8 @@ func progress(report *wirev1.Report, rate, resumed int64) *v1alpha1.Progress {
 	status := &v1alpha1.Progress{
 		Files:          clamp(p.GetFiles()),
 		FilesTotal:     clamp(p.GetFilesTotal()),
-		Bytes:          clamp(p.GetBytes()),
+		Bytes:          saturated(clamp(p.GetBytes()), clamp(p.GetPartialBytes())),
+		PartialBytes:   clamp(p.GetPartialBytes()),
 		BytesTotal:     clamp(p.GetBytesTotal()),
 		BytesPerSecond: rate,
 		UnchangedFiles: clamp(p.GetUnchangedFiles()),
@@ -90,6 +91,9 @@ func progress(report *wirev1.Report, rate, resumed int64) *v1alpha1.Progress {
 	}
 	return status
 }
+
+// saturated is the sum of two numbers that are not negative, or the greatest number there is.
+func saturated(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
 func percent(part, whole int64) int32 {
 	return int32(min(100, max(0, float64(part)/float64(whole)*100)))

@@ -66,9 +66,12 @@ func TestLostAgentDelivered(t *testing.T) {
 	transfer, facts := running(1)
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	facts.Report = &wirev1.Report{
-		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Progress: &wirev1.Progress{Bytes: 100, UnchangedBytes: 60, BytesTotal: 200},
+		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Progress: &wirev1.Progress{Bytes: 100, PartialBytes: 50, UnchangedBytes: 60, BytesTotal: 200},
 	}
 	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	if p := transfer.Status.Progress; p.Bytes != 150 || p.PartialBytes != 50 || p.Percent != 75 {
+		t.Errorf("progress is %+v", p)
+	}
 	facts.Pod, facts.Report = ended(137, "OOMKilled", ""), nil
 	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
 	if got := transfer.Status.Run.DeliveredBytes; got != 40 {

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -396,7 +395,7 @@ func (d *transferDecision) prices() *v1alpha1.Prices {
 // before the run.
 func (d *transferDecision) resumed(report *wirev1.Report) int64 {
 	whole := min(d.transfer.Status.Run.DeliveredBytes, clamp(report.GetProgress().GetUnchangedBytes()))
-	return whole + min(clamp(report.GetProgress().GetResumedBytes()), math.MaxInt64-whole)
+	return saturated(whole, clamp(report.GetProgress().GetResumedBytes()))
 }
 
 // delivered are the bytes of the files that the attempt itself brought to the destination, whole; of an agent that was lost, those of
@@ -406,7 +405,7 @@ func (d *transferDecision) delivered() int64 {
 	if progress == nil {
 		return 0
 	}
-	return max(0, progress.Bytes-progress.UnchangedBytes)
+	return max(0, progress.Bytes-progress.PartialBytes-progress.UnchangedBytes)
 }
 
 // finish records an attempt that has ended and decides what follows.
@@ -425,7 +424,7 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 		}
 	}
 	d.record(report, reason, message)
-	status.Run.DeliveredBytes += min(d.delivered(), math.MaxInt64-status.Run.DeliveredBytes)
+	status.Run.DeliveredBytes = saturated(status.Run.DeliveredBytes, d.delivered())
 	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: report}
 	switch {
 	case reason == v1alpha1.ReasonSucceeded:

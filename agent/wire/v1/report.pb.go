@@ -672,7 +672,9 @@ type Progress struct {
 	// resent_bytes had been written by an earlier attempt of the run and come again, because they were not safe.
 	ResentBytes uint64 `protobuf:"varint,9,opt,name=resent_bytes,json=resentBytes,proto3" json:"resent_bytes,omitempty"`
 	// removed are files, links and directories that a mirror removed at the destination.
-	Removed       uint64 `protobuf:"varint,10,opt,name=removed,proto3" json:"removed,omitempty"`
+	Removed uint64 `protobuf:"varint,10,opt,name=removed,proto3" json:"removed,omitempty"`
+	// partial_bytes are at the destination besides bytes: of files of several chunks that are not complete yet.
+	PartialBytes  uint64 `protobuf:"varint,13,opt,name=partial_bytes,json=partialBytes,proto3" json:"partial_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -773,6 +775,13 @@ func (x *Progress) GetResentBytes() uint64 {
 func (x *Progress) GetRemoved() uint64 {
 	if x != nil {
 		return x.Removed
+	}
+	return 0
+}
+
+func (x *Progress) GetPartialBytes() uint64 {
+	if x != nil {
+		return x.PartialBytes
 	}
 	return 0
 }
@@ -1034,7 +1043,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"send_nanos\x18\x01 \x01(\x04R\tsendNanos\x12#\n" +
 	"\rreceive_nanos\x18\x02 \x01(\x04R\freceiveNanos\x12%\n" +
 	"\x0ecompress_nanos\x18\x03 \x01(\x04R\rcompressNanos\x12)\n" +
-	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\"\xc6\x02\n" +
+	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\"\xeb\x02\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x1f\n" +
@@ -1048,7 +1057,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\rresumed_bytes\x18\b \x01(\x04R\fresumedBytes\x12!\n" +
 	"\fresent_bytes\x18\t \x01(\x04R\vresentBytes\x12\x18\n" +
 	"\aremoved\x18\n" +
-	" \x01(\x04R\aremoved\"P\n" +
+	" \x01(\x04R\aremoved\x12#\n" +
+	"\rpartial_bytes\x18\r \x01(\x04R\fpartialBytes\"P\n" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +

@@ -1203,7 +1203,9 @@ type Received struct {
 	// resent_bytes had been written by an earlier attempt of the run and come again, because they were not safe.
 	ResentBytes uint64 `protobuf:"varint,5,opt,name=resent_bytes,json=resentBytes,proto3" json:"resent_bytes,omitempty"`
 	// removed are files, links and directories that Mirror asked to remove.
-	Removed       uint64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
+	Removed uint64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
+	// partial_bytes are of files that are not complete yet, and not in bytes; what earlier attempts made safe of them is included.
+	PartialBytes  uint64 `protobuf:"varint,13,opt,name=partial_bytes,json=partialBytes,proto3" json:"partial_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,6 +1278,13 @@ func (x *Received) GetResentBytes() uint64 {
 func (x *Received) GetRemoved() uint64 {
 	if x != nil {
 		return x.Removed
+	}
+	return 0
+}
+
+func (x *Received) GetPartialBytes() uint64 {
+	if x != nil {
+		return x.PartialBytes
 	}
 	return 0
 }
@@ -1592,14 +1601,15 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"4\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xe7\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x8c\x02\n" +
 	"\bReceived\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12G\n" +
 	"\rdecompression\x18\x03 \x01(\v2!.lighterage.wire.v1.DecompressionR\rdecompression\x12)\n" +
 	"\x03cpu\x18\x04 \x01(\v2\x17.lighterage.wire.v1.CPUR\x03cpu\x12!\n" +
 	"\fresent_bytes\x18\x05 \x01(\x04R\vresentBytes\x12\x18\n" +
-	"\aremoved\x18\x06 \x01(\x04R\aremoved\"\x80\x01\n" +
+	"\aremoved\x18\x06 \x01(\x04R\aremoved\x12#\n" +
+	"\rpartial_bytes\x18\r \x01(\x04R\fpartialBytes\"\x80\x01\n" +
 	"\bFinished\x128\n" +
 	"\breceived\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.ReceivedR\breceived\x12:\n" +
 	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\"g\n" +
