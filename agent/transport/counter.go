@@ -4,7 +4,9 @@
 package transport
 
 import (
+	"container/list"
 	"net"
+	"sync"
 	"sync/atomic"
 )
 
@@ -37,50 +39,118 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Listen returns a listener whose connections are counted, unless c is nil, and of which at most limit are open at once.
+// Listen returns a listener whose connections are counted, unless c is nil, and of which at most limit are open at once. Further ones
+// wait, unless there are some that have said nothing yet: then each one more closes the oldest of these, so that those who connect and
+// say nothing keep nobody out.
 func Listen(l net.Listener, c *Counter, limit int) net.Listener {
-	return &countedListener{Listener: l, counter: c, free: make(chan struct{}, limit), closed: make(chan struct{})}
+	listener := &countedListener{Listener: l, counter: c, limit: limit}
+	listener.changed.L = &listener.mu
+	return listener
 }
 
 type countedListener struct {
 	net.Listener
 	counter *Counter
-	free    chan struct{}
-	closing atomic.Bool
-	closed  chan struct{}
+	limit   int
+
+	mu      sync.Mutex
+	changed sync.Cond // of mu
+	closed  bool
+	open    int
+	silent  list.List // of *acceptedConn, oldest first
 }
 
 func (l *countedListener) Accept() (net.Conn, error) {
-	select {
-	case l.free <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+	for {
+		l.mu.Lock()
+		for !l.closed && l.open >= l.limit && l.silent.Len() == 0 {
+			l.changed.Wait()
+		}
+		closed := l.closed
+		l.mu.Unlock()
+		if closed {
+			return nil, net.ErrClosed
+		}
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if accepted := l.admit(conn); accepted != nil {
+			return accepted, nil
+		}
+		_ = conn.Close()
 	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
+}
+
+// admit makes room for a connection, nil if there is none any more.
+func (l *countedListener) admit(conn net.Conn) *acceptedConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open >= l.limit {
+		oldest := l.silent.Front()
+		if oldest == nil {
+			return nil // The last of them has spoken meanwhile.
+		}
+		evicted := oldest.Value.(*acceptedConn)
+		l.release(evicted)
+		_ = evicted.Conn.Close()
 	}
-	return &acceptedConn{countedConn: countedConn{conn, l.counter}, free: l.free}, nil
+	c := &acceptedConn{countedConn: countedConn{conn, l.counter}, listener: l, open: true}
+	c.silent = l.silent.PushBack(c)
+	l.open++
+	return c
+}
+
+// release gives the room of a connection to others, once. mu is held.
+func (l *countedListener) release(c *acceptedConn) {
+	if !c.open {
+		return
+	}
+	c.open = false
+	l.heard(c)
+	l.open--
+	l.changed.Signal()
+}
+
+// heard notes that a connection is not silent any more. mu is held.
+func (l *countedListener) heard(c *acceptedConn) {
+	if c.silent != nil {
+		l.silent.Remove(c.silent)
+		c.silent = nil
+	}
 }
 
 func (l *countedListener) Close() error {
-	if l.closing.CompareAndSwap(false, true) {
-		close(l.closed)
-	}
+	l.mu.Lock()
+	l.closed = true
+	l.changed.Broadcast()
+	l.mu.Unlock()
 	return l.Listener.Close()
 }
 
 type acceptedConn struct {
 	countedConn
-	free     chan struct{}
-	released atomic.Bool
+	listener *countedListener
+	spoke    atomic.Bool
+	// Guarded by the listener's mu.
+	open   bool
+	silent *list.Element // nil once it has spoken or is closed
+}
+
+func (c *acceptedConn) Read(p []byte) (int, error) {
+	n, err := c.countedConn.Read(p)
+	if n > 0 && c.spoke.CompareAndSwap(false, true) {
+		c.listener.mu.Lock()
+		c.listener.heard(c)
+		c.listener.mu.Unlock()
+	}
+	return n, err
 }
 
 func (c *acceptedConn) Close() error {
 	err := c.Conn.Close()
-	if c.released.CompareAndSwap(false, true) {
-		<-c.free
-	}
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.listener.release(c)
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,8 +190,14 @@ func TestConnectionsAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	first := <-accepted
+	if _, err := first.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case <-accepted:
 		t.Fatal("two connections are open")
@@ -197,9 +205,81 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 	first.Close()
 	first.Close() // Counts once.
-	<-accepted
+	second := <-accepted
+	if _, err := second.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	listener.Close()
 	if _, open := <-accepted; open {
 		t.Error("a connection after closing")
 	}
+}
+
+// Connections that say nothing neither keep the sender out nor take more than their share of descriptors.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	const limit, silent, open = 16, 10_000, 200
+	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
+	files := transport.NewFiles(west.Directory(t, east, "/ns/bank/delivery/ledger", serverName))
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &watched{Listener: inner}
+	server := transport.NewDataServer(files, "bank", "ledger", func(conn net.Conn) { _, _ = conn.Write([]byte("blocks")) })
+	go server.Serve(transport.Listen(counted, nil, limit))
+	t.Cleanup(server.Stop)
+
+	var conns [open]net.Conn
+	for i := range silent {
+		if former := conns[i%open]; former != nil {
+			former.Close()
+		}
+		if conns[i%open], err = net.Dial("tcp", inner.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	})
+	dialer := &transport.Dialer{Address: inner.Addr().String(), Files: transport.NewFiles(east.Directory(t, west, "/ns/bank/transfer/ledger", ""))}
+	conn, err := dialer.DialBlocks(t.Context(), serverName)
+	if err != nil {
+		t.Fatal("the sender: ", err)
+	}
+	defer conn.Close()
+	if b, err := io.ReadAll(conn); err != nil || string(b) != "blocks" {
+		t.Errorf("the sender reads %q, %v", b, err)
+	}
+	// One more is accepted before another one is closed for it.
+	if most := counted.most.Load(); most < limit || most > limit+1 {
+		t.Errorf("%d connections were open at once", most)
+	}
+}
+
+// watched counts the connections that are open. Accept is for one goroutine.
+type watched struct {
+	net.Listener
+	open, most atomic.Int64
+}
+
+func (w *watched) Accept() (net.Conn, error) {
+	conn, err := w.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	w.most.Store(max(w.most.Load(), w.open.Add(1)))
+	return &watchedConn{Conn: conn, watched: w}, nil
+}
+
+type watchedConn struct {
+	net.Conn
+	watched *watched
+	once    sync.Once
+}
+
+func (c *watchedConn) Close() error {
+	c.once.Do(func() { c.watched.open.Add(-1) })
+	return c.Conn.Close()
 }

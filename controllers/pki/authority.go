@@ -21,8 +21,9 @@ import (
 const (
 	// CALifetime of a CA that the manager makes.
 	CALifetime = 10 * 365 * 24 * time.Hour
-	// ClockSkew is how far certificates reach back, so that a peer whose clock is behind accepts them.
-	ClockSkew = time.Hour
+	// ClockSkew is how far certificates reach back, so that a peer whose clock is behind by a day accepts them. One whose clock is
+	// ahead takes as much of their lifetime away.
+	ClockSkew = 25 * time.Hour
 )
 
 // CA issues certificates.

@@ -274,3 +274,21 @@ func TestHandshake(t *testing.T) {
 		t.Fatalf("another CA: %v", err)
 	}
 }
+
+// TestClockSkew: a peer whose clock is off by a day, either way, accepts what a cluster has just issued.
+func TestClockSkew(t *testing.T) {
+	ca, _, err := pki.NewCA("east", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Issue(pki.Template{Identity: pki.TransferIdentity("east", "bank", "ledger"), Lifetime: 48 * time.Hour}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, chain := pki.Pool([]*x509.Certificate{ca.Certificate}), []*x509.Certificate{pair.Leaf}
+	for off, accepted := range map[time.Duration]bool{0: true, -24 * time.Hour: true, 24 * time.Hour: true, -26 * time.Hour: false, 49 * time.Hour: false} {
+		if err := pki.Verify(roots, chain, now.Add(off)); (err == nil) != accepted {
+			t.Errorf("with a clock that is off by %s: %v", off, err)
+		}
+	}
+}

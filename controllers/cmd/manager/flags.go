@@ -46,7 +46,7 @@ func parse(arguments []string) (settings, error) {
 	flags.StringVar(&s.agentImage, "agent-image", "", "image that agents run (required)")
 	flags.StringVar(&s.agentPullPolicy, "agent-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
 	agentArchitectures := flags.String("agent-image-architectures", strings.Join(architectures, ","), "architectures that the agent image was built for; agents run on nodes of these only")
-	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", 24*time.Hour, "lifetime of agents' certificates: an attempt cannot connect anew after it")
+	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", 48*time.Hour, "lifetime of agents' certificates: an attempt cannot connect anew after it, earlier if the other cluster's clock is ahead")
 	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", 30*24*time.Hour, "lifetime of the certificates of the gateway, the node agents and the replicas of HTTPEndpoints, which are renewed at half of it")
 	flags.DurationVar(&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")

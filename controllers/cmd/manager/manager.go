@@ -45,8 +45,9 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=lighterage-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=events,verbs=create;patch
 
-// managerCertificateLifetime is that of the manager's own certificate, which lives in memory.
-const managerCertificateLifetime = 24 * time.Hour
+// managerCertificateLifetime is that of the manager's own certificate, which lives in memory. It is renewed at half of it, so that a peer whose
+// clock is ahead by a day accepts it at any time.
+const managerCertificateLifetime = 72 * time.Hour
 
 // newManager wires everything.
 func newManager(config *rest.Config, s settings) (ctrl.Manager, error) {
