@@ -45,14 +45,14 @@ func Termination(r *wirev1.Report) ([]byte, error) {
 		func() {
 			r.Omissions = nil
 			if r.Compression != nil {
-				r.Compression.Skipped = nil
+				r.Compression.Skipped, r.Compression.Reasons = nil, nil
 			}
 		},
 		// Names that no agent makes this long; what is left has a bounded length.
 		func() {
 			r.Version, r.Architecture, r.Detail = cut(r.Version), cut(r.Architecture), ""
 			if c := r.Compression; c != nil {
-				c.Codec, c.Engine, c.Reason = cut(c.Codec), cut(c.Engine), cut(c.Reason)
+				c.Codec, c.Engine, c.Reason, c.Level = cut(c.Codec), cut(c.Engine), cut(c.Reason), cut(c.Level)
 			}
 		},
 	}

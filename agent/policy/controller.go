@@ -21,6 +21,8 @@ type ControllerOptions struct {
 	// PreferHardware: where hardware may compress a block, software does not, unless the
 	// accelerator is busy.
 	PreferHardware bool
+	// Limit is how many bytes a second the sender may send; 0: no limit.
+	Limit float64
 	// Cores are how many the sender may use, PeerCores how many the receiver has; 0: not
 	// known, which counts as many as the sender's.
 	Cores, PeerCores int
@@ -132,6 +134,9 @@ func NewController(o ControllerOptions) *Controller {
 	}
 	c := &Controller{
 		model: newModel(o.Objective, o.Prices, cores, peerCores), cores: cores, peerCores: peerCores, crowding: 1, prefer: o.PreferHardware,
+	}
+	if positive(o.Limit) {
+		c.model.limit = o.Limit
 	}
 	for _, w := range o.Ways {
 		if !w.Stored() && !slices.ContainsFunc(c.ways, func(have Way) bool { return have.Option == w.Option }) {

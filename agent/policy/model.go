@@ -37,6 +37,8 @@ type model struct {
 	cores, peerCores float64
 	// link is what the network carries in bytes a second; 0: it never was the bottleneck.
 	link float64
+	// limit is what the sender may send at most, 0: what it likes.
+	limit float64
 	// peerRate is how many bytes of plain data a second the peer takes however they come, as
 	// a disk does; 0: that never was the bottleneck.
 	peerRate float64
@@ -86,6 +88,9 @@ func (m *model) seconds(w work) float64 {
 	send, carry, receive := w.send/m.cores, 0.0, w.receive/m.peerCores
 	if m.link > 0 {
 		carry = w.wire / m.link
+	}
+	if m.limit > 0 {
+		carry = max(carry, w.wire/m.limit)
 	}
 	if m.peerRate > 0 {
 		receive = max(receive, 1/m.peerRate)

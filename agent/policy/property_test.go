@@ -259,6 +259,14 @@ func TestSharedAccelerator(t *testing.T) {
 	}
 }
 
+// TestLimit: a sender that may send little compresses as over a slow network, however fast it is.
+func TestLimit(t *testing.T) {
+	c := policy.NewController(policy.ControllerOptions{Objective: policy.Elapsed, Ways: policytest.Measured(), Cores: 2, Limit: 10 * mbit})
+	if o, _ := most(policytest.Run(policytest.Here(2, 0), c, policytest.Kinds()[:1], 400)); o.Level != codec.High {
+		t.Errorf("%v", o)
+	}
+}
+
 func TestNothingToChooseFrom(t *testing.T) {
 	c := policy.NewController(policy.ControllerOptions{Objective: "Luck", Ways: []policy.Way{{}}})
 	if choice := c.Choose(policy.Block{Size: 1 << 20, Predicted: 1 << 18, Software: true}); !choice.Stored() || choice.Reason != policy.NetworkFaster {

@@ -37,7 +37,7 @@ type Peer struct {
 	// Plain and Wire are what was sent to it meanwhile.
 	Plain, Wire float64
 	// CPU is that of the whole receiver, Inflate the part of it that expanded Inflated
-	// bytes.
+	// bytes; 0: not known.
 	CPU, Inflate, Inflated float64
 	// Busy is how long its streams were not waiting for data, all together.
 	Busy float64
@@ -223,7 +223,10 @@ func (c *Controller) Peer(p Peer) {
 	}
 	share := shareOf64(p.Wire, p.Plain)
 	if p.Busy >= 0 {
-		c.peerCPU = sound(p.CPU/(p.Elapsed*float64(c.peerCores)), 0, 1)
+		c.peerCPU = 1
+		if positive(p.CPU) {
+			c.peerCPU = sound(p.CPU/(p.Elapsed*float64(c.peerCores)), 0, 1)
+		}
 		first := !c.peerKnown
 		c.peerKnown, c.peerBusy = true, sound(p.Busy/(p.Elapsed*float64(p.Streams)), 0, 1)
 		if first && c.peerBusy >= peerBusy {

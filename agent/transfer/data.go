@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
@@ -93,11 +94,13 @@ func (d *inStream) serve(conn net.Conn) error {
 			return errStream
 		}
 		d.touch()
+		came := time.Now()
 		if !d.enter() {
 			return errStream
 		}
 		last, err := d.block()
 		d.leave()
+		d.worked.Add(int64(time.Since(came)))
 		if err != nil {
 			return d.refuse(err)
 		}

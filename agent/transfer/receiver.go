@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -65,7 +66,9 @@ type ReceiveOptions struct {
 	Sender      string
 	Destination Destination
 	Engines     *codec.Registry
-	Report      *Report
+	// InflateRates are the bytes of plain data for each second of CPU time that engines were measured to expand; may be nil.
+	InflateRates map[codec.ID]float64
+	Report       *Report
 	// OneProcess says that the sender is in this process and counts its CPU time.
 	OneProcess bool
 	// WaitForSender is how long the receiver waits for a session, Idle how long a session may be silent. 0 is the default: 10
@@ -239,6 +242,9 @@ func (s *session) accept() error {
 		Session:      s.token,
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
+		Codecs:       s.readable(begin.GetCodecs()),
+		Inflate:      s.inflate(),
+		Cores:        uint32(runtime.GOMAXPROCS(0)),
 	}}})
 }
 
@@ -252,6 +258,31 @@ func (s *session) mirror(m *wirev1.Mirror) error {
 		return invalid("the sender's filter cannot be used: %w", err)
 	}
 	return s.Destination.Mirror(patterns, m.GetAllowEmptySource())
+}
+
+// readable returns the codecs of the sender's that this build can read.
+func (s *session) readable(offered []uint32) []uint32 {
+	var ids []uint32
+	for _, n := range offered {
+		if n <= 255 && len(ids) < maxCodecs && (codec.ID(n) == codec.None || len(s.Engines.ForCodec(codec.ID(n))) > 0) {
+			ids = append(ids, n)
+		}
+	}
+	return ids
+}
+
+// maxCodecs bounds the answer to a sender that offers very many.
+const maxCodecs = 64
+
+// inflate returns what is known of how fast this side expands.
+func (s *session) inflate() []*wirev1.InflateRate {
+	var rates []*wirev1.InflateRate
+	for _, id := range s.Engines.Codecs() {
+		if rate := s.InflateRates[id]; rate >= 1 && rate < math.MaxInt64 {
+			rates = append(rates, &wirev1.InflateRate{Codec: uint32(id), BytesPerSecond: uint64(rate)})
+		}
+	}
+	return rates
 }
 
 // choose returns the first codec of the sender's that this build can read.

@@ -43,9 +43,6 @@ type Report struct {
 	// peer's is what the other side reported.
 	peer          *wirev1.Received
 	peerOmissions []*wirev1.Omission
-	// engines by class, as far as known.
-	engines map[codec.Class]string
-	codec   codec.ID
 }
 
 // NewSendReport returns the report of a sender that is about to open its run.
@@ -84,19 +81,6 @@ func (r *Report) transferring(own *tree.Omissions) {
 	r.state = wirev1.AgentState_AGENT_STATE_TRANSFERRING
 	r.detail = ""
 	r.own = own
-}
-
-// negotiated notes the codec that was agreed and which engines execute it.
-func (r *Report) negotiated(id codec.ID, level codec.Level, engines *codec.Registry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.codec = id
-	r.engines = make(map[codec.Class]string)
-	for _, class := range []codec.Class{codec.Software, codec.Hardware} {
-		if e, ok := engines.Best(id, class, level); ok {
-			r.engines[class] = e.Name()
-		}
-	}
 }
 
 // update changes the progress.
@@ -183,13 +167,9 @@ func (r *Report) compression(s *meter.Snapshot) *wirev1.Compression {
 		Stored:            operations(s.Stored),
 		Estimate:          estimates(s.Estimate),
 	}
-	if s.Hardware.Operations+s.Software.Operations > 0 {
-		class := codec.Software
-		if s.Hardware.Bytes > s.Software.Bytes {
-			class = codec.Hardware
-		}
-		c.Codec = r.codec.String()
-		c.Engine = r.engines[class]
+	if len(s.Uses) > 0 {
+		use := mostUsed(s.Uses)
+		c.Codec, c.Engine, c.Level = use.Codec.String(), use.Engine, use.Level.String()
 	}
 	var most int64
 	for _, reasons := range []map[policy.Reason]int64{s.Compressed, s.Skipped} {
@@ -200,13 +180,33 @@ func (r *Report) compression(s *meter.Snapshot) *wirev1.Compression {
 			}
 		}
 	}
-	if len(s.Skipped) > 0 {
-		c.Skipped = make(map[string]uint64, len(s.Skipped))
-		for reason, n := range s.Skipped {
-			c.Skipped[string(reason)] = uint64(n)
+	c.Skipped, c.Reasons = counts(s.Skipped), counts(s.Compressed)
+	return c
+}
+
+// counts is nil when nothing was counted.
+func counts(reasons map[policy.Reason]int64) map[string]uint64 {
+	if len(reasons) == 0 {
+		return nil
+	}
+	m := make(map[string]uint64, len(reasons))
+	for reason, n := range reasons {
+		m[string(reason)] = uint64(n)
+	}
+	return m
+}
+
+// mostUsed is the engine and level that compressed most of the data.
+func mostUsed(uses map[meter.Use]meter.Count) meter.Use {
+	var best meter.Use
+	for use, n := range uses {
+		most := uses[best].Bytes
+		// Names decide between equals, so that reports do not flicker.
+		if n.Bytes > most || n.Bytes == most && (best.Engine == "" || use.Engine < best.Engine || use.Engine == best.Engine && use.Level < best.Level) {
+			best = use
 		}
 	}
-	return c
+	return best
 }
 
 func decompression(s *meter.Snapshot) *wirev1.Decompression {

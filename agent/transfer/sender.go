@@ -49,6 +49,12 @@ type SendOptions struct {
 	// Policy and Codecs, in order of preference, say how to compress.
 	Policy policy.Settings
 	Codecs []codec.ID
+	// Ways to compress between which mode Auto chooses block by block, and the engine of each; none: it compresses what promises to
+	// shrink as the first of Codecs that the receiver reads, at the policy's level.
+	Ways       []policy.Way
+	WayEngines map[policy.Option]codec.Engine
+	// BandwidthLimit is what DialBlocks' connections hold themselves to, in bytes a second, for the choice between Ways; 0: nothing.
+	BandwidthLimit uint64
 	// Verify asks the receiver to read back what it wrote.
 	Verify bool
 	// CheckpointInterval is how many bytes each stream may have at stake; 0 is DefaultCheckpointInterval.
@@ -152,6 +158,7 @@ type sender struct {
 
 	codec   codec.ID
 	session []byte
+	adaptive
 
 	window  *semaphore.Weighted
 	batches chan batch
@@ -233,7 +240,7 @@ func (s *sender) begin() error {
 	if !offered {
 		return invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
 	}
-	s.Report.negotiated(s.codec, s.Policy.Level, s.Engines)
+	s.adapt(accepted)
 	s.Report.transferring(s.Source.Omissions())
 	return nil
 }
@@ -345,6 +352,7 @@ func (s *sender) listen() error {
 			}
 		case *wirev1.SessionResponse_Received:
 			s.Report.received(m.Received, nil)
+			s.heard(m.Received)
 		case *wirev1.SessionResponse_Failure:
 			return refused(m.Failure)
 		case *wirev1.SessionResponse_Finished:

@@ -42,6 +42,8 @@ type session struct {
 	checkpoints *checkpoints
 
 	last atomic.Int64 // time of the last message, in nanoseconds
+	// worked is how long streams were not waiting for data, in nanoseconds, all together.
+	worked atomic.Int64
 
 	manifest manifest
 
@@ -289,6 +291,7 @@ func (s *session) received() *wirev1.Received {
 	m.PartialBytes = uint64(max(0, s.partial.Load()))
 	m.ResentBytes = s.checkpoints.resentBytes()
 	m.Removed = s.Destination.Removed()
+	m.BusyNanos, m.Streams = uint64(max(s.worked.Load(), 0)), uint32(max(s.open.Load(), 0))
 	blocks := s.Report.Blocks.Snapshot()
 	m.Decompression = decompression(&blocks)
 	m.Cpu = &wirev1.CPU{DecompressNanos: uint64(blocks.CPU)}

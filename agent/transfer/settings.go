@@ -33,7 +33,18 @@ func Settings(c *wirev1.CompressionSettings) (Compression, error) {
 		wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED: codec.Balanced,
 		wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH:     codec.High,
 	}
+	objectives := map[wirev1.CompressionObjective]policy.Objective{
+		wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST:    policy.Cost,
+		wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_ELAPSED: policy.Elapsed,
+		wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_CPU:     policy.CPU,
+		wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES:   policy.Bytes,
+	}
 	s := policy.Settings{
+		Objective: objectives[c.GetObjective()],
+		Prices: policy.Prices{
+			CPUHour:    float64(c.GetPrices().GetCpuHourNanos()) / 1e9,
+			NetworkGiB: float64(c.GetPrices().GetNetworkGibNanos()) / 1e9,
+		},
 		Mode:             modes[c.GetMode()],
 		Level:            levels[c.GetLevel()],
 		HardwareMinSize:  size(c.GetHardwareMinSize()),

@@ -15,8 +15,10 @@ import (
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -39,6 +41,7 @@ type worker struct {
 	encoded []byte
 	message dataMessage
 	blocks  uint64
+	stream  *adapt.Stream // nil: nothing is chosen block by block
 }
 
 // sendItems works on items until there are none.
@@ -50,13 +53,16 @@ func (s *sender) sendItems(ctx context.Context) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	encoder, err := frame.NewEncoder(frame.EncoderOptions{Engines: s.Engines, Accelerator: s.Accelerator, Codec: s.codec, Policy: s.Policy, NoNetwork: s.OneProcess})
+	encoder, err := frame.NewEncoder(s.encoderOptions())
 	if err != nil {
 		return err
 	}
 	defer encoder.Close()
 	w := &worker{sender: s, conn: conn, encoder: encoder, plain: make([]byte, 0, ChunkSize), encoded: make([]byte, 0, frame.HeaderSize+ChunkSize)}
 	w.message.session = s.session
+	if w.stream = s.watch(conn); w.stream != nil {
+		defer w.stream.Close()
+	}
 	for item := range s.items {
 		if err := w.item(item); err != nil {
 			return err
@@ -150,15 +156,21 @@ func (s *sender) handled(p piece) {
 
 // block encodes and sends what was read.
 func (w *worker) block(last bool) error {
-	header, payload, outcome, err := w.encoder.Next(w.encoded, w.plain, last)
+	var header, payload []byte
+	outcome, err := w.timed(func() (outcome meter.Outcome, err error) {
+		header, payload, outcome, err = w.encoder.Next(w.encoded, w.plain, last)
+		return outcome, err
+	}, func() error {
+		if err := w.message.write(w.conn, header, payload); err != nil {
+			return lost(nil, err)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	if !last {
 		w.Report.Blocks.Add(outcome)
-	}
-	if err := w.message.write(w.conn, header, payload); err != nil {
-		return lost(nil, err)
 	}
 	w.message.session = nil // Stated once.
 	w.blocks++

@@ -160,12 +160,16 @@ type EstimateStatus struct {
 
 // CompressionStatus says what compression did. It has the same shape in every kind that compresses.
 type CompressionStatus struct {
-	// codec is the format on the wire: none, deflate or zstd.
+	// codec is the format on the wire of most of what was compressed: deflate or zstd; none when nothing was. In mode Auto blocks may
+	// differ.
 	// +optional
 	Codec string `json:"codec,omitempty"`
 	// engine is what executed the codec for most of the data: dfltcc, isa-l, zlib-ng, go, libzstd, go-zstd or none.
 	// +optional
 	Engine string `json:"engine,omitempty"`
+	// level at which most of the data was compressed. Absent when nothing was.
+	// +optional
+	Level string `json:"level,omitempty"`
 	// reason says why most of the data took the path it took. See the Compression constants.
 	// +optional
 	Reason string `json:"reason,omitempty"`
@@ -191,6 +195,9 @@ type CompressionStatus struct {
 	// stored counts what was sent as it is.
 	// +optional
 	Stored Operations `json:"stored"`
+	// reasons counts the operations that compressed by reason: why they were done in hardware or in software.
+	// +optional
+	Reasons map[string]int64 `json:"reasons,omitempty"`
 	// skipped counts the stored operations by reason.
 	// +optional
 	Skipped map[string]int64 `json:"skipped,omitempty"`

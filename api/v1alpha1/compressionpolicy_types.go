@@ -72,14 +72,15 @@ type CompressionPolicySpec struct {
 	// mode says whether to compress. Built in: Auto.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
-	// codecs lists the formats to use, in order of preference; the first that the peer accepts is taken. Built in: [deflate].
+	// codecs lists the formats to use, in order of preference. Mode Auto chooses block by block among those that the peer reads; mode
+	// Always takes the first of them. Built in: [deflate].
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
 	Codecs []Codec `json:"codecs,omitempty"`
-	// level trades CPU for ratio. Built in: Fast.
+	// level trades CPU for ratio. In mode Auto it is the most effort to make: High lets it choose among all three. Built in: Fast.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
 	// placement says on which nodes agents may run. Built in: PreferHardware.

@@ -154,7 +154,7 @@ const (
 	ReasonMultipleDefaults = "MultipleDefaults"
 )
 
-// Reasons why a block of data took the path it took: keys of status.compression.skipped, values of
+// Reasons why a block of data took the path it took: keys of status.compression.reasons and skipped, values of
 // status.compression.reason and of the condition HardwareCompression.
 const (
 	// CompressionHardwareUsed: the accelerator compressed.
@@ -176,6 +176,9 @@ const (
 	CompressionSoftwareDisabled = "SoftwareDisabled"
 	// CompressionIncompressible: not attempted, a sample predicted that it would not pay.
 	CompressionIncompressible = "Incompressible"
+	// CompressionNetworkFaster: not attempted, the objective is Elapsed, and network and receiver take the data sooner as they are than
+	// they could be compressed.
+	CompressionNetworkFaster = "NetworkFaster"
 	// CompressionDidNotShrink: attempted, did not shrink, sent as it is.
 	CompressionDidNotShrink = "DidNotShrink"
 	// CompressionPolicyNever: not attempted, the policy says Never.
@@ -198,8 +201,13 @@ const (
 	CompressionCrossSiteCookie = "CrossSiteCookie"
 	// CompressionBusy: not attempted, as many bodies as allowed were being compressed.
 	CompressionBusy = "Busy"
-	// CompressionCPUBudget: not attempted, compressing took its share of the CPU.
+	// CompressionCPUBudget: not attempted. Of data: compressing would take more CPU time than it is worth, by the prices where the
+	// objective is Cost, in itself where it is CPU; where it is Elapsed, the sender's cores are too busy with other work. Of HTTP
+	// bodies: compressing took its share of the CPU.
 	CompressionCPUBudget = "CPUBudget"
+	// CompressionAcceleratorBusy: software compressed because the accelerator takes several times as long as before, as it does when
+	// others use it.
+	CompressionAcceleratorBusy = "AcceleratorBusy"
 	// CompressionEngineFailed: the engine failed, and the body was sent as it is.
 	CompressionEngineFailed = "EngineFailed"
 	// CompressionNothingToSend: nothing had to be sent, so nothing was decided.

@@ -250,6 +250,13 @@ func (in *CompressionStatus) DeepCopyInto(out *CompressionStatus) {
 	out.Hardware = in.Hardware
 	out.Software = in.Software
 	out.Stored = in.Stored
+	if in.Reasons != nil {
+		in, out := &in.Reasons, &out.Reasons
+		*out = make(map[string]int64, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.Skipped != nil {
 		in, out := &in.Skipped, &out.Skipped
 		*out = make(map[string]int64, len(*in))

@@ -127,6 +127,7 @@ func compression(c *wirev1.Compression) *v1alpha1.CompressionStatus {
 	status := &v1alpha1.CompressionStatus{
 		Codec:             c.GetCodec(),
 		Engine:            c.GetEngine(),
+		Level:             c.GetLevel(),
 		Reason:            c.GetReason(),
 		UncompressedBytes: clamp(c.GetUncompressedBytes()),
 		CompressedBytes:   clamp(c.GetCompressedBytes()),
@@ -139,14 +140,21 @@ func compression(c *wirev1.Compression) *v1alpha1.CompressionStatus {
 		status.Ratio = strconv.FormatFloat(plain/packed, 'f', 2, 64)
 		status.SavedPercent = int32(max(math.MinInt32, math.Floor((1-packed/plain)*100)))
 	}
-	for reason, count := range c.GetSkipped() {
-		if status.Skipped == nil {
-			status.Skipped = map[string]int64{}
-		}
-		status.Skipped[reason] = clamp(count)
-	}
+	status.Reasons, status.Skipped = counts(c.GetReasons()), counts(c.GetSkipped())
 	status.Estimate = estimate(c.GetEstimate())
 	return status
+}
+
+// counts is nil when nothing was counted.
+func counts(reported map[string]uint64) map[string]int64 {
+	if len(reported) == 0 {
+		return nil
+	}
+	m := make(map[string]int64, len(reported))
+	for reason, count := range reported {
+		m[reason] = clamp(count)
+	}
+	return m
 }
 
 // estimate is nil when no sample was taken.
@@ -267,11 +275,16 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionBelowMinimum:        "most blocks are smaller than the policy's minSize and are sent as they are",
 	v1alpha1.CompressionSoftwareDisabled:    "nothing is compressed: the node has no accelerator that is known to work, and the policy forbids software",
 	v1alpha1.CompressionIncompressible:      "most data is sent as it is: samples predict that it would not shrink",
-	v1alpha1.CompressionDidNotShrink:        "most data is sent as it is: it did not shrink",
-	v1alpha1.CompressionPolicyNever:         "nothing is compressed: the policy says Never",
-	v1alpha1.CompressionPeerRefused:         "nothing is compressed: the peer accepts none of the policy's codecs",
-	v1alpha1.CompressionNoNetwork:           "nothing is compressed: the data cross no network",
-	v1alpha1.CompressionNothingToSend:       "nothing had to be sent",
+	v1alpha1.CompressionNetworkFaster: "most data is sent as it is: that takes less time over this network than compressing, and the objective is Elapsed; " +
+		"to save bytes set prices, or the objective Bytes",
+	v1alpha1.CompressionCPUBudget: "most data is sent as it is: compressing would take more CPU time than the policy's objective finds it worth, " +
+		"or the sender's cores are too busy",
+	v1alpha1.CompressionAcceleratorBusy: "software compresses: the accelerator takes several times as long as before, as it does when others use it",
+	v1alpha1.CompressionDidNotShrink:    "most data is sent as it is: it did not shrink",
+	v1alpha1.CompressionPolicyNever:     "nothing is compressed: the policy says Never",
+	v1alpha1.CompressionPeerRefused:     "nothing is compressed: the peer accepts none of the policy's codecs",
+	v1alpha1.CompressionNoNetwork:       "nothing is compressed: the data cross no network",
+	v1alpha1.CompressionNothingToSend:   "nothing had to be sent",
 }
 
 // hardwareCondition is absent until something was decided. Where there is no accelerator it says why the agent is where it is.

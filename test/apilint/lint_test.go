@@ -64,6 +64,7 @@ var exceptions = map[string]string{
 	"Codec enumcase":                                   "codecs are named as HTTP and their standards name them",
 	"SoftwareEngine enumcase":                          "engines are named as their projects name them",
 	"CompressionStatus.Skipped nomaps":                 "counters by reason; the reasons are constants, and users look one up by its name",
+	"CompressionStatus.Reasons nomaps":                 "counters by reason; the reasons are constants, and users look one up by its name",
 	"DeliveryStatus.Phase nophase":                     forPeople,
 	"TransferStatus.Phase nophase":                     forPeople,
 	"TransferSpec.Suspend nobools":                     "the field of CronJob and Job, and what users of GitOps tools know",

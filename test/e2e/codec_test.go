@@ -33,7 +33,7 @@ func TestZstd(t *testing.T) {
 	policy := &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.CompressionPolicySpec{
-			Codecs: zstd, Level: v1alpha1.CompressionBalanced,
+			Mode: v1alpha1.CompressionAlways, Codecs: zstd, Level: v1alpha1.CompressionBalanced,
 			Software: &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGoZstd, v1alpha1.EngineZlibNG}},
 		},
 	}
@@ -47,7 +47,7 @@ func TestZstd(t *testing.T) {
 		compression v1alpha1.Compression
 		engine      v1alpha1.SoftwareEngine
 	}{
-		{"alone", v1alpha1.Compression{Codecs: zstd[:1]}, v1alpha1.EngineLibzstd},
+		{"alone", v1alpha1.Compression{Mode: v1alpha1.CompressionAlways, Codecs: zstd[:1]}, v1alpha1.EngineLibzstd},
 		{"preferred", v1alpha1.Compression{PolicyName: policy.Name}, v1alpha1.EngineGoZstd},
 	} {
 		transfer := newTransfer(namespace, test.name)

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/lighterage/lighterage/agent/calibrate"
 	"github.com/lighterage/lighterage/agent/codec"
@@ -19,6 +20,8 @@ import (
 type encoders struct {
 	registry    *codec.Registry
 	accelerator policy.Accelerator
+	// plan is what mode Auto chooses between.
+	plan calibrate.Plan
 }
 
 // encoders looks for the accelerator and chooses among the software engines. It takes some hundredths of a second, and no time when
@@ -33,14 +36,32 @@ func (a *agent) encoders(ctx context.Context, c transfer.Compression) encoders {
 	if !c.Policy.SoftwareDisabled {
 		options.Level = c.Policy.Level
 	}
+	if c.Policy.Mode == policy.Auto {
+		return a.plan(ctx, c, options, verdict)
+	}
 	chosen := calibrate.Run(ctx, options)
 	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software", calibrate.Describe(chosen.Compress),
 		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
 	return encoders{registry: chosen.Encode, accelerator: verdict.Accelerator(c.Policy.Level)}
 }
 
-// decoders does for a receiver what encoders does for a sender. Which codec the sender will use is not known yet.
-func (a *agent) decoders(ctx context.Context) *codec.Registry {
+// plan is encoders for mode Auto.
+func (a *agent) plan(ctx context.Context, c transfer.Compression, options calibrate.Options, verdict hardware.Verdict) encoders {
+	plan := calibrate.Ways(ctx, options)
+	var said []string
+	for _, level := range codec.Levels() {
+		if choices := plan.Chosen[level]; len(choices) > 0 {
+			said = append(said, level.String()+": "+calibrate.Describe(choices))
+		}
+	}
+	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software", strings.Join(said, "; "),
+		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
+	// The registry is for what the peer and the policy agree on alone.
+	return encoders{registry: codec.NewRegistry(options.Engines...), accelerator: verdict.Accelerator(c.Policy.Level), plan: plan}
+}
+
+// decoders does for a receiver what encoders does for a sender, and says how fast they are, as far as it was measured. Which codec the sender will use is not known yet.
+func (a *agent) decoders(ctx context.Context) (*codec.Registry, map[codec.ID]float64) {
 	all, verdict := a.engines(ctx)
 	if verdict.InflateMinSize == hardware.NeverInflate {
 		all = slices.DeleteFunc(all, func(e codec.Engine) bool { return e.Class() == codec.Hardware })
@@ -48,7 +69,15 @@ func (a *agent) decoders(ctx context.Context) *codec.Registry {
 	chosen := calibrate.Run(ctx, calibrate.Options{Engines: all, Inflate: true})
 	a.log.Info("Engines were chosen to inflate", "software", calibrate.Describe(chosen.Inflate),
 		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
-	return chosen.Decode
+	rates := make(map[codec.ID]float64)
+	for _, choice := range chosen.Inflate {
+		for _, figure := range choice.Figures {
+			if figure.Engine == choice.Engine && figure.Err == nil {
+				rates[choice.Codec] = figure.BytesPerSecond
+			}
+		}
+	}
+	return chosen.Decode, rates
 }
 
 // engines returns those of this build and, if its use is proved, the accelerator.

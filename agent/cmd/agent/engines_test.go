@@ -56,7 +56,8 @@ func TestEncoders(t *testing.T) {
 func TestDecoders(t *testing.T) {
 	var log lines
 	a := &agent{log: slog.New(slog.NewJSONHandler(&log, nil))}
-	got := a.decoders(t.Context()).Names()
+	registry, rates := a.decoders(t.Context())
+	got := registry.Names()
 	want := engines.Default().Names()
 	slices.Sort(got)
 	slices.Sort(want)
@@ -66,6 +67,11 @@ func TestDecoders(t *testing.T) {
 	for _, text := range []string{"deflate: ", "zstd: ", "accelerator"} {
 		if !strings.Contains(log.String(), text) {
 			t.Errorf("the log lacks %q: %s", text, log.String())
+		}
+	}
+	for id, rate := range rates {
+		if rate < 1e5 || len(registry.ForCodec(id)) < 2 {
+			t.Errorf("%v expands at %.0f bytes a second", id, rate)
 		}
 	}
 }

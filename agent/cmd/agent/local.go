@@ -62,7 +62,8 @@ func (a *agent) moveLocally(
 	compress, decode := encoders{registry: engines.Default()}, engines.Default()
 	if compression.Policy.Mode == policy.Always {
 		// In mode Auto nothing is compressed that does not leave the process, so nobody need know what would do it best.
-		compress, decode = a.encoders(ctx, compression), a.decoders(ctx)
+		compress = a.encoders(ctx, compression)
+		decode, _ = a.decoders(ctx)
 	}
 	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
 		RunID:       to.GetRunId(),

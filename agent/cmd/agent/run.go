@@ -166,6 +166,9 @@ func sendOptions(
 		Accelerator:        compress.accelerator,
 		Policy:             compression.Policy,
 		Codecs:             compression.Codecs,
+		Ways:               compress.plan.Ways,
+		WayEngines:         compress.plan.Engines,
+		BandwidthLimit:     c.GetBandwidthLimit(),
 		Verify:             c.GetVerify(),
 		CheckpointInterval: int64(c.GetCheckpointInterval()),
 		Mirror:             mirror(c),
@@ -193,13 +196,15 @@ func (a *agent) receive(ctx context.Context) error {
 			return err
 		}
 		defer destination.Close()
+		engines, rates := a.decoders(ctx)
 		receiver := transfer.NewReceiver(transfer.ReceiveOptions{
-			RunID:       c.GetRunId(),
-			Attempt:     c.GetAttempt(),
-			Sender:      c.GetSenderNamespace() + "/" + c.GetSenderName(),
-			Destination: transfer.Tree{Destination: destination},
-			Engines:     a.decoders(ctx),
-			Report:      report,
+			RunID:        c.GetRunId(),
+			Attempt:      c.GetAttempt(),
+			Sender:       c.GetSenderNamespace() + "/" + c.GetSenderName(),
+			Destination:  transfer.Tree{Destination: destination},
+			Engines:      engines,
+			InflateRates: rates,
+			Report:       report,
 		})
 		listener, err := net.Listen("tcp", c.GetDataAddress())
 		if err != nil {

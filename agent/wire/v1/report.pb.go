@@ -403,7 +403,7 @@ func (x *Estimate) GetNanos() uint64 {
 // Compression is what compression did, as seen by the sender.
 type Compression struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// codec is the format on the wire: none, deflate or zstd.
+	// codec is the format on the wire of most of what was compressed: none, deflate or zstd.
 	Codec string `protobuf:"bytes,1,opt,name=codec,proto3" json:"codec,omitempty"`
 	// engine that executed it for most of the data.
 	Engine string `protobuf:"bytes,2,opt,name=engine,proto3" json:"engine,omitempty"`
@@ -416,8 +416,12 @@ type Compression struct {
 	Software        *Operations `protobuf:"bytes,7,opt,name=software,proto3" json:"software,omitempty"`
 	Stored          *Operations `protobuf:"bytes,8,opt,name=stored,proto3" json:"stored,omitempty"`
 	// skipped counts stored operations by reason.
-	Skipped       map[string]uint64 `protobuf:"bytes,9,rep,name=skipped,proto3" json:"skipped,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Estimate      *Estimate         `protobuf:"bytes,10,opt,name=estimate,proto3" json:"estimate,omitempty"`
+	Skipped  map[string]uint64 `protobuf:"bytes,9,rep,name=skipped,proto3" json:"skipped,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Estimate *Estimate         `protobuf:"bytes,10,opt,name=estimate,proto3" json:"estimate,omitempty"`
+	// level at which most of the data was compressed: Fast, Balanced or High; empty when nothing was.
+	Level string `protobuf:"bytes,15,opt,name=level,proto3" json:"level,omitempty"`
+	// reasons counts the operations that compressed by reason; those of the others are in skipped.
+	Reasons       map[string]uint64 `protobuf:"bytes,16,rep,name=reasons,proto3" json:"reasons,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -518,6 +522,20 @@ func (x *Compression) GetSkipped() map[string]uint64 {
 func (x *Compression) GetEstimate() *Estimate {
 	if x != nil {
 		return x.Estimate
+	}
+	return nil
+}
+
+func (x *Compression) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Compression) GetReasons() map[string]uint64 {
+	if x != nil {
+		return x.Reasons
 	}
 	return nil
 }
@@ -1018,7 +1036,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x06wasted\x18\x04 \x01(\x04R\x06wasted\x12\x16\n" +
 	"\x06probes\x18\x05 \x01(\x04R\x06probes\x12\x16\n" +
 	"\x06missed\x18\x06 \x01(\x04R\x06missed\x12\x14\n" +
-	"\x05nanos\x18\a \x01(\x04R\x05nanos\"\x9b\x04\n" +
+	"\x05nanos\x18\a \x01(\x04R\x05nanos\"\xb5\x05\n" +
 	"\vCompression\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\tR\x05codec\x12\x16\n" +
 	"\x06engine\x18\x02 \x01(\tR\x06engine\x12\x16\n" +
@@ -1030,8 +1048,13 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x06stored\x18\b \x01(\v2\x1e.lighterage.wire.v1.OperationsR\x06stored\x12F\n" +
 	"\askipped\x18\t \x03(\v2,.lighterage.wire.v1.Compression.SkippedEntryR\askipped\x128\n" +
 	"\bestimate\x18\n" +
-	" \x01(\v2\x1c.lighterage.wire.v1.EstimateR\bestimate\x1a:\n" +
+	" \x01(\v2\x1c.lighterage.wire.v1.EstimateR\bestimate\x12\x14\n" +
+	"\x05level\x18\x0f \x01(\tR\x05level\x12F\n" +
+	"\areasons\x18\x10 \x03(\v2,.lighterage.wire.v1.Compression.ReasonsEntryR\areasons\x1a:\n" +
 	"\fSkippedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
+	"\fReasonsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xc3\x01\n" +
 	"\rDecompression\x12:\n" +
@@ -1126,7 +1149,7 @@ func file_agent_wire_v1_report_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_report_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_agent_wire_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_agent_wire_v1_report_proto_goTypes = []any{
 	(FailureReason)(0),            // 0: lighterage.wire.v1.FailureReason
 	(AgentState)(0),               // 1: lighterage.wire.v1.AgentState
@@ -1140,7 +1163,8 @@ var file_agent_wire_v1_report_proto_goTypes = []any{
 	(*Omission)(nil),              // 9: lighterage.wire.v1.Omission
 	(*Report)(nil),                // 10: lighterage.wire.v1.Report
 	nil,                           // 11: lighterage.wire.v1.Compression.SkippedEntry
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	nil,                           // 12: lighterage.wire.v1.Compression.ReasonsEntry
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	0,  // 0: lighterage.wire.v1.Failure.reason:type_name -> lighterage.wire.v1.FailureReason
@@ -1149,23 +1173,24 @@ var file_agent_wire_v1_report_proto_depIdxs = []int32{
 	3,  // 3: lighterage.wire.v1.Compression.stored:type_name -> lighterage.wire.v1.Operations
 	11, // 4: lighterage.wire.v1.Compression.skipped:type_name -> lighterage.wire.v1.Compression.SkippedEntry
 	4,  // 5: lighterage.wire.v1.Compression.estimate:type_name -> lighterage.wire.v1.Estimate
-	3,  // 6: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
-	3,  // 7: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
-	3,  // 8: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
-	1,  // 9: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
-	2,  // 10: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
-	12, // 11: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
-	12, // 12: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 13: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
-	5,  // 14: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
-	6,  // 15: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
-	7,  // 16: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
-	9,  // 17: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	12, // 6: lighterage.wire.v1.Compression.reasons:type_name -> lighterage.wire.v1.Compression.ReasonsEntry
+	3,  // 7: lighterage.wire.v1.Decompression.hardware:type_name -> lighterage.wire.v1.Operations
+	3,  // 8: lighterage.wire.v1.Decompression.software:type_name -> lighterage.wire.v1.Operations
+	3,  // 9: lighterage.wire.v1.Decompression.fallback:type_name -> lighterage.wire.v1.Operations
+	1,  // 10: lighterage.wire.v1.Report.state:type_name -> lighterage.wire.v1.AgentState
+	2,  // 11: lighterage.wire.v1.Report.failure:type_name -> lighterage.wire.v1.Failure
+	13, // 12: lighterage.wire.v1.Report.start_time:type_name -> google.protobuf.Timestamp
+	13, // 13: lighterage.wire.v1.Report.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 14: lighterage.wire.v1.Report.progress:type_name -> lighterage.wire.v1.Progress
+	5,  // 15: lighterage.wire.v1.Report.compression:type_name -> lighterage.wire.v1.Compression
+	6,  // 16: lighterage.wire.v1.Report.decompression:type_name -> lighterage.wire.v1.Decompression
+	7,  // 17: lighterage.wire.v1.Report.cpu:type_name -> lighterage.wire.v1.CPU
+	9,  // 18: lighterage.wire.v1.Report.omissions:type_name -> lighterage.wire.v1.Omission
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_report_proto_init() }
@@ -1179,7 +1204,7 @@ func file_agent_wire_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_report_proto_rawDesc), len(file_agent_wire_v1_report_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

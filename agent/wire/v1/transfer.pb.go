@@ -537,9 +537,16 @@ type Accepted struct {
 	// codec that the receiver chose among those offered.
 	Codec uint32 `protobuf:"varint,1,opt,name=codec,proto3" json:"codec,omitempty"`
 	// session must be stated by the Data streams.
-	Session       []byte `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	Architecture  string `protobuf:"bytes,4,opt,name=architecture,proto3" json:"architecture,omitempty"`
+	Session      []byte `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Version      string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Architecture string `protobuf:"bytes,4,opt,name=architecture,proto3" json:"architecture,omitempty"`
+	// codecs that the receiver reads among those offered, in the sender's order: each block may be of another. Receivers from before
+	// blocks were chosen one by one name none and read the one above.
+	Codecs []uint32 `protobuf:"varint,11,rep,packed,name=codecs,proto3" json:"codecs,omitempty"`
+	// inflate is how fast the receiver expands them, as far as it knows.
+	Inflate []*InflateRate `protobuf:"bytes,12,rep,name=inflate,proto3" json:"inflate,omitempty"`
+	// cores that the receiver has for the work; 0: not known.
+	Cores         uint32 `protobuf:"varint,13,opt,name=cores,proto3" json:"cores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,6 +609,80 @@ func (x *Accepted) GetArchitecture() string {
 	return ""
 }
 
+func (x *Accepted) GetCodecs() []uint32 {
+	if x != nil {
+		return x.Codecs
+	}
+	return nil
+}
+
+func (x *Accepted) GetInflate() []*InflateRate {
+	if x != nil {
+		return x.Inflate
+	}
+	return nil
+}
+
+func (x *Accepted) GetCores() uint32 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+// InflateRate is how fast a codec is expanded, in bytes of plain data for each second of CPU time.
+type InflateRate struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Codec          uint32                 `protobuf:"varint,1,opt,name=codec,proto3" json:"codec,omitempty"`
+	BytesPerSecond uint64                 `protobuf:"varint,2,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *InflateRate) Reset() {
+	*x = InflateRate{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InflateRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InflateRate) ProtoMessage() {}
+
+func (x *InflateRate) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InflateRate.ProtoReflect.Descriptor instead.
+func (*InflateRate) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *InflateRate) GetCodec() uint32 {
+	if x != nil {
+		return x.Codec
+	}
+	return 0
+}
+
+func (x *InflateRate) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
 // Entry is what the tree has under one name. The index of an entry is its position in the manifest, from 0.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -631,7 +712,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +724,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +737,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Entry) GetPath() []byte {
@@ -748,7 +829,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +841,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +854,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Xattr) GetName() []byte {
@@ -802,7 +883,7 @@ type Manifest struct {
 
 func (x *Manifest) Reset() {
 	*x = Manifest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +895,7 @@ func (x *Manifest) String() string {
 func (*Manifest) ProtoMessage() {}
 
 func (x *Manifest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +908,7 @@ func (x *Manifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Manifest.ProtoReflect.Descriptor instead.
 func (*Manifest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Manifest) GetEntries() []*Entry {
@@ -848,7 +929,7 @@ type ManifestEnd struct {
 
 func (x *ManifestEnd) Reset() {
 	*x = ManifestEnd{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +941,7 @@ func (x *ManifestEnd) String() string {
 func (*ManifestEnd) ProtoMessage() {}
 
 func (x *ManifestEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +954,7 @@ func (x *ManifestEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManifestEnd.ProtoReflect.Descriptor instead.
 func (*ManifestEnd) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ManifestEnd) GetEntries() uint64 {
@@ -916,7 +997,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1009,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1022,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Need) GetBitmap() []byte {
@@ -999,7 +1080,7 @@ type Safe struct {
 
 func (x *Safe) Reset() {
 	*x = Safe{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1092,7 @@ func (x *Safe) String() string {
 func (*Safe) ProtoMessage() {}
 
 func (x *Safe) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1105,7 @@ func (x *Safe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Safe.ProtoReflect.Descriptor instead.
 func (*Safe) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Safe) GetPosition() uint32 {
@@ -1052,7 +1133,7 @@ type ChunkRange struct {
 
 func (x *ChunkRange) Reset() {
 	*x = ChunkRange{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1145,7 @@ func (x *ChunkRange) String() string {
 func (*ChunkRange) ProtoMessage() {}
 
 func (x *ChunkRange) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1158,7 @@ func (x *ChunkRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunkRange.ProtoReflect.Descriptor instead.
 func (*ChunkRange) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ChunkRange) GetFirst() uint64 {
@@ -1104,7 +1185,7 @@ type FileChanged struct {
 
 func (x *FileChanged) Reset() {
 	*x = FileChanged{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1197,7 @@ func (x *FileChanged) String() string {
 func (*FileChanged) ProtoMessage() {}
 
 func (x *FileChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1210,7 @@ func (x *FileChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
 func (*FileChanged) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FileChanged) GetIndex() uint64 {
@@ -1150,7 +1231,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1243,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1256,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Finish) GetFiles() uint64 {
@@ -1205,14 +1286,18 @@ type Received struct {
 	// removed are files, links and directories that Mirror asked to remove.
 	Removed uint64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
 	// partial_bytes are of files that are not complete yet, and not in bytes; what earlier attempts made safe of them is included.
-	PartialBytes  uint64 `protobuf:"varint,13,opt,name=partial_bytes,json=partialBytes,proto3" json:"partial_bytes,omitempty"`
+	PartialBytes uint64 `protobuf:"varint,13,opt,name=partial_bytes,json=partialBytes,proto3" json:"partial_bytes,omitempty"`
+	// busy_nanos is how long Data streams were not waiting for data, all together, and streams how many are open: what tells a slow
+	// receiver from a slow network.
+	BusyNanos     uint64 `protobuf:"varint,11,opt,name=busy_nanos,json=busyNanos,proto3" json:"busy_nanos,omitempty"`
+	Streams       uint32 `protobuf:"varint,12,opt,name=streams,proto3" json:"streams,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1309,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1322,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Received) GetFiles() uint64 {
@@ -1289,6 +1374,20 @@ func (x *Received) GetPartialBytes() uint64 {
 	return 0
 }
 
+func (x *Received) GetBusyNanos() uint64 {
+	if x != nil {
+		return x.BusyNanos
+	}
+	return 0
+}
+
+func (x *Received) GetStreams() uint32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
 // Finished is the receiver's last word after Finish: everything is synced and has its name, mode and time.
 type Finished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1300,7 +1399,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1411,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1424,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Finished) GetReceived() *Received {
@@ -1357,7 +1456,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1468,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1481,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Segment) GetIndex() uint64 {
@@ -1428,7 +1527,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1539,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1552,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DataRequest) GetSession() []byte {
@@ -1486,7 +1585,7 @@ type DataResponse struct {
 
 func (x *DataResponse) Reset() {
 	*x = DataResponse{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1597,7 @@ func (x *DataResponse) String() string {
 func (*DataResponse) ProtoMessage() {}
 
 func (x *DataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1610,7 @@ func (x *DataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataResponse.ProtoReflect.Descriptor instead.
 func (*DataResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{18}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DataResponse) GetBlocks() uint64 {
@@ -1554,12 +1653,18 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"x\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xe1\x01\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\"\n" +
-	"\farchitecture\x18\x04 \x01(\tR\farchitecture\"\xbc\x02\n" +
+	"\farchitecture\x18\x04 \x01(\tR\farchitecture\x12\x16\n" +
+	"\x06codecs\x18\v \x03(\rR\x06codecs\x129\n" +
+	"\ainflate\x18\f \x03(\v2\x1f.lighterage.wire.v1.InflateRateR\ainflate\x12\x14\n" +
+	"\x05cores\x18\r \x01(\rR\x05cores\"M\n" +
+	"\vInflateRate\x12\x14\n" +
+	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
+	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
 	"\x05Entry\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x121\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x1d.lighterage.wire.v1.EntryTypeR\x04type\x12\x12\n" +
@@ -1601,7 +1706,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"4\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x8c\x02\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xc5\x02\n" +
 	"\bReceived\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12G\n" +
@@ -1609,7 +1714,10 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x03cpu\x18\x04 \x01(\v2\x17.lighterage.wire.v1.CPUR\x03cpu\x12!\n" +
 	"\fresent_bytes\x18\x05 \x01(\x04R\vresentBytes\x12\x18\n" +
 	"\aremoved\x18\x06 \x01(\x04R\aremoved\x12#\n" +
-	"\rpartial_bytes\x18\r \x01(\x04R\fpartialBytes\"\x80\x01\n" +
+	"\rpartial_bytes\x18\r \x01(\x04R\fpartialBytes\x12\x1d\n" +
+	"\n" +
+	"busy_nanos\x18\v \x01(\x04R\tbusyNanos\x12\x18\n" +
+	"\astreams\x18\f \x01(\rR\astreams\"\x80\x01\n" +
 	"\bFinished\x128\n" +
 	"\breceived\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.ReceivedR\breceived\x12:\n" +
 	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\"g\n" +
@@ -1647,7 +1755,7 @@ func file_agent_wire_v1_transfer_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(EntryType)(0),          // 0: lighterage.wire.v1.EntryType
 	(*SessionRequest)(nil),  // 1: lighterage.wire.v1.SessionRequest
@@ -1655,55 +1763,57 @@ var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(*Begin)(nil),           // 3: lighterage.wire.v1.Begin
 	(*Mirror)(nil),          // 4: lighterage.wire.v1.Mirror
 	(*Accepted)(nil),        // 5: lighterage.wire.v1.Accepted
-	(*Entry)(nil),           // 6: lighterage.wire.v1.Entry
-	(*Xattr)(nil),           // 7: lighterage.wire.v1.Xattr
-	(*Manifest)(nil),        // 8: lighterage.wire.v1.Manifest
-	(*ManifestEnd)(nil),     // 9: lighterage.wire.v1.ManifestEnd
-	(*Need)(nil),            // 10: lighterage.wire.v1.Need
-	(*Safe)(nil),            // 11: lighterage.wire.v1.Safe
-	(*ChunkRange)(nil),      // 12: lighterage.wire.v1.ChunkRange
-	(*FileChanged)(nil),     // 13: lighterage.wire.v1.FileChanged
-	(*Finish)(nil),          // 14: lighterage.wire.v1.Finish
-	(*Received)(nil),        // 15: lighterage.wire.v1.Received
-	(*Finished)(nil),        // 16: lighterage.wire.v1.Finished
-	(*Segment)(nil),         // 17: lighterage.wire.v1.Segment
-	(*DataRequest)(nil),     // 18: lighterage.wire.v1.DataRequest
-	(*DataResponse)(nil),    // 19: lighterage.wire.v1.DataResponse
-	(*Failure)(nil),         // 20: lighterage.wire.v1.Failure
-	(*Decompression)(nil),   // 21: lighterage.wire.v1.Decompression
-	(*CPU)(nil),             // 22: lighterage.wire.v1.CPU
-	(*Omission)(nil),        // 23: lighterage.wire.v1.Omission
+	(*InflateRate)(nil),     // 6: lighterage.wire.v1.InflateRate
+	(*Entry)(nil),           // 7: lighterage.wire.v1.Entry
+	(*Xattr)(nil),           // 8: lighterage.wire.v1.Xattr
+	(*Manifest)(nil),        // 9: lighterage.wire.v1.Manifest
+	(*ManifestEnd)(nil),     // 10: lighterage.wire.v1.ManifestEnd
+	(*Need)(nil),            // 11: lighterage.wire.v1.Need
+	(*Safe)(nil),            // 12: lighterage.wire.v1.Safe
+	(*ChunkRange)(nil),      // 13: lighterage.wire.v1.ChunkRange
+	(*FileChanged)(nil),     // 14: lighterage.wire.v1.FileChanged
+	(*Finish)(nil),          // 15: lighterage.wire.v1.Finish
+	(*Received)(nil),        // 16: lighterage.wire.v1.Received
+	(*Finished)(nil),        // 17: lighterage.wire.v1.Finished
+	(*Segment)(nil),         // 18: lighterage.wire.v1.Segment
+	(*DataRequest)(nil),     // 19: lighterage.wire.v1.DataRequest
+	(*DataResponse)(nil),    // 20: lighterage.wire.v1.DataResponse
+	(*Failure)(nil),         // 21: lighterage.wire.v1.Failure
+	(*Decompression)(nil),   // 22: lighterage.wire.v1.Decompression
+	(*CPU)(nil),             // 23: lighterage.wire.v1.CPU
+	(*Omission)(nil),        // 24: lighterage.wire.v1.Omission
 }
 var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
 	3,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
-	8,  // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
-	9,  // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
-	13, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
-	14, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
-	20, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
+	9,  // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
+	10, // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
+	14, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
+	15, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
+	21, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
 	5,  // 6: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
-	10, // 7: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
-	15, // 8: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
-	16, // 9: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
-	20, // 10: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
+	11, // 7: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
+	16, // 8: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
+	17, // 9: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
+	21, // 10: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
 	4,  // 11: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
-	0,  // 12: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
-	7,  // 13: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
-	6,  // 14: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
-	11, // 15: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
-	12, // 16: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
-	21, // 17: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
-	22, // 18: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
-	15, // 19: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
-	23, // 20: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
-	17, // 21: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
-	1,  // 22: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
-	2,  // 23: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
-	23, // [23:24] is the sub-list for method output_type
-	22, // [22:23] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	6,  // 12: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
+	0,  // 13: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
+	8,  // 14: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
+	7,  // 15: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
+	12, // 16: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
+	13, // 17: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
+	22, // 18: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
+	23, // 19: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
+	16, // 20: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
+	24, // 21: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
+	18, // 22: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
+	1,  // 23: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
+	2,  // 24: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
+	24, // [24:25] is the sub-list for method output_type
+	23, // [23:24] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_transfer_proto_init() }
@@ -1733,7 +1843,7 @@ func file_agent_wire_v1_transfer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_transfer_proto_rawDesc), len(file_agent_wire_v1_transfer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

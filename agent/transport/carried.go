@@ -1,0 +1,74 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Carried is what the kernel knows of a connection since it was made.
+type Carried struct {
+	// Acknowledged are the bytes that the other end has.
+	Acknowledged uint64
+	// Busy is how long something was to be sent or to be acknowledged, PeerFull how long of
+	// that the other end had no room.
+	Busy, PeerFull time.Duration
+}
+
+var errNotTCP = errors.New("not a TCP connection")
+
+// Measure returns what the kernel knows of a connection that DialBlocks made. It fails for connections that are not TCP and on
+// kernels before 4.10.
+func Measure(conn net.Conn) (Carried, error) {
+	socket, ok := innermost(conn).(syscall.Conn)
+	if !ok {
+		return Carried{}, errNotTCP
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return Carried{}, fmt.Errorf("measure a connection: %w", err)
+	}
+	var info *unix.TCPInfo
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); err != nil {
+		return Carried{}, fmt.Errorf("measure a connection: %w", err)
+	}
+	if failed != nil {
+		return Carried{}, fmt.Errorf("measure a connection: %w", failed)
+	}
+	return Carried{
+		Acknowledged: info.Bytes_acked,
+		Busy:         time.Duration(info.Busy_time) * time.Microsecond,
+		PeerFull:     time.Duration(info.Rwnd_limited) * time.Microsecond,
+	}, nil
+}
+
+// innermost returns the connection under TLS and what else is wrapped around it.
+func innermost(conn net.Conn) net.Conn {
+	for {
+		switch c := conn.(type) {
+		case *blocksConn:
+			conn = c.NetConn()
+		case *tls.Conn:
+			conn = c.NetConn()
+		case *batchedConn:
+			conn = c.Conn
+		case pacedConn:
+			conn = c.Conn
+		case countedConn:
+			conn = c.Conn
+		default:
+			return conn
+		}
+	}
+}
