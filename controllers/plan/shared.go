@@ -77,18 +77,17 @@ func Stuck(pod *corev1.Pod) *Problem {
 	return stuckPod(pod, container)
 }
 
-// CompressionStatus, CPUStatus and CostStatus are what status shows of a report. perGiB is the network's CPU seconds per GiB, nil when
-// it is not known; prices may be nil.
+// CompressionStatus is what status shows of a report's compression.
 func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
 	return compression(report.GetCompression())
 }
 
-// CPUStatus is documented with CompressionStatus.
+// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is not known.
 func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	return cpu(report, perGiB)
 }
 
-// CostStatus is documented with CompressionStatus.
+// CostStatus is what the work cost at the prices; nil when there are none.
 func CostStatus(report *wirev1.Report, perGiB *float64, prices *v1alpha1.Prices) *v1alpha1.CostStatus {
 	return cost(report, perGiB, prices)
 }
