@@ -114,7 +114,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // writeStatus writes what was seen, if it differs, and tells of it once.
 func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) (ctrl.Result, error) {
 	m := r.memories.of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
-	facts.RefreshStatistics = answers(facts.Replicas) && (facts.Now.Sub(m.statistics) >= StatisticsInterval || newReset(endpoint, facts.Replicas))
+	facts.RefreshStatistics = count(facts.Replicas) && (facts.Now.Sub(m.statistics) >= StatisticsInterval || newReset(endpoint, facts.Replicas))
 	before := endpoint.DeepCopy()
 	endpoint.Status = Observe(endpoint, wanted, facts)
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, endpoint); err != nil {
@@ -132,10 +132,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEnd
 	return ctrl.Result{RequeueAfter: watchInterval}, nil
 }
 
-// answers reports whether there is anything to sum up: while no replica answers, the last sums stay.
-func answers(replicas []Replica) bool {
+// count reports whether there is anything to sum up: while no replica counts, the last sums stay.
+func count(replicas []Replica) bool {
 	for _, replica := range replicas {
-		if replica.Report != nil {
+		if replica.Report.GetStatistics() != nil {
 			return true
 		}
 	}
@@ -156,7 +156,7 @@ func newReset(endpoint *v1alpha1.HTTPEndpoint, replicas []Replica) bool {
 func (r *Reconciler) observe(endpoint *v1alpha1.HTTPEndpoint, replicas []Replica) {
 	reports := map[string]*wirev1.HTTPReport{}
 	for _, replica := range replicas {
-		if replica.Report != nil {
+		if replica.Report.GetStatistics() != nil {
 			reports[string(replica.Pod.UID)] = replica.Report
 		}
 	}

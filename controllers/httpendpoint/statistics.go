@@ -34,7 +34,7 @@ type totals struct {
 	networkSecondsPerGiB *float64
 }
 
-// sum adds up the replicas that answer.
+// sum adds up the replicas that count: one that has nothing to serve with yet does not.
 func sum(replicas []Replica) totals {
 	t := totals{
 		statistics: &wirev1.HTTPStatistics{ResponsesByCoding: map[string]uint64{}},
@@ -51,7 +51,7 @@ func sum(replicas []Replica) totals {
 	first := true
 	for _, replica := range replicas {
 		r := replica.Report
-		if r == nil {
+		if r.GetStatistics() == nil {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())

@@ -113,6 +113,8 @@ func TestReset(t *testing.T) {
 		t.Errorf("with one of two replicas status shows %q", got)
 	}
 	facts.Replicas[0].Report.Statistics.Reset_ = "b"
+	// One that has just started has counted nothing and stands in nobody's way.
+	facts.Replicas = append(facts.Replicas, httpendpoint.Replica{Pod: pod(3), Asked: true, Report: &wirev1.HTTPReport{}})
 	if got := httpendpoint.Observe(endpoint, &wanted, facts).Statistics.LastResetRequest; got != "b" {
 		t.Errorf("with both replicas status shows %q", got)
 	}
