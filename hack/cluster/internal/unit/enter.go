@@ -6,6 +6,7 @@ package unit
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strconv"
@@ -50,6 +51,11 @@ func Enter(args []string) error {
 		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("entering network namespace %s: %w", netns, err)
 		}
+	}
+	// A unit outlives the command that started it, and must not keep what that one was given open: a lock that a script holds while the
+	// command runs, or the pipe of a program that waits for its end.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("giving up the descriptors of whoever started %s: %w", argv[0], err)
 	}
 	if err := unix.Exec(argv[0], argv, os.Environ()); err != nil {
 		return fmt.Errorf("running %s: %w", argv[0], err)

@@ -5,10 +5,12 @@ package unit
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -51,5 +53,35 @@ func TestAliveWhileEntering(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
+	}
+}
+
+// A unit does not keep open what the command that started it was given.
+func TestNothingIsInherited(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), becomeSleep+"="+filepath.Join(t.TempDir(), "cgroup.procs"))
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{write}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if err := write.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The other end is closed as soon as the unit runs, and not when it ends.
+	if _, err := read.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("reading ends with %v", err)
+	}
+	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the unit has ended: %v", err)
 	}
 }
