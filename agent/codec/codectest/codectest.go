@@ -48,6 +48,7 @@ func Run(t *testing.T, engine codec.Engine, others ...codec.Engine) {
 		t.Run("Truncation", s.truncation)
 		t.Run("Trailing", s.trailing)
 		t.Run("Bombs", s.bombs)
+		t.Run("Stream", s.stream)
 	}
 	t.Run("Wire", s.wire)
 	t.Run("Close", s.close)

@@ -101,6 +101,38 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 	return n, nil
 }
 
+// Restart implements codec.StreamEncoder.
+func (e *encoder) Restart() error {
+	if e.w == nil {
+		return codec.ErrClosed
+	}
+	e.w.Reset(&e.out)
+	return nil
+}
+
+// EncodePart implements codec.StreamEncoder.
+func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
+	if e.w == nil {
+		return 0, codec.ErrClosed
+	}
+	e.out = bounded{dst: dst}
+	_, err := e.w.Write(src)
+	switch {
+	case err != nil:
+	case last:
+		err = e.w.Close()
+	default:
+		err = e.w.Flush()
+	}
+	n := e.out.n
+	e.out.dst = nil
+	if err != nil {
+		// The writer below fails in one way only.
+		return 0, codec.ErrDoesNotFit
+	}
+	return n, nil
+}
+
 // Close implements codec.Encoder.
 func (e *encoder) Close() error {
 	e.w = nil

@@ -8,6 +8,7 @@ package gozstd
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -73,7 +74,7 @@ func (engine) NewEncoder(level codec.Level) (codec.Encoder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a %s encoder of level %v: %w", Name, n, err)
 	}
-	return &encoder{w: w}, nil
+	return &encoder{w: w, level: n}, nil
 }
 
 // NewDecoder implements codec.Engine.
@@ -90,7 +91,12 @@ func (engine) NewDecoder() (codec.Decoder, error) {
 }
 
 type encoder struct {
-	w *zstd.Encoder // nil after Close
+	w     *zstd.Encoder // nil after Close
+	level zstd.EncoderLevel
+	// stream makes frames in parts, into part. It is nil until Restart: its window
+	// takes memory that blocks do not need.
+	stream *zstd.Encoder
+	part   bounded
 	// frame is where a frame is made that might not fit: the library has no bound
 	// for what it writes, and allocates what it lacks.
 	frame []byte
@@ -115,13 +121,89 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 	return copy(dst, frame), nil
 }
 
+// Restart implements codec.StreamEncoder.
+func (e *encoder) Restart() error {
+	if e.w == nil {
+		return codec.ErrClosed
+	}
+	e.part = bounded{}
+	if e.stream != nil {
+		e.stream.Reset(&e.part)
+		return nil
+	}
+	w, err := zstd.NewWriter(&e.part,
+		zstd.WithEncoderLevel(e.level),
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(streamWindow),
+		zstd.WithLowerEncoderMem(true),
+		zstd.WithEncoderCRC(false),
+		zstd.WithZeroFrames(true), // an empty stream is a frame as well
+	)
+	if err != nil {
+		return fmt.Errorf("make a %s stream of level %v: %w", Name, e.level, err)
+	}
+	e.stream = w
+	return nil
+}
+
+// EncodePart implements codec.StreamEncoder.
+func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
+	if e.w == nil {
+		return 0, codec.ErrClosed
+	}
+	if e.stream == nil {
+		return 0, errNotStarted
+	}
+	e.part = bounded{dst: dst}
+	_, err := e.stream.Write(src)
+	switch {
+	case err != nil:
+	case last:
+		err = e.stream.Close()
+	default:
+		err = e.stream.Flush()
+	}
+	n := e.part.n
+	e.part.dst = nil
+	if err != nil {
+		// The writer below fails in one way only.
+		return 0, codec.ErrDoesNotFit
+	}
+	return n, nil
+}
+
+// streamWindow is how far back, in bytes, the parts of a stream refer: what those
+// who receive many streams at once can keep of each.
+const streamWindow = 256 << 10
+
+var errNotStarted = errors.New("a stream of " + Name + " was continued without having been started")
+
+// bounded is a writer into a slice that never grows.
+type bounded struct {
+	dst []byte
+	n   int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(p) > len(b.dst)-b.n {
+		return 0, codec.ErrDoesNotFit
+	}
+	b.n += copy(b.dst[b.n:], p)
+	return len(p), nil
+}
+
 // Close implements codec.Encoder.
 func (e *encoder) Close() error {
 	if e.w == nil {
 		return nil
 	}
 	err := e.w.Close()
-	e.w, e.frame = nil, nil
+	if e.stream != nil {
+		// What it may still hold of a stream that nobody finished goes nowhere.
+		e.stream.Reset(io.Discard)
+		err = errors.Join(err, e.stream.Close())
+	}
+	e.w, e.stream, e.frame = nil, nil, nil
 	if err != nil {
 		return fmt.Errorf("close a %s encoder: %w", Name, err)
 	}

@@ -83,6 +83,34 @@ int64_t isal_block_deflate(struct isal_block_deflater *d, uint8_t *dst, uint32_t
 	return (int64_t)dst_len - s->avail_out;
 }
 
+void isal_part_restart(struct isal_block_deflater *d) { isal_deflate_reset(&d->stream); }
+
+int64_t isal_part_deflate(struct isal_block_deflater *d, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
+			  uint32_t src_len, int last) {
+	struct isal_zstream *s = &d->stream;
+	int r;
+
+	if (dst_len == 0)
+		return isal_block_does_not_fit;
+	s->end_of_stream = 0;
+	s->flush = last ? NO_FLUSH : SYNC_FLUSH;
+	s->next_in = src_len == 0 ? nowhere : (uint8_t *)src;
+	s->avail_in = src_len;
+	s->next_out = dst;
+	s->avail_out = dst_len;
+
+	r = last ? deflate_all(s) : isal_deflate(s);
+
+	s->next_in = NULL;
+	s->next_out = NULL;
+	if (r != COMP_OK)
+		return isal_block_broken;
+	/* Output that fills the buffer may have been cut. */
+	if (last ? s->internal_state.state != ZSTATE_END : s->avail_in != 0 || s->avail_out == 0)
+		return isal_block_does_not_fit;
+	return (int64_t)dst_len - s->avail_out;
+}
+
 struct isal_block_inflater *isal_block_inflate_new(void) {
 	struct isal_block_inflater *i = aligned_alloc(CACHE_LINE, sizeof(*i));
 	if (i == NULL)

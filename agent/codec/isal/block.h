@@ -33,6 +33,14 @@ struct isal_block_deflater *isal_block_deflate_new(void);
 int64_t isal_block_deflate(struct isal_block_deflater *d, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
 			   uint32_t src_len);
 
+/* isal_part_restart begins a stream that isal_part_deflate makes in parts. */
+void isal_part_restart(struct isal_block_deflater *d);
+
+/* isal_part_deflate compresses the next part of a stream, up to a boundary of bytes
+   or the stream's end, and returns the length written. */
+int64_t isal_part_deflate(struct isal_block_deflater *d, uint8_t *dst, uint32_t dst_len, const uint8_t *src,
+			  uint32_t src_len, int last);
+
 /* isal_block_inflate_new returns a stream, or NULL when memory is out. free()
    frees it. */
 struct isal_block_inflater *isal_block_inflate_new(void);

@@ -12,6 +12,10 @@ package isal
 // The calls keep no pointer to Go's memory and never call back into Go.
 #cgo noescape isal_block_deflate
 #cgo nocallback isal_block_deflate
+#cgo noescape isal_part_restart
+#cgo nocallback isal_part_restart
+#cgo noescape isal_part_deflate
+#cgo nocallback isal_part_deflate
 #cgo noescape isal_block_inflate
 #cgo nocallback isal_block_inflate
 
@@ -94,6 +98,34 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 	// blocks within; what dst has beyond 32 bits cannot be needed.
 	room := min(len(dst), math.MaxUint32)
 	return result(C.isal_block_deflate(e.stream, pointer(dst), C.uint32_t(room), pointer(src), C.uint32_t(len(src))))
+}
+
+// Restart implements codec.StreamEncoder.
+func (e *encoder) Restart() error {
+	if e.stream == nil {
+		return codec.ErrClosed
+	}
+	C.isal_part_restart(e.stream)
+	return nil
+}
+
+// EncodePart implements codec.StreamEncoder.
+func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
+	if e.stream == nil {
+		return 0, codec.ErrClosed
+	}
+	if len(src) > math.MaxInt32 {
+		return 0, errTooLarge
+	}
+	room := min(len(dst), math.MaxUint32)
+	return result(C.isal_part_deflate(e.stream, pointer(dst), C.uint32_t(room), pointer(src), C.uint32_t(len(src)), flag(last)))
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Close implements codec.Encoder.

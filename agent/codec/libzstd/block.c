@@ -37,6 +37,28 @@ int64_t block_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t
 	}
 }
 
+int zstd_part_restart(ZSTD_CCtx *c) {
+	return ZSTD_isError(ZSTD_CCtx_reset(c, ZSTD_reset_session_only)) ? block_broken : 0;
+}
+
+int64_t zstd_part_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len, int last) {
+	ZSTD_outBuffer out = {.dst = dst, .size = dst_len, .pos = 0};
+	ZSTD_inBuffer in = {.src = src, .size = src_len, .pos = 0};
+	size_t left = ZSTD_compressStream2(c, &out, &in, last ? ZSTD_e_end : ZSTD_e_flush);
+
+	switch (ZSTD_getErrorCode(left)) {
+	case ZSTD_error_no_error:
+		break;
+	case ZSTD_error_memory_allocation:
+		return block_no_memory;
+	default:
+		return block_broken;
+	}
+	if (left != 0 || in.pos != in.size)
+		return block_does_not_fit;
+	return (int64_t)out.pos;
+}
+
 int64_t block_decompress(ZSTD_DCtx *d, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len) {
 	size_t n = ZSTD_decompressDCtx(d, dst, dst_len, src, src_len);
 

@@ -26,6 +26,14 @@ ZSTD_CCtx *block_compress_new(int level);
 /* block_compress compresses src into dst and returns the length written. */
 int64_t block_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len);
 
+/* zstd_part_restart begins a frame that zstd_part_compress makes in parts. It returns 0 or
+   block_broken. */
+int zstd_part_restart(ZSTD_CCtx *c);
+
+/* zstd_part_compress compresses the next part of a frame, up to the end of a block or
+   of the frame, and returns the length written. */
+int64_t zstd_part_compress(ZSTD_CCtx *c, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len, int last);
+
 /* block_decompress expands src, which the caller has checked to be one frame, into
    dst and returns the length written. */
 int64_t block_decompress(ZSTD_DCtx *d, uint8_t *dst, size_t dst_len, const uint8_t *src, size_t src_len);

@@ -13,6 +13,10 @@ package libzstd
 // back into Go.
 #cgo noescape block_compress
 #cgo nocallback block_compress
+#cgo noescape zstd_part_restart
+#cgo nocallback zstd_part_restart
+#cgo noescape zstd_part_compress
+#cgo nocallback zstd_part_compress
 #cgo noescape block_decompress
 #cgo nocallback block_decompress
 
@@ -104,6 +108,29 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 		return 0, codec.ErrClosed
 	}
 	return result(C.block_compress(e.context, pointer(dst), C.size_t(len(dst)), pointer(src), C.size_t(len(src))))
+}
+
+// Restart implements codec.StreamEncoder.
+func (e *encoder) Restart() error {
+	if e.context == nil {
+		return codec.ErrClosed
+	}
+	if C.zstd_part_restart(e.context) != 0 {
+		return errBroken
+	}
+	return nil
+}
+
+// EncodePart implements codec.StreamEncoder.
+func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
+	if e.context == nil {
+		return 0, codec.ErrClosed
+	}
+	var end C.int
+	if last {
+		end = 1
+	}
+	return result(C.zstd_part_compress(e.context, pointer(dst), C.size_t(len(dst)), pointer(src), C.size_t(len(src)), end))
 }
 
 // Close implements codec.Encoder.

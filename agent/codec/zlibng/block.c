@@ -90,6 +90,34 @@ struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len,
 	}
 }
 
+int part_restart(zng_stream *s) { return zng_deflateReset(s) == Z_OK ? 0 : block_broken; }
+
+struct block_result part_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len,
+				 int last) {
+	uint8_t none = 0;
+
+	if (dst_len == 0)
+		return failed(block_does_not_fit);
+	s->next_in = src_len == 0 ? &none : src;
+	s->avail_in = src_len;
+	s->next_out = dst;
+	s->avail_out = dst_len;
+
+	int r = zng_deflate(s, last ? Z_FINISH : Z_SYNC_FLUSH);
+	int64_t written = (int64_t)dst_len - s->avail_out;
+	/* Output that fills the buffer may have been cut. */
+	int whole = last ? r == Z_STREAM_END : s->avail_in == 0 && s->avail_out > 0;
+
+	s->next_in = NULL;
+	s->next_out = NULL;
+	/* Z_BUF_ERROR: there was nothing to flush since the part before. */
+	if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
+		return failed(block_broken);
+	if (!whole)
+		return failed(close_block(s) ? block_does_not_fit : block_broken);
+	return (struct block_result){.n = written, .witness = dfltcc_deflate_witness(s)};
+}
+
 zng_stream *block_inflate_new(void) {
 	zng_stream *s = calloc(1, sizeof(*s));
 	if (s == NULL)

@@ -51,6 +51,15 @@ void block_deflate_free(zng_stream *s);
 /* block_deflate compresses src into dst and returns the length written. */
 struct block_result block_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len);
 
+/* part_restart begins a stream that part_deflate makes in parts. It returns 0 or
+   block_broken. */
+int part_restart(zng_stream *s);
+
+/* part_deflate compresses the next part of a stream, up to a boundary of bytes or
+   the stream's end, and returns the length written. */
+struct block_result part_deflate(zng_stream *s, uint8_t *dst, uint32_t dst_len, const uint8_t *src, uint32_t src_len,
+				 int last);
+
 /* block_inflate_new returns a stream, or NULL when memory is out. */
 zng_stream *block_inflate_new(void);
 

@@ -12,6 +12,10 @@ package zlibng
 // The calls keep no pointer to Go's memory and never call back into Go.
 #cgo noescape block_deflate
 #cgo nocallback block_deflate
+#cgo noescape part_restart
+#cgo nocallback part_restart
+#cgo noescape part_deflate
+#cgo nocallback part_deflate
 #cgo noescape block_inflate
 #cgo nocallback block_inflate
 
@@ -120,6 +124,29 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 		return 0, errTooLarge
 	}
 	r := C.block_deflate(e.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)))
+	return result(r, &e.obstacle)
+}
+
+// Restart implements codec.StreamEncoder.
+func (e *encoder) Restart() error {
+	if e.stream == nil {
+		return codec.ErrClosed
+	}
+	if C.part_restart(e.stream) != 0 {
+		return errBroken
+	}
+	return nil
+}
+
+// EncodePart implements codec.StreamEncoder.
+func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
+	if e.stream == nil {
+		return 0, codec.ErrClosed
+	}
+	if len(dst) > math.MaxUint32 || len(src) > math.MaxUint32 {
+		return 0, errTooLarge
+	}
+	r := C.part_deflate(e.stream, pointer(dst), C.uint32_t(len(dst)), pointer(src), C.uint32_t(len(src)), flag(last))
 	return result(r, &e.obstacle)
 }
 
