@@ -1,0 +1,157 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpproxy
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// conn is a client's connection, below TLS.
+type conn struct {
+	net.Conn
+	server     *Server
+	generation *generation
+	stall      time.Duration
+
+	requests atomic.Int64
+	closed   atomic.Bool
+	// waits says that a deadline for reading is one of patience, rather than one that
+	// wakes up who reads.
+	waits   atomic.Bool
+	written atomic.Int64 // when the deadline for writing was set last, in nanoseconds
+
+	mu sync.Mutex
+	// cork holds what was written since corked; nil when writes go through.
+	cork *buffer
+	held int
+}
+
+// corked collects what is written meanwhile, so that an answer which HTTP and TLS write
+// in pieces is sent by one call of the system, as far as there is memory.
+func (c *conn) corked(write func() error) error {
+	b := c.server.buffers.get(corkSize)
+	c.mu.Lock()
+	c.cork = b
+	c.mu.Unlock()
+	err := write()
+	if b == nil {
+		return err
+	}
+	c.mu.Lock()
+	flushed := c.flush()
+	c.cork = nil
+	c.mu.Unlock()
+	c.server.buffers.put(b)
+	return errors.Join(err, flushed)
+}
+
+// corkSize is how much is collected at most, in bytes: a part of a body that is passed
+// on, in records of TLS.
+const corkSize = 128 << 10
+
+// flush sends what was collected.
+func (c *conn) flush() error {
+	if c.held == 0 {
+		return nil
+	}
+	n := c.held
+	c.held = 0
+	_, err := c.send(c.cork.b[:n])
+	return err
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.server.wire.Add(int64(n))
+	if err != nil && c.waits.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.waits.Store(false)
+		c.server.stats.timedOut.Add(1)
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cork == nil {
+		return c.send(p)
+	}
+	if len(p) > len(c.cork.b)-c.held {
+		if err := c.flush(); err != nil {
+			return 0, err
+		}
+		if len(p) > len(c.cork.b) {
+			return c.send(p)
+		}
+	}
+	c.held += copy(c.cork.b[c.held:], p)
+	return len(p), nil
+}
+
+// send sends bytes. A client that takes nothing for too long loses the connection, and
+// with it what is held for it.
+func (c *conn) send(p []byte) (int, error) {
+	// Setting a deadline takes longer than looking at the clock.
+	if now := time.Now(); now.UnixNano()-c.written.Load() > int64(c.stall/8) {
+		c.written.Store(now.UnixNano())
+		if err := c.Conn.SetWriteDeadline(now.Add(c.stall)); err != nil {
+			return 0, err
+		}
+	}
+	n, err := c.Conn.Write(p)
+	c.server.wire.Add(int64(n))
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.server.stats.timedOut.Add(1)
+	}
+	return n, err
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.waits.Store(!t.IsZero() && t.After(time.Now()))
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetDeadline implements net.Conn. Those for writing are Write's own; one that has
+// passed is for ever.
+func (c *conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() {
+		return nil // Write's own holds
+	}
+	c.written.Store(time.Now().UnixNano())
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// CloseWrite ends what is sent, for protocols that were switched to.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Conn.Close()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	if c.closed.CompareAndSwap(false, true) {
+		c.server.stats.closed()
+		c.generation.leave()
+	}
+	return err
+}

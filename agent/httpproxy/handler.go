@@ -1,0 +1,193 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpproxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/lighterage/lighterage/agent/httpproxy/backend"
+	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+)
+
+// exchange is one request and what becomes of it.
+type exchange struct {
+	*generation
+	w http.ResponseWriter
+	r *http.Request
+	// conn is the client's on HTTP/1, where it serves one request at a time; else nil.
+	conn *conn
+
+	// coding is what the client gets if the body is compressed; Identity: it is not.
+	coding negotiate.Coding
+	// forced says that the client refuses what is not compressed.
+	forced   bool
+	accepted negotiate.Accepted
+	sent     negotiate.Sent
+}
+
+// ServeHTTP implements http.Handler.
+func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{generation: g, w: w, r: r}
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		if c.requests.Add(1) > 1 {
+			g.server.stats.reused.Add(1)
+		}
+		if r.ProtoMajor == 1 {
+			x.conn = c
+		}
+	}
+	switch {
+	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
+		// A tunnel would lead past the backend, and an echo would tell what was added.
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		x.refuse(http.StatusMethodNotAllowed, "This method is not passed on.")
+		return
+	case g.unhealthy():
+		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(g.health.options.Interval.Seconds()))))
+		x.refuse(http.StatusServiceUnavailable, "The backend does not pass its health check.")
+		return
+	}
+	if len(g.offered) > 0 {
+		x.accepted = negotiate.Parse(r.Header["Accept-Encoding"])
+		var acceptable bool
+		if x.coding, acceptable = x.accepted.Choose(g.offered); !acceptable {
+			x.refuse(http.StatusNotAcceptable, "Accept-Encoding refuses everything that this server can send.")
+			return
+		}
+		x.forced = !x.accepted.Accepts(negotiate.Identity)
+	}
+	x.forward() //nolint:contextcheck // It has the request's.
+}
+
+func (g *generation) unhealthy() bool {
+	h := g.health.get()
+	return h.Checked && !h.Healthy
+}
+
+// forward asks the backend and sends what it answers.
+func (x *exchange) forward() {
+	ctx, cancel := context.WithCancel(x.r.Context())
+	defer cancel()
+	out := x.outgoing(ctx)
+	if out.Body != nil {
+		// Nothing may read the body when the handler has returned.
+		defer out.Body.Close()
+	}
+	inform := informer{w: x.w}
+	res, err := x.backend.Do(out, inform.inform)
+	inform.stop()
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		x.switchProtocols(out, res)
+		return
+	}
+	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone {
+		x.server.stats.urlErrors.Add(1)
+	}
+	removeHopByHop(res.Header)
+	if len(x.offered) > 0 {
+		vary(res.Header)
+	}
+	x.send(res)
+}
+
+// fail answers a request for which there is no answer of the backend.
+func (x *exchange) fail(err error) {
+	switch {
+	case x.r.Context().Err() != nil:
+		// The client has gone. Whether anything of an answer would still reach it is not
+		// known, so the connection is cut.
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, backend.ErrTimeout):
+		x.server.stats.timedOut.Add(1)
+		x.log(err)
+		x.refuse(http.StatusGatewayTimeout, "The backend did not answer in time.")
+	default:
+		x.log(err)
+		x.refuse(http.StatusBadGateway, "The backend could not be reached, or its answer could not be read.")
+	}
+}
+
+// log notes what is the backend's fault. The health check says it where it lasts.
+func (x *exchange) log(err error) {
+	x.server.log.Warn("Backend did not answer", "error", err.Error())
+}
+
+// refuse answers in the proxy's own name.
+func (x *exchange) refuse(status int, message string) {
+	h := x.w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	vary(h)
+	h.Set("Content-Length", strconv.Itoa(len(message)+1))
+	x.writeHeader(status)
+	_, _ = x.w.Write([]byte(message + "\n")) // the client may have gone
+	x.server.stats.add(outcome{meter: meter.Outcome{Path: meter.Stored}})
+}
+
+// writeHeader sends the header of the answer. While the server drains, it asks the
+// client to go elsewhere with its next request.
+func (x *exchange) writeHeader(status int) {
+	if x.server.draining.Load() {
+		x.w.Header().Set("Connection", "close")
+	}
+	x.w.WriteHeader(status)
+}
+
+// vary says that the answer depends on Accept-Encoding, if that was not said.
+func vary(h http.Header) {
+	if fields := h["Vary"]; !negotiate.Directive(fields, "Accept-Encoding") && !negotiate.Directive(fields, "*") {
+		h["Vary"] = append(slices.Clip(fields), "Accept-Encoding")
+	}
+}
+
+// stored counts a body that travelled as it is.
+func (x *exchange) stored(n int64, reason policy.Reason) {
+	x.server.stats.add(outcome{body: true, meter: meter.Outcome{Path: meter.Stored, Reason: reason, PlainBytes: int(n), WireBytes: int(n)}})
+}
+
+// informer passes on responses with status 1xx until the answer is there.
+type informer struct {
+	w  http.ResponseWriter
+	mu sync.Mutex
+	// stopped keeps a late one from writing where the handler writes.
+	stopped bool
+}
+
+func (i *informer) inform(code int, header http.Header) error {
+	if code == http.StatusContinue {
+		return nil // sent when the body is read
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped {
+		return nil
+	}
+	removeHopByHop(header)
+	h := i.w.Header()
+	for k, v := range header {
+		h[k] = v
+	}
+	i.w.WriteHeader(code)
+	clear(h)
+	return nil
+}
+
+func (i *informer) stop() {
+	i.mu.Lock()
+	i.stopped = true
+	i.mu.Unlock()
+}

@@ -1,0 +1,161 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpproxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCPUWatch(t *testing.T) {
+	w := cpuWatch{percent: 50, procs: 2}
+	now := time.Unix(1000, 0)
+	for i, test := range []struct {
+		elapsed, used time.Duration
+		over          bool
+	}{
+		{0, time.Hour, false}, // nothing to compare with
+		{time.Second, 900 * time.Millisecond, false},
+		{time.Second, 1100 * time.Millisecond, true},
+		{0, 0, true}, // no time has passed
+		{time.Second, 0, false},
+	} {
+		now = now.Add(test.elapsed)
+		if got := w.over(now, w.used+test.used); got != test.over {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	var g governor
+	g.overCPU.Store(true)
+	if got := g.admit(); got != CPUBudget {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestHealthNotes(t *testing.T) {
+	h := newHealthCheck("x:1", nil, Health{Failures: 3})
+	broken := errors.New("broken")
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	for i, test := range []struct {
+		err     error
+		healthy bool
+		since   int
+	}{
+		{nil, true, 0}, {broken, true, 0}, {broken, true, 0}, {nil, true, 0}, {broken, true, 0}, {broken, true, 0}, {broken, false, 6}, {broken, false, 6}, {nil, true, 8},
+	} {
+		h.note(test.err, at(i))
+		if got := h.get(); got.Healthy != test.healthy || !got.Since.Equal(at(test.since)) || (got.Message == "") != test.healthy {
+			t.Errorf("step %d: %+v", i, got)
+		}
+	}
+	first := newHealthCheck("x:1", nil, Health{Failures: 3})
+	first.note(broken, at(0))
+	if got := first.get(); !got.Checked || got.Healthy {
+		t.Errorf("a backend that never answered: %+v", got)
+	}
+}
+
+func TestForwardedElement(t *testing.T) {
+	for _, test := range []struct{ client, host, want string }{
+		{"192.0.2.1", "x", `for=192.0.2.1;host="x";proto=https`},
+		{"2001:db8::1", "x:80", `for="[2001:db8::1]";host="x:80";proto=https`},
+		{"fe80::1%eth0", "", `for="[fe80::1]";proto=https`},
+		{"", `x"y`, `for=unknown;proto=https`},
+	} {
+		if got := forwardedElement(test.client, test.host, "https"); got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+}
+
+func TestBuffersAreBounded(t *testing.T) {
+	var p buffers
+	if p.get(1<<largestBuffer+1) != nil {
+		t.Error("a buffer larger than the largest")
+	}
+	var all []*buffer
+	for {
+		b := p.get(maxWhole)
+		if b == nil {
+			break
+		}
+		if len(b.b) < maxWhole {
+			t.Fatal("too short")
+		}
+		all = append(all, b)
+	}
+	if len(all) != maxBuffered/maxWhole || p.get(1) != nil {
+		t.Errorf("%d buffers", len(all))
+	}
+	for _, b := range all {
+		p.put(b)
+	}
+	p.put(nil)
+	if used := p.used.Load(); used != 0 {
+		t.Errorf("%d bytes are in use", used)
+	}
+}
+
+// TestPump reads through all sizes of pieces and buffers.
+func TestPump(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789"), 1000)
+	for _, size := range []int{1, 7, 100, 20000} {
+		p := newPump(io.NopCloser(bytes.NewReader(want)), make([]byte, 64), make([]byte, 0, size))
+		var got []byte
+		empty := make([]byte, 0, size)
+		for {
+			part, err := p.take(empty, size/2, time.Minute)
+			got = append(got, part...)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			empty = part[:0:size]
+		}
+		p.stop()
+		if !bytes.Equal(got, want) {
+			t.Errorf("by %d: got %d bytes", size, len(got))
+		}
+	}
+	// One that is stopped while it waits for room, and while it waits for its body.
+	r, w := io.Pipe()
+	p := newPump(r, make([]byte, 64), make([]byte, 0, 4))
+	go func() { _, _ = w.Write([]byte("more than fits")) }()
+	if part, err := p.take(make([]byte, 0, 4), 4, time.Minute); err != nil || len(part) != 4 {
+		t.Fatalf("%q, %v", part, err)
+	}
+	p.stop()
+}
+
+// FuzzHeaders: whatever a header says, what is about the connection does not pass, and what is passed on is a header still.
+func FuzzHeaders(f *testing.F) {
+	f.Add("close, X-Private", "Cache-Control", "no-transform", "a=b; SameSite=None")
+	f.Add("Upgrade,,", "Vary", `"`, ";;=;")
+	f.Fuzz(func(t *testing.T, connection, name, value, cookie string) {
+		h := http.Header{"Connection": {connection}, "X-Private": {"x"}, "Set-Cookie": {cookie}, "Transfer-Encoding": {value}}
+		h.Add(name, value)
+		before := len(h)
+		_ = untouchable(h, 200, h)
+		_ = setsCrossSiteCookie(h, h)
+		removeHopByHop(h)
+		if len(h) > before || h["Connection"] != nil || h["Transfer-Encoding"] != nil {
+			t.Errorf("%q leaves %v", connection, h)
+		}
+		vary(h)
+		if !strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding") && !strings.Contains(strings.Join(h["Vary"], ","), "*") {
+			t.Errorf("Vary is %q", h["Vary"])
+		}
+		element := forwardedElement(name, value, "https")
+		if strings.Count(element, `"`)%2 != 0 {
+			t.Errorf("quotes are open: %s", element)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpproxy
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+)
+
+// Statistics are what a server has done since the last reset.
+type Statistics struct {
+	// Active connections, which are a state, and the most that there were.
+	Active, HighWater int64
+	// Refused connections, because of Limits.MaxConnections.
+	Refused int64
+	// Reused counts requests on a connection that had served one before.
+	Reused int64
+	// TimedOut counts requests that the backend did not answer in time, and connections
+	// of clients that sent or took nothing in time.
+	TimedOut int64
+	// URLErrors counts responses 404 and 410.
+	URLErrors int64
+	// Hardware, Software and Uncompressed are numbers of responses by how they were
+	// sent, ByCoding by their coding; the sums are the same.
+	Hardware, Software, Uncompressed int64
+	ByCoding                         map[negotiate.Coding]int64
+	// CompressedPlainBytes and CompressedBytes are of the bodies that were compressed,
+	// before and after.
+	CompressedPlainBytes, CompressedBytes int64
+	// Meter has a block for each body; those of several parts count when they end.
+	Meter meter.Snapshot
+	// Engines are the numbers of responses by engine.
+	Engines map[string]int64
+	// WireBytes were read and written, to and from clients and backends.
+	WireBytes int64
+	// Since is when counting began.
+	Since time.Time
+}
+
+// outcome is what became of one response.
+type outcome struct {
+	coding negotiate.Coding
+	engine string
+	meter  meter.Outcome
+	// body is false of responses that have none.
+	body bool
+}
+
+// statistics count. The numbers of connections are counted for themselves, since there
+// are many more of those events than of others.
+type statistics struct {
+	active, highWater, refused, reused, timedOut, urlErrors atomic.Int64
+
+	mu            sync.Mutex
+	byPath        [3]int64
+	byCoding      map[negotiate.Coding]int64
+	engines       map[string]int64
+	plain, packed int64
+	meter         *meter.Meter
+	since         time.Time
+	wireBase      int64
+}
+
+// opened notes a new connection and returns how many there are.
+func (s *statistics) opened() int64 {
+	n := s.active.Add(1)
+	for {
+		high := s.highWater.Load()
+		if n <= high || s.highWater.CompareAndSwap(high, n) {
+			return n
+		}
+	}
+}
+
+func (s *statistics) closed() { s.active.Add(-1) }
+
+// add counts a response.
+func (s *statistics) add(o outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byCoding[o.coding]++
+	s.byPath[min(int(o.meter.Path), len(s.byPath)-1)]++
+	if o.meter.Path != meter.Stored {
+		s.plain += int64(o.meter.PlainBytes)
+		s.packed += int64(o.meter.WireBytes)
+		s.engines[o.engine]++
+	}
+	if o.body {
+		s.meter.Add(o.meter)
+	}
+}
+
+// reset begins anew.
+func (s *statistics) reset(now time.Time) {
+	s.highWater.Store(s.active.Load())
+	for _, n := range []*atomic.Int64{&s.refused, &s.reused, &s.timedOut, &s.urlErrors} {
+		n.Store(0)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byPath = [3]int64{}
+	s.byCoding, s.engines = make(map[negotiate.Coding]int64), make(map[string]int64)
+	s.plain, s.packed, s.meter, s.since = 0, 0, new(meter.Meter), now
+}
+
+// Statistics returns what was counted since the last reset. It is the caller's to keep.
+func (s *Server) Statistics() Statistics {
+	c := &s.stats
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := Statistics{
+		Active: c.active.Load(), HighWater: c.highWater.Load(), Refused: c.refused.Load(), Reused: c.reused.Load(),
+		TimedOut: c.timedOut.Load(), URLErrors: c.urlErrors.Load(),
+		Hardware: c.byPath[meter.Hardware], Software: c.byPath[meter.Software], Uncompressed: c.byPath[meter.Stored],
+		ByCoding: make(map[negotiate.Coding]int64, len(c.byCoding)), Engines: make(map[string]int64, len(c.engines)),
+		CompressedPlainBytes: c.plain, CompressedBytes: c.packed, Meter: c.meter.Snapshot(),
+		WireBytes: s.wire.Load() - c.wireBase, Since: c.since,
+	}
+	for k, n := range c.byCoding {
+		out.ByCoding[k] = n
+	}
+	for k, n := range c.engines {
+		out.Engines[k] = n
+	}
+	return out
+}
+
+// ResetStatistics begins to count anew.
+func (s *Server) ResetStatistics(now time.Time) {
+	s.stats.reset(now)
+	s.stats.mu.Lock()
+	s.stats.wireBase = s.wire.Load()
+	s.stats.mu.Unlock()
+}
+
+// engineAndReason is what the header lighterage-compression says.
+func engineAndReason(engine string, reason policy.Reason) string {
+	if engine == "" {
+		engine = "none"
+	}
+	return engine + ";" + string(reason)
+}

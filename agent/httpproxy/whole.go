@@ -1,0 +1,169 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpproxy
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/estimate"
+	"github.com/lighterage/lighterage/agent/httpproxy/coding"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+)
+
+// readWhole reads a body of known length and sends it in one piece. Until it is there
+// nothing was sent, so a backend that breaks off gives the client an error and not a
+// half answer.
+func (x *exchange) readWhole(res *http.Response, size int) {
+	in := x.server.buffers.get(size)
+	switch {
+	case in != nil:
+		defer x.server.buffers.put(in)
+	case x.forced:
+		in = &buffer{b: make([]byte, size)}
+	default:
+		x.pass(res, Busy)
+		return
+	}
+	body := in.b[:size]
+	if _, err := io.ReadFull(res.Body, body); err != nil {
+		x.fail(fmt.Errorf("read %d bytes of the backend's answer: %w", size, err))
+		return
+	}
+	x.sendWhole(res, body)
+}
+
+// sendWhole compresses a body that is here and sends it.
+func (x *exchange) sendWhole(res *http.Response, body []byte) {
+	d := x.decide(x.coding, int64(len(body)), x.forced)
+	if d.Class == codec.NoClass {
+		x.sendStored(res, body, "", d.Reason, 0)
+		return
+	}
+	encoders := x.encodersOf(d.Codec, d.Class)
+	padding := x.padding()
+	// What would not shrink need not fit, unless it must not be sent as it is.
+	room := max(len(body)-1, 0) + padding
+	if x.forced {
+		room = coding.Bound(len(body), padding)
+	}
+	out := x.server.buffers.get(max(room, len(body)))
+	switch {
+	case out != nil:
+		defer x.server.buffers.put(out)
+	case x.forced:
+		out = &buffer{b: make([]byte, room)}
+	default:
+		x.sendStored(res, body, "", Busy, 0)
+		return
+	}
+	p := compressed{reason: d.Reason}
+	p.run(x, encoders, d, body, out.b, room, padding)
+	if p.n < 0 {
+		x.sendStored(res, body, encoders.engine.Name(), p.reason, p.cpu)
+		return
+	}
+	engine := encoders.engine.Name()
+	transformed(res.Header, x.coding)
+	x.setLength(res, p.n)
+	x.explain(res.Header, engine, p.reason)
+	x.copyHeader(res)
+	// Who has the whole answer finds it counted.
+	x.server.stats.add(outcome{coding: x.coding, engine: engine, body: true, meter: meter.Outcome{
+		Path: p.path, Reason: p.reason, PlainBytes: len(body), WireBytes: p.n, CPU: p.cpu,
+	}})
+	x.writeHeader(res.StatusCode)
+	x.write(out.b[:p.n])
+	x.trailers(res)
+}
+
+// sendStored sends a body that is here as it is.
+func (x *exchange) sendStored(res *http.Response, body []byte, tried string, reason policy.Reason, cpu time.Duration) {
+	x.setLength(res, len(body))
+	if !reason.Attempted() {
+		tried = ""
+	}
+	x.explain(res.Header, tried, reason)
+	x.copyHeader(res)
+	x.server.stats.add(outcome{body: true, meter: meter.Outcome{
+		Path: meter.Stored, Reason: reason, PlainBytes: len(body), WireBytes: len(body), CPU: cpu,
+	}})
+	x.writeHeader(res.StatusCode)
+	x.write(body)
+	x.trailers(res)
+}
+
+// compressed is what became of trying to compress a body.
+type compressed struct {
+	n      int // the length; negative: it is sent as it is, for the reason
+	reason policy.Reason
+	path   meter.Path
+	cpu    time.Duration
+}
+
+// run looks at a sample if the decision wants one, and compresses.
+func (p *compressed) run(x *exchange, encoders *encoders, d policy.Decision, body, out []byte, room, padding int) {
+	p.n = -1
+	encoder, err := encoders.get()
+	if err != nil {
+		x.engineFailed(p, encoders, err)
+		return
+	}
+	defer encoders.put(encoder)
+	p.cpu = meter.ThreadCPU(func() {
+		if d.NeedsSample && estimate.Judged(len(body)) {
+			var expected estimate.Prediction
+			if expected, err = estimate.Predict(body, out[:len(body)], encoder); err != nil {
+				return
+			}
+			if !expected.Worth {
+				p.reason = policy.Incompressible
+				return
+			}
+		}
+		p.n, err = coding.Whole(encoder, x.coding, out[:room], body, padding)
+	})
+	switch {
+	case errors.Is(err, codec.ErrDoesNotFit):
+		p.n, p.reason = -1, policy.DidNotShrink
+	case err != nil:
+		x.engineFailed(p, encoders, err)
+	case p.n >= 0:
+		p.path, p.reason = pathOf(encoders, encoder, d.Reason)
+	}
+}
+
+func (x *exchange) engineFailed(p *compressed, encoders *encoders, err error) {
+	p.n, p.reason = -1, EngineFailed
+	x.server.log.Error("Engine failed", "engine", encoders.engine.Name(), "error", err.Error())
+}
+
+// pathOf says what did the work of the last call. An engine that is allowed hardware
+// does not always use it.
+func pathOf(encoders *encoders, encoder codec.Encoder, reason policy.Reason) (meter.Path, policy.Reason) {
+	if encoders.engine.Class() != codec.Hardware {
+		return meter.Software, reason
+	}
+	if w, ok := encoder.(codec.Witness); ok && !w.UsedHardware() {
+		return meter.Software, policy.SelfTestFailed
+	}
+	return meter.Hardware, reason
+}
+
+// padding returns a random length up to the one of the settings.
+func (x *exchange) padding() int {
+	if x.settings.Padding == 0 {
+		return 0
+	}
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return int(binary.LittleEndian.Uint64(b[:]) % uint64(x.settings.Padding+1))
+}
