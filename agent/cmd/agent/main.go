@@ -33,6 +33,7 @@ Modes:
   send      move a directory to the receiving agent of a Delivery
   receive   take what the sender of a Transfer sends
   local     move a directory to another that is mounted beside it
+  http      answer for a backend, compressed
   node      measure this node and tell the manager
   version   print the version
 
@@ -83,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		terminationLog: *terminationLog,
 		log:            slog.New(slog.NewJSONHandler(stderr, nil)),
 	}
-	modes := map[string]func(context.Context) error{"send": a.send, "receive": a.receive, "local": a.local, "node": a.node}
+	modes := map[string]func(context.Context) error{"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http}
 	mode, ok := modes[args[0]]
 	switch {
 	case args[0] == "version":

@@ -168,7 +168,8 @@ type HTTPConfig struct {
 	Limits         *HTTPLimits `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`
 	// padding_max_bytes is how many random bytes at most are added to a compressed body; 0: none.
 	PaddingMaxBytes uint32 `protobuf:"varint,12,opt,name=padding_max_bytes,json=paddingMaxBytes,proto3" json:"padding_max_bytes,omitempty"`
-	// compress_cross_site_cookies: responses that set a cookie with SameSite=None are compressed like others.
+	// compress_cross_site_cookies: responses that set a cookie with SameSite=None, or any cookie in answer to a request from another site,
+	// are compressed like others.
 	CompressCrossSiteCookies bool `protobuf:"varint,13,opt,name=compress_cross_site_cookies,json=compressCrossSiteCookies,proto3" json:"compress_cross_site_cookies,omitempty"`
 	// idle_timeout is how long a connection may wait for its next request.
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
@@ -426,7 +427,7 @@ type HTTPLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// max_connections of clients; further ones are refused.
 	MaxConnections uint32 `protobuf:"varint,1,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
-	// max_compressions under way; other bodies are sent as they are, for the reason AcceleratorBusy or CPUBudget.
+	// max_compressions under way; other bodies are sent as they are, for the reason Busy.
 	MaxCompressions uint32 `protobuf:"varint,2,opt,name=max_compressions,json=maxCompressions,proto3" json:"max_compressions,omitempty"`
 	// compression_cpu_percent of all cores that the agent may use; beyond it bodies are sent as they are, for the reason CPUBudget.
 	CompressionCpuPercent uint32 `protobuf:"varint,3,opt,name=compression_cpu_percent,json=compressionCpuPercent,proto3" json:"compression_cpu_percent,omitempty"`
@@ -640,7 +641,7 @@ type HTTPStatistics struct {
 	Reused uint64 `protobuf:"varint,4,opt,name=reused,proto3" json:"reused,omitempty"`
 	// timed_out counts requests that the backend did not answer in time and connections that sent no request in time.
 	TimedOut uint64 `protobuf:"varint,5,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	// url_errors counts responses 404 and 410 and requests whose target could not be read.
+	// url_errors counts responses 404 and 410.
 	UrlErrors             uint64 `protobuf:"varint,6,opt,name=url_errors,json=urlErrors,proto3" json:"url_errors,omitempty"`
 	HardwareResponses     uint64 `protobuf:"varint,7,opt,name=hardware_responses,json=hardwareResponses,proto3" json:"hardware_responses,omitempty"`
 	SoftwareResponses     uint64 `protobuf:"varint,8,opt,name=software_responses,json=softwareResponses,proto3" json:"software_responses,omitempty"`

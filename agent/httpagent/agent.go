@@ -1,0 +1,254 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package httpagent runs the reverse proxy as the manager configures it, follows
+// changes, and reports.
+package httpagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/httpproxy"
+	"github.com/lighterage/lighterage/agent/meter"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Options of an Agent.
+type Options struct {
+	// Read returns the configuration as it is now.
+	Read func() (*wirev1.HTTPConfig, error)
+	// Engines to compress with.
+	Engines Engines
+	Log     *slog.Logger
+	// Interval at which configuration and certificate are looked at. Default 2 s.
+	Interval time.Duration
+	// Delay for which an agent that has to end still takes connections, so that those
+	// who send them here learn not to. Default 5 s; negative: none.
+	Delay time.Duration
+}
+
+// Agent is one. It is a wirev1.HTTPAgentServer, whose reports are there from the start.
+type Agent struct {
+	wirev1.UnimplementedHTTPAgentServer
+	options Options
+	started time.Time
+
+	server       atomic.Pointer[httpproxy.Server] // nil while it is starting
+	certificates atomic.Pointer[httpproxy.Certificates]
+
+	mu          sync.Mutex
+	config      *wirev1.HTTPConfig // that new connections get
+	configError string
+	reset       string
+	cpuBase     time.Duration // of the process at the last reset
+}
+
+// New returns an agent that does not run yet.
+func New(o Options) *Agent {
+	if o.Interval == 0 {
+		o.Interval = 2 * time.Second
+	}
+	if o.Delay == 0 {
+		o.Delay = 5 * time.Second
+	}
+	return &Agent{options: o, started: time.Now()}
+}
+
+// defaultDrain is how long requests may take after the end if nothing else is said.
+const defaultDrain = 30 * time.Second
+
+// Run serves until the context ends, and then until what is under way is done. The
+// first configuration has to be good. Clients are served as soon as there is a
+// certificate, if one is wanted.
+func (a *Agent) Run(ctx context.Context) error {
+	c, err := a.options.Read()
+	if err != nil {
+		return err
+	}
+	s, err := settings(ctx, c, a.options.Engines)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.config, a.reset = c, c.GetResetStatistics()
+	a.mu.Unlock()
+
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go collectLazily(watching)
+	var certificates *httpproxy.Certificates
+	if c.GetServingDirectory() != "" {
+		certificates = httpproxy.NewCertificates(c.GetServingDirectory())
+		a.certificates.Store(certificates)
+		go certificates.Watch(watching, a.options.Interval, a.logCertificate)
+		if !a.awaitCertificate(ctx, certificates) {
+			return nil // told to end before it began
+		}
+	}
+	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: certificates, Log: a.options.Log}) //nolint:contextcheck // Settings last longer than what sets them.
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	listener, err := net.Listen("tcp", c.GetListenAddress())
+	if err != nil {
+		return fmt.Errorf("listen for clients: %w", err)
+	}
+	a.server.Store(server)
+	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "backend", c.GetBackend().GetAddress())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	go a.follow(watching, server)
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve clients: %w", err)
+	case <-ctx.Done():
+	}
+	stop()
+	return a.drain(server) //nolint:contextcheck // The context has ended; what is under way gets time of its own.
+}
+
+// drain ends the server. What had to be cut is a matter of the log, not a failure.
+func (a *Agent) drain(server *httpproxy.Server) error {
+	a.mu.Lock()
+	patience := a.config.GetDrainTimeout().AsDuration()
+	a.mu.Unlock()
+	if patience == 0 {
+		patience = defaultDrain
+	}
+	delay := max(min(a.options.Delay, patience/2), 0)
+	a.options.Log.Info("Agent drains", "delay", delay.String(), "timeout", patience.String())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := server.Drain(ctx, delay); errors.Is(err, context.DeadlineExceeded) {
+		a.options.Log.Warn("Requests that took too long were cut", "timeout", patience.String())
+	} else if err != nil {
+		return fmt.Errorf("end serving clients: %w", err)
+	}
+	return nil
+}
+
+// awaitCertificate waits until there is one, or the context ends.
+func (a *Agent) awaitCertificate(ctx context.Context, c *httpproxy.Certificates) bool {
+	if !c.Ready() {
+		a.logCertificate(c.Status())
+	}
+	ticker := time.NewTicker(a.options.Interval / 4)
+	defer ticker.Stop()
+	for !c.Ready() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
+}
+
+func (a *Agent) logCertificate(s httpproxy.CertificateStatus) {
+	if s.State == httpproxy.CertificateLoaded {
+		a.options.Log.Info("Certificate was loaded", "notAfter", s.NotAfter)
+		return
+	}
+	a.options.Log.Warn("Certificate cannot be used", "problem", s.Message, "another serves until", s.NotAfter)
+}
+
+// follow takes over configurations that have changed until the context ends.
+func (a *Agent) follow(ctx context.Context, server *httpproxy.Server) {
+	ticker := time.NewTicker(a.options.Interval)
+	defer ticker.Stop()
+	var refused *wirev1.HTTPConfig
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		c, err := a.options.Read()
+		a.mu.Lock()
+		same := err == nil && (proto.Equal(c, a.config) || refused != nil && proto.Equal(c, refused))
+		if same && refused != nil && proto.Equal(c, a.config) {
+			a.configError, refused = "", nil // it was taken back
+		}
+		a.mu.Unlock()
+		if same {
+			continue
+		}
+		if err == nil {
+			err = a.reload(ctx, server, c)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			refused = c
+			a.note(err)
+			continue
+		}
+		refused = nil
+	}
+}
+
+// note keeps why a configuration cannot be used, and logs it once.
+func (a *Agent) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if text := err.Error(); text != a.configError {
+		a.configError = text
+		a.options.Log.Error("New configuration cannot be used; the one before stays", "error", text)
+	}
+}
+
+// reload makes a configuration that of new connections.
+func (a *Agent) reload(ctx context.Context, server *httpproxy.Server, c *wirev1.HTTPConfig) error {
+	a.mu.Lock()
+	before := a.config
+	a.mu.Unlock()
+	if c.GetListenAddress() != before.GetListenAddress() || (c.GetServingDirectory() == "") != (before.GetServingDirectory() == "") {
+		return errors.New("listen_address, and whether there is TLS, cannot be changed while the agent runs: start it again")
+	}
+	if onlyReset(before, c) {
+		a.adopt(server, c)
+		return nil
+	}
+	s, err := settings(ctx, c, a.options.Engines)
+	if err != nil {
+		return err
+	}
+	if err := server.Reload(s); err != nil { //nolint:contextcheck // Settings last longer than what sets them.
+		return err
+	}
+	a.adopt(server, c)
+	a.options.Log.Info("Configuration was taken over", "revision", c.GetRevision())
+	return nil
+}
+
+// onlyReset reports whether nothing changed that connections depend on.
+func onlyReset(before, after *wirev1.HTTPConfig) bool {
+	c := proto.CloneOf(before)
+	c.Revision, c.ResetStatistics, c.DrainTimeout = after.GetRevision(), after.GetResetStatistics(), after.GetDrainTimeout()
+	return proto.Equal(c, after)
+}
+
+// adopt notes a configuration that is in force, and resets the counters if it says so.
+func (a *Agent) adopt(server *httpproxy.Server, c *wirev1.HTTPConfig) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.config, a.configError = c, ""
+	if reset := c.GetResetStatistics(); reset != a.reset {
+		a.reset = reset
+		server.ResetStatistics(time.Now())
+		if user, system, err := meter.ProcessCPU(); err == nil {
+			a.cpuBase = user + system
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpagent
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/httpproxy"
+	"github.com/lighterage/lighterage/agent/httpproxy/coding"
+	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Engines finds those to compress with, and what is known of the accelerator.
+type Engines func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator)
+
+// settings turns what the manager says into settings of the proxy.
+func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpproxy.Settings, error) {
+	if c.GetBackend().GetAddress() == "" {
+		return httpproxy.Settings{}, errors.New("the configuration lacks backend.address")
+	}
+	compression, err := transfer.Settings(c.GetCompression())
+	if err != nil {
+		return httpproxy.Settings{}, err
+	}
+	s := httpproxy.Settings{
+		Backend:           c.GetBackend().GetAddress(),
+		BackendServerName: c.GetBackend().GetServerName(),
+		ContentTypes:      c.GetContentTypes(),
+		Policy:            compression.Policy,
+		Explain:           c.GetResponseHeader(),
+		Padding:           int(c.GetPaddingMaxBytes()),
+		MaxCPUPercent:     int(c.GetLimits().GetCompressionCpuPercent()),
+		MaxConcurrent:     int(c.GetLimits().GetMaxCompressions()),
+		HeaderTimeout:     c.GetBackend().GetResponseTimeout().AsDuration(),
+		Health: httpproxy.Health{
+			Path:     c.GetBackend().GetHealthPath(),
+			Interval: c.GetBackend().GetHealthInterval().AsDuration(),
+			Timeout:  c.GetBackend().GetHealthTimeout().AsDuration(),
+		},
+		Limits: httpproxy.Limits{
+			MaxConnections: int(c.GetLimits().GetMaxConnections()),
+			IdleTimeout:    c.GetIdleTimeout().AsDuration(),
+		},
+		SparesCrossSiteCookies: !c.GetCompressCrossSiteCookies(),
+	}
+	if s.BackendServerName != "" {
+		s.BackendCAs = x509.NewCertPool()
+		if !s.BackendCAs.AppendCertsFromPEM(c.GetBackend().GetCaBundle()) {
+			return httpproxy.Settings{}, errors.New("backend.ca_bundle holds no certificate in PEM")
+		}
+	}
+	for _, name := range c.GetCodings() {
+		parsed, err := negotiate.ParseCoding(name)
+		if err != nil {
+			return httpproxy.Settings{}, err
+		}
+		s.Codings = append(s.Codings, parsed)
+		if id := coding.Codec(parsed); !slices.Contains(compression.Codecs, id) {
+			compression.Codecs = append(compression.Codecs, id)
+		}
+	}
+	s.Engines, s.Accelerator = engines(ctx, compression)
+	if err := s.Validate(); err != nil {
+		return httpproxy.Settings{}, fmt.Errorf("use the configuration: %w", err)
+	}
+	return s, nil
+}
