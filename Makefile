@@ -237,6 +237,12 @@ bench-codec: tools-go ## Measure every engine beside igzip, pigz, zstd and loops
 	$(ENSURE) peers
 	$(ENGINES); go run -tags "$$LIGHTERAGE_TAGS" ./hack/bench/codec -extent $(if $(BENCH),$(BENCH),full)
 
+.PHONY: bench-http
+bench-http: build ## Measure the agent in mode http beside nginx, HAProxy and Caddy (BENCH=quick: a look, no result)
+	$(ENSURE) proxies
+	caddy=$$(go tool -modfile=hack/tools/caddy/go.mod -n caddy); $(ENGINES); \
+		go run ./hack/bench/http -extent $(if $(BENCH),$(BENCH),full) -agent bin/agent -caddy "$$caddy"
+
 # What targets need from the machine.
 .PHONY: tools-go
 tools-go:

@@ -62,6 +62,12 @@ for need in "$@"; do
 		want pigz pigz
 		want zstd zstd
 		;;
+	proxies) # what bench-http compares with, and makes load with
+		want nginx nginx-light
+		want haproxy haproxy
+		want wrk wrk
+		want h2load nghttp2-client
+		;;
 	*) die "unknown need '$need'" ;;
 	esac
 done

@@ -1,0 +1,199 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// contender is a reverse proxy that listens for TLS.
+type contender struct {
+	name    string
+	address string
+	// ours says that it is the agent; engine is the one that it is told to use.
+	ours   bool
+	engine string
+	// coding that clients ask for; "" is gzip.
+	coding string
+	*process
+}
+
+func (c *contender) accept() string {
+	if c.coding == "" {
+		return "gzip"
+	}
+	return c.coding
+}
+
+// contenders starts all of them.
+func (b *bench) contenders(agent, caddy string) error {
+	for _, s := range []struct {
+		name  string
+		start func(*contender) error
+	}{
+		{"nginx", b.nginx},
+		{"HAProxy", b.haproxy},
+		{"Caddy", func(c *contender) error { return b.caddy(c, caddy) }},
+		{"Lighterage", func(c *contender) error { return b.agent(c, agent, nil, "gzip") }},
+	} {
+		c := &contender{name: s.name, address: b.nextAddress(), ours: s.name == "Lighterage"}
+		if err := s.start(c); err != nil {
+			return fmt.Errorf("start %s: %w", s.name, err)
+		}
+		b.all = append(b.all, c)
+	}
+	for _, engine := range []string{"isa-l", "zlib-ng", "go", "libzstd"} {
+		c := &contender{name: engine, engine: engine, ours: true, address: b.nextAddress(), coding: "gzip"}
+		if engine == "libzstd" {
+			c.coding = "zstd"
+		}
+		if err := b.agent(c, agent, []string{engine}, c.coding); err != nil {
+			return fmt.Errorf("start the agent with %s: %w", engine, err)
+		}
+		b.engines = append(b.engines, c)
+	}
+	return nil
+}
+
+const suite = "TLS_AES_128_GCM_SHA256"
+
+func (b *bench) nginx(c *contender) error {
+	dir, err := b.directory(c.name)
+	if err != nil {
+		return err
+	}
+	config := fmt.Sprintf(`daemon off;
+worker_processes 2;
+pid %[1]s/pid;
+error_log stderr error;
+worker_rlimit_nofile 16384;
+events { worker_connections 8192; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	upstream backend { server %[2]s; keepalive 256; keepalive_requests 100000000; }
+	server {
+		listen %[3]s ssl http2 backlog=4096;
+		ssl_certificate %[4]s/tls.crt;
+		ssl_certificate_key %[4]s/tls.key;
+		ssl_protocols TLSv1.3;
+		ssl_conf_command Ciphersuites %[5]s;
+		keepalive_requests 100000000;
+		gzip on;
+		gzip_comp_level 1;
+		gzip_min_length 1;
+		gzip_proxied any;
+		gzip_vary on;
+		gzip_types application/xml application/json;
+		location / {
+			proxy_pass http://backend;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			proxy_set_header Host $host;
+			proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+			proxy_buffer_size 16k;
+			proxy_buffers 20 16k;
+			proxy_max_temp_file_size 0;
+		}
+	}
+}
+`, dir, b.backendAddress, c.address, b.certificates, suite)
+	path := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		return err
+	}
+	c.process, err = b.spawn(c.address, "nginx", "-e", "stderr", "-p", dir, "-c", path)
+	return err
+}
+
+func (b *bench) haproxy(c *contender) error {
+	dir, err := b.directory(c.name)
+	if err != nil {
+		return err
+	}
+	config := fmt.Sprintf(`global
+	nbthread 2
+	maxconn 4096
+	ssl-default-bind-ciphersuites %[5]s
+	ssl-default-bind-options ssl-min-ver TLSv1.3
+defaults
+	mode http
+	timeout connect 5s
+	timeout client 60s
+	timeout server 60s
+	http-reuse always
+	option forwardfor
+frontend clients
+	bind %[3]s ssl crt %[4]s/both.pem alpn h2,http/1.1 backlog 4096
+	compression algo gzip
+	compression type application/xml application/json
+	default_backend servers
+backend servers
+	server backend %[2]s
+%[1]s`, "", b.backendAddress, c.address, b.certificates, suite)
+	path := filepath.Join(dir, "haproxy.cfg")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		return err
+	}
+	c.process, err = b.spawn(c.address, "haproxy", "-db", "-f", path)
+	return err
+}
+
+func (b *bench) caddy(c *contender, program string) error {
+	dir, err := b.directory(c.name)
+	if err != nil {
+		return err
+	}
+	config := fmt.Sprintf(`{
+	admin off
+	auto_https off
+	persist_config off
+	log { level ERROR }
+}
+https://%[2]s {
+	tls %[3]s/tls.crt %[3]s/tls.key { protocols tls1.3 tls1.3 }
+	encode gzip
+	reverse_proxy %[1]s { transport http { keepalive_idle_conns_per_host 256 } }
+}
+`, b.backendAddress, c.address, b.certificates)
+	config = multiline(config)
+	path := filepath.Join(dir, "Caddyfile")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		return err
+	}
+	c.process, err = b.spawn(c.address, program, "run", "--config", path, "--adapter", "caddyfile")
+	return err
+}
+
+// agent starts the agent with the engines that it may use; none: as it finds best.
+func (b *bench) agent(c *contender, program string, engines []string, coding string) error {
+	dir, err := b.directory("agent-" + c.name)
+	if err != nil {
+		return err
+	}
+	config := &wirev1.HTTPConfig{
+		ListenAddress: c.address, ServingDirectory: b.certificates, ControlAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0",
+		Backend: &wirev1.HTTPBackend{Address: b.backendAddress, HealthInterval: durationpb.New(1 << 30)},
+		Codings: []string{coding},
+		Compression: &wirev1.CompressionSettings{
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, SoftwareEngines: engines,
+		},
+	}
+	text, err := protojson.Marshal(config)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
+		return err
+	}
+	c.process, err = b.spawn(c.address, program, "http", "-config-dir", dir)
+	return err
+}

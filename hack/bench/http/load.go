@@ -1,0 +1,181 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// turn is what came of load on one contender.
+type turn struct {
+	requests float64 // per second
+	cpu      float64 // milliseconds for a response, of the whole system
+	p99      float64 // milliseconds
+	wire     float64 // bytes of a response
+}
+
+func requestsOf(t turn) float64 { return t.requests }
+func cpuOf(t turn) float64      { return t.cpu }
+func p99Of(t turn) float64      { return t.p99 }
+func wireOf(t turn) float64     { return t.wire }
+
+// loadOn makes load and counts the CPU time of the whole system meanwhile.
+func (b *bench) loadOn(ctx context.Context, c *contender, k key) (turn, error) {
+	accept := "identity"
+	if k.compressed {
+		accept = c.accept()
+	}
+	url := fmt.Sprintf("https://%s/%s/%d", c.address, k.kind, k.size)
+	before, err := busyTime()
+	if err != nil {
+		return turn{}, err
+	}
+	var t turn
+	var count float64
+	if k.protocol == "2" {
+		t, count, err = h2load(ctx, url, accept, b.turn)
+	} else {
+		t, count, err = wrk(ctx, url, accept, b.turn, connections)
+	}
+	if err != nil {
+		return turn{}, err
+	}
+	after, err := busyTime()
+	if err != nil {
+		return turn{}, err
+	}
+	t.cpu = (after - before).Seconds() * 1000 / count
+	return t, nil
+}
+
+var (
+	wrkRequests = regexp.MustCompile(`(?m)^\s*(\d+) requests in .*, ([\d.]+)([KMG]?B) read`)
+	wrkRate     = regexp.MustCompile(`(?m)^Requests/sec:\s+([\d.]+)`)
+	wrk99       = regexp.MustCompile(`(?m)^\s+99%\s+([\d.]+)(us|ms|s)`)
+	wrkErrors   = regexp.MustCompile(`(?m)^\s+(Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)|Non-2xx.*)$`)
+	h2Rate      = regexp.MustCompile(`(?m)^finished in .*, ([\d.]+) req/s`)
+	h2Requests  = regexp.MustCompile(`(?m)^requests: (\d+) total, .* (\d+) succeeded, (\d+) failed, (\d+) errored`)
+)
+
+// wrk makes load over HTTP/1.1 and returns how many requests were answered.
+func wrk(ctx context.Context, url, accept string, d time.Duration, conns int) (turn, float64, error) {
+	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(conns), "-d"+strconv.Itoa(int(d.Seconds()))+"s", "--latency",
+		"-H", "Accept-Encoding: "+accept, url).CombinedOutput()
+	if err != nil {
+		return turn{}, 0, fmt.Errorf("wrk: %w: %s", err, out)
+	}
+	t, count, err := parseWrk(string(out))
+	if err != nil {
+		return turn{}, 0, fmt.Errorf("%w; wrk says:\n%s", err, out)
+	}
+	return t, count, nil
+}
+
+var errNotUnderstood = errors.New("what it says is not understood")
+
+func parseWrk(out string) (turn, float64, error) {
+	requests, rate, late := wrkRequests.FindStringSubmatch(out), wrkRate.FindStringSubmatch(out), wrk99.FindStringSubmatch(out)
+	if requests == nil || rate == nil || late == nil {
+		return turn{}, 0, errNotUnderstood
+	}
+	if m := wrkErrors.FindStringSubmatch(out); m != nil {
+		return turn{}, 0, fmt.Errorf("requests failed: %s", m[1])
+	}
+	count, read := number(requests[1]), number(requests[2])*map[string]float64{"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[requests[3]]
+	if count == 0 {
+		return turn{}, 0, errors.New("no request was answered")
+	}
+	return turn{
+		requests: number(rate[1]), wire: read / count,
+		p99: number(late[1]) * map[string]float64{"us": 0.001, "ms": 1, "s": 1000}[late[2]],
+	}, count, nil
+}
+
+// number parses what a pattern has matched as one.
+func number(s string) float64 {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// h2load makes load over HTTP/2.
+func h2load(ctx context.Context, url, accept string, d time.Duration) (turn, float64, error) {
+	out, err := exec.CommandContext(ctx, "h2load", "-t2", "-c"+strconv.Itoa(connections), "-m4", "-D"+strconv.Itoa(int(d.Seconds())),
+		"-H", "Accept-Encoding: "+accept, url).CombinedOutput()
+	if err != nil {
+		return turn{}, 0, fmt.Errorf("h2load: %w: %s", err, out)
+	}
+	t, count, err := parseH2load(string(out))
+	if err != nil {
+		return turn{}, 0, fmt.Errorf("%w; h2load says:\n%s", err, out)
+	}
+	return t, count, nil
+}
+
+func parseH2load(out string) (turn, float64, error) {
+	rate, requests := h2Rate.FindStringSubmatch(out), h2Requests.FindStringSubmatch(out)
+	if rate == nil || requests == nil {
+		return turn{}, 0, errNotUnderstood
+	}
+	if requests[3] != "0" || requests[4] != "0" {
+		return turn{}, 0, fmt.Errorf("%s requests failed, %s broke", requests[3], requests[4])
+	}
+	count := number(requests[2])
+	if count == 0 {
+		return turn{}, 0, errors.New("no request was answered")
+	}
+	return turn{requests: number(rate[1])}, count, nil
+}
+
+// wrkMany makes load with many connections.
+func (b *bench) wrkMany(ctx context.Context, c *contender, d time.Duration) error {
+	_, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(manyConnections), "-d"+strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "20s",
+		"-H", "Accept-Encoding: gzip", fmt.Sprintf("https://%s/xml/20000", c.address)).CombinedOutput()
+	return err
+}
+
+// check sees that everybody does what is measured.
+func (b *bench) check(ctx context.Context) error {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // The certificate was made for this run.
+	}}
+	for _, c := range append(append([]*contender(nil), b.all...), b.engines...) {
+		for _, accept := range []string{"identity", c.accept()} {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s/xml/20000", c.address), nil)
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Accept-Encoding", accept)
+			res, err := client.Do(req)
+			if err != nil {
+				return fmt.Errorf("ask %s: %w", c.name, err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil {
+				return fmt.Errorf("ask %s: %w", c.name, err)
+			}
+			coded := strings.TrimPrefix(accept, "identity")
+			if res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != coded || (len(body) == 20000) != (coded == "") {
+				return fmt.Errorf("%s answers %s to %s with %d bytes of coding %q", c.name, res.Status, accept, len(body), res.Header.Get("Content-Encoding"))
+			}
+			if res.TLS.Version != tls.VersionTLS13 {
+				return fmt.Errorf("%s does not speak TLS 1.3", c.name)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command http measures the agent in mode http beside nginx, HAProxy and Caddy as
+// reverse proxies that speak TLS 1.3 to clients and plain HTTP to the same backend,
+// with and without compression, on loopback.
+//
+// Contenders take turns, so that noise hits all of them alike; medians of the rounds
+// count. It writes http.md and http.svg and ends with a line for each target.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// extent is how much is measured.
+type extent struct {
+	name   string
+	rounds int
+	turn   time.Duration // of load on one contender
+	sizes  []int
+	json   []int // sizes of which JSON is measured too
+	hold   time.Duration
+}
+
+var extents = map[string]extent{
+	"full": {
+		name: "full", rounds: 3, turn: 2 * time.Second, hold: 40 * time.Second,
+		sizes: []int{3000, 5000, 12000, 20000, 40000, 64000, 128000, 240000}, json: []int{20000, 128000},
+	},
+	"quick": {name: "quick", rounds: 1, turn: time.Second, hold: 5 * time.Second, sizes: []int{5000, 20000, 64000, 240000}},
+}
+
+func main() {
+	name := flag.String("extent", "full", "how much is measured: full, or quick for a look that is no result")
+	out := flag.String("out", "", "the directory for http.md and http.svg (default: docs/results; dist/bench when quick)")
+	agent := flag.String("agent", "bin/agent", "the agent to measure")
+	caddy := flag.String("caddy", "", "the program caddy")
+	backend := flag.String("backend", "", "internal: be the backend on this address")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var err error
+	if *backend != "" {
+		err = serveBackend(ctx, *backend)
+	} else {
+		err = run(ctx, *name, *out, *agent, *caddy)
+		if ctx.Err() != nil {
+			err = errors.New("interrupted; nothing was written")
+		}
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, name, out, agent, caddy string) error {
+	e, ok := extents[name]
+	if !ok {
+		return fmt.Errorf("unknown extent %q: use full or quick", name)
+	}
+	if out == "" {
+		out = "docs/results"
+		if e.name != "full" {
+			out = "dist/bench"
+		}
+	}
+	begin := time.Now()
+	b := &bench{extent: e, load: loadNow()}
+	defer b.close()
+	if err := b.start(ctx, agent, caddy); err != nil {
+		return err
+	}
+	if err := b.measure(ctx); err != nil {
+		return err
+	}
+	r := newReport(b, time.Since(begin))
+	if err := r.write(ctx, out); err != nil {
+		return err
+	}
+	for _, t := range r.targets {
+		fmt.Println(t.line())
+	}
+	return nil
+}
