@@ -98,7 +98,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e"
+	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults"
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -181,6 +181,13 @@ test-e2e: ## End-to-end tests; brings up the clusters and installs the operator 
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version
 	go test -v -count=1 -timeout 20m -tags e2e ./test/e2e/...
+
+.PHONY: test-faults
+test-faults: ## Kill what takes part in Transfers between the local clusters in the middle of them, as root
+	[ -z "$(EAST_KUBECONFIG)$(WEST_KUBECONFIG)" ] || { echo "The faults are for the local clusters: unset EAST_KUBECONFIG and WEST_KUBECONFIG" >&2; exit 1; }
+	$(SUBMAKE) clusters
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
+	go test -v -count=1 -timeout 30m -tags faults ./test/faults
 
 .PHONY: fuzz
 fuzz: tools-go ## Run every fuzz target for FUZZTIME (30s)

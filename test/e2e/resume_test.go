@@ -6,21 +6,16 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -63,7 +58,7 @@ func TestResume(t *testing.T) {
 			n := staged()
 			return n > step.after, fmt.Sprintf("%d bytes are staged", n)
 		})
-		step.cluster.killAgent(t, namespace, step.mode)
+		step.cluster.KillAgent(t, namespace, step.mode)
 	}
 	waitFor(t, transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	if want, got := east.sh(t, namespace, "source", listing), west.sh(t, namespace, "copy", listing); want != got {
@@ -91,62 +86,4 @@ func TestResume(t *testing.T) {
 	if s.Progress.ResumedBytes != s.History[0].ResumedBytes {
 		t.Errorf("progress is %+v", s.Progress)
 	}
-}
-
-// killAgent kills the process of the agent that runs in a mode: by SIGKILL when its node is on this machine, otherwise by deleting
-// the pod without grace.
-func (c *cluster) killAgent(t *testing.T, namespace, mode string) {
-	t.Helper()
-	ctx := context.Background()
-	var pods corev1.PodList
-	err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{
-		"app.kubernetes.io/name": "lighterage-agent", "app.kubernetes.io/component": mode,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Status.Phase != corev1.PodRunning {
-			continue
-		}
-		if pids := processes(string(pod.UID)); len(pids) > 0 {
-			for _, pid := range pids {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-					t.Errorf("kill process %d of %s: %v", pid, pod.Name, err)
-				}
-			}
-			t.Logf("killed %s of %s", pod.Name, c.name)
-			return
-		}
-		if err := c.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("deleted %s of %s", pod.Name, c.name)
-		return
-	}
-	t.Fatalf("no agent in mode %s runs in %s", mode, c.name)
-}
-
-// processes returns the processes of a pod's agent on this machine.
-func processes(uid string) []int {
-	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, name := range groups {
-		group, err := os.ReadFile(name) //nolint:gosec // below /proc
-		if err != nil || !bytes.Contains(group, []byte(uid)) {
-			continue
-		}
-		command, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")) //nolint:gosec // below /proc
-		if err != nil || !bytes.Contains(command, []byte("agent")) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/test/clusters"
 )
 
 // fill makes a small tree with every kind of entry that a Transfer keeps.
@@ -32,10 +33,7 @@ chmod 640 src/ledger.txt; chmod 750 src/a
 touch -d '2021-03-04 05:06:07' src/ledger.txt src/a/b/nothing logs`
 
 // listing prints all that must be equal on both sides, by means of the shell alone.
-const listing = `cd /data
-find . -type f -print0 | sort -z | xargs -0 sha256sum
-find . \( -type f -o -type d \) ! -name . -print0 | sort -z | xargs -0 stat -c '%f %Y %n'
-find . -type l -print0 | sort -z | xargs -0 -n1 readlink`
+const listing = clusters.Listing
 
 func TestTransfer(t *testing.T) {
 	for _, c := range []*cluster{east, west} {

@@ -1,0 +1,110 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clusters gives tests the two clusters in which Lighterage is installed (make clusters images install), and what they need
+// there: namespaces, claims with shells that look into them, grants, Transfers.
+package clusters
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// Pair is the two clusters. Data goes from East to West.
+type Pair struct {
+	East, West *Cluster
+	// Local: the nodes are processes and network namespaces of this machine.
+	Local bool
+}
+
+// Cluster is one of the two.
+type Cluster struct {
+	client.Client
+	Name string
+
+	kubectl    string
+	kubeconfig string
+	busybox    string
+}
+
+// Connect reads what `hack/cluster up` left in .cluster below root, and tries both clusters.
+func Connect(root string) (*Pair, error) {
+	env, err := readEnv(filepath.Join(root, ".cluster", "env"))
+	if err != nil {
+		return nil, fmt.Errorf("read the clusters' environment (make clusters images install brings them up): %w", err)
+	}
+	common := Cluster{kubectl: env["KUBECTL"], busybox: os.Getenv("BUSYBOX_IMAGE")}
+	if common.kubectl == "" {
+		common.kubectl = "kubectl"
+	}
+	if common.busybox == "" {
+		common.busybox = env["REGISTRY"] + "/lab/busybox:1"
+	}
+	pair := &Pair{Local: env["MODE"] == "local"}
+	if pair.East, err = connect(common, root, "east"); err != nil {
+		return nil, err
+	}
+	pair.West, err = connect(common, root, "west")
+	return pair, err
+}
+
+func connect(c Cluster, root, name string) (*Cluster, error) {
+	var err error
+	c.Name = name
+	if c.kubeconfig, err = filepath.Abs(filepath.Join(root, ".cluster", name+".kubeconfig")); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("load the kubeconfig of cluster %s: %w", name, err)
+	}
+	config.QPS, config.Burst = 100, 200
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("make a client for cluster %s: %w", name, err)
+	}
+	var peers v1alpha1.PeerList
+	if err := c.List(context.Background(), &peers); err != nil {
+		return nil, fmt.Errorf("list the peers of cluster %s (is Lighterage installed? make install does it): %w", name, err)
+	}
+	return &c, nil
+}
+
+// Command is kubectl with arguments.
+func (c *Cluster) Command(args ...string) *exec.Cmd {
+	return exec.Command(c.kubectl, append([]string{"--kubeconfig", c.kubeconfig}, args...)...) //nolint:gosec // the test's own arguments
+}
+
+// readEnv reads KEY=VALUE lines.
+func readEnv(path string) (map[string]string, error) {
+	file, err := os.Open(path) //nolint:gosec // the test's own file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	env := map[string]string{}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if key, value, found := strings.Cut(lines.Text(), "="); found {
+			env[key] = strings.Trim(value, `"'`)
+		}
+	}
+	return env, lines.Err()
+}

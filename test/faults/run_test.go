@@ -1,0 +1,131 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build faults
+
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/test/clusters"
+)
+
+const (
+	// patience is for what a loaded machine does late.
+	patience = 6 * time.Minute
+	// interval is the checkpointInterval of the Transfers here, streams how many an agent opens at most.
+	interval = 1 << 20
+	streams  = 16
+)
+
+// run is a Transfer that is to survive.
+type run struct {
+	namespace string
+	transfer  *v1alpha1.Transfer
+	size      int64
+}
+
+// start makes a source with one large file that does not compress and a few small ones, and a Transfer of it.
+func start(t *testing.T, size int64) *run {
+	t.Helper()
+	r := &run{namespace: pair.Namespace(t, "faults-"), size: size}
+	east.Claim(t, r.namespace, "source", "", "1Gi")
+	west.Claim(t, r.namespace, "copy", "", "1Gi")
+	east.Sh(t, r.namespace, "source", fmt.Sprintf(
+		"cd /data; head -c %d /dev/urandom > large; mkdir small; for i in 1 2 3 4 5 6 7 8 9; do head -c 9999 /dev/urandom > small/$i; done; ln -s large link", size))
+	pair.Grant(t, r.namespace, "copy")
+	r.transfer = clusters.NewTransfer(r.namespace, "ledger")
+	r.transfer.Spec.CheckpointInterval = resource.NewQuantity(interval, resource.BinarySI)
+	if err := east.Create(context.Background(), r.transfer); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// staged is how many bytes of the large file are at the destination without its name.
+func (r *run) staged(t *testing.T) int64 {
+	t.Helper()
+	text := strings.Fields(west.Sh(t, r.namespace, "copy", "du -k /data/.lighterage-staging 2>/dev/null | tail -n1; echo 0"))
+	n, err := strconv.ParseInt(text[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n << 10
+}
+
+// underway waits until the destination has a part of the large file, in percent, and an attempt is sending more of it.
+func (r *run) underway(t *testing.T, percent int64) {
+	t.Helper()
+	clusters.Eventually(t, patience, fmt.Sprintf("the destination to have %d%% of the file", percent), func() (bool, string) {
+		r.refresh(t)
+		if r.transfer.Status.Phase == v1alpha1.TransferComplete || r.transfer.Status.Phase == v1alpha1.TransferFailed {
+			t.Fatalf("the Transfer has ended before the fault: %s", r.transfer.Status.Phase)
+		}
+		n := r.staged(t)
+		return n > r.size*percent/100 && r.transfer.Status.Phase == v1alpha1.TransferTransferring,
+			fmt.Sprintf("%s, %d bytes are staged", r.transfer.Status.Phase, n)
+	})
+}
+
+func (r *run) refresh(t *testing.T) {
+	t.Helper()
+	if err := east.Get(context.Background(), client.ObjectKeyFromObject(r.transfer), r.transfer); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ended waits until so many attempts have ended and returns why the last one did.
+func (r *run) ended(t *testing.T, attempts int) v1alpha1.AttemptRecord {
+	t.Helper()
+	clusters.Eventually(t, patience, fmt.Sprintf("attempt %d to end", attempts), func() (bool, string) {
+		r.refresh(t)
+		return len(r.transfer.Status.History) >= attempts, fmt.Sprintf("%d have ended", len(r.transfer.Status.History))
+	})
+	record := r.transfer.Status.History[0]
+	if len(r.transfer.Status.History) != attempts || record.Reason == v1alpha1.ReasonSucceeded {
+		t.Fatalf("want attempt %d to end of the fault, got %+v", attempts, r.transfer.Status.History)
+	}
+	t.Logf("attempt %d ended with %s: %s", record.Attempt, record.Reason, record.Message)
+	return record
+}
+
+// complete waits for the end and checks what was promised: the same on both sides, nothing left, at most an interval for each
+// stream sent again, and as many attempts as wanted.
+func (r *run) complete(t *testing.T, attempts int) {
+	t.Helper()
+	pair.WaitFor(t, r.transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	want := east.Sh(t, r.namespace, "source", clusters.Listing)
+	got := west.Sh(t, r.namespace, "copy", clusters.Listing)
+	if want != got {
+		t.Errorf("the two sides differ:\neast:\n%s\nwest:\n%s", want, got)
+	}
+	if got := west.Sh(t, r.namespace, "copy", "ls -A /data"); got != "large\nlink\nsmall\n" {
+		t.Errorf("the destination has %q", got)
+	}
+	history := r.transfer.Status.History
+	if len(history) != attempts {
+		t.Errorf("want %d attempts, got %d", attempts, len(history))
+	}
+	for i := len(history) - 1; i >= 0; i-- {
+		h := history[i]
+		t.Logf("attempt %d: %s, %d bytes sent, %d resumed, %d sent again", h.Attempt, h.Reason, h.Bytes, h.ResumedBytes, h.ResentBytes)
+		if h.ResentBytes > streams*interval {
+			t.Errorf("attempt %d sent %d bytes again", h.Attempt, h.ResentBytes)
+		}
+	}
+	// Whatever was there when the last attempt began came no second time.
+	if last := history[0]; last.Bytes+last.ResumedBytes > r.size+100_000+streams*interval {
+		t.Errorf("the last attempt sent %d bytes and resumed %d of %d", last.Bytes, last.ResumedBytes, r.size)
+	}
+}

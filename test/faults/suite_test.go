@@ -1,0 +1,42 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build faults
+
+// Package faults_test kills processes in the middle of Transfers between the two local clusters (make test-faults brings them up) and
+// wants that every Transfer completes without anybody, that the destination equals the source, and that little is sent twice.
+//
+// A test shows that its fault did hit a running attempt: it waits until the destination has a part of the data, does its damage, and
+// wants to see the attempt end of it, or, where one should live through it, go on. The link into west is slowed down for that.
+//
+// Tests run one after the other, because most faults concern a whole cluster.
+package faults_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/lighterage/lighterage/test/clusters"
+)
+
+const root = "../.."
+
+var (
+	pair       *clusters.Pair
+	east, west *clusters.Cluster
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if pair, err = clusters.Connect(root); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if !pair.Local || os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests kill processes and cut links of the local clusters: run them as root, without EAST_KUBECONFIG and WEST_KUBECONFIG")
+		os.Exit(1)
+	}
+	east, west = pair.East, pair.West
+	os.Exit(m.Run())
+}
