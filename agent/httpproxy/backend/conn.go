@@ -16,7 +16,7 @@ import (
 const (
 	// A short answer is there with one read; of a long one the rest is read to where it is
 	// wanted.
-	readBuffer  = 16 << 10
+	readBuffer  = 8 << 10
 	writeBuffer = 4 << 10
 )
 
