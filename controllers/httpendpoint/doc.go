@@ -37,7 +37,7 @@ const (
 
 	// endpointPause is how long a replica that is to stop goes on as if nothing were, while the word spreads that it is no endpoint of
 	// the Service any more.
-	endpointPause = 5 * time.Second
+	endpointPause = 10 * time.Second
 	// stopReserve is what a replica gets on top of both to end its process.
 	stopReserve = 10 * time.Second
 
