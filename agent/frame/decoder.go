@@ -21,6 +21,7 @@ import (
 type Decoder struct {
 	engines  []engineDecoder
 	sequence Sequence
+	digest   xxh3.Uint128 // of the last block
 }
 
 type engineDecoder struct {
@@ -108,6 +109,10 @@ func (d *Decoder) View(buf []byte, h Header, payload []byte) ([]byte, Outcome, e
 	return plain, outcome, nil
 }
 
+// Digest returns XXH3-128, big-endian, of the plain bytes of the block that was decoded last. Who wants it
+// need not read them again.
+func (d *Decoder) Digest() [16]byte { return d.digest.Bytes() }
+
 func (d *Decoder) expand(buf []byte, h Header, payload []byte) ([]byte, Outcome, error) {
 	// A header that did not come from ParseHeader must not decide how much is
 	// allocated either.
@@ -143,7 +148,7 @@ func (d *Decoder) expand(buf []byte, h Header, payload []byte) ([]byte, Outcome,
 			return nil, Outcome{}, fmt.Errorf("%w: it expands to %d bytes instead of %d", ErrPayload, n, len(plain))
 		}
 	}
-	if xxh3.Hash(plain) != h.Checksum {
+	if d.digest = xxh3.Hash128(plain); checksum(plain, d.digest) != h.Checksum {
 		return nil, Outcome{}, ErrChecksum
 	}
 	return plain, Outcome{

@@ -55,8 +55,9 @@ type Encoder struct {
 	tracker     estimate.Tracker
 	choosing    *choosing // nil: without a chooser
 
-	next  uint64
-	ended bool
+	next   uint64
+	ended  bool
+	digest xxh3.Uint128 // of the last block
 }
 
 // worker is an engine at a level.
@@ -174,6 +175,10 @@ func (e *Encoder) Next(buf, plain []byte, last bool) (header, payload []byte, ou
 	return h.Append(buf[:0]), payload, outcome, nil
 }
 
+// Digest returns XXH3-128, big-endian, of the plain bytes of the block that was encoded last. Who wants it
+// need not read them again.
+func (e *Encoder) Digest() [16]byte { return e.digest.Bytes() }
+
 // AppendAt is Append for a block whose number in the stream the caller keeps. It
 // neither uses nor changes the encoder's place in a stream of its own.
 func (e *Encoder) AppendAt(dst []byte, seq uint64, plain []byte, last bool) ([]byte, Outcome, error) {
@@ -220,6 +225,7 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 		payload = room[:n]
 	}
 
+	e.digest = xxh3.Hash128(plain)
 	h := Header{
 		Last:     last,
 		Codec:    decision.Codec,
@@ -227,7 +233,7 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 		Seq:      seq,
 		PlainLen: uint32(len(plain)),
 		WireLen:  uint32(len(payload)),
-		Checksum: xxh3.Hash(plain),
+		Checksum: checksum(plain, e.digest),
 	}
 	outcome := encodeOutcome(h, decision.Reason, cpu)
 	outcome.Estimate = seen.counts

@@ -145,3 +145,14 @@ func (h Header) check() error {
 	}
 	return nil
 }
+
+// longHash is the length beyond which XXH3-64 of some bytes is the lower half of XXH3-128 of them.
+const longHash = 240
+
+// checksum returns XXH3-64 of a plain block, whose XXH3-128 is known, without reading a long one again.
+func checksum(plain []byte, digest xxh3.Uint128) uint64 {
+	if len(plain) > longHash {
+		return digest.Lo
+	}
+	return xxh3.Hash(plain)
+}

@@ -150,6 +150,9 @@ func (d *inStream) block() (last bool, err error) {
 		bytes := plain[:s.length]
 		plain = plain[s.length:]
 		if c := d.claims[i]; c.file != nil {
+			if err := d.check(c, s, bytes); err != nil {
+				return false, err
+			}
 			if err := d.write(c, s, bytes); err != nil {
 				return false, err
 			}
@@ -202,11 +205,23 @@ func (s *session) file(index uint64) (*inFile, error) {
 	return nil, invalid("a segment of entry %d, which is not expected", index)
 }
 
-// write puts a chunk into its file and gives the file its name if that was the last one.
-func (d *inStream) write(c claim, s *segment, bytes []byte) error {
-	if !d.verify && xxh3.Hash128(bytes).Bytes() != s.digest {
+// check compares a segment with its digest, unless it is read back later.
+func (d *inStream) check(c claim, s *segment, bytes []byte) error {
+	if d.verify {
+		return nil
+	}
+	digest := d.decoder.Digest()
+	if len(d.message.segments) > 1 {
+		digest = xxh3.Hash128(bytes).Bytes()
+	}
+	if digest != s.digest {
 		return invalid("a segment of %q at offset %d does not have its digest", c.file.entry.Path, s.offset)
 	}
+	return nil
+}
+
+// write puts a chunk into its file and gives the file its name if that was the last one.
+func (d *inStream) write(c claim, s *segment, bytes []byte) error {
 	if err := d.checkpoints.stake(int64(len(bytes))); err != nil {
 		return err
 	}

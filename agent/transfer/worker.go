@@ -78,7 +78,7 @@ func (s *sender) sendItems(ctx context.Context) error {
 func (w *worker) item(item []piece) error {
 	w.plain, w.message.segments = w.plain[:0], w.message.segments[:0]
 	for _, p := range item {
-		if err := w.read(p); err != nil {
+		if err := w.read(p, len(item) > 1); err != nil {
 			return err
 		}
 	}
@@ -93,8 +93,8 @@ func (w *worker) item(item []piece) error {
 	return nil
 }
 
-// read appends a piece to the block, unless its file has changed.
-func (w *worker) read(p piece) error {
+// read appends a piece to the block, unless its file has changed. Of a piece that is the whole block the encoder makes the digest.
+func (w *worker) read(p piece, shared bool) error {
 	p.file.state.mu.Lock()
 	takenBack := p.file.state.takenBack
 	p.file.state.mu.Unlock()
@@ -111,12 +111,11 @@ func (w *worker) read(p piece) error {
 		return err
 	}
 	w.plain = w.plain[:start+p.length]
-	w.message.segments = append(w.message.segments, segment{
-		index:  p.file.index,
-		offset: uint64(p.offset),
-		length: uint32(p.length),
-		digest: xxh3.Hash128(bytes).Bytes(),
-	})
+	s := segment{index: p.file.index, offset: uint64(p.offset), length: uint32(p.length)}
+	if shared {
+		s.digest = xxh3.Hash128(bytes).Bytes()
+	}
+	w.message.segments = append(w.message.segments, s)
 	return nil
 }
 
@@ -161,6 +160,9 @@ func (w *worker) block(last bool) error {
 		header, payload, outcome, err = w.encoder.Next(w.encoded, w.plain, last)
 		return outcome, err
 	}, func() error {
+		if len(w.message.segments) == 1 {
+			w.message.segments[0].digest = w.encoder.Digest()
+		}
 		if err := w.message.write(w.conn, header, payload); err != nil {
 			return lost(nil, err)
 		}

@@ -96,7 +96,7 @@ func (d *Destination) dress(n node, e *Entry, st *unix.Stat_t, had Xattrs, stric
 		}
 	}
 	if modified(st) != e.Modified {
-		return l, n.at.setModified(n.name, e.Modified)
+		return l, n.setModified(e.Modified)
 	}
 	return l, nil
 }

@@ -36,9 +36,13 @@ type Destination struct {
 	// volumeRoot: the tree is a whole volume.
 	volumeRoot bool
 
+	// parents are the directories that files get their names in.
+	parents *dirCache
 	// parent is the directory that Look worked in last.
 	parent     dir
 	parentPath string
+	// fresh are the directories on the way there that Look made, outermost first: nothing needs to be looked for in them.
+	fresh []string
 }
 
 // OpenDestination opens the directory path of a mounted volume, which is made if it is not there. path must pass CheckPath, and
@@ -69,6 +73,7 @@ func OpenDestination(volume, path, run string, attempt uint32) (*Destination, er
 		root: dir(root), stage: -1, parent: -1,
 		omissions: &Omissions{}, rights: findRights(), claimed: make(map[inode]struct{}), volumeRoot: path == Root,
 	}
+	d.parents = newDirCache(d.root)
 	if err := d.makeStaging(run, attempt); err != nil {
 		d.closeAll()
 		return nil, err
@@ -196,6 +201,7 @@ func (d *Destination) closeSpools() {
 
 func (d *Destination) closeAll() {
 	d.closeSpools()
+	d.parents.close()
 	for _, fd := range []*dir{&d.parent, &d.stage, &d.root} {
 		if *fd >= 0 {
 			_ = fd.close()

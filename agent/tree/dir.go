@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -124,6 +125,19 @@ func (d dir) chmod(name string, mode uint32) error {
 func (d dir) setModified(name string, nanos int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, timespec(nanos)}
 	return unix.UtimesNanoAt(int(d), name, times, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// setModified is that of dir, without looking for the name of an open file.
+func (n node) setModified(nanos int64) error {
+	if n.fd < 0 {
+		return n.at.setModified(n.name, nanos)
+	}
+	times := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, timespec(nanos)}
+	//nolint:gosec // x/sys has no function for it: the system call takes no path for the open file itself
+	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(n.fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func timespec(nanos int64) unix.Timespec {

@@ -5,6 +5,7 @@ package tree
 
 import (
 	"errors"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,9 @@ func (d *Destination) Look(e *Entry) (needed bool, err error) {
 		return false, d.dirs.addEntry(e)
 	}
 	parentPath, name := Split(e.Path)
+	for n := len(d.fresh); n > 0 && d.fresh[n-1] != parentPath && !strings.HasPrefix(parentPath, d.fresh[n-1]+"/"); n-- {
+		d.fresh = d.fresh[:n-1]
+	}
 	if d.parent < 0 || d.parentPath != parentPath {
 		p, err := d.root.openDir(parentPath)
 		if err != nil {
@@ -86,7 +90,10 @@ func occupied(e *Entry, directory bool) error {
 
 func (d *Destination) makeDirectory(e *Entry, name string) error {
 	err := unix.Mkdirat(int(d.parent), name, 0o700)
-	if err == unix.EEXIST {
+	switch err {
+	case nil:
+		d.fresh = append(d.fresh, e.Path)
+	case unix.EEXIST:
 		err = d.reuseDirectory(e, name)
 	}
 	if err != nil {
@@ -205,6 +212,9 @@ func (d *Destination) dressSpecial(e *Entry, in dir, name string, st *unix.Stat_
 }
 
 func (d *Destination) lookAtFile(e *Entry, name string) (needed bool, err error) {
+	if n := len(d.fresh); n > 0 && d.fresh[n-1] == d.parentPath {
+		return true, nil
+	}
 	var st unix.Stat_t
 	exists, err := d.look(e, name, &st)
 	if err != nil || !exists {

@@ -222,22 +222,36 @@ func (f *StagedFile) Commit(e *Entry) error {
 		return err
 	}
 	parent, name := Split(e.Path)
-	p, err := d.root.openDir(parent)
-	if err != nil {
-		return writeError("open the directory of", e.Path, err)
-	}
-	defer p.close()
-	err = unix.Renameat(int(d.stage), f.name, int(p), name)
-	if err == unix.EISDIR && d.mirror != nil {
-		if err := d.mirror.remove(e, p, name, true); err != nil {
-			return err
+	for again := true; ; again = false {
+		p, err := d.parents.acquire(parent)
+		if err != nil {
+			return writeError("open the directory of", e.Path, err)
 		}
-		err = unix.Renameat(int(d.stage), f.name, int(p), name)
+		err = f.rename(p.dir, name, e)
+		if err == unix.ENOENT && again {
+			// The directory may be another one now.
+			d.parents.drop(p)
+			d.parents.release(p)
+			continue
+		}
+		d.parents.release(p)
+		if err != nil {
+			return d.stageError("give its name to", e.Path, err)
+		}
+		return nil
 	}
-	if err != nil {
-		return d.stageError("give its name to", e.Path, err)
+}
+
+func (f *StagedFile) rename(p dir, name string, e *Entry) error {
+	d := f.destination
+	err := unix.Renameat(int(d.stage), f.name, int(p), name)
+	if err != unix.EISDIR || d.mirror == nil {
+		return err
 	}
-	return nil
+	if err := d.mirror.remove(e, p, name, true); err != nil {
+		return err
+	}
+	return unix.Renameat(int(d.stage), f.name, int(p), name)
 }
 
 // dress gives the file the attributes of an entry.
