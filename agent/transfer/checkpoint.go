@@ -148,7 +148,8 @@ func (c *checkpoints) stake(n int64) error {
 		}
 		limit, atStake := c.limit(), c.writing+c.bytes+c.syncing
 		full := atStake > 0 && atStake+n > limit || len(c.notes) >= maxNotes
-		if c.bytes > 0 && (full || atStake+n > limit/2) {
+		// Holes are chunks without bytes.
+		if c.bytes > 0 && (full || atStake+n > limit/2) || len(c.notes) >= maxNotes {
 			select {
 			case c.wake <- struct{}{}:
 			default:

@@ -154,6 +154,22 @@ func (f machineFile) WriteAt(p []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
+func (f machineFile) CopyFrom(old *tree.OldFile, offset, length int64) error {
+	return f.m.do(func() error {
+		s := f.m.unsynced[f.number]
+		s.regions = append(s.regions, region{offset, int(length)})
+		return f.StagedFile.CopyFrom(old, offset, length)
+	})
+}
+
+func (f machineFile) WriteHole(offset, length int64) error {
+	return f.m.do(func() error {
+		s := f.m.unsynced[f.number]
+		s.regions = append(s.regions, region{offset, int(length)})
+		return f.StagedFile.WriteHole(offset, length)
+	})
+}
+
 func (f machineFile) Sync() error {
 	return f.m.do(func() error {
 		f.m.unsynced[f.number].regions = nil

@@ -61,6 +61,7 @@ type inStream struct {
 	message  dataMessage
 	plain    []byte
 	back     []byte // what was read back
+	zeros    zeroHash
 	blocks   uint64
 	claims   []claim
 }
@@ -147,8 +148,9 @@ func (d *inStream) block() (last bool, err error) {
 	}
 	for i := range d.message.segments {
 		s := &d.message.segments[i]
-		bytes := plain[:s.length]
-		plain = plain[s.length:]
+		carried := s.carried(d.chunk)
+		bytes := plain[:carried]
+		plain = plain[carried:]
 		if c := d.claims[i]; c.file != nil {
 			if err := d.check(c, s, bytes); err != nil {
 				return false, err
@@ -170,7 +172,7 @@ func (d *inStream) claim(h frame.Header) error {
 	d.claims = d.claims[:0]
 	for i := range d.message.segments {
 		s := &d.message.segments[i]
-		sum += int64(s.length)
+		sum += s.carried(d.chunk)
 		f, err := d.file(s.index)
 		if err != nil {
 			return err
@@ -205,9 +207,9 @@ func (s *session) file(index uint64) (*inFile, error) {
 	return nil, invalid("a segment of entry %d, which is not expected", index)
 }
 
-// check compares a segment with its digest, unless it is read back later.
+// check compares a segment with its digest, unless it is read back later, as one is always that is put together from parts.
 func (d *inStream) check(c claim, s *segment, bytes []byte) error {
-	if d.verify {
+	if d.verify || s.reused|s.holes != 0 {
 		return nil
 	}
 	digest := d.decoder.Digest()
@@ -222,17 +224,23 @@ func (d *inStream) check(c claim, s *segment, bytes []byte) error {
 
 // write puts a chunk into its file and gives the file its name if that was the last one.
 func (d *inStream) write(c claim, s *segment, bytes []byte) error {
-	if err := d.checkpoints.stake(int64(len(bytes))); err != nil {
+	written := int64(s.length) - s.holes.bytes(int64(s.length), d.chunk)
+	if err := d.checkpoints.stake(written); err != nil {
 		return err
 	}
-	defer d.checkpoints.settle(int64(len(bytes)))
+	defer d.checkpoints.settle(written)
 	staged, err := d.Destination.Stage(c.file.number, &c.file.entry)
 	if err != nil {
 		return err
 	}
 	defer staged.Close()
 	offset := int64(s.offset)
-	if _, err := staged.WriteAt(bytes, offset); err != nil {
+	if s.reused|s.holes != 0 {
+		err = d.writeParts(staged, c, s, bytes)
+	} else {
+		_, err = staged.WriteAt(bytes, offset)
+	}
+	if err != nil {
 		return err
 	}
 	complete, takenBack := c.file.wrote(c.run, offset)
@@ -277,7 +285,7 @@ func (d *inStream) compare(staged io.ReaderAt, c claim) error {
 	f := c.file
 	for i := range c.run.digests {
 		if c.run.safe>>i&1 != 0 {
-			continue // Compared when it was taken over.
+			continue // Compared when it was taken over, or put together.
 		}
 		offset := (c.run.number*runChunks + int64(i)) * f.chunk
 		bytes := d.back[:min(f.chunk, f.entry.Size-offset)]
@@ -324,7 +332,8 @@ func (s *session) takeBack(index uint64) error {
 	if f != nil {
 		delete(s.pending, index)
 		s.weight -= cost(&f.entry)
-		s.takenBack[index] = struct{}{}
+		s.takenBack[index] = &taken{path: f.entry.Path, size: f.entry.Size}
+		s.changed++
 	}
 	count := len(s.takenBack)
 	s.mu.Unlock()

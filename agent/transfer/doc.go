@@ -9,6 +9,12 @@
 // connection of its own. The receiver checks what it is told against what was announced, writes the pieces into staged files,
 // reads them back where that is asked for, and gives a file its name when all of it is there.
 //
+// # What is not sent
+//
+// Of a file that the receiver has another version of, the sender asks for digests and sends the parts that differ; of a sparse file it
+// sends what is no hole. A segment says which parts of its chunk are not in the block. Files that change while they are read are taken back
+// and announced again when everything else was sent.
+//
 // # Restart
 //
 // What was written is synced and recorded in a journal (see package journal) before more than an interval for each stream is at
@@ -19,7 +25,7 @@
 //
 // Announced files that are not complete cost entryCost bytes and what the entry weighs each. The sender announces at most
 // windowBytes of them and goes on as they are sent; the receiver refuses twice as much. Besides that, each of at most MaxStreams
-// streams holds three blocks of at most the chunk size on either side, and connections hold their windows (see package
+// streams holds four blocks of at most the chunk size on either side, digests take 1 MiB, and connections hold their windows (see package
 // transport). With chunks of 1 MiB and two streams that is below 100 MiB for the largest trees. The walk holds the names of the
 // directories it has entered.
 package transfer

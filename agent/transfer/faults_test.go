@@ -240,43 +240,6 @@ func TestDirectoryInPlaceOfFile(t *testing.T) {
 	}
 }
 
-// A file that grows between the walk and the reading is left out, everything else arrives, and the attempt fails.
-func TestChangedFile(t *testing.T) {
-	source, destination := t.TempDir(), t.TempDir()
-	file(t, source, "a", text(1, 5<<20), 0o600)
-	file(t, source, "b", text(2, 5<<20), 0o600)
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
-		o.Destination = touching{o.Destination, func(e *tree.Entry) {
-			if e.Path == "b" {
-				age(t, filepath.Join(source, "b"), 42)
-			}
-		}}
-	})
-	_, err := p.send(t.Context(), t, source)
-	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED) || !strings.Contains(err.Error(), `"b"`) {
-		t.Errorf("the sender ended with %v", err)
-	}
-	if err := p.wait(t); err != nil {
-		t.Errorf("the receiver ended with %v", err)
-	}
-	if n := noRemains(t, source, destination); n != 1 {
-		t.Errorf("%d files have their names", n)
-	}
-	move(t, source, destination)
-	same(t, source, destination)
-}
-
-// touching calls a function when the receiver looks at an entry, which is before its content is read.
-type touching struct {
-	transfer.Destination
-	touch func(*tree.Entry)
-}
-
-func (d touching) Look(e *tree.Entry) (bool, error) {
-	d.touch(e)
-	return d.Destination.Look(e)
-}
-
 func TestUntrustedReceiver(t *testing.T) {
 	p := startReceiver(t, t.TempDir())
 	other := startReceiver(t, t.TempDir())

@@ -23,6 +23,9 @@ type inFile struct {
 
 	safe int64 // bytes that earlier attempts made safe
 	got  int64 // bytes that are there, those included; guarded by mu
+	old  bool  // there is another version of it at the destination
+	// asked is the first part of that whose digest was not asked for.
+	asked uint64
 
 	// naming is held while the file is synced in the background, gets its name or is given up.
 	naming sync.Mutex
@@ -41,7 +44,7 @@ type run struct {
 	want    uint64 // a bit for each chunk
 	claimed uint64 // a stream has it
 	written uint64
-	safe    uint64             // it came in an earlier attempt, and there is no digest of it
+	safe    uint64             // it came in an earlier attempt, or was read back already: it is not compared
 	digests [][digestSize]byte // nil unless they are needed
 }
 
@@ -59,6 +62,9 @@ func (f *inFile) claim(s *segment, digests bool) (*run, error) {
 	offset := int64(s.offset)
 	if want := min(f.chunk, f.entry.Size-offset); int64(s.length) != want {
 		return nil, invalid("a segment of %q of %d bytes at offset %d: the chunk there has %d", f.entry.Path, s.length, offset, want)
+	}
+	if n := partsOf(int64(s.length), f.chunk); (s.reused|s.holes)>>n != 0 || s.reused&s.holes != 0 || s.reused != 0 && !f.old || s.holes != 0 && !f.entry.Sparse {
+		return nil, invalid("a segment of %q at offset %d: parts %#x are to be reused and %#x are holes, which cannot be", f.entry.Path, s.offset, s.reused, s.holes)
 	}
 	number := offset / f.chunk
 	f.mu.Lock()
@@ -95,6 +101,13 @@ func (f *inFile) run(number int64, digests bool) *run {
 	}
 	f.runs[number] = r
 	return r
+}
+
+// compared notes that a chunk was read back.
+func (f *inFile) compared(r *run, offset int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.safe |= 1 << (offset / f.chunk % runChunks)
 }
 
 // wrote notes a chunk of a run and reports whether it was the last one of it.

@@ -88,9 +88,7 @@ func (s *session) announce(m *wirev1.Manifest) (*wirev1.Need, error) {
 	if n := len(m.GetEntries()); n == 0 || n > maxEntries {
 		return nil, invalid("a manifest of %d entries; it must have 1 to %d", n, maxEntries)
 	}
-	need := &wirev1.Need{Bitmap: make([]byte, (len(m.GetEntries())+7)/8)}
-	var emptyFiles, resumedBytes uint64
-	ranges := 0
+	a := s.newAnswer(len(m.GetEntries()))
 	for i, w := range m.GetEntries() {
 		if err := s.ctx.Err(); err != nil {
 			return nil, err
@@ -100,69 +98,117 @@ func (s *session) announce(m *wirev1.Manifest) (*wirev1.Need, error) {
 		if err != nil {
 			return nil, invalid("%w", err)
 		}
-		if e.Type == tree.File && e.Size/s.chunk >= maxChunks {
-			return nil, invalid("file %q: %d bytes are more than this version moves with chunks of %d", e.Path, e.Size, s.chunk)
-		}
-		needed, err := s.Destination.Look(&e)
-		switch {
-		case err != nil:
+		if err := a.consider(i, index, &e, s.Destination.Look); err != nil {
 			return nil, err
-		case needed && e.Size == 0:
-			if err := s.makeEmpty(index, &e); err != nil {
-				return nil, err
-			}
-			emptyFiles++
-		case needed:
-			f, safe, err := s.resume(index, &e, maxRanges-ranges)
-			if err != nil {
-				return nil, err
-			}
-			if f.whole() {
-				if err := s.finishResumed(f); err != nil {
-					return nil, err
-				}
-				need.ResumedFiles++
-				need.ResumedBytes += uint64(e.Size)
-				continue
-			}
-			need.Bitmap[i/8] |= 1 << (i % 8)
-			if len(safe) > 0 {
-				ranges += len(safe)
-				need.Safe = append(need.Safe, safeRanges(i, safe))
-				resumedBytes += uint64(f.safe)
-			}
-			if err := s.expect(f); err != nil {
-				return nil, err
-			}
-			s.arrived(f, f.safe)
-		case e.Type == tree.File:
-			need.UnchangedFiles++
-			need.UnchangedBytes += uint64(e.Size)
 		}
 	}
-	s.mu.Lock()
-	s.made += emptyFiles
-	s.mu.Unlock()
-	s.Report.update(func(p *wirev1.Progress) {
-		p.FilesTotal, p.BytesTotal = s.manifest.files, s.manifest.bytes
+	return a.finish(), nil
+}
+
+// answer is a Need in the making.
+type answer struct {
+	*session
+	need         *wirev1.Need
+	ranges       int
+	emptyFiles   uint64
+	resumedBytes uint64
+}
+
+func (s *session) newAnswer(entries int) *answer {
+	return &answer{session: s, need: &wirev1.Need{Bitmap: make([]byte, (entries+7)/8), Old: make([]byte, (entries+7)/8)}}
+}
+
+// consider looks at an entry and answers whether its content is needed.
+func (a *answer) consider(i int, index uint64, e *tree.Entry, look func(*tree.Entry) (bool, error)) error {
+	if e.Type == tree.File && e.Size/a.chunk >= maxChunks {
+		return invalid("file %q: %d bytes are more than this version moves with chunks of %d", e.Path, e.Size, a.chunk)
+	}
+	needed, err := look(e)
+	switch {
+	case err != nil:
+		return err
+	case needed && e.Size == 0:
+		a.emptyFiles++
+		return a.makeEmpty(index, e)
+	case needed:
+		return a.require(i, index, e)
+	case e.Type == tree.File:
+		a.need.UnchangedFiles++
+		a.need.UnchangedBytes += uint64(e.Size)
+	}
+	return nil
+}
+
+// require asks for what is not there of a file.
+func (a *answer) require(i int, index uint64, e *tree.Entry) error {
+	f, safe, err := a.resume(index, e, maxRanges-a.ranges)
+	if err != nil {
+		return err
+	}
+	if f.whole() {
+		a.need.ResumedFiles++
+		a.need.ResumedBytes += uint64(e.Size)
+		return a.finishResumed(f)
+	}
+	if f.old, err = a.hasOld(e); err != nil {
+		return err
+	}
+	a.need.Bitmap[i/8] |= 1 << (i % 8)
+	if f.old {
+		a.need.Old[i/8] |= 1 << (i % 8)
+	}
+	if len(safe) > 0 {
+		a.ranges += len(safe)
+		a.need.Safe = append(a.need.Safe, safeRanges(i, safe))
+		a.resumedBytes += uint64(f.safe)
+	}
+	if err := a.expect(f); err != nil {
+		return err
+	}
+	a.arrived(f, f.safe)
+	return nil
+}
+
+// hasOld reports whether there is another version of a file that is worth comparing.
+func (s *session) hasOld(e *tree.Entry) (bool, error) {
+	if e.Size < comparedSize {
+		return false, nil
+	}
+	old, err := s.Destination.OpenOld(e.Path)
+	if old == nil || err != nil {
+		return false, err
+	}
+	defer old.Close()
+	return old.Size() >= comparedSize, nil
+}
+
+// finish returns the answer and counts what is in it.
+func (a *answer) finish() *wirev1.Need {
+	need := a.need
+	a.mu.Lock()
+	a.made += a.emptyFiles
+	a.mu.Unlock()
+	a.Report.update(func(p *wirev1.Progress) {
+		p.FilesTotal, p.BytesTotal = a.manifest.files, a.manifest.bytes
 		p.UnchangedFiles += need.UnchangedFiles
 		p.UnchangedBytes += need.UnchangedBytes
-		p.Files += need.UnchangedFiles + emptyFiles + need.ResumedFiles
+		p.Files += need.UnchangedFiles + a.emptyFiles + need.ResumedFiles
 		p.Bytes += need.UnchangedBytes + need.ResumedBytes
-		p.ResumedBytes += resumedBytes + need.ResumedBytes
-		p.ResentBytes = s.checkpoints.resentBytes()
+		p.ResumedBytes += a.resumedBytes + need.ResumedBytes
+		p.ResentBytes = a.checkpoints.resentBytes()
 	})
-	return need, nil
+	return need
 }
 
 // makeEmpty makes a file that has no content.
 func (s *session) makeEmpty(index uint64, e *tree.Entry) error {
-	f, err := s.Destination.Stage(s.checkpoints.base+index, e)
+	file := newInFile(index, *e, s.chunk)
+	file.number = s.number()
+	f, err := s.Destination.Stage(file.number, e)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	file := newInFile(index, *e, s.chunk)
 	return s.commit(f, file)
 }
 

@@ -21,6 +21,8 @@ type segment struct {
 	offset uint64
 	length uint32
 	digest [digestSize]byte
+	// reused and holes are the parts whose bytes are not in the block.
+	reused, holes parts
 }
 
 const digestSize = 16
@@ -36,7 +38,7 @@ type dataMessage struct {
 	buffer []byte
 }
 
-// maxMessage is the longest message in bytes: a block and what describes it, up to maxSegments of some 40 bytes each.
+// maxMessage is the longest message in bytes: a block and what describes it, up to maxSegments of some 50 bytes each.
 const maxMessage = frame.MaxBlock + 512<<10
 
 // The numbers of the fields in DataRequest and Segment.
@@ -49,6 +51,8 @@ const (
 	fieldOffset = 2
 	fieldLength = 3
 	fieldDigest = 4
+	fieldReused = 5
+	fieldHoles  = 6
 )
 
 var (
@@ -77,7 +81,7 @@ func (m *dataMessage) appendHead(b []byte, block int) []byte {
 	for i := range m.segments {
 		s := &m.segments[i]
 		size := 4 + protowire.SizeVarint(s.index) + protowire.SizeVarint(s.offset) + protowire.SizeVarint(uint64(s.length)) +
-			protowire.SizeBytes(digestSize)
+			protowire.SizeBytes(digestSize) + sizeParts(s.reused) + sizeParts(s.holes)
 		b = protowire.AppendTag(b, fieldSegments, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(size))
 		b = protowire.AppendTag(b, fieldIndex, protowire.VarintType)
@@ -88,9 +92,25 @@ func (m *dataMessage) appendHead(b []byte, block int) []byte {
 		b = protowire.AppendVarint(b, uint64(s.length))
 		b = protowire.AppendTag(b, fieldDigest, protowire.BytesType)
 		b = protowire.AppendBytes(b, s.digest[:])
+		b = appendParts(b, fieldReused, s.reused)
+		b = appendParts(b, fieldHoles, s.holes)
 	}
 	b = protowire.AppendTag(b, fieldBlock, protowire.BytesType)
 	return protowire.AppendVarint(b, uint64(block))
+}
+
+func sizeParts(p parts) int {
+	if p == 0 {
+		return 0
+	}
+	return 1 + protowire.SizeVarint(uint64(p))
+}
+
+func appendParts(b []byte, field protowire.Number, p parts) []byte {
+	if p == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(p))
 }
 
 // read reads the next message. It returns io.EOF when the connection ends before it, an errMessage when there is something else.
@@ -146,6 +166,15 @@ func (s *segment) parse(b []byte) error {
 				return fmt.Errorf("%w: a segment of %d bytes; the limit is %d", errMessage, n, maxChunkSize)
 			}
 			s.length = uint32(n)
+		case (number == fieldReused || number == fieldHoles) && kind == protowire.VarintType:
+			if n > allParts {
+				return fmt.Errorf("%w: a segment has parts beyond the %d of a chunk", errMessage, partsPerChunk)
+			}
+			if number == fieldReused {
+				s.reused = parts(n)
+			} else {
+				s.holes = parts(n)
+			}
 		case number == fieldDigest && kind == protowire.BytesType:
 			if len(value) != digestSize {
 				return fmt.Errorf("%w: a digest of %d bytes instead of %d", errMessage, len(value), digestSize)

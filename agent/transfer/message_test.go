@@ -22,14 +22,14 @@ func TestDataMessageIsDataRequest(t *testing.T) {
 	want := &wirev1.DataRequest{
 		Session: []byte("session"),
 		Segments: []*wirev1.Segment{
-			{Index: 1, Offset: 1 << 40, Length: 4 << 20, Digest: digest[:]},
+			{Index: 1, Offset: 1 << 40, Length: 4 << 20, Digest: digest[:], Reused: 1 << 15, Holes: 5},
 			{Digest: digest[:]},
 		},
 		Block: bytes.Repeat([]byte{7}, 100_000),
 	}
 	m := &dataMessage{session: want.Session}
 	for _, s := range want.Segments {
-		m.segments = append(m.segments, segment{index: s.Index, offset: s.Offset, length: s.Length, digest: digest})
+		m.segments = append(m.segments, segment{index: s.Index, offset: s.Offset, length: s.Length, digest: digest, reused: parts(s.Reused), holes: parts(s.Holes)})
 	}
 	var sent bytes.Buffer
 	if err := m.write(&sent, want.Block[:40], want.Block[40:]); err != nil {
@@ -49,7 +49,7 @@ func TestDataMessageIsDataRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(back.session, want.Session) || !bytes.Equal(back.received, want.Block) || len(back.segments) != 2 ||
-		back.segments[0] != (segment{1, 1 << 40, 4 << 20, digest}) {
+		back.segments[0] != (segment{1, 1 << 40, 4 << 20, digest, 1 << 15, 5}) {
 		t.Errorf("it was read as %+v", back.segments)
 	}
 	if err := back.read(&sent); !errors.Is(err, io.EOF) {

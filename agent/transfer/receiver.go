@@ -29,6 +29,9 @@ type Destination interface {
 	Mirror(f *filter.Filter, allowEmpty bool) error
 	Removed() uint64
 	Look(*tree.Entry) (needed bool, err error)
+	LookAgain(*tree.Entry) (needed bool, err error)
+	Forget(path string)
+	OpenOld(path string) (*tree.OldFile, error)
 	Stage(number uint64, e *tree.Entry) (StagedFile, error)
 	Discard(number uint64) error
 	KeepOthers()
@@ -45,6 +48,9 @@ type Destination interface {
 type StagedFile interface {
 	io.WriterAt
 	io.ReaderAt
+	WriteHole(offset, length int64) error
+	CopyFrom(old *tree.OldFile, offset, length int64) error
+	IsHole(offset, length int64) (bool, error)
 	Sync() error
 	Commit(*tree.Entry) error
 	Close() error
@@ -155,7 +161,8 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 		cancel:         cancel,
 		stream:         stream,
 		pending:        make(map[uint64]*inFile),
-		takenBack:      make(map[uint64]struct{}),
+		takenBack:      make(map[uint64]*taken),
+		questions:      make(chan question, maxAsks),
 	}
 	r.mu.Lock()
 	taken := r.session != nil
@@ -235,11 +242,14 @@ func (s *session) accept() error {
 	}
 	s.token = make([]byte, 32)
 	rand.Read(s.token) // Never fails.
+	s.salt = make([]byte, saltSize)
+	rand.Read(s.salt)
 	s.opened.Store(true)
 	s.Report.transferring(s.Destination.Omissions())
 	return s.send(&wirev1.SessionResponse{Message: &wirev1.SessionResponse_Accepted{Accepted: &wirev1.Accepted{
 		Codec:        uint32(id),
 		Session:      s.token,
+		Salt:         s.salt,
 		Version:      wirev1.Version,
 		Architecture: runtime.GOARCH,
 		Codecs:       s.readable(begin.GetCodecs()),

@@ -14,6 +14,12 @@ import (
 // maxRanges is the most ranges of a Need.
 const maxRanges = 4096
 
+// number returns one for a staged file. It is called by the goroutine that steers alone.
+func (s *session) number() uint64 {
+	s.numbers++
+	return s.checkpoints.base + s.numbers - 1
+}
+
 // recorded is the file as the journal knows it.
 func (f *inFile) recorded() *journal.Entry {
 	return &journal.Entry{
@@ -26,7 +32,7 @@ func (f *inFile) recorded() *journal.Entry {
 func (s *session) resume(index uint64, e *tree.Entry, most int) (*inFile, []journal.Range, error) {
 	c := s.checkpoints
 	f := newInFile(index, *e, s.chunk)
-	f.number = c.base + index
+	f.number = s.number()
 	c.journalMu.Lock()
 	defer c.journalMu.Unlock()
 	if c.journal == nil {
@@ -41,6 +47,7 @@ func (s *session) resume(index uint64, e *tree.Entry, most int) (*inFile, []jour
 		return nil, nil, err
 	}
 	ranges := c.journal.Ranges(old.Number)
+	fresh := f.number
 	f.number = old.Number
 	proven := old == *f.recorded() && e.Changed != 0 && len(ranges) > 0 && len(ranges) <= most
 	switch {
@@ -55,7 +62,7 @@ func (s *session) resume(index uint64, e *tree.Entry, most int) (*inFile, []jour
 		return nil, nil, err
 	}
 	if !proven {
-		f.number = c.base + index
+		f.number = fresh
 		c.resent.Add(written)
 		if err := c.journal.Done(old.Number); err != nil {
 			return nil, nil, err

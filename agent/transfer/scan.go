@@ -25,6 +25,8 @@ type outFile struct {
 	state outState
 	// skip is what is safe at the receiver already.
 	skip skip
+	// old: the receiver has another version of it.
+	old bool
 }
 
 // piece is a chunk of a file, or its shorter last one.
@@ -32,6 +34,8 @@ type piece struct {
 	file   *outFile
 	offset int64
 	length int
+	// old are the digests of its parts in the version that the receiver has; there may be fewer, or none.
+	old [][digestSize]byte
 }
 
 // maxBatchAge is how long an entry waits for others before it is announced.
@@ -109,33 +113,42 @@ func (s *sender) match(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err := s.apply(b, need); err != nil {
+		files, err := s.apply(b, need)
+		if err != nil {
 			return err
+		}
+		for _, f := range files {
+			s.queue <- f
 		}
 	}
 	return ctx.Err()
 }
 
-func (s *sender) apply(b batch, need *wirev1.Need) error {
+// apply returns the files that the receiver needs of a batch.
+func (s *sender) apply(b batch, need *wirev1.Need) (files []*outFile, err error) {
 	if len(need.GetBitmap()) > (len(b.entries)+7)/8 {
-		return invalid("the receiver needs more entries than were announced")
+		return nil, invalid("the receiver needs more entries than were announced")
 	}
 	safe, err := skips(b, need)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	old, err := olds(need)
+	if err != nil {
+		return nil, err
 	}
 	var unchangedFiles, unchangedBytes, resumedBytes uint64
 	for i, e := range b.entries {
 		needed := i/8 < len(need.GetBitmap()) && need.GetBitmap()[i/8]>>(i%8)&1 != 0
 		switch {
 		case needed && (e.Type != tree.File || e.Size == 0):
-			return invalid("the receiver needs the content of %q, which has none", e.Path)
+			return nil, invalid("the receiver needs the content of %q, which has none", e.Path)
 		case needed:
-			f := &outFile{entry: e, index: b.first + uint64(i), skip: safe[i]}
+			f := &outFile{entry: e, index: b.first + uint64(i), skip: safe[i], old: old(i)}
 			f.state.handled = f.skip.bytes
 			resumedBytes += uint64(f.skip.bytes)
 			delete(safe, i)
-			s.queue <- f
+			files = append(files, f)
 		case e.Type == tree.File:
 			s.window.Release(cost(e))
 			unchangedFiles++
@@ -144,10 +157,10 @@ func (s *sender) apply(b batch, need *wirev1.Need) error {
 	}
 	switch {
 	case len(safe) > 0:
-		return invalid("the receiver says that parts are safe of files that it does not need")
+		return nil, invalid("the receiver says that parts are safe of files that it does not need")
 	case need.GetUnchangedFiles() > unchangedFiles, need.GetResumedFiles() > unchangedFiles-need.GetUnchangedFiles(),
 		need.GetUnchangedBytes() > unchangedBytes, need.GetResumedBytes() > unchangedBytes-need.GetUnchangedBytes():
-		return invalid("the receiver counts more unchanged files than were announced")
+		return nil, invalid("the receiver counts more unchanged files than were announced")
 	}
 	s.Report.update(func(p *wirev1.Progress) {
 		p.UnchangedFiles += need.GetUnchangedFiles()
@@ -156,79 +169,8 @@ func (s *sender) apply(b batch, need *wirev1.Need) error {
 		p.Bytes += need.GetUnchangedBytes() + need.GetResumedBytes()
 		p.ResumedBytes += need.GetResumedBytes() + resumedBytes
 	})
-	return nil
+	return files, nil
 }
 
 // errDrained ends next without an error.
 var errDrained = errors.New("nothing is left")
-
-// pack cuts files into chunks and puts what is shorter together.
-func (s *sender) pack(ctx context.Context) error {
-	defer close(s.items)
-	emit := func(item []piece) error {
-		if len(item) == 0 {
-			return nil
-		}
-		select {
-		case s.items <- item:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	var shared []piece
-	var filled int
-	flush := func() error {
-		item := shared
-		shared, filled = nil, 0
-		return emit(item)
-	}
-	for {
-		f, err := s.next(ctx, func() error { return flush() })
-		if errors.Is(err, errDrained) {
-			return flush()
-		}
-		if err != nil {
-			return err
-		}
-		for offset := f.skip.next(0); offset < f.entry.Size; offset = f.skip.next(offset + ChunkSize) {
-			p := piece{file: f, offset: offset, length: int(min(ChunkSize, f.entry.Size-offset))}
-			if p.length == ChunkSize {
-				if err := emit([]piece{p}); err != nil {
-					return err
-				}
-				continue
-			}
-			if filled+p.length > ChunkSize || len(shared) == maxSegments {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			shared, filled = append(shared, p), filled+p.length
-		}
-	}
-}
-
-// next returns the next file. When it has to wait for one, it calls idle first: what is there should not wait too.
-func (s *sender) next(ctx context.Context, idle func() error) (*outFile, error) {
-	select {
-	case f, ok := <-s.queue:
-		if !ok {
-			return nil, errDrained
-		}
-		return f, nil
-	default:
-	}
-	if err := idle(); err != nil {
-		return nil, err
-	}
-	select {
-	case f, ok := <-s.queue:
-		if !ok {
-			return nil, errDrained
-		}
-		return f, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}

@@ -71,6 +71,9 @@ type SendOptions struct {
 	Direct bool
 	// OneProcess says that the receiver is in this process, and what is sent crosses no network.
 	OneProcess bool
+	// ChangedPauses are how long to wait before files that changed while they were read are read again, each once more for every pause.
+	// nil is the default: 1 s, then 5 s.
+	ChangedPauses []time.Duration
 	// Silence is how long a receiver, which says every second how far it is, may say nothing. 0 is the default: 1 minute.
 	Silence time.Duration
 }
@@ -98,6 +101,9 @@ func Send(ctx context.Context, o SendOptions) error {
 	if o.Silence == 0 {
 		o.Silence = defaultSilence
 	}
+	if o.ChangedPauses == nil {
+		o.ChangedPauses = []time.Duration{time.Second, 5 * time.Second}
+	}
 	stream, err := wirev1.NewReceiverClient(conn).Session(streamCtx)
 	if err != nil {
 		return lost(conn, err)
@@ -112,6 +118,7 @@ func Send(ctx context.Context, o SendOptions) error {
 		// Never full, because the window admits no more files.
 		queue: make(chan *outFile, windowBytes/entryCost),
 		items: make(chan []piece),
+		idle:  make(chan struct{}, 1),
 		ended: make(chan struct{}),
 	}
 	if err := s.begin(); err != nil {
@@ -158,6 +165,7 @@ type sender struct {
 
 	codec   codec.ID
 	session []byte
+	salt    []byte
 	adaptive
 
 	window  *semaphore.Weighted
@@ -165,6 +173,10 @@ type sender struct {
 	needs   chan *wirev1.Need
 	queue   chan *outFile
 	items   chan []piece
+	asks    asks
+	// unfinished counts items that no worker is done with; idle has a token when it may have become 0.
+	unfinished atomic.Int64
+	idle       chan struct{}
 
 	// ended is closed when the receiver has said its last word; verdict is nil if it has finished.
 	ended   chan struct{}
@@ -172,8 +184,7 @@ type sender struct {
 
 	files   atomic.Uint64 // sent completely
 	bytes   atomic.Uint64
-	changed atomic.Uint64
-	example atomic.Pointer[string]
+	changed changedFiles
 }
 
 func (s *sender) send(m *wirev1.SessionRequest) error {
@@ -232,7 +243,7 @@ func (s *sender) begin() error {
 	if accepted == nil || len(accepted.GetSession()) == 0 || accepted.GetCodec() > 255 {
 		return invalid("the receiver did not answer the beginning of the session")
 	}
-	s.codec, s.session = codec.ID(accepted.GetCodec()), accepted.GetSession()
+	s.codec, s.session, s.salt = codec.ID(accepted.GetCodec()), accepted.GetSession(), accepted.GetSalt()
 	offered := false
 	for _, id := range s.offer() {
 		offered = offered || id == s.codec
@@ -313,11 +324,7 @@ func (s *sender) work(ctx context.Context) error {
 
 // outcome says whether a run that went through was complete.
 func (s *sender) outcome() error {
-	if n := s.changed.Load(); n > 0 {
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
-			"%d files changed while they were read, among them %s; everything else is at the destination: run again when they are at rest, or snapshot the claim", n, *s.example.Load())
-	}
-	return nil
+	return s.changed.outcome()
 }
 
 // receive returns the receiver's next message. It cuts the stream when none comes for too long: a receiver that hangs may still
@@ -349,6 +356,10 @@ func (s *sender) listen() error {
 			case s.needs <- m.Need:
 			case <-s.stream.Context().Done():
 				return lost(nil, s.stream.Context().Err())
+			}
+		case *wirev1.SessionResponse_Old:
+			if err := s.answered(m.Old); err != nil {
+				return err
 			}
 		case *wirev1.SessionResponse_Received:
 			s.Report.received(m.Received, nil)

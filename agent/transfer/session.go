@@ -36,6 +36,7 @@ type session struct {
 	// Set by accept, before opened.
 	opened atomic.Bool
 	token  []byte
+	salt   []byte
 	chunk  int64
 	verify bool
 	// checkpoints is nil before that.
@@ -45,12 +46,18 @@ type session struct {
 	// worked is how long streams were not waiting for data, in nanoseconds, all together.
 	worked atomic.Int64
 
+	// Of the goroutine that steers: the manifest, how many numbers staged files have got, and how many files were announced again.
 	manifest manifest
+	numbers  uint64
+	retried  uint64
+
+	questions chan question
 
 	mu        sync.Mutex
 	pending   map[uint64]*inFile // announced, needed, not complete
 	weight    int64              // of pending
-	takenBack map[uint64]struct{}
+	takenBack map[uint64]*taken
+	changed   int  // of takenBack, those that are not settled
 	closed    bool // nothing is written any more
 	// files and bytes are complete; made are files without content.
 	files, bytes, made uint64
@@ -204,6 +211,7 @@ func (s *session) steer() (*wirev1.Finish, error) {
 		return nil, err
 	}
 	go s.tell()
+	go s.answerAll()
 	for {
 		m, err := s.receive()
 		if err != nil {
@@ -241,6 +249,14 @@ func (s *session) take(m *wirev1.SessionRequest) (*wirev1.SessionResponse, error
 		}
 		s.Report.update(func(p *wirev1.Progress) { p.Scanned = true })
 		return nil, nil
+	case *wirev1.SessionRequest_AskOld:
+		return nil, s.takeAsk(m.AskOld)
+	case *wirev1.SessionRequest_Retry:
+		need, err := s.retry(m.Retry)
+		if err != nil {
+			return nil, err
+		}
+		return &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Need{Need: need}}, nil
 	case *wirev1.SessionRequest_FileChanged:
 		return nil, s.takeBack(m.FileChanged.GetIndex())
 	default:
@@ -267,7 +283,7 @@ func (s *session) finish(f *wirev1.Finish) error {
 	if err := s.checkpoints.stop(); err != nil {
 		return err
 	}
-	if len(s.takenBack) > 0 {
+	if s.changed > 0 {
 		// The run is not complete, and so nothing is removed yet.
 		s.Destination.KeepOthers()
 	}

@@ -9,14 +9,12 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strconv"
 	"sync"
 
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/adapt"
-	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -42,6 +40,10 @@ type worker struct {
 	message dataMessage
 	blocks  uint64
 	stream  *adapt.Stream // nil: nothing is chosen block by block
+	// piece, hash and zeros are for readParts.
+	piece []byte
+	hash  *partHash
+	zeros zeroHash
 }
 
 // sendItems works on items until there are none.
@@ -67,6 +69,7 @@ func (s *sender) sendItems(ctx context.Context) error {
 		if err := w.item(item); err != nil {
 			return err
 		}
+		s.finished()
 	}
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -101,6 +104,9 @@ func (w *worker) read(p piece, shared bool) error {
 	if takenBack {
 		return nil
 	}
+	if p.file.entry.Sparse || p.file.old {
+		return w.readParts(p)
+	}
 	start := len(w.plain)
 	bytes := w.plain[start : start+p.length]
 	err := w.Source.ReadAt(p.file.entry, bytes, p.offset)
@@ -117,23 +123,6 @@ func (w *worker) read(p piece, shared bool) error {
 	}
 	w.message.segments = append(w.message.segments, s)
 	return nil
-}
-
-// takeBack tells the receiver to forget a file. The attempt will have failed, but everything else is moved.
-func (s *sender) takeBack(f *outFile) error {
-	f.state.mu.Lock()
-	defer f.state.mu.Unlock()
-	if f.state.takenBack {
-		return nil
-	}
-	f.state.takenBack = true
-	example := strconv.Quote(f.entry.Path)
-	s.example.CompareAndSwap(nil, &example)
-	if s.changed.Add(1) > maxChanged {
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
-			"more than %d files changed while they were read, among them %s: stop what writes to the claim, or snapshot it", maxChanged, example)
-	}
-	return s.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: f.index}}})
 }
 
 // handled counts a piece that needs no more work and makes room in the window after a file's last one.
@@ -160,7 +149,7 @@ func (w *worker) block(last bool) error {
 		header, payload, outcome, err = w.encoder.Next(w.encoded, w.plain, last)
 		return outcome, err
 	}, func() error {
-		if len(w.message.segments) == 1 {
+		if len(w.message.segments) == 1 && w.message.segments[0].reused|w.message.segments[0].holes == 0 {
 			w.message.segments[0].digest = w.encoder.Digest()
 		}
 		if err := w.message.write(w.conn, header, payload); err != nil {
@@ -171,7 +160,7 @@ func (w *worker) block(last bool) error {
 	if err != nil {
 		return err
 	}
-	if !last {
+	if len(w.plain) > 0 {
 		w.Report.Blocks.Add(outcome)
 	}
 	w.message.session = nil // Stated once.

@@ -63,6 +63,8 @@ type Entry struct {
 
 	// device and inode tell a file that was replaced while it was read. They do not travel.
 	device, inode uint64
+	// shared: it has further names. Neither does this.
+	shared bool
 }
 
 // Weight is how many bytes an entry takes in a manifest and in memory, about.
@@ -194,6 +196,7 @@ func (e *Entry) describe(st *unix.Stat_t) {
 		// The unit is 512 bytes whatever the file system's blocks. Small files may be kept without any.
 		e.Sparse = st.Blocks*512 < st.Size && st.Size >= smallestHole
 		e.device, e.inode = uint64(st.Dev), st.Ino
+		e.shared = st.Nlink > 1
 	}
 }
 

@@ -27,19 +27,13 @@ func (d *Destination) Look(e *Entry) (needed bool, err error) {
 	if e.Path == Root {
 		return false, d.dirs.addEntry(e)
 	}
-	parentPath, name := Split(e.Path)
+	parentPath, _ := Split(e.Path)
 	for n := len(d.fresh); n > 0 && d.fresh[n-1] != parentPath && !strings.HasPrefix(parentPath, d.fresh[n-1]+"/"); n-- {
 		d.fresh = d.fresh[:n-1]
 	}
-	if d.parent < 0 || d.parentPath != parentPath {
-		p, err := d.root.openDir(parentPath)
-		if err != nil {
-			return false, writeError("open the directory of", e.Path, err)
-		}
-		if d.parent >= 0 {
-			_ = d.parent.close()
-		}
-		d.parent, d.parentPath = p, parentPath
+	name, err := d.enterParent(e)
+	if err != nil {
+		return false, err
 	}
 	switch e.Type {
 	case Directory:
@@ -51,6 +45,32 @@ func (d *Destination) Look(e *Entry) (needed bool, err error) {
 	default:
 		return d.lookAtFile(e, name)
 	}
+}
+
+// LookAgain is Look for a file that was looked at before and is another one now.
+func (d *Destination) LookAgain(e *Entry) (needed bool, err error) {
+	name, err := d.enterParent(e)
+	if err != nil {
+		return false, err
+	}
+	return d.lookAtFile(e, name)
+}
+
+// enterParent makes parent the directory of an entry and returns its name in it.
+func (d *Destination) enterParent(e *Entry) (name string, err error) {
+	parentPath, name := Split(e.Path)
+	if d.parent >= 0 && d.parentPath == parentPath {
+		return name, nil
+	}
+	p, err := d.root.openDir(parentPath)
+	if err != nil {
+		return "", writeError("open the directory of", e.Path, err)
+	}
+	if d.parent >= 0 {
+		_ = d.parent.close()
+	}
+	d.parent, d.parentPath = p, parentPath
+	return name, nil
 }
 
 // look is lstat where nothing there is no error.

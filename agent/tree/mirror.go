@@ -26,6 +26,8 @@ type mirror struct {
 	content bool
 	// keep: Finish removes nothing.
 	keep bool
+	// forgotten count as if they had not been announced.
+	forgotten map[string]struct{}
 
 	// path is the last record of seen that was read; started and ended tell whether there is one.
 	path           string
@@ -61,6 +63,17 @@ func (d *Destination) Removed() uint64 {
 	return d.mirror.removed.Load()
 }
 
+// Forget has a mirror remove what is under a path although it was announced.
+func (d *Destination) Forget(path string) {
+	if d.mirror == nil {
+		return
+	}
+	if d.mirror.forgotten == nil {
+		d.mirror.forgotten = make(map[string]struct{})
+	}
+	d.mirror.forgotten[path] = struct{}{}
+}
+
 func (m *mirror) announce(e *Entry) error {
 	m.content = m.content || e.Type != Directory
 	return m.seen.add([]byte(e.Path), e.Path)
@@ -86,7 +99,8 @@ func (m *mirror) announced(path string) (bool, error) {
 			return false, err
 		}
 	}
-	return !m.ended && m.path == path, nil
+	_, forgotten := m.forgotten[path]
+	return !m.ended && m.path == path && !forgotten, nil
 }
 
 // finish removes what was not announced.

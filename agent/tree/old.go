@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,9 +48,12 @@ func (f *OldFile) ReadAt(p []byte, offset int64) (int, error) {
 	return readAll(f.fd, f.path, p, offset)
 }
 
-// Digests returns the digests of at most count blocks of blockSize bytes from block first on, fewer at the end of the file. The last
-// block of the file may be shorter.
-func (f *OldFile) Digests(ctx context.Context, blockSize int, first int64, count int) ([]Digest, error) {
+// Digest is of a block.
+type Digest = [16]byte
+
+// Digests returns what digest returns for each of at most count blocks of blockSize bytes from block first on, fewer at the end of the
+// file. The last block of the file may be shorter.
+func (f *OldFile) Digests(ctx context.Context, digest func([]byte) Digest, blockSize int, first int64, count int) ([]Digest, error) {
 	if blockSize <= 0 || first < 0 || first > f.size/int64(blockSize) {
 		return nil, nil
 	}
@@ -66,7 +68,7 @@ func (f *OldFile) Digests(ctx context.Context, blockSize int, first int64, count
 		if _, err := f.ReadAt(p, i*int64(blockSize)); err != nil {
 			return nil, err
 		}
-		digests = append(digests, xxh3.Hash128(p).Bytes())
+		digests = append(digests, digest(p))
 	}
 	return digests, nil
 }

@@ -4,17 +4,12 @@
 package tree
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 
-	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 )
-
-// Digest is XXH3-128, big-endian.
-type Digest = [16]byte
 
 // SourceFile is a file that is read. Its methods are safe for concurrent use, but for Close.
 type SourceFile struct {
@@ -47,6 +42,38 @@ func (s *Source) open(e *Entry) (*SourceFile, error) {
 	default:
 		return nil, fmt.Errorf("open %q: %w", printable(e.Path), err)
 	}
+}
+
+// Again returns what a file that Walk found is now, to be read once more. It returns fs.ErrNotExist when there is nothing any more, and
+// ErrChanged when that takes another walk: something else is there, or the file had further names and is not the same any more.
+func (s *Source) Again(e *Entry) (*Entry, error) {
+	fd, err := dir(s.root.Fd()).open(e.Path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	switch {
+	case err == nil:
+	case err == unix.ENOENT && !e.shared:
+		return nil, fs.ErrNotExist
+	case err == unix.ENOENT, err == unix.ENOTDIR, err == unix.ELOOP, err == unix.ENXIO:
+		return nil, ErrChanged
+	case errors.Is(err, fs.ErrPermission):
+		return nil, unreadable(e.Path, err)
+	default:
+		return nil, fmt.Errorf("open %q: %w", printable(e.Path), err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("look at %q: %w", printable(e.Path), err)
+	}
+	now := &Entry{Path: e.Path, Type: File}
+	now.describe(&st)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || e.shared && (now.device != e.device || now.inode != e.inode) {
+		return nil, ErrChanged
+	}
+	w := walker{omissions: s.omissions}
+	if now.Xattrs, err = w.readXattrs(node{fd: fd}, now); err != nil {
+		return nil, err
+	}
+	return now, nil
 }
 
 // ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns ErrChanged when the file is not, or after
@@ -131,29 +158,6 @@ func dataRange(fd int, offset, size int64) (start, end int64, err error) {
 		return 0, 0, err
 	}
 	return start, min(end, size), nil
-}
-
-// ChangedBlocks reads the file in blocks of blockSize bytes, the last one shorter, and calls visit for each whose digest is not that of
-// the same block of the old version. Blocks beyond the old ones are all visited. The bytes are valid until visit returns, and only if Check
-// finds no change afterwards.
-func (f *SourceFile) ChangedBlocks(ctx context.Context, old []Digest, blockSize int, visit func(offset int64, bytes []byte) error) error {
-	buf := make([]byte, min(int64(blockSize), f.entry.Size))
-	for offset := int64(0); offset < f.entry.Size; offset += int64(blockSize) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		p := buf[:min(int64(blockSize), f.entry.Size-offset)]
-		if err := f.ReadAt(p, offset); err != nil {
-			return err
-		}
-		if i := offset / int64(blockSize); i < int64(len(old)) && old[i] == xxh3.Hash128(p).Bytes() {
-			continue
-		}
-		if err := visit(offset, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Close closes the file.

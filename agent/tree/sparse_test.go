@@ -5,7 +5,6 @@ package tree_test
 
 import (
 	"bytes"
-	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -163,7 +162,7 @@ func TestChangedBlocks(t *testing.T) {
 	defer old.Close()
 	var digests []tree.Digest
 	for first := int64(0); ; first += 5 {
-		part, err := old.Digests(t.Context(), block, first, 5)
+		part, err := old.Digests(t.Context(), xxh3Digest, block, first, 5)
 		must(t, err)
 		if len(part) == 0 {
 			break
@@ -181,21 +180,28 @@ func TestChangedBlocks(t *testing.T) {
 	defer out.Close()
 	var changed []int64
 	next := int64(0)
-	err = in.ChangedBlocks(t.Context(), digests, block, func(offset int64, b []byte) error {
+	for offset := int64(0); offset < e.Size; offset += block {
+		b := make([]byte, min(block, e.Size-offset))
+		must(t, in.ReadAt(b, offset))
+		if i := int(offset / block); i < len(digests) && digests[i] == xxh3Digest(b) {
+			continue
+		}
 		changed = append(changed, offset/block)
 		_, err := out.WriteAt(b, offset)
+		must(t, err)
 		if offset > next {
-			err = errors.Join(err, out.CopyFrom(old, next, offset-next))
+			must(t, out.CopyFrom(old, next, offset-next))
 		}
 		next = offset + int64(len(b))
-		return err
-	})
-	must(t, err, in.Check(), out.Commit(e), d.Finish())
+	}
+	must(t, in.Check(), out.Commit(e), d.Finish())
 	if want := []int64{3, 10, 11, 18, 19, 20}; !slices.Equal(changed, want) {
 		t.Errorf("blocks %v are sent instead of %v", changed, want)
 	}
 	same(t, from, to, nil)
 }
+
+func xxh3Digest(b []byte) tree.Digest { return xxh3.Hash128(b).Bytes() }
 
 func TestCopyFrom(t *testing.T) {
 	volume := t.TempDir()
@@ -248,11 +254,11 @@ func TestOpenOld(t *testing.T) {
 		if f == nil {
 			continue
 		}
-		if digests, err := f.Digests(t.Context(), 4096, 0, 10); err != nil || len(digests) != 1 {
+		if digests, err := f.Digests(t.Context(), xxh3Digest, 4096, 0, 10); err != nil || len(digests) != 1 {
 			t.Errorf("%q has %d digests, %v", path, len(digests), err)
 		}
 		for _, first := range []int64{-1, 1, 1 << 62} {
-			if digests, err := f.Digests(t.Context(), 4096, first, 10); err != nil || len(digests) != 0 {
+			if digests, err := f.Digests(t.Context(), xxh3Digest, 4096, first, 10); err != nil || len(digests) != 0 {
 				t.Errorf("from block %d on there are %d digests, %v", first, len(digests), err)
 			}
 		}

@@ -190,6 +190,15 @@ func (f *StagedFile) WriteHole(offset, length int64) error {
 	return f.writeZeros(offset, end)
 }
 
+// IsHole reports whether nothing but a hole is known in a range, which then reads as zeros.
+func (f *StagedFile) IsHole(offset, length int64) (bool, error) {
+	start, _, err := dataRange(f.fd, offset, offset+length)
+	if err != nil {
+		return false, writeError("look for holes in", f.path, err)
+	}
+	return start >= offset+length, nil
+}
+
 func punch(fd int, offset, length int64) error {
 	for {
 		err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length)

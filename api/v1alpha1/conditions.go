@@ -58,7 +58,9 @@ const (
 	ReasonSourceNotReadable = "SourceNotReadable"
 	// ReasonSourceEmpty: spec.delete would have removed everything at the destination, because the source has no files.
 	ReasonSourceEmpty = "SourceEmpty"
-	// ReasonSourceChanged: files changed while they were read.
+	// ReasonDestinationChanged: a file at the destination changed while parts of it were reused.
+	ReasonDestinationChanged = "DestinationChanged"
+	// ReasonSourceChanged: files changed each time they were read.
 	ReasonSourceChanged = "SourceChanged"
 	// ReasonVerificationFailed: both sides' digests differ.
 	ReasonVerificationFailed = "VerificationFailed"

@@ -332,6 +332,12 @@ type Progress struct {
 	// removed are files, links and directories that spec.delete removed at the destination.
 	// +optional
 	Removed int64 `json:"removed"`
+	// reusedBytes of large files that changed were the same at the destination already, and were copied there instead of sent.
+	// +optional
+	ReusedBytes int64 `json:"reusedBytes"`
+	// holeBytes are of holes of sparse files, which are not sent and are holes at the destination.
+	// +optional
+	HoleBytes int64 `json:"holeBytes"`
 }
 
 // Omission counts what could not be moved or kept.
@@ -399,6 +405,9 @@ type AttemptRecord struct {
 	// removed are files, links and directories that spec.delete removed at the destination.
 	// +optional
 	Removed int64 `json:"removed"`
+	// reusedBytes were the same at the destination already, and were not sent.
+	// +optional
+	ReusedBytes int64 `json:"reusedBytes"`
 }
 
 // ScheduleStatus is what the schedule did and will do.

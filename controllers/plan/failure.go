@@ -32,6 +32,7 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_AGENT_NOT_STARTED:        v1alpha1.ReasonAgentNotStarted,
 	wirev1.FailureReason_FAILURE_REASON_AGENT_LOST:               v1alpha1.ReasonAgentLost,
 	wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER:           v1alpha1.ReasonInvalidSpec,
+	wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED:      v1alpha1.ReasonDestinationChanged,
 	wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY:             v1alpha1.ReasonSourceEmpty,
 }
 

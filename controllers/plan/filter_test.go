@@ -67,15 +67,15 @@ func TestRunThatNoAttemptMends(t *testing.T) {
 	}
 }
 
-func TestRemovedIsCounted(t *testing.T) {
+func TestWhatWasNotSentIsCounted(t *testing.T) {
 	transfer, facts := running(1)
-	text, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Removed: 7}})
+	text, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Removed: 7, ReusedBytes: 8, HoleBytes: 9}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts.Pod = ended(0, "Completed", string(text))
 	status := plan.DecideTransfer(transfer, facts, image).Status
-	if status.Progress.Removed != 7 || status.History[0].Removed != 7 {
+	if p, h := status.Progress, status.History[0]; p.Removed != 7 || h.Removed != 7 || p.ReusedBytes != 8 || h.ReusedBytes != 8 || p.HoleBytes != 9 {
 		t.Errorf("progress is %+v, history %+v", status.Progress, status.History)
 	}
 }

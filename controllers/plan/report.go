@@ -72,6 +72,8 @@ func progress(report *wirev1.Report, rate, resumed int64) *v1alpha1.Progress {
 		ResumedBytes:   resumed,
 		ResentBytes:    clamp(p.GetResentBytes()),
 		Removed:        clamp(p.GetRemoved()),
+		ReusedBytes:    clamp(p.GetReusedBytes()),
+		HoleBytes:      clamp(p.GetHoleBytes()),
 	}
 	succeeded := report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED
 	switch {

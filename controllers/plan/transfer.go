@@ -461,7 +461,7 @@ func (d *transferDecision) record(report *wirev1.Report, reason, message string)
 	}
 	if status.Progress != nil {
 		record.ResumedBytes, record.ResentBytes = status.Progress.ResumedBytes, status.Progress.ResentBytes
-		record.Removed = status.Progress.Removed
+		record.Removed, record.ReusedBytes = status.Progress.Removed, status.Progress.ReusedBytes
 	}
 	status.History = append([]v1alpha1.AttemptRecord{record}, status.History...)
 	if len(status.History) > maxHistory {

@@ -53,6 +53,8 @@ const (
 	FailureReason_FAILURE_REASON_INVALID_FILTER FailureReason = 20
 	// FAILURE_REASON_SOURCE_EMPTY: a mirror would remove everything at the destination, because the source has nothing.
 	FailureReason_FAILURE_REASON_SOURCE_EMPTY FailureReason = 21
+	// FAILURE_REASON_DESTINATION_CHANGED: a file at the destination changed while parts of it were reused.
+	FailureReason_FAILURE_REASON_DESTINATION_CHANGED FailureReason = 22
 )
 
 // Enum value maps for FailureReason.
@@ -80,6 +82,7 @@ var (
 		19: "FAILURE_REASON_AGENT_LOST",
 		20: "FAILURE_REASON_INVALID_FILTER",
 		21: "FAILURE_REASON_SOURCE_EMPTY",
+		22: "FAILURE_REASON_DESTINATION_CHANGED",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -104,6 +107,7 @@ var (
 		"FAILURE_REASON_AGENT_LOST":               19,
 		"FAILURE_REASON_INVALID_FILTER":           20,
 		"FAILURE_REASON_SOURCE_EMPTY":             21,
+		"FAILURE_REASON_DESTINATION_CHANGED":      22,
 	}
 )
 
@@ -691,6 +695,10 @@ type Progress struct {
 	ResentBytes uint64 `protobuf:"varint,9,opt,name=resent_bytes,json=resentBytes,proto3" json:"resent_bytes,omitempty"`
 	// removed are files, links and directories that a mirror removed at the destination.
 	Removed uint64 `protobuf:"varint,10,opt,name=removed,proto3" json:"removed,omitempty"`
+	// reused_bytes of changed files were the same at the destination and not sent.
+	ReusedBytes uint64 `protobuf:"varint,11,opt,name=reused_bytes,json=reusedBytes,proto3" json:"reused_bytes,omitempty"`
+	// hole_bytes are of holes of sparse files, which were not sent.
+	HoleBytes uint64 `protobuf:"varint,12,opt,name=hole_bytes,json=holeBytes,proto3" json:"hole_bytes,omitempty"`
 	// partial_bytes are at the destination besides bytes: of files of several chunks that are not complete yet.
 	PartialBytes  uint64 `protobuf:"varint,13,opt,name=partial_bytes,json=partialBytes,proto3" json:"partial_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -793,6 +801,20 @@ func (x *Progress) GetResentBytes() uint64 {
 func (x *Progress) GetRemoved() uint64 {
 	if x != nil {
 		return x.Removed
+	}
+	return 0
+}
+
+func (x *Progress) GetReusedBytes() uint64 {
+	if x != nil {
+		return x.ReusedBytes
+	}
+	return 0
+}
+
+func (x *Progress) GetHoleBytes() uint64 {
+	if x != nil {
+		return x.HoleBytes
 	}
 	return 0
 }
@@ -1066,7 +1088,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"send_nanos\x18\x01 \x01(\x04R\tsendNanos\x12#\n" +
 	"\rreceive_nanos\x18\x02 \x01(\x04R\freceiveNanos\x12%\n" +
 	"\x0ecompress_nanos\x18\x03 \x01(\x04R\rcompressNanos\x12)\n" +
-	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\"\xeb\x02\n" +
+	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\"\xad\x03\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x1f\n" +
@@ -1080,7 +1102,10 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\rresumed_bytes\x18\b \x01(\x04R\fresumedBytes\x12!\n" +
 	"\fresent_bytes\x18\t \x01(\x04R\vresentBytes\x12\x18\n" +
 	"\aremoved\x18\n" +
-	" \x01(\x04R\aremoved\x12#\n" +
+	" \x01(\x04R\aremoved\x12!\n" +
+	"\freused_bytes\x18\v \x01(\x04R\vreusedBytes\x12\x1d\n" +
+	"\n" +
+	"hole_bytes\x18\f \x01(\x04R\tholeBytes\x12#\n" +
 	"\rpartial_bytes\x18\r \x01(\x04R\fpartialBytes\"P\n" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
@@ -1102,7 +1127,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
-	"\x06detail\x18\r \x01(\tR\x06detail*\xa1\x06\n" +
+	"\x06detail\x18\r \x01(\tR\x06detail*\xc9\x06\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1126,7 +1151,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	" FAILURE_REASON_AGENT_NOT_STARTED\x10\x12\x12\x1d\n" +
 	"\x19FAILURE_REASON_AGENT_LOST\x10\x13\x12!\n" +
 	"\x1dFAILURE_REASON_INVALID_FILTER\x10\x14\x12\x1f\n" +
-	"\x1bFAILURE_REASON_SOURCE_EMPTY\x10\x15*\xac\x01\n" +
+	"\x1bFAILURE_REASON_SOURCE_EMPTY\x10\x15\x12&\n" +
+	"\"FAILURE_REASON_DESTINATION_CHANGED\x10\x16*\xac\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +

@@ -93,6 +93,8 @@ type SessionRequest struct {
 	//	*SessionRequest_FileChanged
 	//	*SessionRequest_Finish
 	//	*SessionRequest_Failure
+	//	*SessionRequest_AskOld
+	//	*SessionRequest_Retry
 	Message       isSessionRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -189,6 +191,24 @@ func (x *SessionRequest) GetFailure() *Failure {
 	return nil
 }
 
+func (x *SessionRequest) GetAskOld() *AskOld {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_AskOld); ok {
+			return x.AskOld
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetRetry() *Retry {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_Retry); ok {
+			return x.Retry
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Message interface {
 	isSessionRequest_Message()
 }
@@ -218,6 +238,14 @@ type SessionRequest_Failure struct {
 	Failure *Failure `protobuf:"bytes,6,opt,name=failure,proto3,oneof"`
 }
 
+type SessionRequest_AskOld struct {
+	AskOld *AskOld `protobuf:"bytes,7,opt,name=ask_old,json=askOld,proto3,oneof"`
+}
+
+type SessionRequest_Retry struct {
+	Retry *Retry `protobuf:"bytes,8,opt,name=retry,proto3,oneof"`
+}
+
 func (*SessionRequest_Begin) isSessionRequest_Message() {}
 
 func (*SessionRequest_Manifest) isSessionRequest_Message() {}
@@ -230,6 +258,10 @@ func (*SessionRequest_Finish) isSessionRequest_Message() {}
 
 func (*SessionRequest_Failure) isSessionRequest_Message() {}
 
+func (*SessionRequest_AskOld) isSessionRequest_Message() {}
+
+func (*SessionRequest_Retry) isSessionRequest_Message() {}
+
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -239,6 +271,7 @@ type SessionResponse struct {
 	//	*SessionResponse_Received
 	//	*SessionResponse_Finished
 	//	*SessionResponse_Failure
+	//	*SessionResponse_Old
 	Message       isSessionResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -326,6 +359,15 @@ func (x *SessionResponse) GetFailure() *Failure {
 	return nil
 }
 
+func (x *SessionResponse) GetOld() *Old {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_Old); ok {
+			return x.Old
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Message interface {
 	isSessionResponse_Message()
 }
@@ -350,6 +392,10 @@ type SessionResponse_Failure struct {
 	Failure *Failure `protobuf:"bytes,5,opt,name=failure,proto3,oneof"`
 }
 
+type SessionResponse_Old struct {
+	Old *Old `protobuf:"bytes,6,opt,name=old,proto3,oneof"`
+}
+
 func (*SessionResponse_Accepted) isSessionResponse_Message() {}
 
 func (*SessionResponse_Need) isSessionResponse_Message() {}
@@ -359,6 +405,8 @@ func (*SessionResponse_Received) isSessionResponse_Message() {}
 func (*SessionResponse_Finished) isSessionResponse_Message() {}
 
 func (*SessionResponse_Failure) isSessionResponse_Message() {}
+
+func (*SessionResponse_Old) isSessionResponse_Message() {}
 
 // Begin is the first message of a session.
 type Begin struct {
@@ -546,7 +594,9 @@ type Accepted struct {
 	// inflate is how fast the receiver expands them, as far as it knows.
 	Inflate []*InflateRate `protobuf:"bytes,12,rep,name=inflate,proto3" json:"inflate,omitempty"`
 	// cores that the receiver has for the work; 0: not known.
-	Cores         uint32 `protobuf:"varint,13,opt,name=cores,proto3" json:"cores,omitempty"`
+	Cores uint32 `protobuf:"varint,13,opt,name=cores,proto3" json:"cores,omitempty"`
+	// salt of 32 random bytes goes into the digests of Old.
+	Salt          []byte `protobuf:"bytes,5,opt,name=salt,proto3" json:"salt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -628,6 +678,13 @@ func (x *Accepted) GetCores() uint32 {
 		return x.Cores
 	}
 	return 0
+}
+
+func (x *Accepted) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
 }
 
 // InflateRate is how fast a codec is expanded, in bytes of plain data for each second of CPU time.
@@ -989,8 +1046,10 @@ type Need struct {
 	// safe is what earlier attempts of the run made safe of the needed files of that Manifest. It must not be sent again.
 	Safe []*Safe `protobuf:"bytes,4,rep,name=safe,proto3" json:"safe,omitempty"`
 	// resumed files and their bytes: earlier attempts had made all of them safe, and they have their names now. Their bits are not set.
-	ResumedFiles  uint64 `protobuf:"varint,5,opt,name=resumed_files,json=resumedFiles,proto3" json:"resumed_files,omitempty"`
-	ResumedBytes  uint64 `protobuf:"varint,6,opt,name=resumed_bytes,json=resumedBytes,proto3" json:"resumed_bytes,omitempty"`
+	ResumedFiles uint64 `protobuf:"varint,5,opt,name=resumed_files,json=resumedFiles,proto3" json:"resumed_files,omitempty"`
+	ResumedBytes uint64 `protobuf:"varint,6,opt,name=resumed_bytes,json=resumedBytes,proto3" json:"resumed_bytes,omitempty"`
+	// old has a bit, as in bitmap, for each needed file of which another version is at the destination that is worth comparing.
+	Old           []byte `protobuf:"bytes,7,opt,name=old,proto3" json:"old,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,6 +1124,13 @@ func (x *Need) GetResumedBytes() uint64 {
 		return x.ResumedBytes
 	}
 	return 0
+}
+
+func (x *Need) GetOld() []byte {
+	if x != nil {
+		return x.Old
+	}
+	return nil
 }
 
 // Safe are chunks of a file that are on the receiver's disk, as its journal says.
@@ -1175,6 +1241,132 @@ func (x *ChunkRange) GetCount() uint64 {
 	return 0
 }
 
+// AskOld asks for digests of the version of a needed file that is at the destination, for those with a bit in Need.old. At most 64
+// may be unanswered, and for no part of a file is asked twice. Parts are a 16th of the chunk size.
+type AskOld struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Index uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// first part, from 0, and how many parts, 1 to 1024, all within the size that was announced.
+	First         uint64 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	Count         uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskOld) Reset() {
+	*x = AskOld{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskOld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskOld) ProtoMessage() {}
+
+func (x *AskOld) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskOld.ProtoReflect.Descriptor instead.
+func (*AskOld) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AskOld) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *AskOld) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *AskOld) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// Old answers one AskOld; answers come in the order of what was asked.
+type Old struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Index uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	First uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	// digests of the parts, 16 bytes each: the beginning of SHA-256 of Accepted.salt and the part. They are fewer than were asked for
+	// where the version ends, and none when it cannot be read.
+	Digests       []byte `protobuf:"bytes,3,opt,name=digests,proto3" json:"digests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Old) Reset() {
+	*x = Old{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Old) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Old) ProtoMessage() {}
+
+func (x *Old) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Old.ProtoReflect.Descriptor instead.
+func (*Old) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Old) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Old) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Old) GetDigests() []byte {
+	if x != nil {
+		return x.Digests
+	}
+	return nil
+}
+
 // FileChanged takes back a file that changed while it was read: what was received of it is discarded.
 type FileChanged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1185,7 +1377,7 @@ type FileChanged struct {
 
 func (x *FileChanged) Reset() {
 	*x = FileChanged{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1389,7 @@ func (x *FileChanged) String() string {
 func (*FileChanged) ProtoMessage() {}
 
 func (x *FileChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1402,7 @@ func (x *FileChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
 func (*FileChanged) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FileChanged) GetIndex() uint64 {
@@ -1218,6 +1410,116 @@ func (x *FileChanged) GetIndex() uint64 {
 		return x.Index
 	}
 	return 0
+}
+
+// Retry comes after ManifestEnd, for files that were taken back. It is answered by a Need, whose positions are those in files. The
+// indexes of files, for segments and all else, count on through all Retries of the session from 2^62.
+type Retry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files []*RetriedFile         `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// gone are the indexes of files that the source has no more.
+	Gone          []uint64 `protobuf:"varint,2,rep,packed,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retry) Reset() {
+	*x = Retry{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retry) ProtoMessage() {}
+
+func (x *Retry) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retry.ProtoReflect.Descriptor instead.
+func (*Retry) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Retry) GetFiles() []*RetriedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *Retry) GetGone() []uint64 {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+// RetriedFile is what a file that was taken back is now.
+type RetriedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// index under which it was taken back.
+	Index uint64 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// entry with the same path, a file again.
+	Entry         *Entry `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetriedFile) Reset() {
+	*x = RetriedFile{}
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetriedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetriedFile) ProtoMessage() {}
+
+func (x *RetriedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetriedFile.ProtoReflect.Descriptor instead.
+func (*RetriedFile) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RetriedFile) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RetriedFile) GetEntry() *Entry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
 }
 
 // Finish says that every needed file was sent or taken back.
@@ -1231,7 +1533,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1545,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1558,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Finish) GetFiles() uint64 {
@@ -1297,7 +1599,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1611,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1624,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Received) GetFiles() uint64 {
@@ -1399,7 +1701,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1713,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1726,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Finished) GetReceived() *Received {
@@ -1448,15 +1750,19 @@ type Segment struct {
 	Index  uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Offset uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Length uint32                 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
-	// digest is XXH3-128 of the piece, 16 bytes, big-endian.
-	Digest        []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// digest is XXH3-128 of the whole piece, 16 bytes, big-endian.
+	Digest []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// reused and holes have a bit for each part of the piece, a 16th of the chunk size, whose bytes are not in the block: they are those of
+	// the version that is at the destination, at the same place, or zeros of a sparse file. No part is both.
+	Reused        uint32 `protobuf:"varint,5,opt,name=reused,proto3" json:"reused,omitempty"`
+	Holes         uint32 `protobuf:"varint,6,opt,name=holes,proto3" json:"holes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1774,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1787,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Segment) GetIndex() uint64 {
@@ -1512,11 +1818,25 @@ func (x *Segment) GetDigest() []byte {
 	return nil
 }
 
+func (x *Segment) GetReused() uint32 {
+	if x != nil {
+		return x.Reused
+	}
+	return 0
+}
+
+func (x *Segment) GetHoles() uint32 {
+	if x != nil {
+		return x.Holes
+	}
+	return 0
+}
+
 type DataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// session is stated in the first message of a stream.
 	Session []byte `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// segments whose bytes, one after the other, are the plain bytes of the block.
+	// segments whose bytes, one after the other, are the plain bytes of the block, which may be none.
 	// At most 4096.
 	Segments []*Segment `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
 	// block is one frame (see package frame).
@@ -1527,7 +1847,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +1859,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[18]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1872,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{18}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DataRequest) GetSession() []byte {
@@ -1585,7 +1905,7 @@ type DataResponse struct {
 
 func (x *DataResponse) Reset() {
 	*x = DataResponse{}
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1917,7 @@ func (x *DataResponse) String() string {
 func (*DataResponse) ProtoMessage() {}
 
 func (x *DataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_transfer_proto_msgTypes[19]
+	mi := &file_agent_wire_v1_transfer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1930,7 @@ func (x *DataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataResponse.ProtoReflect.Descriptor instead.
 func (*DataResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{19}
+	return file_agent_wire_v1_transfer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DataResponse) GetBlocks() uint64 {
@@ -1624,21 +1944,24 @@ var File_agent_wire_v1_transfer_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\n" +
-	"\x1cagent/wire/v1/transfer.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/report.proto\"\x85\x03\n" +
+	"\x1cagent/wire/v1/transfer.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/report.proto\"\xef\x03\n" +
 	"\x0eSessionRequest\x121\n" +
 	"\x05begin\x18\x01 \x01(\v2\x19.lighterage.wire.v1.BeginH\x00R\x05begin\x12:\n" +
 	"\bmanifest\x18\x02 \x01(\v2\x1c.lighterage.wire.v1.ManifestH\x00R\bmanifest\x12D\n" +
 	"\fmanifest_end\x18\x03 \x01(\v2\x1f.lighterage.wire.v1.ManifestEndH\x00R\vmanifestEnd\x12D\n" +
 	"\ffile_changed\x18\x04 \x01(\v2\x1f.lighterage.wire.v1.FileChangedH\x00R\vfileChanged\x124\n" +
 	"\x06finish\x18\x05 \x01(\v2\x1a.lighterage.wire.v1.FinishH\x00R\x06finish\x127\n" +
-	"\afailure\x18\x06 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailureB\t\n" +
-	"\amessage\"\xb9\x02\n" +
+	"\afailure\x18\x06 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailure\x125\n" +
+	"\aask_old\x18\a \x01(\v2\x1a.lighterage.wire.v1.AskOldH\x00R\x06askOld\x121\n" +
+	"\x05retry\x18\b \x01(\v2\x19.lighterage.wire.v1.RetryH\x00R\x05retryB\t\n" +
+	"\amessage\"\xe6\x02\n" +
 	"\x0fSessionResponse\x12:\n" +
 	"\baccepted\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.AcceptedH\x00R\baccepted\x12.\n" +
 	"\x04need\x18\x02 \x01(\v2\x18.lighterage.wire.v1.NeedH\x00R\x04need\x12:\n" +
 	"\breceived\x18\x03 \x01(\v2\x1c.lighterage.wire.v1.ReceivedH\x00R\breceived\x12:\n" +
 	"\bfinished\x18\x04 \x01(\v2\x1c.lighterage.wire.v1.FinishedH\x00R\bfinished\x127\n" +
-	"\afailure\x18\x05 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailureB\t\n" +
+	"\afailure\x18\x05 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\afailure\x12+\n" +
+	"\x03old\x18\x06 \x01(\v2\x17.lighterage.wire.v1.OldH\x00R\x03oldB\t\n" +
 	"\amessage\"\x97\x02\n" +
 	"\x05Begin\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
@@ -1653,7 +1976,7 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\x06Mirror\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude\x12,\n" +
-	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xe1\x01\n" +
+	"\x12allow_empty_source\x18\x03 \x01(\bR\x10allowEmptySource\"\xf5\x01\n" +
 	"\bAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x18\n" +
@@ -1661,7 +1984,8 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\farchitecture\x18\x04 \x01(\tR\farchitecture\x12\x16\n" +
 	"\x06codecs\x18\v \x03(\rR\x06codecs\x129\n" +
 	"\ainflate\x18\f \x03(\v2\x1f.lighterage.wire.v1.InflateRateR\ainflate\x12\x14\n" +
-	"\x05cores\x18\r \x01(\rR\x05cores\"M\n" +
+	"\x05cores\x18\r \x01(\rR\x05cores\x12\x12\n" +
+	"\x04salt\x18\x05 \x01(\fR\x04salt\"M\n" +
 	"\vInflateRate\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12(\n" +
 	"\x10bytes_per_second\x18\x02 \x01(\x04R\x0ebytesPerSecond\"\xbc\x02\n" +
@@ -1687,23 +2011,38 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\vManifestEnd\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x04R\aentries\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"\xe8\x01\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"\xfa\x01\n" +
 	"\x04Need\x12\x16\n" +
 	"\x06bitmap\x18\x01 \x01(\fR\x06bitmap\x12'\n" +
 	"\x0funchanged_files\x18\x02 \x01(\x04R\x0eunchangedFiles\x12'\n" +
 	"\x0funchanged_bytes\x18\x03 \x01(\x04R\x0eunchangedBytes\x12,\n" +
 	"\x04safe\x18\x04 \x03(\v2\x18.lighterage.wire.v1.SafeR\x04safe\x12#\n" +
 	"\rresumed_files\x18\x05 \x01(\x04R\fresumedFiles\x12#\n" +
-	"\rresumed_bytes\x18\x06 \x01(\x04R\fresumedBytes\"Z\n" +
+	"\rresumed_bytes\x18\x06 \x01(\x04R\fresumedBytes\x12\x10\n" +
+	"\x03old\x18\a \x01(\fR\x03old\"Z\n" +
 	"\x04Safe\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\rR\bposition\x126\n" +
 	"\x06ranges\x18\x02 \x03(\v2\x1e.lighterage.wire.v1.ChunkRangeR\x06ranges\"8\n" +
 	"\n" +
 	"ChunkRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"#\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"J\n" +
+	"\x06AskOld\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\"K\n" +
+	"\x03Old\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x18\n" +
+	"\adigests\x18\x03 \x01(\fR\adigests\"#\n" +
 	"\vFileChanged\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"4\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"R\n" +
+	"\x05Retry\x125\n" +
+	"\x05files\x18\x01 \x03(\v2\x1f.lighterage.wire.v1.RetriedFileR\x05files\x12\x12\n" +
+	"\x04gone\x18\x02 \x03(\x04R\x04gone\"T\n" +
+	"\vRetriedFile\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12/\n" +
+	"\x05entry\x18\x02 \x01(\v2\x19.lighterage.wire.v1.EntryR\x05entry\"4\n" +
 	"\x06Finish\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xc5\x02\n" +
@@ -1720,12 +2059,14 @@ const file_agent_wire_v1_transfer_proto_rawDesc = "" +
 	"\astreams\x18\f \x01(\rR\astreams\"\x80\x01\n" +
 	"\bFinished\x128\n" +
 	"\breceived\x18\x01 \x01(\v2\x1c.lighterage.wire.v1.ReceivedR\breceived\x12:\n" +
-	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\"g\n" +
+	"\tomissions\x18\x02 \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\"\x95\x01\n" +
 	"\aSegment\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x16\n" +
 	"\x06length\x18\x03 \x01(\rR\x06length\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\fR\x06digest\"v\n" +
+	"\x06digest\x18\x04 \x01(\fR\x06digest\x12\x16\n" +
+	"\x06reused\x18\x05 \x01(\rR\x06reused\x12\x14\n" +
+	"\x05holes\x18\x06 \x01(\rR\x05holes\"v\n" +
 	"\vDataRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x127\n" +
 	"\bsegments\x18\x02 \x03(\v2\x1b.lighterage.wire.v1.SegmentR\bsegments\x12\x14\n" +
@@ -1755,7 +2096,7 @@ func file_agent_wire_v1_transfer_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_agent_wire_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(EntryType)(0),          // 0: lighterage.wire.v1.EntryType
 	(*SessionRequest)(nil),  // 1: lighterage.wire.v1.SessionRequest
@@ -1771,49 +2112,58 @@ var file_agent_wire_v1_transfer_proto_goTypes = []any{
 	(*Need)(nil),            // 11: lighterage.wire.v1.Need
 	(*Safe)(nil),            // 12: lighterage.wire.v1.Safe
 	(*ChunkRange)(nil),      // 13: lighterage.wire.v1.ChunkRange
-	(*FileChanged)(nil),     // 14: lighterage.wire.v1.FileChanged
-	(*Finish)(nil),          // 15: lighterage.wire.v1.Finish
-	(*Received)(nil),        // 16: lighterage.wire.v1.Received
-	(*Finished)(nil),        // 17: lighterage.wire.v1.Finished
-	(*Segment)(nil),         // 18: lighterage.wire.v1.Segment
-	(*DataRequest)(nil),     // 19: lighterage.wire.v1.DataRequest
-	(*DataResponse)(nil),    // 20: lighterage.wire.v1.DataResponse
-	(*Failure)(nil),         // 21: lighterage.wire.v1.Failure
-	(*Decompression)(nil),   // 22: lighterage.wire.v1.Decompression
-	(*CPU)(nil),             // 23: lighterage.wire.v1.CPU
-	(*Omission)(nil),        // 24: lighterage.wire.v1.Omission
+	(*AskOld)(nil),          // 14: lighterage.wire.v1.AskOld
+	(*Old)(nil),             // 15: lighterage.wire.v1.Old
+	(*FileChanged)(nil),     // 16: lighterage.wire.v1.FileChanged
+	(*Retry)(nil),           // 17: lighterage.wire.v1.Retry
+	(*RetriedFile)(nil),     // 18: lighterage.wire.v1.RetriedFile
+	(*Finish)(nil),          // 19: lighterage.wire.v1.Finish
+	(*Received)(nil),        // 20: lighterage.wire.v1.Received
+	(*Finished)(nil),        // 21: lighterage.wire.v1.Finished
+	(*Segment)(nil),         // 22: lighterage.wire.v1.Segment
+	(*DataRequest)(nil),     // 23: lighterage.wire.v1.DataRequest
+	(*DataResponse)(nil),    // 24: lighterage.wire.v1.DataResponse
+	(*Failure)(nil),         // 25: lighterage.wire.v1.Failure
+	(*Decompression)(nil),   // 26: lighterage.wire.v1.Decompression
+	(*CPU)(nil),             // 27: lighterage.wire.v1.CPU
+	(*Omission)(nil),        // 28: lighterage.wire.v1.Omission
 }
 var file_agent_wire_v1_transfer_proto_depIdxs = []int32{
 	3,  // 0: lighterage.wire.v1.SessionRequest.begin:type_name -> lighterage.wire.v1.Begin
 	9,  // 1: lighterage.wire.v1.SessionRequest.manifest:type_name -> lighterage.wire.v1.Manifest
 	10, // 2: lighterage.wire.v1.SessionRequest.manifest_end:type_name -> lighterage.wire.v1.ManifestEnd
-	14, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
-	15, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
-	21, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
-	5,  // 6: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
-	11, // 7: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
-	16, // 8: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
-	17, // 9: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
-	21, // 10: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
-	4,  // 11: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
-	6,  // 12: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
-	0,  // 13: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
-	8,  // 14: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
-	7,  // 15: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
-	12, // 16: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
-	13, // 17: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
-	22, // 18: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
-	23, // 19: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
-	16, // 20: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
-	24, // 21: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
-	18, // 22: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
-	1,  // 23: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
-	2,  // 24: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
-	24, // [24:25] is the sub-list for method output_type
-	23, // [23:24] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	16, // 3: lighterage.wire.v1.SessionRequest.file_changed:type_name -> lighterage.wire.v1.FileChanged
+	19, // 4: lighterage.wire.v1.SessionRequest.finish:type_name -> lighterage.wire.v1.Finish
+	25, // 5: lighterage.wire.v1.SessionRequest.failure:type_name -> lighterage.wire.v1.Failure
+	14, // 6: lighterage.wire.v1.SessionRequest.ask_old:type_name -> lighterage.wire.v1.AskOld
+	17, // 7: lighterage.wire.v1.SessionRequest.retry:type_name -> lighterage.wire.v1.Retry
+	5,  // 8: lighterage.wire.v1.SessionResponse.accepted:type_name -> lighterage.wire.v1.Accepted
+	11, // 9: lighterage.wire.v1.SessionResponse.need:type_name -> lighterage.wire.v1.Need
+	20, // 10: lighterage.wire.v1.SessionResponse.received:type_name -> lighterage.wire.v1.Received
+	21, // 11: lighterage.wire.v1.SessionResponse.finished:type_name -> lighterage.wire.v1.Finished
+	25, // 12: lighterage.wire.v1.SessionResponse.failure:type_name -> lighterage.wire.v1.Failure
+	15, // 13: lighterage.wire.v1.SessionResponse.old:type_name -> lighterage.wire.v1.Old
+	4,  // 14: lighterage.wire.v1.Begin.mirror:type_name -> lighterage.wire.v1.Mirror
+	6,  // 15: lighterage.wire.v1.Accepted.inflate:type_name -> lighterage.wire.v1.InflateRate
+	0,  // 16: lighterage.wire.v1.Entry.type:type_name -> lighterage.wire.v1.EntryType
+	8,  // 17: lighterage.wire.v1.Entry.xattrs:type_name -> lighterage.wire.v1.Xattr
+	7,  // 18: lighterage.wire.v1.Manifest.entries:type_name -> lighterage.wire.v1.Entry
+	12, // 19: lighterage.wire.v1.Need.safe:type_name -> lighterage.wire.v1.Safe
+	13, // 20: lighterage.wire.v1.Safe.ranges:type_name -> lighterage.wire.v1.ChunkRange
+	18, // 21: lighterage.wire.v1.Retry.files:type_name -> lighterage.wire.v1.RetriedFile
+	7,  // 22: lighterage.wire.v1.RetriedFile.entry:type_name -> lighterage.wire.v1.Entry
+	26, // 23: lighterage.wire.v1.Received.decompression:type_name -> lighterage.wire.v1.Decompression
+	27, // 24: lighterage.wire.v1.Received.cpu:type_name -> lighterage.wire.v1.CPU
+	20, // 25: lighterage.wire.v1.Finished.received:type_name -> lighterage.wire.v1.Received
+	28, // 26: lighterage.wire.v1.Finished.omissions:type_name -> lighterage.wire.v1.Omission
+	22, // 27: lighterage.wire.v1.DataRequest.segments:type_name -> lighterage.wire.v1.Segment
+	1,  // 28: lighterage.wire.v1.Receiver.Session:input_type -> lighterage.wire.v1.SessionRequest
+	2,  // 29: lighterage.wire.v1.Receiver.Session:output_type -> lighterage.wire.v1.SessionResponse
+	29, // [29:30] is the sub-list for method output_type
+	28, // [28:29] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_transfer_proto_init() }
@@ -1829,6 +2179,8 @@ func file_agent_wire_v1_transfer_proto_init() {
 		(*SessionRequest_FileChanged)(nil),
 		(*SessionRequest_Finish)(nil),
 		(*SessionRequest_Failure)(nil),
+		(*SessionRequest_AskOld)(nil),
+		(*SessionRequest_Retry)(nil),
 	}
 	file_agent_wire_v1_transfer_proto_msgTypes[1].OneofWrappers = []any{
 		(*SessionResponse_Accepted)(nil),
@@ -1836,6 +2188,7 @@ func file_agent_wire_v1_transfer_proto_init() {
 		(*SessionResponse_Received)(nil),
 		(*SessionResponse_Finished)(nil),
 		(*SessionResponse_Failure)(nil),
+		(*SessionResponse_Old)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1843,7 +2196,7 @@ func file_agent_wire_v1_transfer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_transfer_proto_rawDesc), len(file_agent_wire_v1_transfer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

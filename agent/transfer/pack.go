@@ -1,0 +1,246 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"context"
+	"errors"
+)
+
+const (
+	// groupChunks is how many chunks of a file of which little may have to be sent go to a worker together.
+	groupChunks = 16
+	// maxAhead bounds the files that are taken out of the queue to ask for digests before they are packed.
+	maxAhead = 1024
+)
+
+// span is a range of a file, from a chunk's beginning to another's or to the end of the file.
+type span struct {
+	file     *outFile
+	from, to int64
+	ask      *ask // for the digests of it; nil if there are none to be had
+}
+
+// packer cuts files into chunks and puts what is shorter together.
+type packer struct {
+	*sender
+	ahead   []span
+	waiting int // spans of ahead that have an ask
+	drained bool
+	pending []*outFile // to be packed when the queue is drained
+	retried uint64     // files that were announced again
+	// asking is a file of which a part, up to offset, is in ahead; nil if there is none.
+	asking *outFile
+	offset int64
+	skip   skip
+
+	shared []piece
+	filled int
+}
+
+// pack packs everything that is needed, and at the end once more what changed while it was read.
+func (s *sender) pack(ctx context.Context) error {
+	defer close(s.items)
+	p := &packer{sender: s}
+	if err := p.spans(ctx); err != nil {
+		return err
+	}
+	return p.again(ctx)
+}
+
+// spans packs what is in the queue until it is closed.
+func (p *packer) spans(ctx context.Context) error {
+	for {
+		s, err := p.next(ctx)
+		if errors.Is(err, errDrained) {
+			return p.flush(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.cut(ctx, s); err != nil {
+			return err
+		}
+	}
+}
+
+// cut makes pieces of a span.
+func (p *packer) cut(ctx context.Context, s span) error {
+	f := s.file
+	digests, err := p.answer(ctx, s.ask)
+	if err != nil {
+		return err
+	}
+	var group []piece
+	for offset := f.skip.next(s.from); offset < s.to; offset = f.skip.next(offset + ChunkSize) {
+		c := piece{file: f, offset: offset, length: int(min(ChunkSize, f.entry.Size-offset))}
+		if first := (offset - s.from) / ChunkSize * partsPerChunk; first < int64(len(digests)) {
+			c.old = digests[first:min(first+partsPerChunk, int64(len(digests)))]
+		}
+		switch {
+		case c.length < ChunkSize:
+			err = p.share(ctx, c)
+		case f.old || f.entry.Sparse:
+			if group = append(group, c); len(group) == groupChunks {
+				err, group = p.emit(ctx, group), nil
+			}
+		default:
+			err = p.emit(ctx, []piece{c})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return p.emit(ctx, group)
+}
+
+// share puts a piece that is shorter than a chunk together with others.
+func (p *packer) share(ctx context.Context, c piece) error {
+	if p.filled+c.length > ChunkSize || len(p.shared) == maxSegments {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+	}
+	p.shared, p.filled = append(p.shared, c), p.filled+c.length
+	return nil
+}
+
+func (p *packer) flush(ctx context.Context) error {
+	item := p.shared
+	p.shared, p.filled = nil, 0
+	return p.emit(ctx, item)
+}
+
+func (p *packer) emit(ctx context.Context, item []piece) error {
+	if len(item) == 0 {
+		return nil
+	}
+	p.unfinished.Add(1)
+	select {
+	case p.items <- item:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// next returns the next span. When it has to wait for one, what is packed goes first: it should not wait, too.
+func (p *packer) next(ctx context.Context) (span, error) {
+	if err := p.look(); err != nil {
+		return span{}, err
+	}
+	if len(p.ahead) == 0 {
+		if p.drained {
+			return span{}, errDrained
+		}
+		if err := p.flush(ctx); err != nil {
+			return span{}, err
+		}
+		select {
+		case f, ok := <-p.queue:
+			if !ok {
+				p.drained = true
+				return span{}, errDrained
+			}
+			if err := p.add(f); err != nil {
+				return span{}, err
+			}
+		case <-ctx.Done():
+			return span{}, context.Cause(ctx)
+		}
+	}
+	s := p.ahead[0]
+	p.ahead = p.ahead[1:]
+	if s.ask != nil {
+		p.waiting--
+	}
+	return s, nil
+}
+
+// look takes what is in the queue, as far ahead as digests may be asked for.
+func (p *packer) look() error {
+	if p.asking != nil {
+		if err := p.askMore(); err != nil {
+			return err
+		}
+	}
+	for p.asking == nil && p.waiting < maxAsks && len(p.ahead) < maxAhead {
+		if p.drained {
+			if len(p.pending) == 0 {
+				return nil
+			}
+			f := p.pending[0]
+			p.pending = p.pending[1:]
+			if err := p.add(f); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case f, ok := <-p.queue:
+			if !ok {
+				p.drained = true
+				continue
+			}
+			if err := p.add(f); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// add appends a file to what is ahead.
+func (p *packer) add(f *outFile) error {
+	if !f.old {
+		p.ahead = append(p.ahead, span{file: f, to: f.entry.Size})
+		return nil
+	}
+	p.asking, p.offset, p.skip = f, 0, f.skip
+	return p.askMore()
+}
+
+// askMore asks for digests of the file that is being asked for, as far as there is room for answers.
+func (p *packer) askMore() error {
+	f := p.asking
+	for p.waiting < maxAsks {
+		from := p.skip.next(p.offset)
+		if from >= f.entry.Size {
+			p.asking = nil
+			return nil
+		}
+		to := min(from+askChunks*ChunkSize, f.entry.Size)
+		a, err := p.ask(f, from, to)
+		if err != nil {
+			return err
+		}
+		p.ahead = append(p.ahead, span{file: f, from: from, to: to, ask: a})
+		p.offset = to
+		p.waiting++
+	}
+	return nil
+}
+
+// answer waits for the digests that were asked for.
+func (p *packer) answer(ctx context.Context, a *ask) ([][digestSize]byte, error) {
+	if a == nil {
+		return nil, nil
+	}
+	select {
+	case digests := <-a.answer:
+		return digests, nil
+	default:
+	}
+	if err := p.flush(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case digests := <-a.answer:
+		return digests, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

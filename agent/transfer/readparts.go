@@ -1,0 +1,100 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"errors"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// readParts appends to the block what must be sent of a piece that has holes or that the receiver has another version of.
+func (w *worker) readParts(p piece) error {
+	if w.piece == nil {
+		w.piece, w.hash = make([]byte, ChunkSize), newPartHash(w.salt)
+	}
+	bytes := w.piece[:p.length]
+	holes, err := w.readData(p, bytes)
+	if errors.Is(err, tree.ErrChanged) {
+		return w.takeBack(p.file)
+	}
+	if err != nil {
+		return err
+	}
+	length := int64(p.length)
+	s := segment{index: p.file.index, offset: uint64(p.offset), length: uint32(p.length), holes: holes}
+	if holes.bytes(length, ChunkSize) == length {
+		s.digest = w.zeros.digest(length)
+	} else {
+		s.digest = xxh3.Hash128(bytes).Bytes()
+	}
+	const unit = ChunkSize / partsPerChunk
+	for i := range min(len(p.old), partsOf(length, ChunkSize)) {
+		if !holes.has(i) && w.hash.digest(bytes[i*unit:min((i+1)*unit, p.length)]) == p.old[i] {
+			s.reused |= 1 << i
+		}
+	}
+	reused, absent := s.reused.bytes(length, ChunkSize), (s.reused|holes).bytes(length, ChunkSize)
+	if len(w.plain)+p.length-int(absent) > ChunkSize || len(w.message.segments) == maxSegments {
+		if err := w.block(false); err != nil {
+			return err
+		}
+		w.plain, w.message.segments = w.plain[:0], w.message.segments[:0]
+	}
+	_ = (s.reused | holes).runs(length, ChunkSize, func(absent bool, start, end int64) error {
+		if !absent {
+			w.plain = append(w.plain, bytes[start:end]...)
+		}
+		return nil
+	})
+	w.message.segments = append(w.message.segments, s)
+	w.Report.update(func(p *wirev1.Progress) {
+		p.ReusedBytes += uint64(reused)
+		p.HoleBytes += uint64(absent - reused)
+	})
+	return nil
+}
+
+// readData reads a piece and returns the parts of it that are in holes, which it does not read. If all are, bytes are not set.
+func (w *worker) readData(p piece, bytes []byte) (holes parts, err error) {
+	f, err := w.Source.Open(p.file.entry)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	end := p.offset + int64(p.length)
+	if !p.file.entry.Sparse {
+		if err := f.ReadAt(bytes, p.offset); err != nil {
+			return 0, err
+		}
+		return 0, f.Check()
+	}
+	const unit = ChunkSize / partsPerChunk
+	all := parts(1)<<partsOf(int64(p.length), ChunkSize) - 1
+	holes = all
+	for next := p.offset; next < end; {
+		from, to, err := f.Data(next)
+		if err != nil {
+			return 0, err
+		}
+		if from >= end {
+			break
+		}
+		if holes == all {
+			clear(bytes)
+		}
+		// Whole parts, so that what is read is what is sent.
+		first, last := (from-p.offset)/unit, (min(to, end)-p.offset+unit-1)/unit
+		start, stop := first*unit, min(last*unit, int64(p.length))
+		if err := f.ReadAt(bytes[start:stop], p.offset+start); err != nil {
+			return 0, err
+		}
+		holes &^= 1<<last - 1<<first
+		next = p.offset + stop
+	}
+	return holes, f.Check()
+}

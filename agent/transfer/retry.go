@@ -1,0 +1,249 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// retriedIndex is the index of the first file of a Retry: no manifest has as many entries.
+const retriedIndex = 1 << 62
+
+// maxChangedNames bounds the files that a message names.
+const maxChangedNames = 5
+
+// changedFiles are files that changed while they were read and that the receiver was told to forget.
+type changedFiles struct {
+	mu    sync.Mutex
+	files []*outFile
+	total int // those that were read again included
+}
+
+func (c *changedFiles) add(f *outFile) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.files = append(c.files, f)
+	if c.total++; c.total <= maxChanged {
+		return nil
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+		"more than %d times a file changed while it was read, among them %s: stop what writes to the claim, or snapshot it", maxChanged, c.names())
+}
+
+// take returns the files and forgets them.
+func (c *changedFiles) take() []*outFile {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	files := c.files
+	c.files = nil
+	return files
+}
+
+// names are some of the files'.
+func (c *changedFiles) names() string {
+	var names []string
+	for _, f := range c.files[:min(len(c.files), maxChangedNames)] {
+		names = append(names, strconv.Quote(failure.Shorten(f.entry.Path, failure.MaxMessage/2/maxChangedNames)))
+	}
+	return strings.Join(names, ", ")
+}
+
+// outcome is nil if nothing is left.
+func (c *changedFiles) outcome() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.files) == 0 {
+		return nil
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+		"%d files changed each time they were read, among them %s; everything else is at the destination: run again when they are at rest, snapshot the claim, "+
+			"or leave them out with spec.exclude", len(c.files), c.names())
+}
+
+// takeBack tells the receiver to forget a file. It is read again when everything else is sent.
+func (s *sender) takeBack(f *outFile) error {
+	f.state.mu.Lock()
+	defer f.state.mu.Unlock()
+	if f.state.takenBack {
+		return nil
+	}
+	f.state.takenBack = true
+	if err := s.changed.add(f); err != nil {
+		return err
+	}
+	return s.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: f.index}}})
+}
+
+// finished notes that a worker is done with an item.
+func (s *sender) finished() {
+	if s.unfinished.Add(-1) > 0 {
+		return
+	}
+	select {
+	case s.idle <- struct{}{}:
+	default:
+	}
+}
+
+// settle waits until the workers are done with everything that was packed.
+func (p *packer) settle(ctx context.Context) error {
+	for p.unfinished.Load() > 0 {
+		select {
+		case <-p.idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// again packs files that changed while they were read, after a pause and, if they change again, after the next one.
+func (p *packer) again(ctx context.Context) error {
+	for _, pause := range p.ChangedPauses {
+		if err := p.settle(ctx); err != nil {
+			return err
+		}
+		changed := p.changed.take()
+		if len(changed) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for len(changed) > 0 {
+			var err error
+			if changed, err = p.retry(ctx, changed); err != nil {
+				return err
+			}
+		}
+		if err := p.spans(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retry announces some of the files again and returns the rest.
+func (p *packer) retry(ctx context.Context, changed []*outFile) (rest []*outFile, err error) {
+	b, m := batch{first: retriedIndex + p.retried}, &wirev1.Retry{}
+	var files, bytes int64 // that the source has more
+	for weight := 0; len(changed) > 0 && len(b.entries)+len(m.Gone) < batchEntries && weight < batchBytes; changed = changed[1:] {
+		f := changed[0]
+		e, err := p.Source.Again(f.entry)
+		switch {
+		case err == nil:
+			if err := p.window.Acquire(ctx, cost(e)); err != nil {
+				return nil, context.Cause(ctx)
+			}
+			b.entries = append(b.entries, e)
+			m.Files = append(m.Files, &wirev1.RetriedFile{Index: f.index, Entry: e.ToWire()})
+			weight += e.Weight()
+			bytes += e.Size - f.entry.Size
+		case errors.Is(err, fs.ErrNotExist):
+			m.Gone = append(m.Gone, f.index)
+			files--
+			bytes -= f.entry.Size
+		case errors.Is(err, tree.ErrChanged):
+			if err := p.changed.add(f); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+	if len(b.entries)+len(m.Gone) == 0 {
+		return changed, nil
+	}
+	p.retried += uint64(len(b.entries))
+	p.Report.update(func(p *wirev1.Progress) {
+		p.FilesTotal += uint64(files)
+		p.BytesTotal += uint64(bytes)
+	})
+	if err := p.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Retry{Retry: m}}); err != nil {
+		return nil, err
+	}
+	select {
+	case need := <-p.needs:
+		needed, err := p.apply(b, need)
+		p.pending = append(p.pending, needed...)
+		return changed, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// taken is a file that was taken back.
+type taken struct {
+	path string
+	size int64
+	// settled: it was announced again, or is gone.
+	settled bool
+}
+
+// retry takes what became of files that were taken back and says what is needed of it.
+func (s *session) retry(m *wirev1.Retry) (*wirev1.Need, error) {
+	if n := len(m.GetFiles()) + len(m.GetGone()); n == 0 || n > maxEntries {
+		return nil, invalid("a retry of %d files; it must have 1 to %d", n, maxEntries)
+	}
+	if !s.manifest.ended {
+		return nil, invalid("a retry before the end of the manifest")
+	}
+	for _, index := range m.GetGone() {
+		t, err := s.settle(index)
+		if err != nil {
+			return nil, err
+		}
+		s.Destination.Forget(t.path)
+		s.manifest.files--
+		s.manifest.bytes -= uint64(t.size)
+	}
+	a := s.newAnswer(len(m.GetFiles()))
+	for i, r := range m.GetFiles() {
+		if err := s.ctx.Err(); err != nil {
+			return nil, err
+		}
+		t, err := s.settle(r.GetIndex())
+		if err != nil {
+			return nil, err
+		}
+		e, err := tree.FromWire(r.GetEntry())
+		if err != nil {
+			return nil, invalid("%w", err)
+		}
+		if e.Type != tree.File || e.Path != t.path {
+			return nil, invalid("%q is announced again as something else", t.path)
+		}
+		s.manifest.bytes += uint64(e.Size) - uint64(t.size)
+		if err := a.consider(i, retriedIndex+s.retried, &e, s.Destination.LookAgain); err != nil {
+			return nil, err
+		}
+		s.retried++
+	}
+	return a.finish(), nil
+}
+
+// settle returns a file that was taken back, once.
+func (s *session) settle(index uint64) (*taken, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.takenBack[index]
+	if t == nil || t.settled {
+		return nil, invalid("the sender announces entry %d again, which it has not taken back", index)
+	}
+	t.settled = true
+	s.changed--
+	return t, nil
+}
