@@ -102,16 +102,10 @@ func restarts(t *testing.T, c *clusters.Cluster, labels client.MatchingLabels) i
 	if err := c.List(context.Background(), &pods, client.InNamespace(system), labels); err != nil {
 		t.Fatal(err)
 	}
-	if len(pods.Items) != 1 {
+	if len(pods.Items) != 1 || len(pods.Items[0].Status.ContainerStatuses) != 1 || !pods.Items[0].Status.ContainerStatuses[0].Ready {
 		return -1
 	}
-	for _, status := range pods.Items[0].Status.ContainerStatuses {
-		if !status.Ready {
-			return -1
-		}
-		return status.RestartCount
-	}
-	return -1
+	return pods.Items[0].Status.ContainerStatuses[0].RestartCount
 }
 
 // killPodProcess kills the processes of the running pod with the labels whose command line contains a word.
