@@ -89,7 +89,7 @@ func connect(c Cluster, root, name string) (*Cluster, error) {
 
 // Command is kubectl with arguments.
 func (c *Cluster) Command(args ...string) *exec.Cmd {
-	return exec.CommandContext(context.Background(), c.kubectl, append([]string{"--kubeconfig", c.kubeconfig}, args...)...) //nolint:gosec // the test's own arguments
+	return exec.Command(c.kubectl, append([]string{"--kubeconfig", c.kubeconfig}, args...)...) //nolint:gosec,noctx // the test's own arguments and time limit
 }
 
 // readEnv reads KEY=VALUE lines.
