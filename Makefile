@@ -250,6 +250,11 @@ bench-http: build ## Measure the agent in mode http beside nginx, HAProxy and Ca
 	caddy=$$(go tool -modfile=hack/tools/caddy/go.mod -n caddy); $(ENGINES); \
 		go run ./hack/bench/http -extent $(if $(BENCH),$(BENCH),full) -agent bin/agent -caddy "$$caddy"
 
+.PHONY: bench-policy
+bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result)
+	$(ENSURE) network
+	$(ENGINES); hack/bench/policy.sh $(if $(BENCH),$(BENCH),full)
+
 # What targets need from the machine.
 .PHONY: tools-go
 tools-go:

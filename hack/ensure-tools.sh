@@ -57,6 +57,11 @@ for need in "$@"; do
 		want igzip isal
 		want socat socat
 		;;
+	network) # namespaces whose networks have a speed
+		want ip iproute2
+		want tc iproute2
+		want taskset util-linux
+		;;
 	peers) # what bench-codec compares with
 		want igzip isal
 		want pigz pigz

@@ -35,6 +35,7 @@ type line struct {
 	sender  *adapt.Sender
 	stream  *adapt.Stream
 	rate    float64
+	full    bool // the peer has no room
 	carried transport.Carried
 	broken  error
 	chosen  map[policy.Option]int
@@ -72,6 +73,9 @@ func (l *line) send(blocks int) {
 		l.clock.now = l.clock.now.Add(compress + write)
 		l.carried.Acknowledged += uint64(wire)
 		l.carried.Busy += write
+		if l.full {
+			l.carried.PeerFull += write
+		}
 		l.stream.Sent(meter.Outcome{PlainBytes: mib, WireBytes: wire, CPU: compress}, compress, compress, write)
 	}
 }
@@ -102,10 +106,11 @@ func TestWithoutTheKernel(t *testing.T) {
 	}
 }
 
-// TestPeer: a receiver that works all the time is no slow network. It takes 100 MB/s however they come.
+// TestPeer: a receiver without room that works all the time is no slow network; one that waits for data has a small window.
 func TestPeer(t *testing.T) {
 	effort := func(busy time.Duration) int {
 		l := newLine(t, policy.Elapsed, 100e6)
+		l.full = true
 		var said adapt.PeerTotals
 		for range 20 {
 			l.sender.Peer(said)

@@ -28,8 +28,8 @@ const (
 	similar = 4
 	// alike is how far, as a share of the block, two samples may differ that promise the same.
 	alike = 1.0 / 16
-	// A block from which less is said of another by a prediction than this, in bytes, is too small.
-	comparable = 16 << 10
+	// Smaller blocks, in bytes, say little of others.
+	telling = 16 << 10
 )
 
 // choosing is an encoder's part in choosing block by block.
@@ -176,7 +176,7 @@ func (e *Encoder) expect(room, plain []byte) (sample, error) {
 	if !estimate.Judged(len(plain)) {
 		return sample{verdict: estimate.Compress, predicted: estimate.Prediction{Size: len(plain) / 2, Worth: true}}, nil
 	}
-	if c.trusted > 0 && len(plain) >= comparable {
+	if c.trusted > 0 && len(plain) >= telling {
 		c.trusted--
 		s := sample{verdict: estimate.Compress, predicted: estimate.Prediction{Size: int(c.share * float64(len(plain))), Worth: c.worth}}
 		if !c.worth {
@@ -189,7 +189,7 @@ func (e *Encoder) expect(room, plain []byte) (sample, error) {
 		return sample{}, err
 	}
 	s, err := e.look(w.encoder, room, plain)
-	if err != nil || len(plain) < comparable {
+	if err != nil || len(plain) < telling {
 		return s, err
 	}
 	share := float64(s.predicted.Size) / float64(len(plain))

@@ -71,14 +71,14 @@ type Controller struct {
 	cores    int
 	crowding float64
 
-	windows           int
-	linkKnown         bool
-	linkRecall        recall
-	peerCores         int
-	peerRecall        recall
-	peerKnown         bool
-	peerBusy, peerCPU float64
-	usual             int // the fastest way
+	sent, received, inflated learned
+	linkKnown                bool
+	linkRecall               recall
+	peerCores                int
+	peerRecall               recall
+	peerKnown                bool
+	peerBusy, peerCPU        float64
+	usual                    int // the fastest way
 }
 
 const (

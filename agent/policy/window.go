@@ -116,7 +116,7 @@ func (c *Controller) Window(w Window) {
 	c.contention(w)
 	if overhead := w.CPU - w.Compress; positive(overhead) {
 		assumed := w.Plain*sendPlain + w.Wire*sendWire
-		c.model.sendScale = approach(c.model.sendScale, sound(overhead/assumed, 0.2, 20))
+		c.model.sendScale = c.sent.approach(c.model.sendScale, sound(overhead/assumed, 0.05, 20))
 	}
 	rate := w.Wire / w.Elapsed
 	if w.Carried && positive(w.Delivered) {
@@ -125,7 +125,6 @@ func (c *Controller) Window(w Window) {
 	limit := c.limit(w)
 	c.linkSeen(limit, rate)
 	c.peerSeen(limit, w)
-	c.windows++
 }
 
 // contention finds out how many cores the sender has.
@@ -153,11 +152,8 @@ func (c *Controller) limit(w Window) limit {
 	if w.Busy < carrying*all {
 		return bySender
 	}
-	if c.peerKnown {
-		if c.peerBusy >= peerBusy {
-			return byPeer
-		}
-		return byLink
+	if c.peerKnown && c.peerBusy < peerBusy {
+		return byLink // however small its window is
 	}
 	if w.PeerFull >= peerFull*w.Busy {
 		return byPeer
@@ -241,14 +237,23 @@ func (c *Controller) Peer(p Peer) {
 	}
 	if overhead := p.CPU - p.Inflate; positive(overhead) && positive(p.Plain) && positive(p.Wire) {
 		assumed := p.Plain*receivePlain + p.Wire*receiveWire
-		c.model.receiveScale = approach(c.model.receiveScale, sound(overhead/assumed, 0.2, 20))
+		c.model.receiveScale = c.received.approach(c.model.receiveScale, sound(overhead/assumed, 0.05, 20))
 	}
 	if positive(p.Inflate) && positive(p.Inflated) {
 		if usual := c.inflates(share); usual > 0 {
-			c.model.inflateScale = approach(c.model.inflateScale, sound(p.Inflate/p.Inflated/usual, 0.1, 10))
+			c.model.inflateScale = c.inflated.approach(c.model.inflateScale, sound(p.Inflate/p.Inflated/usual, 0.1, 10))
 		}
 	}
 }
 
 // approach moves a figure towards what was seen.
 func approach(f, seen float64) float64 { return f + gain*(seen-f) }
+
+// learned counts how often a figure was seen.
+type learned int
+
+// approach is approach for a figure that was only assumed at first: what is seen then replaces it.
+func (l *learned) approach(f, seen float64) float64 {
+	*l = min(*l+1, 1/gain)
+	return f + max(1/float64(*l), gain)*(seen-f)
+}

@@ -1,0 +1,112 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/lighterage/lighterage/agent/policy"
+)
+
+// made is a cell in which none takes 2 s, zstd 1 s and Auto with each objective a little more.
+func made(link speed, k kind, cores int, over float64) cell {
+	run := func(f float64) []outcome {
+		return []outcome{{elapsed: f, cpu: f, bytes: f * 1e8, choice: "zstd Fast"}, {elapsed: 100 * f, cpu: f, bytes: f * 1e8}, {elapsed: f, cpu: f, bytes: f * 1e8}}
+	}
+	c := cell{link: link, kind: k, cores: cores, size: 100 << 20, auto: map[policy.Objective]*contender{}}
+	c.fixed = []*contender{{name: "none", runs: run(2)}, {name: "zstd Fast", runs: run(1)}}
+	for _, o := range objectives {
+		c.auto[o] = &contender{name: "Auto", runs: run(1 + over)}
+	}
+	return c
+}
+
+func TestRegret(t *testing.T) {
+	c := made(0, kinds[0], 1, 0.05)
+	for _, o := range objectives {
+		if r := 100 * c.regret(o); r < 4.9 || r > 5.1 {
+			t.Errorf("%s: %.2f %%", o, r)
+		}
+	}
+	c.size = 1e12 // beside which all of them are as good as nothing
+	if r := c.regret(policy.Bytes); r != 0 {
+		t.Errorf("of next to nothing: %v", r)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	met := targets([]cell{made(10, kinds[0], 1, 0.01), made(0, kinds[4], 1, 1.08), made(0, kinds[1], 2, 0.015)})
+	var said []string
+	for _, target := range met {
+		said = append(said, target.String())
+	}
+	want := "target policy-regret-median-percent 1.50 2.00 ok|target policy-regret-worst-percent 108.00 10.00 miss|target policy-incompressible-over-none-percent 4.00 3.00 miss"
+	if got := strings.Join(said, "|"); got != want {
+		t.Errorf("got %s", got)
+	}
+	if targets(nil) != nil {
+		t.Error("targets of nothing")
+	}
+}
+
+// TestMap: it is XML, with a box for each cell and objective. HEATMAP=FILE writes it, to be looked at.
+func TestMap(t *testing.T) {
+	var cells []cell
+	for i, link := range fullGrid.links {
+		for _, cores := range fullGrid.cores {
+			for j, k := range kinds {
+				cells = append(cells, made(link, k, cores, float64(i*j)*0.008))
+			}
+		}
+	}
+	svg := heatMap(cells)
+	if path := os.Getenv("HEATMAP"); path != "" {
+		if err := os.WriteFile(path, []byte(svg), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	boxes := 0
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "rect" {
+			boxes++
+		}
+	}
+	if want := 1 + 4 + len(cells)*len(objectives); boxes != want {
+		t.Errorf("%d boxes, want %d", boxes, want)
+	}
+}
+
+// TestSimulation: with the published figures the accelerator is chosen where bytes cost money, and nothing where only CPU time counts.
+func TestSimulation(t *testing.T) {
+	table := simulate()
+	for _, want := range []string{"| 10 Gbit/s | Cost | ", "| 100 Gbit/s | CPU | none, ", "| 10 Gbit/s | Elapsed | accelerator, "} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
+	}
+	t.Log("\n" + table)
+}
+
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	if err := report(dir, []cell{made(10, kinds[0], 1, 0.01), made(0, kinds[4], 2, 0.3)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(dir + "/policy.md")
+	if err != nil || strings.Contains(string(text), "%!") || !strings.Contains(string(text), "| random | 100 | Elapsed | 1.300 s | zstd Fast | zstd Fast | 1.000 s | 2.000 s | 30.0 |") {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}

@@ -1,0 +1,234 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/test/corpus"
+)
+
+// kind is a corpus with about what zstd makes of it, to know how much of it to send.
+type kind struct {
+	corpus, shown string
+	share         float64
+	// hopeless data were compressed before, or are noise.
+	hopeless bool
+}
+
+var kinds = []kind{
+	{"records", "records", 0.56, false}, {"xml", "XML", 0.21, false}, {"json", "logs", 0.28, false}, {"zeros", "zeros", 0.001, false},
+	{"random", "random", 1, true}, {"gzip", "gzip'd", 1, true}, {"zstd", "zstd'd", 1, true},
+}
+
+// grid is what to measure: cells of a best time, in rounds, but no longer for each than patience.
+type grid struct {
+	links    []speed
+	kinds    []kind
+	cores    []int
+	best     time.Duration
+	rounds   int
+	patience time.Duration
+}
+
+var (
+	fullGrid  = grid{links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 5, patience: 13 * time.Second}
+	quickGrid = grid{links: []speed{100, 0}, kinds: []kind{kinds[0], kinds[1], kinds[4]}, cores: []int{1, 2}, best: 500 * time.Millisecond, rounds: 3, patience: 8 * time.Second}
+)
+
+var (
+	objectives = []policy.Objective{policy.Cost, policy.Elapsed, policy.CPU, policy.Bytes}
+	prices     = policy.Prices{CPUHour: 0.031, NetworkGiB: 0.05}
+)
+
+// outcome is one run.
+type outcome struct {
+	elapsed, cpu, bytes float64
+	choice              string
+}
+
+// contender is a way to send.
+type contender struct {
+	name     string
+	settings policy.Settings
+	codec    codec.ID
+	runs     []outcome
+}
+
+// value is the median of what an objective makes of the runs.
+func (c *contender) value(o policy.Objective) float64 {
+	values := make([]float64, 0, len(c.runs))
+	for _, r := range c.runs {
+		switch o {
+		case policy.Cost:
+			values = append(values, r.cpu/3600*prices.CPUHour+r.bytes/(1<<30)*prices.NetworkGiB)
+		case policy.CPU:
+			values = append(values, r.cpu)
+		case policy.Bytes:
+			values = append(values, r.bytes)
+		default:
+			values = append(values, r.elapsed)
+		}
+	}
+	slices.Sort(values)
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+}
+
+// cell is one network, kind of data and number of cores.
+type cell struct {
+	link  speed
+	kind  kind
+	cores int
+	size  int64
+	fixed []*contender
+	auto  map[policy.Objective]*contender
+}
+
+// size returns how much to send so that the best takes about as long as it should.
+func (g grid) size(c cell) int64 {
+	rate := 300e6 * float64(c.cores)
+	if c.kind.corpus == "zeros" {
+		rate *= 2
+	}
+	best := g.best.Seconds()
+	if link := c.link.bytesPerSecond(); link > 0 {
+		rate = min(rate, link/c.kind.share)
+		if c.link <= 10 && !c.kind.hopeless {
+			best *= 3 // for there to be blocks to choose for
+		}
+	}
+	return max(min(int64(rate*best)>>20, 320), 3) << 20
+}
+
+// best returns the fixed choice that an objective likes best.
+func (c *cell) best(o policy.Objective) *contender {
+	return slices.MinFunc(c.fixed, func(a, b *contender) int {
+		switch x, y := a.value(o), b.value(o); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+}
+
+// regret is by how much Auto is worse than the best fixed choice. Of bytes, a hundredth of the data is as good as nothing.
+func (c *cell) regret(o policy.Objective) float64 {
+	best, auto := c.best(o).value(o), c.auto[o].value(o)
+	if o == policy.Bytes || o == policy.Cost {
+		least := 0.01 * float64(c.size)
+		if o == policy.Cost {
+			least = least / (1 << 30) * prices.NetworkGiB
+		}
+		best, auto = max(best, least), max(auto, least)
+	}
+	return auto/best - 1
+}
+
+func (c cell) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10s %-8s %d cores %4d MiB:", c.link, c.kind.shown, c.cores, c.size>>20)
+	for _, o := range objectives {
+		fmt.Fprintf(&b, "  %s %+.1f %% (%s; best %s)", o, 100*c.regret(o), c.auto[o].runs[0].choice, c.best(o).name)
+	}
+	return b.String()
+}
+
+// measure runs the contenders of a cell in turn.
+func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
+	c.size = g.size(c)
+	source := filepath.Join(p.work, "source")
+	if err := fill(source, c.kind.corpus, c.size); err != nil {
+		return c, err
+	}
+	c.fixed = append(c.fixed, &contender{name: "none", settings: policy.Settings{Mode: policy.Never, Level: codec.Fast}})
+	for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
+		for _, level := range codec.Levels() {
+			c.fixed = append(c.fixed, &contender{name: fmt.Sprintf("%v %v", id, level), codec: id, settings: policy.Settings{Mode: policy.Always, Level: level}})
+		}
+	}
+	c.auto = make(map[policy.Objective]*contender)
+	all := slices.Clone(c.fixed)
+	for _, o := range objectives {
+		c.auto[o] = &contender{name: "Auto " + string(o), settings: policy.Settings{Mode: policy.Auto, Level: codec.High, Objective: o, Prices: prices}}
+		all = append(all, c.auto[o])
+	}
+	start := time.Now()
+	for round := range g.rounds {
+		if round > 0 && time.Since(start) > g.patience {
+			break
+		}
+		for i := range all {
+			contender := all[i]
+			if round%2 == 1 {
+				contender = all[len(all)-1-i]
+			}
+			if round > 0 && c.hopeless(contender) {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return c, err
+			}
+			got, err := p.move(order{Source: source, Settings: contender.settings, Codec: contender.codec})
+			if err != nil {
+				return c, fmt.Errorf("%s of %s over %s: %w", contender.name, c.kind.shown, c.link, err)
+			}
+			contender.runs = append(contender.runs, got)
+		}
+	}
+	return c, nil
+}
+
+// hopeless reports whether a fixed choice is far from the best by every objective that varies, so that more runs would tell nothing.
+func (c *cell) hopeless(one *contender) bool {
+	if one.settings.Mode == policy.Auto {
+		return false
+	}
+	for _, o := range []policy.Objective{policy.Elapsed, policy.CPU, policy.Cost} {
+		if one.value(o) < 1.3*c.best(o).value(o) {
+			return false
+		}
+	}
+	return true
+}
+
+// fill makes a directory with so many bytes of a corpus.
+func fill(dir, name string, size int64) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the data before: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("make a directory for data: %w", err)
+	}
+	made, ok := corpus.ByName(name)
+	if !ok {
+		return fmt.Errorf("there is no corpus %q", name)
+	}
+	// Blocks are compressed by themselves, so that it does not matter that they come again.
+	plain := made.Generate(int(min(size, 16<<20)))
+	f, err := os.Create(filepath.Join(dir, "data"))
+	if err != nil {
+		return fmt.Errorf("make data: %w", err)
+	}
+	for left := size; left > 0; left -= int64(len(plain)) {
+		if _, err := f.Write(plain[:min(left, int64(len(plain)))]); err != nil {
+			_ = f.Close()
+			return fmt.Errorf("write data: %w", err)
+		}
+	}
+	return f.Close()
+}

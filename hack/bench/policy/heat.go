@@ -1,0 +1,95 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	boxWidth, boxHeight = 50.0, 24.0
+	mapLeft, mapTop     = 130.0, 84.0
+)
+
+// shade is the colour of a regret in percent, and that of text upon it.
+func shade(percent float64) (fill, text string) {
+	switch {
+	case percent <= 2:
+		return "#aceebb", "#1f2328"
+	case percent <= 5:
+		return "#fae17d", "#1f2328"
+	case percent <= 10:
+		return "#fb8f44", "#1f2328"
+	default:
+		return "#cf222e", "#ffffff"
+	}
+}
+
+// heatMap returns an SVG with a row for each kind of data and number of cores, and a column for each network and objective.
+func heatMap(cells []cell) string {
+	var rows, columns []string
+	at := map[[2]string]*cell{}
+	for i := range cells {
+		c := &cells[i]
+		row, column := rowOf(c), c.link.String()
+		if at[[2]string{row}] == nil {
+			at[[2]string{row}] = c
+			rows = append(rows, row)
+		}
+		if at[[2]string{"", column}] == nil {
+			at[[2]string{"", column}] = c
+			columns = append(columns, column)
+		}
+		at[[2]string{row, column}] = c
+	}
+	group := boxWidth * float64(len(objectives))
+	width, height := mapLeft+group*float64(len(columns))+20, mapTop+boxHeight*float64(len(rows))+20
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="12" fill="#1f2328">
+<rect width="%g" height="%g" fill="#ffffff"/>
+<text x="%g" y="22" font-size="14">By how many percent Auto is worse than the best fixed choice</text>
+`, width, height, width, height, mapLeft)
+	for i, legend := range []struct {
+		percent float64
+		text    string
+	}{{0, "to 2"}, {3, "to 5"}, {7, "to 10"}, {11, "more"}} {
+		fill, _ := shade(legend.percent)
+		x := mapLeft + 500 + 70*float64(i)
+		fmt.Fprintf(&b, `<rect x="%g" y="10" width="14" height="14" fill="%s"/><text x="%g" y="22">%s</text>`+"\n", x, fill, x+19, legend.text)
+	}
+	for j, column := range columns {
+		x := mapLeft + group*float64(j)
+		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle" font-weight="bold">%s</text>`+"\n", x+group/2, mapTop-28, column)
+		for k, o := range objectives {
+			fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", x+boxWidth*(float64(k)+0.5), mapTop-8, o)
+		}
+	}
+	for i, row := range rows {
+		y := mapTop + boxHeight*float64(i)
+		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%s</text>`+"\n", mapLeft-8, y+16, row)
+		for j, column := range columns {
+			c := at[[2]string{row, column}]
+			if c == nil {
+				continue
+			}
+			for k, o := range objectives {
+				percent := 100 * c.regret(o)
+				fill, text := shade(percent)
+				x := mapLeft + group*float64(j) + boxWidth*float64(k)
+				fmt.Fprintf(&b, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s" stroke="#ffffff"/><text x="%g" y="%g" text-anchor="middle" fill="%s">%.1f</text>`+"\n",
+					x, y, boxWidth, boxHeight, fill, x+boxWidth/2, y+16, text, percent)
+			}
+		}
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+func rowOf(c *cell) string {
+	if c.cores == 1 {
+		return c.kind.shown + ", 1 core"
+	}
+	return fmt.Sprintf("%s, %d cores", c.kind.shown, c.cores)
+}

@@ -1,0 +1,99 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command policy measures what mode Auto loses against the best fixed choice: two agents, one of which sends a kind of data
+// to the other over a network of a speed, by Auto with each objective and by each codec and level for all blocks.
+//
+// Sender and receiver are processes of their own in network namespaces of their own (ltgb-a, ltgb-b), joined by a pair of
+// virtual interfaces that a token bucket holds to the speed. They run on one core each, or on two that they share. The
+// contenders of a cell run in turn, in several rounds; medians count.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+func main() {
+	role := flag.String("role", "", "send or receive: for the processes that this program starts")
+	dir := flag.String("dir", "", "the role's directory")
+	work := flag.String("work", "", "a directory in memory (required)")
+	extent := flag.String("extent", "full", "full, or quick: fewer cells, no result is written")
+	out := flag.String("out", "docs/results", "the directory for policy.md and policy.svg")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var err error
+	switch *role {
+	case "":
+		err = run(ctx, *work, *extent, *out)
+	case "send":
+		err = serveCommands(ctx, newSender, *dir)
+	case "receive":
+		err = serveCommands(ctx, newReceiver, *dir)
+	default:
+		err = fmt.Errorf("role %q: send or receive", *role)
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, work, extent, out string) (err error) {
+	if work == "" || extent != "full" && extent != "quick" {
+		return errors.New("give -work, and -extent full or quick")
+	}
+	if runtime.NumCPU() < 2 {
+		return errors.New("two cores are needed: one for each side")
+	}
+	network, err := newNetwork(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, network.close()) }() //nolint:contextcheck // also when the context has ended
+	grid := fullGrid
+	if extent == "quick" {
+		grid = quickGrid
+	}
+	var cells []cell
+	for _, cores := range grid.cores {
+		pair, err := startPair(ctx, network, filepath.Join(work, fmt.Sprint(cores)), cores)
+		if err != nil {
+			return err
+		}
+		for _, link := range grid.links {
+			if err := network.limit(ctx, link); err != nil {
+				return errors.Join(err, pair.close())
+			}
+			for _, kind := range grid.kinds {
+				c, err := pair.measure(ctx, cell{link: link, kind: kind, cores: cores}, grid)
+				if err != nil {
+					return errors.Join(err, pair.close())
+				}
+				fmt.Println(c)
+				cells = append(cells, c)
+			}
+		}
+		if err := pair.close(); err != nil {
+			return err
+		}
+	}
+	met := targets(cells)
+	if extent == "full" {
+		if err := report(out, cells, met); err != nil {
+			return err
+		}
+	}
+	for _, t := range met {
+		fmt.Println(t)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/calibrate"
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/codec/identity"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	namespace, name = "bench", "tree"
+	serverName      = "bench.receive.lighterage.internal"
+)
+
+// order is what the program asks of a role: of the receiver to be ready, of the sender to send.
+type order struct {
+	Run string
+	// Of the sender: where the receiver is, what to send and how.
+	Address, Source string
+	Settings        policy.Settings
+	Codec           codec.ID // of mode Always
+}
+
+// answer of the receiver first says where it is. At the end each says what it took.
+type answer struct {
+	Address string
+	CPU     time.Duration
+	// Of the sender.
+	Elapsed time.Duration
+	Bytes   uint64
+	Choice  string
+	Error   string
+}
+
+// role carries out orders. It may answer several times.
+type role interface {
+	do(ctx context.Context, o order, answers func(answer)) error
+}
+
+// serveCommands reads orders, one on a line, and writes answers.
+func serveCommands(ctx context.Context, make func(string) (role, error), dir string) error {
+	r, err := make(dir)
+	if err != nil {
+		return err
+	}
+	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	write := func(a answer) { _ = out.Encode(a) }
+	for in.Scan() {
+		var o order
+		if err := json.Unmarshal(in.Bytes(), &o); err != nil {
+			return fmt.Errorf("read an order: %w", err)
+		}
+		if err := r.do(ctx, o, write); err != nil {
+			write(answer{Error: err.Error()})
+		}
+	}
+	return in.Err()
+}
+
+type receiver struct {
+	dir   string
+	codec *codec.Registry
+	rates map[codec.ID]float64
+}
+
+func newReceiver(dir string) (role, error) {
+	chosen := calibrate.Run(context.Background(), calibrate.Options{Engines: engines.All(), Inflate: true})
+	rates := map[codec.ID]float64{}
+	for _, choice := range chosen.Inflate {
+		for _, f := range choice.Figures {
+			if f.Engine == choice.Engine && f.Err == nil {
+				rates[choice.Codec] = f.BytesPerSecond
+			}
+		}
+	}
+	return &receiver{dir: dir, codec: chosen.Decode, rates: rates}, nil
+}
+
+func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error {
+	to := filepath.Join(r.dir, "destination")
+	if err := os.RemoveAll(to); err != nil {
+		return fmt.Errorf("empty the destination: %w", err)
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return fmt.Errorf("make the destination: %w", err)
+	}
+	destination, err := tree.OpenDestination(to, ".", o.Run, 1)
+	if err != nil {
+		return err
+	}
+	report := transfer.NewReceiveReport()
+	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
+		RunID: o.Run, Attempt: 1, Sender: namespace + "/" + name, Destination: transfer.Tree{Destination: destination},
+		Engines: r.codec, InflateRates: r.rates, Report: report,
+	})
+	listener, err := net.Listen("tcp", peerAddress+":0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := transport.NewDataServer(transport.NewFiles(r.dir), namespace, name, receiver.ServeBlocks)
+	wirev1.RegisterReceiverServer(server, receiver)
+	go func() { _ = server.Serve(transport.Listen(listener, &report.Wire, 64)) }() //nolint:contextcheck // a server has none
+	// The sender gets the last word before the connection goes.
+	defer func() {
+		timer := time.AfterFunc(3*time.Second, server.Stop)
+		defer timer.Stop()
+		server.GracefulStop()
+	}()
+	runtime.GC()
+	before := processCPU()
+	answers(answer{Address: listener.Addr().String()})
+	if err := receiver.Wait(ctx); err != nil {
+		return err
+	}
+	answers(answer{CPU: processCPU() - before})
+	return nil
+}
+
+type sender struct {
+	dir  string
+	plan calibrate.Plan
+}
+
+func newSender(dir string) (role, error) {
+	plan := calibrate.Ways(context.Background(), calibrate.Options{
+		Engines: engines.All(), Level: codec.High, Codecs: []codec.ID{codec.Deflate, codec.Zstd},
+	})
+	return &sender{dir: dir, plan: plan}, nil
+}
+
+func (s *sender) do(ctx context.Context, o order, answers func(answer)) error {
+	source, err := tree.OpenSource(o.Source, ".")
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	report := transfer.NewSendReport()
+	dialer := &transport.Dialer{Address: o.Address, Files: transport.NewFiles(s.dir), Counter: &report.Wire}
+	options := transfer.SendOptions{
+		RunID: o.Run, Attempt: 1, Source: source, Engines: engines.Default(), Policy: o.Settings, Codecs: []codec.ID{codec.Deflate, codec.Zstd},
+		Dial:       func() (transfer.Conn, error) { return dialer.Dial(serverName) },
+		DialBlocks: func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, serverName) },
+		Streams:    runtime.GOMAXPROCS(0), Report: report, Direct: true,
+	}
+	switch o.Settings.Mode {
+	case policy.Auto:
+		options.Ways, options.WayEngines = s.plan.Ways, s.plan.Engines
+	case policy.Always:
+		// The engine that Auto would use for it.
+		engine := s.plan.Engines[policy.Option{Codec: o.Codec, Class: codec.Software, Level: o.Settings.Level}]
+		options.Engines, options.Codecs = codec.NewRegistry(engine, identity.New()), []codec.ID{o.Codec}
+	}
+	runtime.GC()
+	before, start := processCPU(), time.Now()
+	if err := transfer.Send(ctx, options); err != nil {
+		return err
+	}
+	elapsed := time.Since(start)
+	c := report.Report().GetCompression()
+	choice := c.GetCodec()
+	if c.GetLevel() != "" {
+		choice += " " + c.GetLevel()
+	}
+	if c.GetStored().GetBytes() > c.GetUncompressedBytes()/2 {
+		choice = fmt.Sprintf("none (%s)", c.GetReason())
+	}
+	answers(answer{Elapsed: elapsed, CPU: processCPU() - before, Bytes: c.GetCompressedBytes(), Choice: choice})
+	return nil
+}
+
+func processCPU() time.Duration {
+	user, system, err := meter.ProcessCPU()
+	if err != nil {
+		return 0
+	}
+	return user + system
+}
