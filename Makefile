@@ -189,6 +189,17 @@ test-faults: ## Kill what takes part in Transfers between the local clusters in 
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
 	go test -v -count=1 -timeout 30m -tags faults ./test/faults
 
+# It leaves no clusters behind, because the kernel runs programs for s390x by emulation as long as they are up.
+.PHONY: test-e2e-s390x
+test-e2e-s390x: tools-go ## End to end with a node whose agents are s390x programs with the model of DFLTCC; takes the clusters down
+	$(ENSURE) s390x qemu
+	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); . ./$(CLUSTER_ENV); \
+		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); \
+		go run ./hack/images -registry "$$REGISTRY" -version "$$version" -dfltcc-model; \
+		ACCELERATED_NODE=$$(go run ./hack/cluster s390x "$$REGISTRY/lighterage/agent-dfltcc-model:$$version" "$$REGISTRY/lighterage/agent:$$version"); \
+		export ACCELERATED_NODE; $(SUBMAKE) install VERSION=$$version; \
+		go test -v -count=1 -timeout 15m -tags e2e -run Accelerator ./test/e2e/...
+
 .PHONY: fuzz
 fuzz: tools-go ## Run every fuzz target for FUZZTIME (30s)
 	$(ENGINES); hack/fuzz.sh $(FUZZTIME)

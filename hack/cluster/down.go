@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lighterage/lighterage/hack/cluster/internal/cgroup"
+	"github.com/lighterage/lighterage/hack/cluster/internal/emulation"
 	"github.com/lighterage/lighterage/hack/cluster/internal/layout"
 	"github.com/lighterage/lighterage/hack/cluster/internal/network"
 	"github.com/lighterage/lighterage/hack/cluster/internal/unit"
@@ -75,6 +76,9 @@ func removeAll() error {
 		return err
 	}
 	if err := unmountBelow(layout.StateDir); err != nil {
+		return err
+	}
+	if err := emulation.Remove(emulationMark()); err != nil {
 		return err
 	}
 	if err := network.Remove(); err != nil {

@@ -28,6 +28,9 @@ const usage = `Usage: go run ./hack/cluster COMMAND
   up       bring both clusters up, or what is missing of them
   down     remove them and everything they made on this machine
   status   show what runs
+  s390x IMAGE NAME
+           have the last node of east run IMAGE, built for s390x, by QEMU where
+           a pod asks for NAME, until down; prints the node's name
   assets   build etcd, kube-apiserver and kubectl and print their folder,
            for KUBEBUILDER_ASSETS
 
@@ -68,6 +71,16 @@ func command(ctx context.Context, name string, args []string) error {
 		return nil
 	}
 
+	if name == "s390x" {
+		if len(args) != 2 {
+			return errors.New("s390x wants an image and the name that pods give it")
+		}
+		w, err := newWorkspace()
+		if err != nil {
+			return err
+		}
+		return w.s390x(ctx, args[0], args[1])
+	}
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments\n\n%s", name, usage)
 	}

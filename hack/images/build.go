@@ -26,7 +26,20 @@ type component struct {
 	description string
 	// engines links the compression engines that are written in C.
 	engines bool
+	// script prints the environment of the engines; that of hack/engines unless something else is set.
+	script string
 }
+
+// modelRepository holds the agent with the software model of the accelerator.
+const modelRepository = "agent-dfltcc-model"
+
+// model is the agent for s390x with a software model of the accelerator: for tests, never to be released.
+var model = component{
+	name: "agent", pkg: "./agent/cmd/agent", description: "The data plane of Lighterage with a software model of DFLTCC, for tests", engines: true,
+	script: "test/dfltcc/env.sh",
+}
+
+var modelPlatform = v1.Platform{OS: "linux", Architecture: "s390x"}
 
 var components = []component{
 	{name: "manager", pkg: "./controllers/cmd/manager", description: "The controllers of Lighterage"},
@@ -60,14 +73,14 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 	return out, nil
 }
 
-// buildScript takes: output, package, linker flags. With the engines in C it asks hack/engines for the libraries and the
+// buildScript takes: output, package, linker flags, and what prints the engines' environment. With the engines in C it asks hack/engines for the libraries and the
 // compiler of the platform, all of them, and prints the libraries' names and versions.
 const (
 	buildScript = `set -euo pipefail
 export CGO_ENABLED=0
 go build -trimpath -buildvcs=false -ldflags "$3" -o "$1" "$2" >&2`
 	buildScriptEngines = `set -euo pipefail
-env=$(hack/engines/env.sh --all "$GOARCH")
+env=$($4)
 eval "$env"
 go build -trimpath -buildvcs=false -tags "$LIGHTERAGE_TAGS,netgo,osusergo" -ldflags "$3 -linkmode external -extldflags -static" -o "$1" "$2" >&2
 echo "$LIGHTERAGE_LIBRARIES"`
@@ -82,9 +95,13 @@ func build(ctx context.Context, root, dir string, c component, version string, p
 	if c.engines {
 		script = buildScriptEngines
 	}
+	engines := c.script
+	if engines == "" {
+		engines = "hack/engines/env.sh --all " + platform.Architecture
+	}
 	bin := binary{path: filepath.Join(dir, c.name)}
 	ldflags := "-s -w -X " + modulePath + "/agent/wire/v1.Version=" + version
-	cmd := exec.CommandContext(ctx, "bash", "-c", script, "build", bin.path, c.pkg, ldflags)
+	cmd := exec.CommandContext(ctx, "bash", "-c", script, "build", bin.path, c.pkg, ldflags, engines)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOFLAGS=")
 	cmd.Stderr = os.Stderr

@@ -31,6 +31,7 @@ type options struct {
 	platforms    string
 	plainHTTP    bool
 	printVersion bool
+	model        bool
 }
 
 func main() {
@@ -40,6 +41,7 @@ func main() {
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/s390x", "comma-separated platforms: linux/amd64, linux/arm64, linux/s390x")
 	flag.BoolVar(&o.plainHTTP, "plain-http", false, "the registry speaks http; understood by itself for loopback and private addresses")
 	flag.BoolVar(&o.printVersion, "print-version", false, "print the version that would be built, and nothing else")
+	flag.BoolVar(&o.model, "dfltcc-model", false, "build, in place of the three, the agent for s390x with the software model of the accelerator, for tests: "+modelRepository)
 	flag.Parse()
 
 	if err := run(o); err != nil {
@@ -84,6 +86,9 @@ func run(o options) error {
 	}
 	defer os.RemoveAll(work)
 
+	if o.model {
+		return publishModel(ctx, p, o.registry, root, work, o.version)
+	}
 	for _, c := range components {
 		ref, err := p.reference(o.registry, c.name, o.version)
 		if err != nil {
@@ -103,6 +108,33 @@ func run(o options) error {
 		}
 		fmt.Printf("%s %s %s\n", c.name, ref.Name(), digest)
 	}
+	return nil
+}
+
+// publishModel builds and pushes one image, not an index: a container runtime of another architecture would find nothing for itself in it.
+func publishModel(ctx context.Context, p *publisher, registry, root, work, version string) error {
+	ref, err := p.reference(registry, modelRepository, version)
+	if err != nil {
+		return err
+	}
+	say("building %s %s for %s", modelRepository, version, modelPlatform)
+	bin, err := build(ctx, root, work, model, version, modelPlatform)
+	if err != nil {
+		return err
+	}
+	img, err := newImage(model, version, modelPlatform, bin)
+	if err != nil {
+		return fmt.Errorf("making the image %s: %w", modelRepository, err)
+	}
+	say("pushing %s", ref.Name())
+	if err := remote.Write(ref, img, p.options...); err != nil {
+		return fmt.Errorf("pushing %s: %w", ref.Name(), err)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return fmt.Errorf("hashing the image %s: %w", modelRepository, err)
+	}
+	fmt.Printf("%s %s %s\n", modelRepository, ref.Name(), digest)
 	return nil
 }
 
