@@ -24,6 +24,10 @@ const (
 	// that the facility is present, not that it is used; it is accepted until a NodeProfile exists.
 	NFDDeflateLabel = "feature.node.kubernetes.io/cpu-cpuid.DFLT"
 
+	// AcceleratorSlotsResource is an extended resource of Nodes with an accelerator, if the operator is told to cap how many agents may
+	// be placed there for it. Each of those asks for one.
+	AcceleratorSlotsResource = "lighterage.dev/accelerator-slots"
+
 	// TransferLabel and DeliveryLabel are on everything that the manager makes for a Transfer or a Delivery; the value is the
 	// object's UID.
 	TransferLabel = "lighterage.dev/transfer-uid"

@@ -22,6 +22,8 @@ const (
 	PlacementReasonTainted = "Tainted"
 	// PlacementReasonImageArchitecture: the agent's image was not built for the node's architecture.
 	PlacementReasonImageArchitecture = "ImageArchitecture"
+	// PlacementReasonAcceleratorBusy: as many agents as may share the node's accelerator are there already.
+	PlacementReasonAcceleratorBusy = "AcceleratorBusy"
 	// PlacementReasonEligible: nothing speaks against the node.
 	PlacementReasonEligible = "Eligible"
 )
@@ -36,8 +38,8 @@ type PlacementAlternative struct {
 	// engine that would compress there.
 	// +optional
 	Engine string `json:"engine,omitempty"`
-	// reason why the agent is not there: ClaimBound, NoRoom, Cordoned, NotReady, Tainted, ImageArchitecture, SelfTestFailed,
-	// LevelNotAccelerated, NoAccelerator, or Eligible where nothing speaks against the node.
+	// reason why the agent is not there: ClaimBound, NoRoom, AcceleratorBusy, Cordoned, NotReady, Tainted, ImageArchitecture,
+	// SelfTestFailed, LevelNotAccelerated, NoAccelerator, or Eligible where nothing speaks against the node.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
@@ -51,7 +53,7 @@ type PlacementStatus struct {
 	// Empty until it is known. What did the work is in status.compression and status.decompression.
 	// +optional
 	Engine string `json:"engine,omitempty"`
-	// reason: HardwareNode, AnyNode, NoAccelerator, ClaimBound, NoRoom, LevelNotAccelerated or CodecNotAccelerated.
+	// reason: HardwareNode, AnyNode, NoAccelerator, AcceleratorBusy, ClaimBound, NoRoom, LevelNotAccelerated or CodecNotAccelerated.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message for people.

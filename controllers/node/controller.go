@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -31,6 +33,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 const (
@@ -60,6 +63,8 @@ type Options struct {
 	Agents agentclient.Agents
 	// Namespace of the operator, where the node agents run.
 	Namespace string
+	// Slots is how many agents may be placed on a node for its accelerator; 0: any number. Takes the right to patch nodes/status.
+	Slots int64
 	// Recorder of events; none are recorded without one.
 	Recorder events.EventRecorder
 	// Clock defaults to the real one.
@@ -81,7 +86,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("nodeprofile").
 		For(&v1alpha1.NodeProfile{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(isAgent)).
-		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(topology.NodeChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -121,6 +126,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if err := r.ensureLabel(ctx, node, label); err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if err := r.ensureSlots(ctx, node, cmp.Or(label, node.Labels[v1alpha1.DeflateLabel])); err != nil {
+		return ctrl.Result{}, err
 	}
 	announced := confirmed(node, profile)
 	if announced != nil {
@@ -266,6 +274,33 @@ func (r *Reconciler) ensureLabel(ctx context.Context, node *corev1.Node, value s
 	labelled.Labels[v1alpha1.DeflateLabel] = value
 	if err := r.client.Patch(ctx, labelled, client.MergeFrom(node), client.FieldOwner(conditions.FieldOwner)); err != nil {
 		return fmt.Errorf("labelling Node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// ensureSlots has a node with an accelerator advertise its slots, and any other none. It is idempotent. The kubelet makes them
+// allocatable.
+func (r *Reconciler) ensureSlots(ctx context.Context, node *corev1.Node, label string) error {
+	if r.options.Slots == 0 {
+		return nil
+	}
+	present, advertised := node.Status.Capacity[v1alpha1.AcceleratorSlotsResource]
+	wanted := label == placement.Hardware
+	if wanted == advertised && (!wanted || present.Value() == r.options.Slots) {
+		return nil
+	}
+	changed := node.DeepCopy()
+	if wanted {
+		if changed.Status.Capacity == nil {
+			changed.Status.Capacity = corev1.ResourceList{}
+		}
+		changed.Status.Capacity[v1alpha1.AcceleratorSlotsResource] = *resource.NewQuantity(r.options.Slots, resource.DecimalSI)
+	} else {
+		delete(changed.Status.Capacity, v1alpha1.AcceleratorSlotsResource)
+		delete(changed.Status.Allocatable, v1alpha1.AcceleratorSlotsResource)
+	}
+	if err := r.client.Status().Patch(ctx, changed, client.MergeFrom(node), client.FieldOwner(conditions.FieldOwner)); err != nil {
+		return fmt.Errorf("advertising slots of the accelerator of Node %s: %w", node.Name, err)
 	}
 	return nil
 }

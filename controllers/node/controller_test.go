@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -368,6 +369,40 @@ func TestDiscoveredFeature(t *testing.T) {
 				t.Errorf("nothing is announced any more: %+v", got)
 			}
 		})
+	}
+}
+
+// TestSlots: a node advertises slots while its accelerator is known to work, whatever else its capacity is.
+func TestSlots(t *testing.T) {
+	const slot = v1alpha1.AcceleratorSlotsResource
+	bare := nodeNamed()
+	bare.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	b := newBench(t, bare, agentPod("agent", "z15-a", "10.0.0.1", 0))
+	slots := func() (int64, bool) {
+		t.Helper()
+		var got corev1.Node
+		if err := b.api.Get(context.Background(), client.ObjectKey{Name: "z15-a"}, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Capacity.Cpu().Value() != 4 {
+			t.Errorf("capacity %v", got.Status.Capacity)
+		}
+		quantity, advertised := got.Status.Capacity[slot]
+		return quantity.Value(), advertised
+	}
+	b.reconcile()
+	if _, advertised := slots(); advertised {
+		t.Error("without a cap slots are advertised")
+	}
+	b.reconciler = node.NewReconciler(b.api, node.Options{Agents: b.agents, Namespace: operator, Clock: b.clock, Slots: 3})
+	b.reconcile()
+	if n, _ := slots(); n != 3 {
+		t.Errorf("%d slots", n)
+	}
+	b.agents.measured.Accelerator.State = wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED
+	b.reconcile()
+	if n, advertised := slots(); advertised {
+		t.Errorf("%d slots of an accelerator that does not work", n)
 	}
 }
 

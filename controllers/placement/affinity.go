@@ -14,7 +14,7 @@ import (
 // affinity says which nodes the scheduler is to prefer or to take. It goes by labels and not by names, so that a node that joins
 // while the pod waits is found. Node Feature Discovery's label says only that the facility is there, so it does not count on a node
 // that was measured to have no working accelerator.
-func affinity(r Request) *corev1.Affinity {
+func affinity(r Request, accelerators avoidance) *corev1.Affinity {
 	measured := []corev1.NodeSelectorRequirement{
 		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{Hardware}},
 	}
@@ -22,11 +22,17 @@ func affinity(r Request) *corev1.Affinity {
 		{Key: v1alpha1.NFDDeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}},
 		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{Software}},
 	}
+	without := []corev1.NodeSelectorRequirement{
+		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{Hardware}},
+	}
 	var built []corev1.NodeSelectorRequirement
 	if len(r.Architectures) > 0 {
 		built = []corev1.NodeSelectorRequirement{
 			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: slices.Clone(r.Architectures)},
 		}
+	}
+	if accelerators == avoid {
+		built = append(built, without...)
 	}
 	var nodes corev1.NodeAffinity
 	switch {
@@ -40,7 +46,12 @@ func affinity(r Request) *corev1.Affinity {
 			{MatchExpressions: built},
 		}}
 	}
-	if r.wantsHardware() && r.Placement == v1alpha1.PlacementPreferHardware {
+	switch {
+	case accelerators == spare:
+		nodes.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
+			{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: without}},
+		}
+	case accelerators == indulge && r.wantsHardware() && r.Placement == v1alpha1.PlacementPreferHardware:
 		nodes.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
 			{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: measured}},
 			{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: discovered}},

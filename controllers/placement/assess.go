@@ -60,6 +60,9 @@ func assess(r Request, f Facts, node *corev1.Node) assessed {
 	profile, profiled := f.Profiles[node.Name]
 	a := assessed{name: node.Name, obstacle: obstacle(r, f, node, profile)}
 	a.announced, a.shortfall = accelerator(r, node, profile)
+	if a.serves() && a.obstacle == "" && r.counted(f) && (r.Shun || f.FreeSlots[node.Name] <= 0) {
+		a.obstacle = v1alpha1.PlacementReasonAcceleratorBusy
+	}
 	switch {
 	case !r.Inflates && r.Mode == v1alpha1.CompressionNever:
 		a.engine = EngineNone

@@ -45,6 +45,8 @@ type Request struct {
 	Tolerations []corev1.Toleration
 	// Architectures that the agent's image was built for, as Go names them; empty when that is not known.
 	Architectures []string
+	// Shun has all accelerators count as busy: the scheduler found no room beside them.
+	Shun bool
 }
 
 // Facts are what was seen of the cluster.
@@ -57,6 +59,8 @@ type Facts struct {
 	Claim string
 	// Volume says from which nodes the claim's volume can be reached; nil: from all.
 	Volume *corev1.NodeSelector
+	// FreeSlots says, by the name of the node, how many more agents may be placed there for its accelerator; nil: any number.
+	FreeSlots map[string]int64
 }
 
 // Blocked is why an agent that needs the accelerator cannot be placed now.
@@ -71,6 +75,8 @@ type Blocked struct {
 type Plan struct {
 	// Affinity of the agent's pod; nil when every node will do.
 	Affinity *corev1.Affinity
+	// Slot: the agent is placed for the accelerator, of which there are only so many slots. Its container must ask for one.
+	Slot bool
 	// Status says what is expected; Explain says what became of it.
 	Status v1alpha1.PlacementStatus
 	// Blocked is set when the accelerator is required and no node that has one can take the agent. A pod would wait for ever, so none
@@ -81,8 +87,10 @@ type Plan struct {
 // Decide plans where an agent is to run.
 func Decide(r Request, f Facts) Plan {
 	nodes := assessAll(r, f)
-	plan := Plan{Affinity: affinity(r), Status: explain(r, f, nodes, "")}
-	if r.Placement == v1alpha1.PlacementRequireHardware && len(candidates(nodes)) == 0 {
+	plan := Plan{Slot: wantsSlot(r, f, nodes), Status: explain(r, f, nodes, "")}
+	plan.Affinity = affinity(r, avoidanceOf(r, f, plan.Slot))
+	// One that only waits for a slot is left to the scheduler, which has a queue.
+	if r.Placement == v1alpha1.PlacementRequireHardware && len(candidates(nodes)) == 0 && len(busy(nodes)) == 0 {
 		plan.Blocked = &Blocked{
 			Reason: plan.Status.Reason,
 			Message: "placement RequireHardware waits for a node with an accelerator: " + plan.Status.Message +

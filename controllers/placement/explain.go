@@ -23,6 +23,9 @@ func explain(r Request, f Facts, nodes []assessed, node string) v1alpha1.Placeme
 	case r.Placement == v1alpha1.PlacementAnyNode:
 		status.Reason, status.Message = v1alpha1.PlacementReasonAnyNode, "the policy does not look at accelerators"
 		return status
+	case f.FreeSlots != nil && r.Inflates:
+		status.Reason, status.Message = v1alpha1.PlacementReasonAnyNode, "slots of accelerators are for agents that compress"
+		return status
 	case !r.wantsHardware() && r.Placement == v1alpha1.PlacementPreferHardware:
 		status.Reason, status.Message = indifferent(r)
 		return status
@@ -65,6 +68,8 @@ func fallback(f Facts, nodes []assessed) (reason, message string) {
 		reachable := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool { return a.obstacle == v1alpha1.PlacementReasonClaimBound })
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
 			"the volume of claim %q can be used on %s only, which wins over the accelerator of %s", f.Claim, names(reachable), names(serving))
+	case len(busy(nodes)) > 0:
+		return v1alpha1.PlacementReasonAcceleratorBusy, fmt.Sprintf("as many agents as may share the accelerator of %s are there already", names(busy(nodes)))
 	case all(announced, v1alpha1.CompressionLevelNotAccelerated):
 		return v1alpha1.CompressionLevelNotAccelerated, fmt.Sprintf("the accelerator of %s does not compress at the policy's level", names(announced))
 	}
@@ -78,6 +83,7 @@ func fallback(f Facts, nodes []assessed) (reason, message string) {
 // obstacles say in words what speaks against a node.
 var obstacles = map[string]string{
 	v1alpha1.PlacementReasonClaimBound:        "the claim's volume cannot be used there",
+	v1alpha1.PlacementReasonAcceleratorBusy:   "as many agents as may share it are there already",
 	v1alpha1.PlacementReasonCordoned:          "cordoned",
 	v1alpha1.PlacementReasonNotReady:          "not ready",
 	v1alpha1.PlacementReasonTainted:           "has a taint that the agent does not tolerate, see spec.podTemplate.tolerations",

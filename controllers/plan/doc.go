@@ -25,6 +25,9 @@ const (
 	// startGrace is how long a pod may take to be scheduled and started before that is called Stalled.
 	startGrace = time.Minute
 
+	// slotPatience is how long a pod that prefers an accelerator waits for a slot of one that was free when it was planned.
+	slotPatience = 15 * time.Second
+
 	// maxHistory is what the API allows.
 	maxHistory = 10
 )

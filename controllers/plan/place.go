@@ -4,6 +4,9 @@
 package plan
 
 import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -57,6 +60,14 @@ func expected(where placement.Plan) *v1alpha1.PlacementStatus {
 	status := where.Status
 	status.Message = conditions.Shorten(status.Message)
 	return &status
+}
+
+// hasSlot reports whether the Job's pod asks for a slot of an accelerator.
+func hasSlot(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		_, asked := c.Resources.Requests[v1alpha1.AcceleratorSlotsResource]
+		return asked
+	})
 }
 
 // NeedsPlacement reports whether a decision about an agent with that run and placement looks at nodes: always, unless the agent has

@@ -109,6 +109,40 @@ func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 	}
 }
 
+// TestSlotOfAnAccelerator: a pod that is placed for an accelerator of which there are so many slots asks for one, and goes without when
+// the scheduler has no room for it there.
+func TestSlotOfAnAccelerator(t *testing.T) {
+	slot := corev1.ResourceName(v1alpha1.AcceleratorSlotsResource)
+	transfer, facts := withPlacement(v1alpha1.PlacementPreferHardware), goodFacts()
+	facts.Placement = nodes(false)
+	facts.Placement.FreeSlots = map[string]int64{"z15-a": 1}
+	decision := plan.DecideTransfer(transfer, facts, image)
+	resources := decision.Start.Job().Spec.Template.Spec.Containers[0].Resources
+	if resources.Requests.Name(slot, "").Value() != 1 || resources.Limits.Name(slot, "").Value() != 1 || resources.Requests.Cpu().IsZero() {
+		t.Fatalf("%+v", resources)
+	}
+	transfer.Status, facts.Job, facts.Pod = decision.Status, decision.Start.Job(), unschedulable(5*time.Second)
+	facts.Placement.FreeSlots["z15-a"] = 0
+	if again := plan.DecideTransfer(transfer, facts, image); again.Start != nil {
+		t.Error("it did not wait")
+	}
+	facts.Pod = unschedulable(20 * time.Second)
+	again := plan.DecideTransfer(transfer, facts, image)
+	if again.Start == nil || !again.Retire || again.Status.Run.Attempt != 2 || again.Status.Run.Failures != 0 ||
+		again.Status.Placement.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
+		t.Fatalf("%+v, %+v", again.Status.Run, again.Status.Placement)
+	}
+	if _, asked := again.Start.Job().Spec.Template.Spec.Containers[0].Resources.Requests[slot]; asked {
+		t.Error("it asks for a slot again")
+	}
+
+	// Where every node has an accelerator it waits for a slot.
+	facts.Placement.Nodes = facts.Placement.Nodes[:1]
+	if again := plan.DecideTransfer(transfer, facts, image); again.Start != nil || again.Status.Placement.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
+		t.Errorf("%+v", again.Status.Placement)
+	}
+}
+
 func TestFallbackIsExplained(t *testing.T) {
 	transfer, facts := running(1)
 	transfer.Status.Placement = nil

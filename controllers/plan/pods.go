@@ -179,6 +179,11 @@ func volumeName(mount int) string {
 
 func (a attempt) container() corev1.Container {
 	resources := agentResources(a.template.Resources)
+	for name, quantity := range a.where.Resources() {
+		// Of an extended resource both are the same.
+		setQuantity(&resources.Requests, name, quantity)
+		setQuantity(&resources.Limits, name, quantity)
+	}
 	container := corev1.Container{
 		Name:            AgentContainer,
 		Image:           a.image.Name,
@@ -212,6 +217,13 @@ func (a attempt) container() corev1.Container {
 		container.Env = []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(int64(float64(limit)*memoryShare), 10)}}
 	}
 	return container
+}
+
+func setQuantity(list *corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = quantity
 }
 
 // agentResources are the user's, or the default ones.

@@ -304,9 +304,30 @@ func (d *transferDecision) placement() placement.Request {
 	return sendPlacement(d.transfer, d.transfer.Status.Run.Route, policy.Kept(d.transfer.Status.Policy), d.image)
 }
 
+// fallBack starts anew, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has no room for beside
+// it. Without a slot the scheduler falls back by itself.
+func (d *transferDecision) fallBack(state agentState) bool {
+	request := d.placement()
+	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) || d.facts.Now.Sub(state.since) < slotPatience {
+		return false
+	}
+	request.Shun = true
+	where := placement.Decide(request, d.facts.Placement)
+	if where.Slot {
+		return false // there is no other node
+	}
+	d.transfer.Status.Run.Attempt++
+	d.forgetAttempt()
+	d.start(policy.Kept(d.transfer.Status.Policy), where)
+	return true
+}
+
 func (d *transferDecision) followStarting(state agentState) {
 	d.out.RequeueAfter = PullInterval
 	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
+		if d.fallBack(state) {
+			return
+		}
 		where := placement.Decide(d.placement(), d.facts.Placement)
 		d.transfer.Status.Placement = expected(where)
 		if where.Blocked != nil {

@@ -18,9 +18,10 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes;pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles,verbs=get;list;watch
 
 // Facts reads the nodes, their profiles, and from where the volume of a claim can be reached. The claim is empty for an agent that
@@ -42,6 +43,10 @@ func Facts(ctx context.Context, reader client.Reader, namespace, claim string) (
 			facts.Profiles[profile.Name] = profile.Status
 		}
 	}
+	var err error
+	if facts.FreeSlots, err = freeSlots(ctx, reader, nodes.Items); err != nil {
+		return facts, err
+	}
 	if claim == "" {
 		return facts, nil
 	}
@@ -59,15 +64,65 @@ func Facts(ctx context.Context, reader client.Reader, namespace, claim string) (
 	return facts, nil
 }
 
+// freeSlots counts what agents have left of the slots of accelerators; nil when no node has any, because nobody asked for a cap.
+func freeSlots(ctx context.Context, reader client.Reader, nodes []corev1.Node) (map[string]int64, error) {
+	var free map[string]int64
+	var total int64
+	for i := range nodes {
+		if slots, capped := nodes[i].Status.Allocatable[v1alpha1.AcceleratorSlotsResource]; capped {
+			if free == nil {
+				free = map[string]int64{}
+			}
+			free[nodes[i].Name] = slots.Value()
+			total += slots.Value()
+		}
+	}
+	if free == nil {
+		return nil, nil
+	}
+	var agents corev1.PodList
+	if err := reader.List(ctx, &agents, client.MatchingLabels{plan.AppLabel: plan.AppName}); err != nil {
+		return nil, fmt.Errorf("listing agents' pods: %w", err)
+	}
+	for i := range agents.Items {
+		pod := &agents.Items[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, container := range pod.Spec.Containers {
+			asked := container.Resources.Requests[v1alpha1.AcceleratorSlotsResource]
+			total -= asked.Value()
+			if _, capped := free[pod.Spec.NodeName]; capped {
+				free[pod.Spec.NodeName] -= asked.Value()
+			}
+		}
+	}
+	if total <= 0 {
+		// Those that wait to be placed will have what is left.
+		for name := range free {
+			free[name] = 0
+		}
+	}
+	return free, nil
+}
+
 // Trim removes from objects in a cache what Facts does not look at. Of a node that is most of it.
 func Trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
 		o.ManagedFields = nil
 		o.Annotations = nil
+		has, capped := o.Status.Capacity[v1alpha1.AcceleratorSlotsResource]
+		offers, offered := o.Status.Allocatable[v1alpha1.AcceleratorSlotsResource]
 		o.Status = corev1.NodeStatus{
 			Conditions: slices.DeleteFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady }),
 			Addresses:  o.Status.Addresses,
+		}
+		if capped {
+			o.Status.Capacity = corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: has}
+		}
+		if offered {
+			o.Status.Allocatable = corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: offers}
 		}
 	case *corev1.PersistentVolume:
 		o.ManagedFields = nil
@@ -88,7 +143,8 @@ func NodeChanged() predicate.Predicate {
 			return false
 		}
 		return !maps.Equal(before.Labels, after.Labels) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
-			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) || ready(before) != ready(after)
+			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) || ready(before) != ready(after) ||
+			!reflect.DeepEqual(before.Status.Allocatable[v1alpha1.AcceleratorSlotsResource], after.Status.Allocatable[v1alpha1.AcceleratorSlotsResource])
 	}}
 }
 

@@ -8,14 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -32,17 +36,22 @@ func volume(name string, phase corev1.PersistentVolumePhase, namespace, claim st
 	}
 }
 
-func TestFacts(t *testing.T) {
+func schemeOfAll(t *testing.T) *runtime.Scheme {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return scheme
+}
+
+func TestFacts(t *testing.T) {
 	at := metav1.NewTime(time.Unix(1e9, 0))
 	anywhere := volume("nfs", corev1.VolumeBound, "bank", "shared")
 	anywhere.Spec.NodeAffinity = nil
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+	reader := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 		&v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.NodeProfileStatus{Architecture: "s390x", MeasuredTime: &at}},
 		&v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
@@ -69,6 +78,53 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+func TestFreeSlots(t *testing.T) {
+	const slot = v1alpha1.AcceleratorSlotsResource
+	capped := func(name string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{slot: resource.MustParse("3"), corev1.ResourceCPU: resource.MustParse("8")},
+		}}
+	}
+	agent := func(name, node string, phase corev1.PodPhase, asks bool) *corev1.Pod {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, Labels: map[string]string{plan.AppLabel: plan.AppName}},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{}}}, Status: corev1.PodStatus{Phase: phase},
+		}
+		if asks {
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{slot: resource.MustParse("1")}
+		}
+		return pod
+	}
+	waiting := []client.Object{agent("w1", "", corev1.PodPending, true), agent("w2", "", corev1.PodPending, true), agent("w3", "", corev1.PodPending, true), agent("w4", "", corev1.PodPending, true)}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    map[string]int64
+	}{
+		"no cap": {[]client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, nil},
+		"used": {[]client.Object{
+			capped("y"), capped("z"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			agent("runs", "z", corev1.PodRunning, true), agent("starts", "z", corev1.PodPending, true),
+			agent("done", "z", corev1.PodSucceeded, true), agent("without", "z", corev1.PodRunning, false), agent("waits", "", corev1.PodPending, true),
+		}, map[string]int64{"y": 3, "z": 1}},
+		"all promised": {append(waiting, capped("y"), capped("z"), agent("runs", "y", corev1.PodRunning, true), agent("also", "z", corev1.PodRunning, true)), map[string]int64{"y": 0, "z": 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(test.objects...).Build()
+			facts, err := topology.Facts(context.Background(), reader, "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, facts.FreeSlots); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	node := capped("y")
+	if _, err := topology.Trim(node); err != nil || len(node.Status.Allocatable) != 1 {
+		t.Errorf("%v, %+v", err, node.Status)
+	}
+}
+
 func TestNodeChanged(t *testing.T) {
 	before := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"x": "y"}, Annotations: map[string]string{"heartbeat": "1"}},
@@ -86,6 +142,9 @@ func TestNodeChanged(t *testing.T) {
 		"label":     {func(n *corev1.Node) { n.Labels["x"] = "z" }, true},
 		"cordon":    {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
 		"taint":     {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k"}} }, true},
+		"slots": {func(n *corev1.Node) {
+			n.Status.Allocatable = corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: resource.MustParse("1")}
+		}, true},
 		"not ready": {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionUnknown }, true},
 	} {
 		after := before.DeepCopy()

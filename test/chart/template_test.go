@@ -83,6 +83,21 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// TestSlots: the right to patch the status of Nodes is given to a manager that is told to cap agents, and to no other.
+func TestSlots(t *testing.T) {
+	for slots, want := range map[string]bool{"0": false, "3": true} {
+		objects, err := template(t, registry, "accelerator.slotsPerNode="+slots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		role, binding := find(objects, "ClusterRole", "lighterage-accelerator-slots"), find(objects, "ClusterRoleBinding", "lighterage-accelerator-slots")
+		told := slices.Contains(arguments(t, objects, "lighterage-manager"), "--accelerator-slots="+slots)
+		if (role != nil) != want || (binding != nil) != want || told != want {
+			t.Errorf("%s slots: role %v, binding %v, told %v", slots, role, binding, told)
+		}
+	}
+}
+
 func arguments(t *testing.T, objects []unstructured.Unstructured, deployment string) []string {
 	t.Helper()
 	o := find(objects, "Deployment", deployment)

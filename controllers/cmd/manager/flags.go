@@ -28,6 +28,7 @@ type settings struct {
 	leaderElect                   bool
 	healthAddress, metricsAddress string
 	concurrency                   int
+	acceleratorSlots              int64
 	logLevel                      slog.Level
 	version                       bool
 }
@@ -53,6 +54,7 @@ func parse(arguments []string) (settings, error) {
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
 	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are looked after at once")
+	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its accelerator; 0 for any number. Takes the right to patch nodes/status")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	if err := flags.Parse(arguments); err != nil {
@@ -95,6 +97,9 @@ func (s settings) validate() error {
 	}
 	if s.retention < 0 {
 		errs = append(errs, errors.New("--delivery-retention must not be negative"))
+	}
+	if s.acceleratorSlots < 0 || s.acceleratorSlots > 1000 {
+		errs = append(errs, errors.New("--accelerator-slots must be between 0 and 1000"))
 	}
 	if s.concurrency < 1 || s.concurrency > 1000 {
 		errs = append(errs, errors.New("--max-concurrent-reconciles must be between 1 and 1000"))

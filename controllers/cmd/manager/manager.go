@@ -122,7 +122,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
 			return node.Setup(mgr, node.Options{
-				Agents: wiring.agents, Namespace: s.namespace, Recorder: mgr.GetEventRecorder("lighterage-node"),
+				Agents: wiring.agents, Namespace: s.namespace, Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
 			})
 		},
 		func(mgr ctrl.Manager) error { return compressionpolicy.Setup(mgr, compressionpolicy.Options{}) },
