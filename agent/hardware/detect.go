@@ -7,13 +7,8 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // System is what a machine says of itself.
@@ -36,22 +31,6 @@ const (
 	hwcapDFL = 1 << 18 // its bit for the instruction DFLTCC
 	featDFL  = "dflt"  // the same in /proc/cpuinfo
 )
-
-// ThisSystem asks the machine it runs on. What cannot be read is missing.
-func ThisSystem() System {
-	s := System{Architecture: runtime.GOARCH}
-	if s.Architecture != "s390x" {
-		return s
-	}
-	if auxv, err := unix.Auxv(); err == nil {
-		s.Auxv = auxv
-	}
-	if f, err := os.Open("/proc/cpuinfo"); err == nil {
-		s.CPUInfo, _ = io.ReadAll(io.LimitReader(f, cpuInfoLimit))
-		_ = f.Close()
-	}
-	return s
-}
 
 // Detect reports whether the machine claims to have the accelerator and, when it
 // does not, what makes it so, as a sentence for an operator.
