@@ -70,6 +70,9 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 		in.deployment = deployment
 	}
 	in.placement, err = topology.Facts(ctx, r.Client, endpoint.Namespace, "")
+	// Slots of accelerators are for agents that end; a replica that took one would keep it, and where it may be would change with what
+	// the others take.
+	in.placement.FreeSlots = nil
 	return in, err
 }
 

@@ -18,8 +18,9 @@ const (
 	// EngineNone is what compresses where nothing does.
 	EngineNone = "none"
 
-	// Hardware and Software are the values of the label v1alpha1.DeflateLabel.
+	// Hardware is the value of the label v1alpha1.DeflateLabel on nodes whose accelerator is known to work.
 	Hardware = "hardware"
+	// Software is its value on all others that are known.
 	Software = "software"
 
 	// maxAlternatives is what the API allows.
