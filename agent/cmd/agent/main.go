@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/lighterage/lighterage/agent/failure"
@@ -98,6 +100,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.Usage()
 		return exitConfig
 	}
+	if limit := memoryLimit(args[0]); limit < debug.SetMemoryLimit(-1) {
+		debug.SetMemoryLimit(limit)
+	}
 	a.log = a.log.With("mode", args[0])
 	a.log.Info("Agent starts", "version", wirev1.Version)
 	err := mode(ctx)
@@ -116,6 +121,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // agent is what the modes have in common.
+// transferMemory is what Go's collector keeps the memory of one side of a Transfer below, in bytes, whatever GOMEMLIMIT admits: more than
+// can be in use (see package transfer), so that garbage, not work, gives way, and with the buffers of engines in C less than 256 MiB.
+const transferMemory = 208 << 20
+
+// memoryLimit returns the limit of a mode in bytes.
+func memoryLimit(mode string) int64 {
+	switch mode {
+	case "send", "receive":
+		return transferMemory
+	case "local": // Both sides.
+		return 2 * transferMemory
+	default:
+		return math.MaxInt64
+	}
+}
+
 type agent struct {
 	configDir      string
 	terminationLog string

@@ -115,16 +115,16 @@ func makeSmall(o options) (string, error) {
 }
 
 // run has every contender move the tree, in turn.
-func (f field) run(ctx context.Context, source, destination string, runs int) (tableOf, error) {
+func (f field) run(ctx context.Context, o options, source, destination string) (tableOf, error) {
 	tree, err := measureTree(source)
 	if err != nil {
 		return tableOf{}, err
 	}
 	samples := make([][]sample, len(f.contenders))
-	for i := range runs {
+	for i := range o.runs {
 		for j, c := range f.contenders {
-			fmt.Fprintf(os.Stderr, "%s, run %d of %d: %s ... ", f.name, i+1, runs, c.name)
-			s, err := measure(ctx, c, source, destination, tree)
+			fmt.Fprintf(os.Stderr, "%s, run %d of %d: %s ... ", f.name, i+1, o.runs, c.name)
+			s, err := measure(ctx, c, o.cpu, source, destination, tree)
 			if err != nil {
 				fmt.Fprintln(os.Stderr)
 				return tableOf{}, fmt.Errorf("%s: %w", c.name, err)

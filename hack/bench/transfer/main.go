@@ -30,9 +30,10 @@ func main() {
 	out := flag.String("out", "docs/results", "the directory for transfer.md and transfer.svg")
 	only := flag.String("only", "", "a tree to measure alone: mixed, demo or small; nothing is written then")
 	match := flag.String("match", "", "measure only contenders with this in their name")
+	usage := flag.String("cpu-usage", "", "the file cpu.stat or cpuacct.usage of the control group that the benchmark runs in, whose CPU time is counted instead of the whole system's, for a machine where others work; nothing is written then")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, runs: *runs})
+	err := run(ctx, options{agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, cpu: cpuCounter(*usage), runs: *runs})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -42,6 +43,7 @@ func main() {
 
 type options struct {
 	agent, demo, work, out, only, match string
+	cpu                                 cpuCounter
 	runs                                int
 }
 
@@ -83,7 +85,7 @@ func run(ctx context.Context, o options) error {
 		if err != nil {
 			return err
 		}
-		table, err := f.run(ctx, source, filepath.Join(o.work, "destination"), o.runs)
+		table, err := f.run(ctx, o, source, filepath.Join(o.work, "destination"))
 		if err != nil {
 			return err
 		}
@@ -96,7 +98,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	met := targets(results)
-	if o.only == "" && o.match == "" {
+	if o.only == "" && o.match == "" && o.cpu == "" {
 		if err := report(o.out, o.runs, results, met); err != nil {
 			return err
 		}
@@ -108,7 +110,7 @@ func run(ctx context.Context, o options) error {
 }
 
 // measure runs a contender once, into an empty directory, and holds what arrived against the source.
-func measure(ctx context.Context, c contender, source, destination string, want treeSize) (sample, error) {
+func measure(ctx context.Context, c contender, cpu cpuCounter, source, destination string, want treeSize) (sample, error) {
 	if err := os.RemoveAll(destination); err != nil {
 		return sample{}, fmt.Errorf("empty the destination: %w", err)
 	}
@@ -120,7 +122,7 @@ func measure(ctx context.Context, c contender, source, destination string, want 
 		return sample{}, err
 	}
 	defer tearDown()
-	busy, err := systemCPU()
+	busy, err := cpu.read()
 	if err != nil {
 		return sample{}, err
 	}
@@ -130,7 +132,7 @@ func measure(ctx context.Context, c contender, source, destination string, want 
 	if err != nil {
 		return sample{}, err
 	}
-	after, err := systemCPU()
+	after, err := cpu.read()
 	if err != nil {
 		return sample{}, err
 	}

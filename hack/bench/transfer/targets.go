@@ -47,7 +47,11 @@ func targets(tables []tableOf) []target {
 		if i < 0 {
 			continue
 		}
-		ours, peer := tables[i].result(t.ours), tables[i].result(t.peer)
+		ours, measured := tables[i].result(t.ours)
+		peer, too := tables[i].result(t.peer)
+		if !measured || !too {
+			continue
+		}
 		met = append(met, target{t.name, t.of(ours).Seconds() / t.of(peer).Seconds(), t.bound})
 	}
 	return met

@@ -1,0 +1,228 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// perStream is what a stream may hold in memory on either side, in bytes. With what 16 of them hold and the window of announced files an
+// agent stays below 256 MiB (see the package's documentation).
+const perStream = 4 << 20
+
+// live returns how many bytes of the heap are in use.
+func live() int64 {
+	runtime.GC()
+	runtime.GC() // What a sync.Pool holds outlives one collection.
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// needy is a destination that needs all files and looks for none.
+type needy struct{ transfer.Destination }
+
+func (d needy) Look(e *tree.Entry) (bool, error) {
+	if e.Type != tree.File {
+		return d.Destination.Look(e)
+	}
+	return true, nil
+}
+
+// TestAnnouncedFilesWeighNoMoreThanTheyCost: the window counts 256 bytes for a file and what its entry weighs, so a receiver may not
+// take more for it, whatever the sender announces.
+func TestAnnouncedFilesWeighNoMoreThanTheyCost(t *testing.T) {
+	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Destination = needy{o.Destination} })
+	p := newPeer(t, receiver)
+	p.accepted()
+	announce := func(entries ...*wirev1.Entry) {
+		p.announce(entries...)
+		for {
+			m, err := p.session.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.GetFailure() != nil {
+				t.Fatal(m.GetFailure())
+			}
+			if m.GetNeed() != nil {
+				return
+			}
+		}
+	}
+	announce(root())
+	const batches, each = 20, 1000
+	before, weight := live(), 0
+	for i := range batches {
+		entries := make([]*wirev1.Entry, each)
+		for j := range entries {
+			entries[j] = fileEntry(fmt.Sprintf("%06d", i*each+j), 1<<20)
+			e, err := tree.FromWire(entries[j])
+			if err != nil {
+				t.Fatal(err)
+			}
+			weight += 256 + e.Weight()
+		}
+		announce(entries...)
+	}
+	took := live() - before
+	if took > int64(weight) {
+		t.Errorf("%d files take %d bytes each; the window counts %d", batches*each, took/(batches*each), weight/(batches*each))
+	}
+	t.Logf("%d of %d bytes for each file", took/(batches*each), weight/(batches*each))
+	p.over(receiver)
+}
+
+// over ends the session and waits until the receiver writes no more.
+func (p *peer) over(receiver *pair) {
+	p.t.Helper()
+	if err := p.session.CloseSend(); err != nil {
+		p.t.Fatal(err)
+	}
+	if receiver.wait(p.t) == nil {
+		p.t.Error("the receiver has finished")
+	}
+}
+
+// stuck is a destination that takes no chunk before it may.
+type stuck struct {
+	transfer.Destination
+	arrived chan struct{}
+	release chan struct{}
+}
+
+func (d *stuck) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+	f, err := d.Destination.Stage(number, e)
+	return stuckFile{f, d}, err
+}
+
+type stuckFile struct {
+	transfer.StagedFile
+	destination *stuck
+}
+
+func (f stuckFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.destination.arrived <- struct{}{}
+	<-f.destination.release
+	return f.StagedFile.WriteAt(p, offset)
+}
+
+// TestReceiverHoldsBoundedBlocks: all streams have a block at a destination that does not take it.
+func TestReceiverHoldsBoundedBlocks(t *testing.T) {
+	d := &stuck{arrived: make(chan struct{}, transfer.MaxStreams), release: make(chan struct{})}
+	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { d.Destination, o.Destination = o.Destination, d })
+	p := newPeer(t, receiver)
+	begin := goodBegin()
+	begin.ChunkSize = transfer.ChunkSize
+	p.begin(begin)
+	m, err := p.session.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.token = m.GetAccepted().GetSession()
+	p.announce(root())
+	for i := range transfer.MaxStreams {
+		p.announce(fileEntry(fmt.Sprintf("%02d", i), transfer.ChunkSize))
+	}
+	for needs := 0; needs <= transfer.MaxStreams; {
+		m, err := p.session.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.GetNeed() != nil {
+			needs++
+		}
+	}
+	messages := make([]*wirev1.DataRequest, transfer.MaxStreams)
+	for i := range messages {
+		messages[i] = p.block(0, &wirev1.Segment{Index: uint64(i + 1), Length: transfer.ChunkSize})
+	}
+	before := live()
+	for _, message := range messages {
+		if err := p.blocks().send(message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range transfer.MaxStreams {
+		<-d.arrived
+	}
+	took := (live() - before) / transfer.MaxStreams
+	runtime.KeepAlive(messages)
+	// The near ends of the connections are in this process, too.
+	if took > perStream {
+		t.Errorf("each stream takes %d bytes", took)
+	}
+	t.Logf("%d bytes for each stream", took)
+	close(d.release)
+	p.over(receiver)
+}
+
+// fullConn is a connection whose other side takes nothing.
+type fullConn struct {
+	net.Conn
+	waits func()
+}
+
+func (c fullConn) Write(p []byte) (int, error) {
+	c.waits()
+	return c.Conn.Write(p)
+}
+
+// TestSenderHoldsBoundedBlocks: all streams have a block to send over connections that do not take it.
+func TestSenderHoldsBoundedBlocks(t *testing.T) {
+	source := t.TempDir()
+	for i := range transfer.MaxStreams {
+		file(t, source, fmt.Sprint(i), text(i, transfer.ChunkSize), 0o600)
+	}
+	p := startReceiver(t, t.TempDir())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	waiting := make(chan struct{}, transfer.MaxStreams)
+	sent := make(chan error, 1)
+	before := live()
+	go func() {
+		_, err := p.send(ctx, t, source, func(o *transfer.SendOptions) {
+			o.Streams, o.Codecs = transfer.MaxStreams, []codec.ID{codec.Deflate}
+			o.DialBlocks = func(context.Context) (net.Conn, error) {
+				near, far := net.Pipe()
+				t.Cleanup(func() { _ = far.Close() })
+				var once sync.Once
+				return fullConn{near, func() { once.Do(func() { waiting <- struct{}{} }) }}, nil
+			}
+		})
+		sent <- err
+	}()
+	for range transfer.MaxStreams {
+		select {
+		case <-waiting:
+		case err := <-sent:
+			t.Fatal(err)
+		case <-time.After(time.Minute):
+			t.Fatal("not all streams have a block to send")
+		}
+	}
+	if took := (live() - before) / transfer.MaxStreams; took > perStream {
+		t.Errorf("each stream takes %d bytes", took)
+	} else {
+		t.Logf("%d bytes for each stream", took)
+	}
+	stop()
+	if err := <-sent; err == nil {
+		t.Error("the sender has finished")
+	}
+	if p.wait(t) == nil {
+		t.Error("the receiver has finished")
+	}
+}
