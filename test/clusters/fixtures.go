@@ -132,6 +132,9 @@ func (c *Cluster) WaitShell(t *testing.T, namespace, claim string) {
 	})
 }
 
+// Busybox is an image with a shell and small programs, which the cluster can pull.
+func (c *Cluster) Busybox() string { return c.busybox }
+
 func (c *Cluster) shellPod(namespace, claim string) *corev1.Pod {
 	yes, no, user, grace := true, false, int64(65532), int64(1)
 	return &corev1.Pod{
