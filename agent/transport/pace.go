@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// MinPace and MaxPace bound a pace in bytes per second. At the least one the 16 MiB that all streams together may have
-	// in one block each take a minute, well within what a receiver waits.
+	// MinPace is the least pace in bytes per second. The 16 MiB that all streams together may have in one block each then take a
+	// minute, well within what a receiver waits.
 	MinPace = 256 << 10
+	// MaxPace is the greatest pace in bytes per second.
 	MaxPace = 1 << 50
 
 	// paceTick is how much time's worth of bytes may be written at once.
