@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/test/clusters"
@@ -74,4 +76,45 @@ func waitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status
 func eventually(t *testing.T, limit time.Duration, what string, try func() (bool, string)) {
 	t.Helper()
 	clusters.Eventually(t, limit, what, try)
+}
+
+// claimAt is claim for a pod that the change is made to first: on a node, or as another user.
+func (c *cluster) claimAt(t *testing.T, namespace, name string, change func(*corev1.PodSpec)) {
+	t.Helper()
+	c.Claim(t, namespace, name, "", "100Mi", func(pod *corev1.Pod) { change(&pod.Spec) })
+}
+
+// allow annotates a namespace so that agents in it may have privilege, and lifts its Pod Security Standard.
+func (c *cluster) allow(t *testing.T, namespace string) {
+	t.Helper()
+	object := &corev1.Namespace{}
+	if err := c.Get(context.Background(), client.ObjectKey{Name: namespace}, object); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.MergeFrom(object.DeepCopy())
+	object.Labels["pod-security.kubernetes.io/enforce"] = "privileged"
+	object.Annotations = map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"}
+	if err := c.Patch(context.Background(), object, patch); err != nil {
+		t.Fatalf("%s: annotate namespace %s: %v", c.name, namespace, err)
+	}
+}
+
+// folder is the volume of a claim on this machine, "" if the cluster is elsewhere.
+func (c *cluster) folder(t *testing.T, namespace, claim string) string {
+	t.Helper()
+	ctx := context.Background()
+	object, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim}, object); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(ctx, client.ObjectKey{Name: object.Spec.VolumeName}, volume); err != nil {
+		t.Fatal(err)
+	}
+	if volume.Spec.Local == nil {
+		return ""
+	}
+	if _, err := os.Stat(volume.Spec.Local.Path); err != nil {
+		return ""
+	}
+	return volume.Spec.Local.Path
 }
