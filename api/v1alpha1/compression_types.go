@@ -10,7 +10,7 @@ import "k8s.io/apimachinery/pkg/api/resource"
 type CompressionMode string
 
 const (
-	// CompressionAuto samples every block and compresses where the sample says that it shrinks.
+	// CompressionAuto decides by samples of the data whether they shrink, and by the objective whether and how they are compressed.
 	CompressionAuto CompressionMode = "Auto"
 	// CompressionAlways compresses every block that is large enough; what does not shrink is still sent as it is.
 	CompressionAlways CompressionMode = "Always"
@@ -100,7 +100,8 @@ type Compression struct {
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
 
-	// codecs lists the formats to use, in order of preference; the first that the peer accepts is taken.
+	// codecs lists the formats to use, in order of preference. Mode Auto chooses block by block among those that the peer reads; mode
+	// Always takes the first of them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -199,7 +199,7 @@ const (
 	CompressionNoTransform = "NoTransform"
 	// CompressionPartialContent: not attempted, the response is a part of something (206).
 	CompressionPartialContent = "PartialContent"
-	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None.
+	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None, or any in answer to a request from another site.
 	CompressionCrossSiteCookie = "CrossSiteCookie"
 	// CompressionBusy: not attempted, as many bodies as allowed were being compressed.
 	CompressionBusy = "Busy"

@@ -242,7 +242,7 @@ const (
 type HTTPCrossSiteCookies string
 
 const (
-	// HTTPCrossSiteCookiesDoNotCompress sends responses with a cookie of SameSite=None as they are.
+	// HTTPCrossSiteCookiesDoNotCompress sends as they are responses with a cookie of SameSite=None, or with any in answer to another site.
 	HTTPCrossSiteCookiesDoNotCompress HTTPCrossSiteCookies = "DoNotCompress"
 	// HTTPCrossSiteCookiesCompress does not look at cookies.
 	HTTPCrossSiteCookiesCompress HTTPCrossSiteCookies = "Compress"
@@ -256,7 +256,8 @@ type HTTPBreach struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4096
 	PaddingMaxBytes int32 `json:"paddingMaxBytes,omitempty"`
-	// crossSiteCookies says whether responses that set a cookie with SameSite=None are compressed.
+	// crossSiteCookies says whether responses are compressed that set a cookie with SameSite=None, or any cookie in answer to a request
+	// from another site (Sec-Fetch-Site: cross-site).
 	// +optional
 	// +default="DoNotCompress"
 	CrossSiteCookies HTTPCrossSiteCookies `json:"crossSiteCookies,omitempty"`
@@ -359,7 +360,7 @@ type HTTPStatistics struct {
 	// timedOut counts requests that the backend did not answer, and connections that sent no request, in time.
 	// +optional
 	TimedOut int64 `json:"timedOut"`
-	// urlErrors counts responses 404 and 410, and requests whose target could not be read.
+	// urlErrors counts responses 404 and 410.
 	// +optional
 	URLErrors int64 `json:"urlErrors"`
 	// responses in all.

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"slices"
-	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +130,8 @@ func (a attempt) pod() corev1.PodSpec {
 	if slices.Contains(a.capabilities, "CHOWN") {
 		fsGroup = nil
 	}
+	security := PodSecurity()
+	security.FSGroup, security.FSGroupChangePolicy = fsGroup, ptr.To(corev1.FSGroupChangeOnRootMismatch)
 	pod := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		AutomountServiceAccountToken:  ptr.To(false),
@@ -140,15 +141,8 @@ func (a attempt) pod() corev1.PodSpec {
 		Affinity:                      a.where.Affinity,
 		Tolerations:                   a.template.Tolerations,
 		PriorityClassName:             a.template.PriorityClassName,
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot:        ptr.To(true),
-			RunAsUser:           ptr.To[int64](agentUser),
-			RunAsGroup:          ptr.To[int64](agentUser),
-			FSGroup:             fsGroup,
-			FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
-			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: []corev1.Container{a.container()},
+		SecurityContext:               security,
+		Containers:                    []corev1.Container{a.container()},
 		Volumes: []corev1.Volume{
 			{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 				SecretName: a.name, DefaultMode: ptr.To[int32](0o440),
@@ -178,27 +172,18 @@ func volumeName(mount int) string {
 }
 
 func (a attempt) container() corev1.Container {
-	resources := agentResources(a.template.Resources)
+	container := Container(a.image, a.template)
 	for name, quantity := range a.where.Resources() {
 		// Of an extended resource both are the same.
-		setQuantity(&resources.Requests, name, quantity)
-		setQuantity(&resources.Limits, name, quantity)
+		setQuantity(&container.Resources.Requests, name, quantity)
+		setQuantity(&container.Resources.Limits, name, quantity)
 	}
-	container := corev1.Container{
-		Name:            AgentContainer,
-		Image:           a.image.Name,
-		ImagePullPolicy: a.image.PullPolicy,
-		Command:         []string{"/agent"},
-		Args:            []string{a.mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault},
-		Ports:           []corev1.ContainerPort{{Name: "control", ContainerPort: ControlPort, Protocol: corev1.ProtocolTCP}},
-		Resources:       resources,
-		SecurityContext: agentSecurity(a.template.SecurityContext, a.capabilities),
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: "config", MountPath: configDirectory, ReadOnly: true},
-		},
-		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
-		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-	}
+	container.Args = []string{a.mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault}
+	container.Ports = []corev1.ContainerPort{{Name: "control", ContainerPort: ControlPort, Protocol: corev1.ProtocolTCP}}
+	container.SecurityContext = agentSecurity(a.template.SecurityContext, a.capabilities)
+	container.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
+	container.TerminationMessagePath = corev1.TerminationMessagePathDefault
+	container.TerminationMessagePolicy = corev1.TerminationMessageReadFile
 	for i, mount := range a.mounts {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
 			Name: volumeName(a.volumeOf(i)), MountPath: mount.path, ReadOnly: mount.readOnly,
@@ -212,9 +197,6 @@ func (a attempt) container() corev1.Container {
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(ControlPort)}},
 			PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 300,
 		}
-	}
-	if limit := resources.Limits.Memory().Value(); limit > 0 {
-		container.Env = []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(int64(float64(limit)*memoryShare), 10)}}
 	}
 	return container
 }
