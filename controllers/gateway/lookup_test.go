@@ -65,7 +65,8 @@ func (w *west) connect(serverName string) (*tls.Conn, error) {
 // The whole way: a run is admitted, its data are passed through, and end with its Delivery.
 func TestDataOfAnAdmittedRun(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	// Longer than a slow machine takes for what follows "may have told the sender" below.
+	w := newWest(t, func(o *gateway.Options) { o.LookupGrace = time.Second }, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
 	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), ledger("7f3ca", 1))
 	s.pending()
 	var name string

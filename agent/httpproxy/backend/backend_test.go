@@ -218,7 +218,7 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	o.Address = slow
+	o.Address, o.HeaderTimeout = slow, patience
 	res, err := start(t, o).Do(request(t, "GET"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -233,6 +233,7 @@ func TestTimeouts(t *testing.T) {
 
 // TestEndlessStream: a body of unknown length may stand still.
 func TestEndlessStream(t *testing.T) {
+	t.Parallel()
 	next := make(chan struct{})
 	address, _ := server(t, func(_ int, c net.Conn, r *bufio.Reader) {
 		if _, err := http.ReadRequest(r); err != nil {
@@ -242,13 +243,13 @@ func TestEndlessStream(t *testing.T) {
 		<-next
 		fmt.Fprint(c, "1\r\nb\r\n0\r\n\r\n")
 	})
-	b := start(t, backend.Options{Address: address, HeaderTimeout: 300 * time.Millisecond, BodyTimeout: time.Millisecond})
+	b := start(t, backend.Options{Address: address, HeaderTimeout: time.Second, BodyTimeout: time.Millisecond})
 	res, err := b.Do(request(t, "GET"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	time.AfterFunc(500*time.Millisecond, func() { close(next) })
+	time.AfterFunc(1200*time.Millisecond, func() { close(next) })
 	if got, err := io.ReadAll(res.Body); string(got) != "ab" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -416,14 +416,16 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 }
 
 func TestLifetime(t *testing.T) {
-	f := newFront(t, passthrough.Limits{Lifetime: 300 * time.Millisecond})
+	t.Parallel()
+	f := newFront(t, passthrough.Limits{Lifetime: 3 * time.Second})
 	f.setTarget(targetName, target(t, func(conn net.Conn) { echoTLS(conn, targetName) }))
 	closed(t, f.dialTLS(targetName).NetConn())
 }
 
 // Connections get time to end when the server stops, and are closed after it.
 func TestDrain(t *testing.T) {
-	f := newFront(t, passthrough.Limits{DrainTimeout: 500 * time.Millisecond})
+	t.Parallel()
+	f := newFront(t, passthrough.Limits{DrainTimeout: 3 * time.Second})
 	f.setTarget(targetName, target(t, func(conn net.Conn) { echoTLS(conn, targetName) }))
 	ending, lasting := f.dialTLS(targetName), f.dialTLS(targetName)
 	silent := f.dial("127.0.0.1")
