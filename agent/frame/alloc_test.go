@@ -32,7 +32,7 @@ func TestAllocations(t *testing.T) {
 			plain := c.Generate(100_000)
 			wire := make([]byte, 0, frame.HeaderSize+len(plain))
 			out := make([]byte, 0, len(plain))
-			allocs := testing.AllocsPerRun(10, func() {
+			allocs := codectest.Allocations(func() {
 				block, outcome, err := e.Append(wire, plain, false)
 				if err != nil {
 					t.Fatal(err)

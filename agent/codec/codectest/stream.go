@@ -183,7 +183,7 @@ func (s suite) streamAllocations(t *testing.T) {
 			}
 		}
 		// One is Restart's in Go's zstd, and small.
-		if allocs := testing.AllocsPerRun(5, once); allocs > 1 {
+		if allocs := Allocations(once); allocs > 1 {
 			t.Errorf("%v: %v allocations a stream", level, allocs)
 		}
 	}
