@@ -6,11 +6,16 @@ package transfer_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lighterage/lighterage/agent/tree"
 )
 
 // What is more than names and contents travels: see package tree for the details.
@@ -74,4 +79,62 @@ func TestFidelity(t *testing.T) {
 			t.Errorf("the attribute is %q, %v", value[:max(n, 0)], err)
 		}
 	}
+}
+
+// A path that is too long for the kernel is counted and named, and everything beside it arrives.
+func TestPathTooLong(t *testing.T) {
+	source, destination := t.TempDir(), t.TempDir()
+	file(t, source, "z", noise(1, 3<<20), 0o600)
+	fd, err := unix.Open(source, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 21 directories make 4,199 bytes; the last one that moves makes 3,999.
+	for range 21 {
+		name := strings.Repeat("d", 199)
+		link := unix.Symlinkat("target", fd, "link")
+		if err := errors.Join(link, unix.Mkdirat(fd, name, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err := errors.Join(err, unix.Close(fd)); err != nil {
+			t.Fatal(err)
+		}
+		fd = next
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	for _, mirror := range []bool{false, true} {
+		sent, received := move(t, source, destination, filtered(t, mirror, nil, nil))
+		o := sent.GetOmissions()
+		if len(o) != 1 || o[0].What != tree.OmittedPath || o[0].Count != 1 || len(o[0].Examples) != 1 || !strings.HasPrefix(o[0].Examples[0], "ddd") {
+			t.Errorf("omissions are %v", o)
+		}
+		if o := received.GetOmissions(); len(o) != 0 {
+			t.Errorf("omissions of the receiver are %v", o)
+		}
+		from, to := walked(t, source), walked(t, destination)
+		if !slices.Equal(from, to) || len(to) != 1+20+21+1 {
+			t.Errorf("there are %d entries instead of %d", len(to), len(from))
+		}
+	}
+}
+
+// walked describes the entries that a walk finds, at paths that listing cannot open.
+func walked(t testing.TB, root string) (all []string) {
+	t.Helper()
+	s, err := tree.OpenSource(root, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	err = s.Walk(t.Context(), func(e *tree.Entry) error {
+		all = append(all, fmt.Sprintf("%q %d %o %d %d %q", e.Path, e.Type, e.Mode, e.Size, e.Modified, e.Target))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

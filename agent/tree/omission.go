@@ -30,6 +30,8 @@ const (
 	OmittedUnreadable = "Unreadable"
 	// OmittedStaging: a directory at the root that has the name of the receiver's staging directory.
 	OmittedStaging = "Staging"
+	// OmittedPath: a path of more than MaxPath bytes, which is not moved. A directory counts once, for all that is in it.
+	OmittedPath = "PathTooLong"
 	// OmittedAttributes: mode or time of something that was there before and belongs to someone else.
 	OmittedAttributes = "Attributes"
 )

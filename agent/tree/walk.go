@@ -11,9 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // walker visits a tree once.
@@ -82,13 +80,6 @@ func (w *walker) directory(fd int, path string, st *unix.Stat_t) error {
 
 func (w *walker) entry(d dir, parent, name string) error {
 	path := join(parent, name)
-	if len(path) > MaxPath {
-		if !w.filter.Match(path, false) && !w.filter.Match(path, true) {
-			return nil
-		}
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
-			"the path %q is longer than %d bytes: shorten it or leave its directory out with spec.exclude", printable(path), MaxPath)
-	}
 	var st unix.Stat_t
 	if err := d.lstat(name, &st); err != nil {
 		if err == unix.ENOENT {
@@ -96,14 +87,16 @@ func (w *walker) entry(d dir, parent, name string) error {
 		}
 		return fmt.Errorf("look at %q: %w", printable(path), err)
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if w.filter.Match(path, true) || w.filter.Enter(path) {
-			return w.subdirectory(d, path, name)
-		}
+	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	switch {
+	case !w.filter.Match(path, directory) && (!directory || !w.filter.Enter(path)):
 		return nil
-	}
-	if !w.filter.Match(path, false) {
+	case len(path) > MaxPath:
+		// No program could open it by its path at the destination either; with a directory goes all that is in it.
+		w.omissions.Add(OmittedPath, path)
 		return nil
+	case directory:
+		return w.subdirectory(d, path, name)
 	}
 	e := &Entry{Path: path}
 	switch st.Mode & unix.S_IFMT {

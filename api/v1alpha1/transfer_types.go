@@ -346,7 +346,7 @@ type Omission struct {
 	// name, moved as a file of its own; Owner: the owner is now the agent's user; Mode: setuid, setgid or sticky, which takes privilege;
 	// ExtendedAttribute: one that could not be read or kept, ACLs included; Unreadable: lost+found of the volume; Attributes: mode or
 	// time of something that was there before and belongs to someone else; Staging: a directory at the root that bears the name of the
-	// receiver's own.
+	// receiver's own; PathTooLong: a path of more than 4095 bytes was not moved, a directory counts once with all that is in it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
