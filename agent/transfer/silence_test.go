@@ -42,7 +42,9 @@ func TestSilentSender(t *testing.T) {
 	}
 	for name, speak := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 200 * time.Millisecond })
+			t.Parallel()
+			// Longer than a slow machine takes for a handshake.
+			p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 2 * time.Second })
 			h := newPeer(t, p)
 			speak(h)
 			if f := h.verdict(); f.Reason != lost {
