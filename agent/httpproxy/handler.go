@@ -114,6 +114,9 @@ func (x *exchange) fail(err error) {
 		x.server.stats.timedOut.Add(1)
 		x.log(err)
 		x.refuse(http.StatusGatewayTimeout, "The backend did not answer in time.")
+	case errors.Is(err, errNoMemory):
+		x.w.Header().Set("Retry-After", "1")
+		x.refuse(http.StatusServiceUnavailable, "Too much is being compressed at the moment, and the request does not accept an answer that is not.")
 	default:
 		x.log(err)
 		x.refuse(http.StatusBadGateway, "The backend could not be reached, or its answer could not be read.")

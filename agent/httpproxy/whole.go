@@ -28,7 +28,8 @@ func (x *exchange) readWhole(res *http.Response, size int) {
 	case in != nil:
 		defer x.server.buffers.put(in)
 	case x.forced:
-		in = &buffer{b: make([]byte, size)}
+		x.fail(errNoMemory)
+		return
 	default:
 		x.pass(res, Busy)
 		return
@@ -60,7 +61,8 @@ func (x *exchange) sendWhole(res *http.Response, body []byte) {
 	case out != nil:
 		defer x.server.buffers.put(out)
 	case x.forced:
-		out = &buffer{b: make([]byte, room)}
+		x.fail(errNoMemory)
+		return
 	default:
 		x.sendStored(res, body, "", Busy, 0)
 		return
