@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,6 +61,7 @@ func (answers) Profile(context.Context, agentclient.Target) (*wirev1.NodeMeasure
 	}
 	return &wirev1.NodeMeasurement{
 		Architecture: "s390x",
+		MeasuredTime: timestamppb.Now(),
 		Engines: []*wirev1.EngineMeasurement{{
 			Name: "dfltcc", Verified: true, CompressBytesPerSecond: 1 << 30, SampleBytes: 100, Levels: levels, Inflates: true,
 		}},
