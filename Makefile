@@ -183,11 +183,11 @@ test-e2e: ## End-to-end tests; brings up the clusters and installs the operator 
 	go test -v -count=1 -timeout 20m -tags e2e ./test/e2e/...
 
 .PHONY: test-faults
-test-faults: ## Kill what takes part in Transfers between the local clusters in the middle of them, as root
+test-faults: ## Kill, cut off and fill up what takes part in Transfers between the local clusters in the middle of them, as root
 	[ -z "$(EAST_KUBECONFIG)$(WEST_KUBECONFIG)" ] || { echo "The faults are for the local clusters: unset EAST_KUBECONFIG and WEST_KUBECONFIG" >&2; exit 1; }
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
-	go test -v -count=1 -timeout 30m -tags faults ./test/faults
+	go test -v -count=1 -timeout 40m -tags faults ./test/faults
 
 # It leaves no clusters behind, because the kernel runs programs for s390x by emulation as long as they are up.
 .PHONY: test-e2e-s390x

@@ -25,7 +25,7 @@ const system = "lighterage-system"
 // TestKill kills everything that takes part in a run, one after the other, by SIGKILL.
 func TestKill(t *testing.T) {
 	slowLink(t, 8<<10)
-	r := start(t, 160<<20)
+	r := start(t, 160<<20, options{})
 
 	r.underway(t, 10)
 	east.KillAgent(t, r.namespace, "send")
@@ -47,10 +47,40 @@ func TestKill(t *testing.T) {
 	r.complete(t, 4)
 }
 
+// TestKillManagerAndAgents: when the managers come back, both agents have died behind their backs.
+func TestKillManagerAndAgents(t *testing.T) {
+	r := start(t, 160<<20, options{limit: "8Mi"})
+	r.underway(t, 20)
+	// All are found before the first dies, because an agent ends by itself soon after the other.
+	var pids []int
+	for _, pod := range []struct {
+		cluster                    *clusters.Cluster
+		namespace, component, word string
+	}{
+		{east, system, "manager", "/manager"},
+		{west, system, "manager", "/manager"},
+		{west, r.namespace, "receive", "agent"},
+		{east, r.namespace, "send", "agent"},
+	} {
+		found := clusters.Processes(string(podOf(t, pod.cluster, pod.namespace, pod.component).UID), pod.word)
+		if len(found) == 0 {
+			t.Fatalf("no process %q of %s in %s is on this machine", pod.word, pod.component, pod.cluster.Name)
+		}
+		pids = append(pids, found...)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatalf("kill process %d: %v", pid, err)
+		}
+	}
+	r.ended(t, 1)
+	r.complete(t, 2)
+}
+
 // TestKillKubelet: while the receiver's kubelet is away the run goes on; and an agent that dies then is noticed when it is back.
 func TestKillKubelet(t *testing.T) {
 	slowLink(t, 4<<10)
-	r := start(t, 120<<20)
+	r := start(t, 120<<20, options{})
 	r.underway(t, 10)
 	killNodeProcess(t, "west-1", "/kubelet")
 	t.Cleanup(func() { clustersUp(t) })

@@ -38,3 +38,42 @@ func slowLink(t *testing.T, rate int) {
 }
 
 func kibit(rate int) string { return strconv.Itoa(rate*8) + "kibit" }
+
+// partition cuts the clusters off from each other, in both directions, until heal is called or the test ends.
+func partition(t *testing.T) (heal func()) {
+	t.Helper()
+	var rules [][]string
+	for _, pair := range [][2]string{{"west-1", "east-1"}, {"west-1", "east-2"}, {"east-1", "west-1"}, {"east-2", "west-1"}} {
+		rules = append(rules, []string{"--net=/run/netns/ltg-" + pair[0], "iptables", "-w", "-t", "raw", "", "PREROUTING", "-s", addresses[pair[1]], "-j", "DROP"})
+	}
+	return drop(t, rules)
+}
+
+// drop adds rules of iptables, whose command is empty, each in the network namespace that nsenter is told, and returns what removes them.
+func drop(t *testing.T, rules [][]string) (heal func()) {
+	t.Helper()
+	with := func(rule []string, action string) []string {
+		args := append([]string(nil), rule...)
+		for i := range args {
+			if args[i] == "" {
+				args[i] = action
+			}
+		}
+		return args
+	}
+	healed := false
+	heal = func() {
+		if healed {
+			return
+		}
+		healed = true
+		for _, rule := range rules {
+			_ = exec.Command("nsenter", with(rule, "-D")...).Run() //nolint:gosec // the test's own arguments
+		}
+	}
+	t.Cleanup(heal)
+	for _, rule := range rules {
+		command(t, "nsenter", with(rule, "-I")...)
+	}
+	return heal
+}

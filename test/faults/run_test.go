@@ -6,6 +6,7 @@
 package faults_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -36,16 +37,36 @@ type run struct {
 	size      int64
 }
 
+// options of start, each with a useful zero value.
+type options struct {
+	// limit of the sender's bandwidth in bytes per second, such as 8Mi: what makes a run last, whatever the machine does.
+	limit string
+	// class and space of the destination's claim.
+	class, space string
+	// path in the destination's claim.
+	path string
+	// filler is how much of the destination's claim a file beside path takes, in bytes.
+	filler int64
+}
+
 // start makes a source with one large file that does not compress and a few small ones, and a Transfer of it.
-func start(t *testing.T, size int64) *run {
+func start(t *testing.T, size int64, o options) *run {
 	t.Helper()
 	r := &run{namespace: pair.Namespace(t, "faults-"), size: size}
 	east.Claim(t, r.namespace, "source", "", "1Gi")
-	west.Claim(t, r.namespace, "copy", "", "1Gi")
+	west.Claim(t, r.namespace, "copy", o.class, cmp.Or(o.space, "1Gi"))
 	east.Sh(t, r.namespace, "source", fmt.Sprintf(
 		"cd /data; head -c %d /dev/urandom > large; mkdir small; for i in 1 2 3 4 5 6 7 8 9; do head -c 9999 /dev/urandom > small/$i; done; ln -s large link", size))
 	pair.Grant(t, r.namespace, "copy")
 	r.transfer = clusters.NewTransfer(r.namespace, "ledger")
+	r.transfer.Spec.Destination.PersistentVolumeClaim.Path = "/" + o.path
+	if o.path != "" {
+		west.Sh(t, r.namespace, "copy", fmt.Sprintf("mkdir /data/%s; head -c %d /dev/zero > /data/filler", o.path, o.filler))
+	}
+	if o.limit != "" {
+		limit := resource.MustParse(o.limit)
+		r.transfer.Spec.BandwidthLimit = &limit
+	}
 	r.transfer.Spec.CheckpointInterval = resource.NewQuantity(interval, resource.BinarySI)
 	if err := east.Create(context.Background(), r.transfer); err != nil {
 		t.Fatal(err)
@@ -53,10 +74,15 @@ func start(t *testing.T, size int64) *run {
 	return r
 }
 
+// folder of the destination as its shell sees it.
+func (r *run) folder() string {
+	return strings.TrimSuffix("/data"+r.transfer.Spec.Destination.PersistentVolumeClaim.Path, "/")
+}
+
 // staged is how many bytes of the large file are at the destination without its name.
 func (r *run) staged(t *testing.T) int64 {
 	t.Helper()
-	text := strings.Fields(west.Sh(t, r.namespace, "copy", "du -k /data/.lighterage-staging 2>/dev/null | tail -n1; echo 0"))
+	text := strings.Fields(west.Sh(t, r.namespace, "copy", "du -k "+r.folder()+"/.lighterage-staging 2>/dev/null | tail -n1; echo 0"))
 	n, err := strconv.ParseInt(text[0], 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -100,17 +126,24 @@ func (r *run) ended(t *testing.T, attempts int) v1alpha1.AttemptRecord {
 	return record
 }
 
+// wait for the end and return how many attempts it took.
+func (r *run) wait(t *testing.T) (attempts int) {
+	t.Helper()
+	pair.WaitFor(t, r.transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	return len(r.transfer.Status.History)
+}
+
 // complete waits for the end and checks what was promised: the same on both sides, nothing left, at most an interval for each
 // stream sent again, and as many attempts as wanted.
 func (r *run) complete(t *testing.T, attempts int) {
 	t.Helper()
-	pair.WaitFor(t, r.transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	r.wait(t)
 	want := east.Sh(t, r.namespace, "source", clusters.Listing)
-	got := west.Sh(t, r.namespace, "copy", clusters.Listing)
+	got := west.Sh(t, r.namespace, "copy", strings.Replace(clusters.Listing, "cd /data", "cd "+r.folder(), 1))
 	if want != got {
 		t.Errorf("the two sides differ:\neast:\n%s\nwest:\n%s", want, got)
 	}
-	if got := west.Sh(t, r.namespace, "copy", "ls -A /data"); got != "large\nlink\nsmall\n" {
+	if got := west.Sh(t, r.namespace, "copy", "ls -A "+r.folder()); got != "large\nlink\nsmall\n" {
 		t.Errorf("the destination has %q", got)
 	}
 	history := r.transfer.Status.History
