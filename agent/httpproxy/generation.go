@@ -36,7 +36,8 @@ type generation struct {
 	stop     context.CancelFunc
 
 	mu      sync.Mutex
-	users   int
+	users   int // connections
+	coming  int // of these have not been handed over yet
 	retired bool
 }
 
@@ -132,7 +133,7 @@ func (g *generation) encodersOf(id codec.ID, class codec.Class) *encoders {
 
 var errRetired = errors.New("the settings were replaced")
 
-// use notes a connection, unless it is too late for that.
+// use notes a connection, unless it is too late for that. It is handed over or turned away next.
 func (g *generation) use() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,6 +141,7 @@ func (g *generation) use() error {
 		return errRetired
 	}
 	g.users++
+	g.coming++
 	return nil
 }
 
@@ -199,18 +201,42 @@ func (g *generation) serve() {
 }
 
 // hand gives a connection to the HTTP server.
-func (g *generation) hand(c *conn) { g.conns.hand(c) }
+func (g *generation) hand(c *conn) {
+	g.conns.hand(c)
+	g.came()
+}
+
+// turnAway notes that a connection was closed instead of handed over.
+func (g *generation) turnAway() {
+	g.came()
+	g.leave()
+}
+
+// came notes that a connection is not on its way any more. What was on its way when the
+// generation was retired is still served.
+func (g *generation) came() {
+	g.mu.Lock()
+	g.coming--
+	last := g.retired && g.coming == 0
+	g.mu.Unlock()
+	if last {
+		g.conns.Close()
+	}
+}
 
 // retire closes the generation when the last connection that uses it is closed.
 func (g *generation) retire() {
 	g.mu.Lock()
 	last := !g.retired && g.users == 0
 	g.retired = true
+	coming := g.coming > 0
 	g.mu.Unlock()
 	if last {
 		g.close()
 	}
-	g.conns.Close()
+	if !coming {
+		g.conns.Close()
+	}
 }
 
 func (g *generation) close() {

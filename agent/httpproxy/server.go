@@ -134,7 +134,7 @@ func (s *Server) accept(inner net.Conn) {
 			s.stats.refused.Add(1)
 			s.stats.closed()
 			inner.Close()
-			g.leave()
+			g.turnAway()
 			return
 		}
 		g.hand(&conn{Conn: inner, server: s, generation: g, stall: limits.StallTimeout})
