@@ -111,6 +111,16 @@ func (r *run) refresh(t *testing.T) {
 	}
 }
 
+// unlimited lets the next attempt send as fast as it can.
+func (r *run) unlimited(t *testing.T) {
+	t.Helper()
+	before := r.transfer.DeepCopy()
+	r.transfer.Spec.BandwidthLimit = nil
+	if err := east.Patch(context.Background(), r.transfer, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ended waits until so many attempts have ended and returns why the last one did.
 func (r *run) ended(t *testing.T, attempts int) v1alpha1.AttemptRecord {
 	t.Helper()

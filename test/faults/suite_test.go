@@ -3,9 +3,9 @@
 
 //go:build faults
 
-// Package faults_test kills processes, cuts links and fills a disk in the middle of Transfers between the two local clusters (make
-// test-faults brings them up) and wants that every Transfer completes without anybody, that the destination equals the source, and
-// that little is sent twice.
+// Package faults_test kills processes, cuts links, fills a disk and changes CAs in the middle of Transfers between the two local
+// clusters (make test-faults brings them up) and wants that every Transfer completes without anybody, that the destination equals the
+// source, and that little is sent twice.
 //
 // A test shows that its fault did hit a running attempt: it waits until the destination has a part of the data, does its damage, and
 // wants to see the attempt end of it, or, where one should live through it, go on. A bandwidth limit or a slow link into west makes
