@@ -108,9 +108,9 @@ tidy-check: tools-go ## Check that every go.mod lists what its code needs and no
 	for m in . hack/tools hack/tools/*/; do (cd $$m && go mod tidy -diff); done
 
 .PHONY: build
-build: tools-go ## Build manager, gateway and agent for this machine into bin/
+build: tools-go ## Build manager, gateway, agent and kubectl plugin for this machine into bin/
 	mkdir -p bin
-	CGO_ENABLED=0 go build $(LDFLAGS) -o bin/ ./controllers/cmd/manager ./controllers/cmd/gateway
+	CGO_ENABLED=0 go build $(LDFLAGS) -o bin/ ./controllers/cmd/manager ./controllers/cmd/gateway ./controllers/cmd/kubectl-lighterage
 	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" $(LDFLAGS) -o bin/ ./agent/cmd/agent
 
 .PHONY: cross

@@ -1,0 +1,343 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+const (
+	gib  = 1 << 30
+	hour = 3600
+	none = "none"
+	// mostDeflate is the ratio that no deflate stream exceeds: a length of 258 bytes in two bits.
+	mostDeflate = 1032
+)
+
+// weighing is what the estimates of choices are made of. Bytes are of the data that were compressed, unless said otherwise.
+type weighing struct {
+	status           *v1alpha1.TransferStatus
+	measured         *Measured
+	sender, receiver *v1alpha1.NodeProfile
+	// packed are plain bytes that were compressed, stored those that were not, plain all.
+	packed, stored, plain float64
+	// ratioBy and cpuBy are by how much this data did better, or took longer, than the sample of the engine that compressed; nil when
+	// that is not known. inflateBy is the same of the receiver's inflating.
+	ratioBy, cpuBy, inflateBy *float64
+	// sampling is the CPU time that predicting took.
+	sampling float64
+}
+
+// weigh adds the choices that there were, and what could not be said of them.
+func (e *Explanation) weigh(in Input) {
+	c := in.Transfer.Status.Compression
+	if c.UncompressedBytes <= 0 {
+		e.note("no data have been sent yet, so there is nothing to compare")
+		return
+	}
+	w := &weighing{
+		status: &in.Transfer.Status, measured: e.Measured, sender: in.Sender, receiver: in.Receiver,
+		packed: float64(c.Hardware.Bytes) + float64(c.Software.Bytes), stored: float64(c.Stored.Bytes), plain: float64(c.UncompressedBytes),
+	}
+	if c.Estimate != nil {
+		w.sampling = valueOr(decimal(c.Estimate.CPUSeconds), 0)
+	}
+	if w.packed > 0 {
+		e.Choices = append(e.Choices, w.uncompressed())
+	}
+	e.notesOfMeasured(w)
+	if in.Sender == nil {
+		e.note("choices of engines cannot be reckoned: %s", in.SenderUnknown)
+		return
+	}
+	for _, profile := range []*v1alpha1.NodeProfile{in.Sender, in.Receiver} {
+		if profile == nil {
+			continue
+		}
+		if c := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+			e.note("the NodeProfile of node %s is not Ready (%s), so its figures may be old: %s", profile.Name, c.Reason, c.Message)
+		}
+	}
+	w.calibrate()
+	e.notesOfCalibration(w, in)
+	for _, engine := range in.Sender.Status.Engines {
+		if !engine.Verified {
+			e.note("engine %s of node %s is not verified, so no agent uses it, and it is left out", engine.Name, in.Sender.Name)
+			continue
+		}
+		for _, level := range engine.Levels {
+			if w.packed > 0 && engine.Name == c.Engine && string(level.Level) == c.Level {
+				continue // that is what the run did
+			}
+			e.Choices = append(e.Choices, w.choice(engine, level))
+		}
+	}
+	if slices.ContainsFunc(e.Choices, func(c Choice) bool { return c.AtLeast }) {
+		why := "its NodeProfile does not say with which engine it inflates"
+		if in.ReceiverUnknown != "" {
+			why = in.ReceiverUnknown
+		}
+		e.note("what inflating another codec takes at the receiver is not known, so CPU time and cost of such a choice are a least: %s", why)
+	}
+	e.assumptions(w)
+	e.Best = w.best(e.Choices)
+}
+
+func (e *Explanation) notesOfMeasured(w *weighing) {
+	if w.status.CPU == nil {
+		e.note("CPU time is not known: the agent has not reported any")
+	} else {
+		if e.Measured.ReceiveCPU == nil && w.status.Run.Route != v1alpha1.RoutePod {
+			e.note("CPU time of the receiver is not known yet; the receiver reports it at the latest at the end")
+		}
+		if e.Measured.NetworkCPU == nil && w.status.Run.Route != v1alpha1.RoutePod {
+			e.note("CPU time of the network stack is not known and in no total: it takes the NodeProfile of the sender's node")
+		}
+	}
+	if w.status.Policy == nil || w.status.Policy.Prices == nil {
+		e.note("money is not reckoned: the policy states no prices; set spec.prices of the CompressionPolicy")
+	}
+	if e.Measured.WireBytesPerSecond == nil && w.status.Run.Route != v1alpha1.RoutePod {
+		e.note("elapsed times are not estimated: the goodput is not known")
+	}
+}
+
+func (e *Explanation) notesOfCalibration(w *weighing, in Input) {
+	c := w.status.Compression
+	switch {
+	case w.packed == 0:
+		e.note("nothing was compressed, so how these data would have done with an engine is not known; the sample's figures say what the engines do on node %s", in.Sender.Name)
+	case w.ratioBy == nil:
+		e.note("the NodeProfile of node %s has no figures of %s at level %s, so that choices cannot be compared with what the run did", in.Sender.Name, c.Engine, cmpOr(c.Level, "unknown"))
+	}
+	for _, reason := range []string{v1alpha1.CompressionNetworkFaster, v1alpha1.CompressionCPUBudget, v1alpha1.CompressionSoftwareDisabled, v1alpha1.CompressionPeerRefused} {
+		if n := c.Skipped[reason]; n > 0 && w.packed > 0 {
+			e.note("%d operations were stored for the reason %s; another choice might have compressed them, which the estimates leave out", n, reason)
+		}
+	}
+}
+
+// assumptions say what the estimates rest on.
+func (e *Explanation) assumptions(w *weighing) {
+	if w.packed == 0 {
+		return
+	}
+	if w.ratioBy != nil {
+		e.assume("bytes: the ratio that each engine reached on the sample, times %.2f, which is how this run's engine did on these data by its sample; what was stored stays stored", *w.ratioBy)
+	}
+	if w.cpuBy != nil && slices.ContainsFunc(e.Choices, func(c Choice) bool { return c.CPU != nil }) {
+		e.assume("CPU: what the run took, with compressing as on the sample, times %.2f, which is how much longer this run's engine took for these data, and the network's part by bytes; the agents' own part of TLS and sockets is left as it was", *w.cpuBy)
+	}
+	if e.Measured.WireBytesPerSecond != nil {
+		e.assume("elapsed: as if the network carried %s and no more, and the sender's CPU time were spread over its %d cores; where the network was not what held the run up, choices with more bytes take less than is said here",
+			rate(*e.Measured.WireBytesPerSecond), w.cores())
+	}
+	if w.status.Policy != nil && w.status.Policy.Mode == v1alpha1.CompressionAuto {
+		e.assume("in mode Auto blocks may differ in codec, engine and level: this run is reckoned as what compressed most of its data")
+	}
+}
+
+// calibrate compares what the run did with what the same engine did on the sample.
+func (w *weighing) calibrate() {
+	c := w.status.Compression
+	level := find(w.sender, c.Engine, c.Level)
+	wire := float64(c.CompressedBytes) - w.stored
+	if level == nil || w.packed == 0 || wire <= 0 {
+		return
+	}
+	if sample := positive(valueOr(decimal(level.Ratio), 0)); sample != nil {
+		w.ratioBy = positive(w.packed / wire / *sample)
+	}
+	if took := w.measured.CompressCPU; took != nil && level.CompressBytesPerSecond > 0 {
+		w.cpuBy = positive((*took - w.sampling) / (w.packed / float64(level.CompressBytesPerSecond)))
+	}
+	if took, at := w.measured.DecompressCPU, inflates(w.inflater(), c.Codec); took != nil && at > 0 {
+		w.inflateBy = positive(*took / (w.packed / at))
+	}
+}
+
+// inflater is the profile of the node that inflated.
+func (w *weighing) inflater() *v1alpha1.NodeProfile {
+	if w.status.Run.Route == v1alpha1.RoutePod {
+		return w.sender
+	}
+	return w.receiver
+}
+
+func (w *weighing) cores() int32 {
+	if w.sender == nil {
+		return 0
+	}
+	return w.sender.Status.Cores
+}
+
+func find(profile *v1alpha1.NodeProfile, engine, level string) *v1alpha1.LevelProfile {
+	for i := range profile.Status.Engines {
+		if profile.Status.Engines[i].Name != engine {
+			continue
+		}
+		for j := range profile.Status.Engines[i].Levels {
+			if l := &profile.Status.Engines[i].Levels[j]; string(l.Level) == level {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// inflates is at how many plain bytes a second a node inflates a codec; 0 when that is not known.
+func inflates(profile *v1alpha1.NodeProfile, codec string) float64 {
+	if profile == nil {
+		return 0
+	}
+	for _, engine := range profile.Status.Engines {
+		if engine.Codec == codec && engine.Inflates {
+			return float64(engine.DecompressBytesPerSecond)
+		}
+	}
+	return 0
+}
+
+// uncompressed is the choice to compress nothing.
+func (w *weighing) uncompressed() Choice {
+	choice := Choice{Codec: none, Engine: none, Bytes: &w.plain}
+	if p := w.status.Policy; p != nil && p.Mode == v1alpha1.CompressionAlways {
+		choice.Excluded = "mode Always"
+	}
+	if w.measured.CompressCPU != nil && w.measured.DecompressCPU != nil {
+		w.reckon(&choice, *w.measured.CompressCPU, *w.measured.DecompressCPU, 0, 0)
+	}
+	w.time(&choice)
+	return choice
+}
+
+// choice is what an engine at a level would have done.
+func (w *weighing) choice(engine v1alpha1.EngineProfile, level v1alpha1.LevelProfile) Choice {
+	choice := Choice{
+		Codec: engine.Codec, Engine: engine.Name, Level: string(level.Level), SampleRatio: positive(valueOr(decimal(level.Ratio), 0)),
+		SampleBytesPerSecond: positive(float64(level.CompressBytesPerSecond)),
+		Excluded:             excluded(w.status.Policy, w.sender, engine.Codec, engine.Name, level),
+	}
+	if w.ratioBy == nil || choice.SampleRatio == nil {
+		return choice
+	}
+	ratio := max(1, *choice.SampleRatio**w.ratioBy) // what does not shrink is stored
+	if engine.Codec == string(v1alpha1.CodecDeflate) {
+		ratio = min(ratio, mostDeflate)
+	}
+	choice.Bytes = new(w.packed/ratio + w.stored)
+	if w.cpuBy != nil && choice.SampleBytesPerSecond != nil && w.measured.DecompressCPU != nil {
+		inflate, known := w.inflating(engine.Codec)
+		choice.AtLeast = !known
+		w.reckon(&choice, *w.measured.CompressCPU-w.sampling, *w.measured.DecompressCPU, *w.cpuBy*w.packed / *choice.SampleBytesPerSecond, inflate)
+	}
+	w.time(&choice)
+	return choice
+}
+
+// inflating is what inflating the data takes in a codec, if that is known. All engines of a codec inflate the same format.
+func (w *weighing) inflating(codec string) (seconds float64, known bool) {
+	if codec == w.status.Compression.Codec {
+		return *w.measured.DecompressCPU, true
+	}
+	at := inflates(w.inflater(), codec)
+	if at <= 0 || w.inflateBy == nil {
+		return 0, false
+	}
+	return *w.inflateBy * w.packed / at, true
+}
+
+// reckon estimates CPU time and money of a choice: what the run took, less what compressing and inflating took, and with what they
+// would take.
+func (w *weighing) reckon(choice *Choice, compressed, inflated, compress, inflate float64) {
+	m := w.measured
+	if m.SendCPU == nil || (m.ReceiveCPU == nil && w.status.Run.Route != v1alpha1.RoutePod) {
+		return
+	}
+	total := *m.SendCPU + valueOr(m.ReceiveCPU, 0) - compressed - inflated + compress + inflate
+	choice.send = max(*m.SendCPU-compressed+compress, 0)
+	if m.NetworkCPU != nil && m.CompressedBytes > 0 {
+		total += *m.NetworkCPU * *choice.Bytes / float64(m.CompressedBytes)
+	}
+	choice.CPU = new(max(total, 0))
+	if w.status.Policy == nil || w.status.Policy.Prices == nil {
+		return
+	}
+	cpuHour, networkGiB := decimal(w.status.Policy.Prices.CPUHour), decimal(w.status.Policy.Prices.NetworkGiB)
+	if cpuHour == nil || networkGiB == nil {
+		return
+	}
+	money := *choice.CPU / hour * *cpuHour
+	if w.status.Run.Route != v1alpha1.RoutePod {
+		money += *choice.Bytes / gib * *networkGiB
+	}
+	choice.Money = &money
+}
+
+// time estimates how long a choice would have taken: as long as the network takes for its bytes, or the sender for its work.
+func (w *weighing) time(choice *Choice) {
+	m := w.measured
+	if m.WireBytesPerSecond == nil {
+		return
+	}
+	elapsed := *choice.Bytes / *m.WireBytesPerSecond
+	if w.cores() > 0 {
+		elapsed = max(elapsed, choice.send/float64(w.cores()))
+	}
+	choice.Elapsed = &elapsed
+}
+
+// best names what has least of what the objective asks for, the run included. It is empty when nothing can be compared.
+func (w *weighing) best(choices []Choice) string {
+	if w.status.Policy == nil || w.packed == 0 {
+		return ""
+	}
+	m := w.measured
+	own, of := float64(m.CompressedBytes), func(c Choice) *float64 { return c.Bytes }
+	// What is a least only cannot be compared.
+	partial := w.status.Policy.Objective == v1alpha1.ObjectiveCost || w.status.Policy.Objective == v1alpha1.ObjectiveCPU
+	switch w.status.Policy.Objective {
+	case v1alpha1.ObjectiveCost:
+		own, of = valueOr(m.Money, math.NaN()), func(c Choice) *float64 { return c.Money }
+	case v1alpha1.ObjectiveCPU:
+		own, of = valueOr(m.TotalCPU, math.NaN()), func(c Choice) *float64 { return c.CPU }
+	case v1alpha1.ObjectiveElapsed:
+		own, of = math.NaN(), func(c Choice) *float64 { return c.Elapsed }
+		if m.BytesPerSecond != nil {
+			own = w.plain / *m.BytesPerSecond
+		}
+	}
+	if math.IsNaN(own) {
+		return ""
+	}
+	best, least, compared := "what this run did", own, false
+	for _, c := range choices {
+		value := of(c)
+		if value == nil || (c.AtLeast && partial) {
+			continue
+		}
+		compared = true
+		if *value < least {
+			best, least = strings.TrimSuffix(c.Engine+" at "+c.Level, " at "), *value
+			if c.Excluded != "" {
+				best += " (not open to this run: " + c.Excluded + ")"
+			}
+		}
+	}
+	if !compared {
+		return ""
+	}
+	if best == "what this run did" || own <= 0 {
+		return fmt.Sprintf("by the objective %s: %s", w.status.Policy.Objective, best)
+	}
+	return fmt.Sprintf("by the objective %s: %s, with an estimated %.0f %% less than what this run did", w.status.Policy.Objective, best, 100*(1-least/own))
+}

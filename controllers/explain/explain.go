@@ -1,0 +1,173 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// ErrNotRun is wrapped by the error of a Transfer that has not run yet.
+var ErrNotRun = errors.New("has not run yet")
+
+// Explain explains a Transfer that runs or has run. The error wraps ErrNotRun, and says what the Transfer waits for.
+func Explain(in Input) (*Explanation, error) {
+	transfer, status := in.Transfer, &in.Transfer.Status
+	name := transfer.Namespace + "/" + transfer.Name
+	if status.Run == nil || status.Run.ID == "" {
+		return nil, fmt.Errorf("nothing to explain: Transfer %s %w: %s", name, ErrNotRun, waitsFor(status))
+	}
+	e := &Explanation{
+		Transfer:  name,
+		Phase:     string(status.Phase),
+		Running:   status.Run.CompletionTime == nil,
+		Placement: placement(status.Placement),
+		Policy:    resolved(status.Policy, transfer.Spec.Compression),
+		Decision:  decision(status),
+		Measured:  measured(status),
+		Choices:   []Choice{},
+		Run: Run{
+			ID: status.Run.ID, Attempt: status.Run.Attempt, Route: string(status.Run.Route), Peer: status.Peer, Node: status.Run.Node,
+			Architecture: status.Run.Architecture, Start: when(status.Run.StartTime), Completion: when(status.Run.CompletionTime),
+		},
+	}
+	if status.Compression == nil {
+		e.note("the agent has not reported what it decided; ask again when data move")
+		return e, nil
+	}
+	e.Samples = status.Compression.Estimate
+	e.weigh(in)
+	return e, nil
+}
+
+func (e *Explanation) note(format string, arguments ...any) {
+	e.Notes = append(e.Notes, fmt.Sprintf(format, arguments...))
+}
+
+func (e *Explanation) assume(format string, arguments ...any) {
+	e.Assumptions = append(e.Assumptions, fmt.Sprintf(format, arguments...))
+}
+
+// waitsFor is what status says of a Transfer without a run.
+func waitsFor(status *v1alpha1.TransferStatus) string {
+	if status.Schedule != nil && status.Schedule.NextTime != nil {
+		return fmt.Sprintf("its schedule starts it at %s; to start it now give the annotation %s a new value", clock(status.Schedule.NextTime.Time), v1alpha1.RunAnnotation)
+	}
+	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionReady} {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil && c.Message != "" && (c.Status == metav1.ConditionTrue) == (kind != v1alpha1.ConditionReady) {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return "its status does not say why; see whether the manager runs (kubectl get deployments --all-namespaces --selector app.kubernetes.io/name=lighterage)"
+}
+
+func placement(status *v1alpha1.PlacementStatus) *Placement {
+	if status == nil {
+		return nil
+	}
+	p := &Placement{Node: status.Node, Engine: status.Engine, Reason: status.Reason, Sentence: status.Message}
+	if p.Sentence == "" && p.Reason != "" {
+		p.Sentence = sentence(placementSentences, p.Reason)
+	}
+	for _, a := range status.Alternatives {
+		p.Alternatives = append(p.Alternatives, AlternativeNode{Node: a.Node, Engine: a.Engine, Reason: a.Reason, Sentence: sentence(placementSentences, a.Reason)})
+	}
+	return p
+}
+
+func decision(status *v1alpha1.TransferStatus) *Decision {
+	c := status.Compression
+	if c == nil {
+		return nil
+	}
+	d := &Decision{
+		Codec: c.Codec, Engine: c.Engine, Level: c.Level, Reason: c.Reason, Sentence: sentence(sentences, c.Reason),
+		Hardware: c.Hardware, Software: c.Software, Stored: c.Stored, Decompression: status.Decompression,
+	}
+	for compressed, counts := range map[bool]map[string]int64{true: c.Reasons, false: c.Skipped} {
+		for reason, n := range counts {
+			d.Reasons = append(d.Reasons, Count{Reason: reason, Operations: n, Compressed: compressed, Sentence: sentence(sentences, reason)})
+		}
+	}
+	slices.SortFunc(d.Reasons, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(b.Operations, a.Operations), cmp.Compare(a.Reason, b.Reason))
+	})
+	return d
+}
+
+func measured(status *v1alpha1.TransferStatus) *Measured {
+	c := status.Compression
+	if c == nil {
+		return nil
+	}
+	m := &Measured{UncompressedBytes: c.UncompressedBytes, CompressedBytes: c.CompressedBytes, Ratio: decimal(c.Ratio), Cost: status.Cost}
+	for _, record := range status.History {
+		if record.RunID == status.Run.ID && record.Attempt == status.Run.Attempt && record.Duration != nil {
+			m.Elapsed = positive(record.Duration.Seconds())
+			break
+		}
+	}
+	if status.Progress != nil {
+		m.BytesPerSecond = positive(float64(status.Progress.BytesPerSecond))
+	}
+	if m.BytesPerSecond != nil && c.UncompressedBytes > 0 && status.Run.Route != v1alpha1.RoutePod {
+		m.WireBytesPerSecond = positive(*m.BytesPerSecond * float64(c.CompressedBytes) / float64(c.UncompressedBytes))
+	}
+	if status.CPU != nil {
+		// A process that did anything has used CPU time: 0 is that of one that has not reported.
+		m.SendCPU, m.ReceiveCPU = positive(valueOr(decimal(status.CPU.SendSeconds), 0)), positive(valueOr(decimal(status.CPU.ReceiveSeconds), 0))
+		m.CompressCPU, m.NetworkCPU = decimal(status.CPU.CompressSeconds), decimal(status.CPU.NetworkSeconds)
+		if m.ReceiveCPU != nil || status.Run.Route == v1alpha1.RoutePod {
+			m.DecompressCPU = decimal(status.CPU.DecompressSeconds)
+		}
+		m.TotalCPU = sum(m.SendCPU, m.ReceiveCPU, m.NetworkCPU)
+	}
+	if status.Cost != nil {
+		m.Money = sum(decimal(status.Cost.CPU), decimal(status.Cost.Network))
+	}
+	return m
+}
+
+// decimal is a number that status holds as text; nil when there is none, or none that a measurement can have.
+func decimal(text string) *float64 {
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
+		return nil
+	}
+	return &value
+}
+
+func positive(value float64) *float64 {
+	if value > 0 && !math.IsInf(value, 0) {
+		return &value
+	}
+	return nil
+}
+
+// sum is that of the numbers that are known, nil when none is.
+func sum(numbers ...*float64) *float64 {
+	var total *float64
+	for _, n := range numbers {
+		if n != nil {
+			total = new(valueOr(total, 0) + *n)
+		}
+	}
+	return total
+}
+
+func valueOr(number *float64, otherwise float64) float64 {
+	if number == nil {
+		return otherwise
+	}
+	return *number
+}

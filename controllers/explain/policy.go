@@ -1,0 +1,150 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// resolved tells where the values of a run's policy came from. Status has the outcome only, so that it follows from comparing: what
+// is set inline wins, and what differs from what is built in came from the policy.
+func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Policy {
+	if status == nil {
+		return nil
+	}
+	if inline == nil {
+		inline = &v1alpha1.Compression{}
+	}
+	builtIn := policy.Kept(nil)
+	if status.Prices != nil {
+		builtIn.Objective = v1alpha1.ObjectiveCost // what is built in where there are prices
+	}
+	p := &Policy{Name: status.Name, Source: status.Source}
+	add := func(name, value, inlined, initial string) {
+		if value == "" {
+			return // of an older operator, which did not say
+		}
+		p.Values = append(p.Values, Value{Name: name, Value: value, Origin: origin(status.Name, value, inlined, initial)})
+	}
+	add("objective", string(status.Objective), string(inline.Objective), string(builtIn.Objective))
+	add("mode", string(status.Mode), string(inline.Mode), string(builtIn.Mode))
+	add("codecs", list(status.Codecs), list(inline.Codecs), list(builtIn.Codecs))
+	add("level", string(status.Level), string(inline.Level), string(builtIn.Level))
+	add("placement", string(status.Placement), string(inline.Placement), string(builtIn.Placement))
+	add("hardware.minSize", minSize(status.HardwareMinSize), minSize(inline.MinSize), fmt.Sprint(builtIn.HardwareMinSize))
+	add("software.minSize", minSize(status.SoftwareMinSize), minSize(inline.MinSize), fmt.Sprint(builtIn.SoftwareMinSize))
+	add("software.disabled", fmt.Sprint(status.SoftwareDisabled), "", "false")
+	add("software.engines", cmpOr(list(status.SoftwareEngines), byMeasurement), "", byMeasurement)
+	prices := noPrices
+	if status.Prices != nil {
+		prices = fmt.Sprintf("%s %s per CPU hour, %s per GiB", status.Prices.Currency, status.Prices.CPUHour, status.Prices.NetworkGiB)
+	}
+	add("prices", prices, "", noPrices)
+	return p
+}
+
+const (
+	byMeasurement = "chosen by measurement"
+	noPrices      = "none"
+)
+
+// origin is where a value came from; inlined is empty where nothing is set inline.
+func origin(name, value, inlined, initial string) string {
+	fromPolicy := fmt.Sprintf("CompressionPolicy %q", name)
+	var from string
+	switch {
+	case inlined != "" && inlined == value:
+		return "spec.compression of the Transfer"
+	case name == "" && value == initial:
+		from = "built in"
+	case name == "":
+		from = "spec.compression as it was when the run began"
+	case value == initial:
+		from = fromPolicy + ", or built in, which is the same"
+	default:
+		from = fromPolicy
+	}
+	if inlined != "" {
+		from += fmt.Sprintf("; spec.compression now says %s, which applies to runs that start after it", inlined)
+	}
+	return from
+}
+
+func minSize(quantity *resource.Quantity) string {
+	if quantity == nil {
+		return ""
+	}
+	return fmt.Sprint(quantity.Value())
+}
+
+func list[T ~string](values []T) string {
+	texts := make([]string, 0, len(values))
+	for _, v := range values {
+		texts = append(texts, string(v))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func cmpOr(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// accelerated is the engine that works on the accelerator.
+const accelerated = "dfltcc"
+
+// excluded says why a choice was not open to the agent; empty where it was. profile is that of the sender's node.
+func excluded(p *v1alpha1.PolicyStatus, profile *v1alpha1.NodeProfile, codec, engine string, level v1alpha1.LevelProfile) string {
+	if p == nil {
+		return ""
+	}
+	switch {
+	case p.Mode == v1alpha1.CompressionNever:
+		return "mode Never"
+	case !slices.Contains(p.Codecs, v1alpha1.Codec(codec)):
+		return "not in codecs"
+	case p.Mode == v1alpha1.CompressionAlways && p.Codecs[0] != v1alpha1.Codec(codec):
+		return "not the first of codecs"
+	case p.Mode == v1alpha1.CompressionAlways && level.Level != p.Level, effort(level.Level) > effort(p.Level):
+		return fmt.Sprintf("level is %s", p.Level)
+	case engine == accelerated:
+		return ""
+	case p.SoftwareDisabled:
+		return "software.disabled"
+	case p.Placement != v1alpha1.PlacementAnyNode && profile.Status.Accelerator != nil && profile.Status.Accelerator.State == v1alpha1.AcceleratorVerified:
+		return "hardware is preferred"
+	}
+	switch preferred := namedFor(codec, p.SoftwareEngines, profile, level.Level); {
+	case preferred != "" && preferred != engine:
+		return fmt.Sprintf("software.engines prefers %s", preferred)
+	case preferred == "" && !level.Selected:
+		return "another engine is chosen here"
+	}
+	return ""
+}
+
+// namedFor is the first of the engines that the policy names which the node has for a codec at a level; empty when the agent chooses.
+func namedFor(codec string, named []v1alpha1.SoftwareEngine, profile *v1alpha1.NodeProfile, level v1alpha1.CompressionLevel) string {
+	for _, name := range named {
+		for _, engine := range profile.Status.Engines {
+			if engine.Name == string(name) && engine.Codec == codec && slices.ContainsFunc(engine.Levels, func(l v1alpha1.LevelProfile) bool { return l.Level == level }) {
+				return engine.Name
+			}
+		}
+	}
+	return ""
+}
+
+func effort(level v1alpha1.CompressionLevel) int {
+	return slices.Index([]v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}, level)
+}

@@ -1,0 +1,258 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// unknown stands in tables for what is not known.
+const unknown = "?"
+
+// WriteText writes an explanation for people.
+func (e *Explanation) WriteText(to io.Writer) error {
+	var out bytes.Buffer
+	e.writeRun(&out)
+	e.writePolicy(&out)
+	e.writeDecision(&out)
+	e.writeMeasured(&out)
+	e.writeChoices(&out)
+	bullets(&out, "Notes", e.Notes)
+	if _, err := to.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("writing the explanation: %w", err)
+	}
+	return nil
+}
+
+func (e *Explanation) writeRun(out *bytes.Buffer) {
+	fmt.Fprintf(out, "Transfer %s: %s\n", e.Transfer, cmpOr(e.Phase, "phase unknown"))
+	rows := newRows(out)
+	rows.add("run", fmt.Sprintf("%s, attempt %d", e.Run.ID, e.Run.Attempt)+since(e.Run.Start, e.Run.Completion))
+	rows.add("route", strings.TrimSuffix(cmpOr(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
+	node := cmpOr(e.Run.Node, "not placed yet")
+	if e.Run.Architecture != "" {
+		node += " (" + e.Run.Architecture + ")"
+	}
+	rows.add("node", node)
+	if p := e.Placement; p != nil && p.Reason != "" {
+		rows.add("placement", p.Reason+": "+p.Sentence)
+		for _, a := range p.Alternatives {
+			with := ""
+			if a.Engine != "" {
+				with = " (" + a.Engine + ")"
+			}
+			rows.add("  not on", fmt.Sprintf("%s%s: %s: %s", a.Node, with, a.Reason, a.Sentence))
+		}
+	}
+	rows.flush()
+}
+
+func (e *Explanation) writePolicy(out *bytes.Buffer) {
+	if e.Policy == nil {
+		return
+	}
+	found := map[string]string{"Named": "named by the Transfer", "Default": "the default of the cluster"}[e.Policy.Source]
+	if e.Policy.Name == "" {
+		fmt.Fprint(out, "\nPolicy of the run: built in, for no CompressionPolicy applied\n")
+	} else {
+		fmt.Fprintf(out, "\nPolicy of the run: CompressionPolicy %q, %s\n", e.Policy.Name, cmpOr(found, e.Policy.Source))
+	}
+	rows := newRows(out)
+	for _, v := range e.Policy.Values {
+		rows.add(v.Name, cmpOr(v.Value, unknown), "from "+v.Origin)
+	}
+	rows.flush()
+}
+
+func (e *Explanation) writeDecision(out *bytes.Buffer) {
+	d := e.Decision
+	if d == nil {
+		return
+	}
+	fmt.Fprintf(out, "\nDecision%s: %s\n", e.soFar(), printable(own(d)))
+	rows := newRows(out)
+	rows.add("reason", d.Reason+": "+d.Sentence)
+	for _, c := range d.Reasons {
+		rows.add("", fmt.Sprintf("%d x %s: %s", c.Operations, c.Reason, c.Sentence))
+	}
+	rows.add("data", fmt.Sprintf("%s by hardware, %s by software, %s stored as they were", size64(d.Hardware.Bytes), size64(d.Software.Bytes), size64(d.Stored.Bytes)))
+	if i := d.Decompression; i != nil {
+		rows.add("inflated", fmt.Sprintf("%s by hardware, %s by software, of which %s by fallback from hardware", size64(i.Hardware.Bytes), size64(i.Software.Bytes), size64(i.Fallback.Bytes)))
+	}
+	if s := e.Samples; s != nil {
+		text := fmt.Sprintf("%d blocks predicted and compressed, %d of them in vain", s.Blocks, s.Wasted)
+		if s.MeanErrorPercent != "" {
+			text += fmt.Sprintf("; predictions were off by %s %% of the uncompressed size on average", s.MeanErrorPercent)
+		}
+		rows.add("samples", text+fmt.Sprintf("; %d of %d probes of what seemed hopeless did shrink", s.Missed, s.Probes))
+	}
+	rows.flush()
+}
+
+func own(d *Decision) string {
+	if d.Codec == none || d.Codec == "" {
+		return "not compressed"
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%s by %s at level %s", d.Codec, d.Engine, d.Level), " at level ")
+}
+
+func (e *Explanation) soFar() string {
+	if e.Running {
+		return " so far"
+	}
+	return ""
+}
+
+func (e *Explanation) writeMeasured(out *bytes.Buffer) {
+	m := e.Measured
+	if m == nil {
+		return
+	}
+	fmt.Fprintf(out, "\nMeasured%s\n", e.soFar())
+	rows := newRows(out)
+	ratio := ""
+	if m.Ratio != nil {
+		ratio = fmt.Sprintf(", ratio %.2f", *m.Ratio)
+	}
+	rows.add("bytes", fmt.Sprintf("%s before, %s after%s", size64(m.UncompressedBytes), size64(m.CompressedBytes), ratio))
+	if m.Elapsed != nil {
+		rows.add("elapsed", seconds(m.Elapsed))
+	}
+	if m.BytesPerSecond != nil {
+		text := rate(*m.BytesPerSecond) + " of uncompressed data"
+		if m.WireBytesPerSecond != nil {
+			text += ", " + rate(*m.WireBytesPerSecond) + " on the wire"
+		}
+		rows.add("goodput", text)
+	}
+	if m.SendCPU != nil {
+		text := "sender " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ")"
+		if e.Run.Route == string(v1alpha1.RoutePod) {
+			text = "one agent on both sides " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ", inflating " + seconds(m.DecompressCPU) + ")"
+		} else {
+			text += ", receiver " + seconds(m.ReceiveCPU) + " (inflating " + seconds(m.DecompressCPU) + "), network stack " + seconds(m.NetworkCPU) + " (an estimate)"
+		}
+		rows.add("CPU", text+", together "+seconds(m.TotalCPU))
+	}
+	if m.Cost != nil {
+		rows.add("cost", fmt.Sprintf("%s %s for CPU, %s for the network; compression saved %s", m.Cost.Currency, m.Cost.CPU, m.Cost.Network, m.Cost.Saved))
+	}
+	rows.flush()
+}
+
+func (e *Explanation) writeChoices(out *bytes.Buffer) {
+	if len(e.Choices) == 0 || e.Measured == nil {
+		return
+	}
+	currency := ""
+	if e.Measured.Cost != nil {
+		currency = " " + e.Measured.Cost.Currency
+	}
+	fmt.Fprint(out, "\nOther choices: the first row is this run, as measured; SAMPLE was measured on the node, on the agents' sample; the rest are estimates\n")
+	rows := newRows(out)
+	rows.add("CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency, "NOT OPEN TO THIS RUN")
+	m, d := e.Measured, e.Decision
+	took := m.Elapsed
+	if m.BytesPerSecond != nil {
+		took = new(float64(m.UncompressedBytes) / *m.BytesPerSecond)
+	}
+	rows.add(cmpOr(d.Codec, none), cmpOr(d.Engine, none), cmpOr(d.Level, "-"), "", "", size64(m.CompressedBytes), seconds(m.TotalCPU), seconds(took), money(m.Money), "(this run)")
+	for _, c := range e.Choices {
+		ratio, speed, least := "", "", ""
+		if c.Codec != none {
+			ratio, speed = unknown, unknown
+		}
+		if c.SampleRatio != nil {
+			ratio = fmt.Sprintf("%.2f", *c.SampleRatio)
+		}
+		if c.SampleBytesPerSecond != nil {
+			speed = rate(*c.SampleBytesPerSecond)
+		}
+		if c.AtLeast {
+			least = ">= "
+		}
+		rows.add(c.Codec, c.Engine, cmpOr(c.Level, "-"), ratio, speed, size(c.Bytes), known(least, seconds(c.CPU)), seconds(c.Elapsed), known(least, money(c.Money)), c.Excluded)
+	}
+	rows.flush()
+	if e.Best != "" {
+		fmt.Fprintf(out, "Of what is known, least %s.\n", printable(e.Best))
+	}
+	bullets(out, "Estimates assume", e.Assumptions)
+}
+
+func known(least, text string) string {
+	if text == unknown {
+		return text
+	}
+	return least + text
+}
+
+func bullets(out *bytes.Buffer, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s\n", title)
+	for _, line := range lines {
+		fmt.Fprintf(out, "  - %s\n", printable(line))
+	}
+}
+
+// rows are lines of aligned cells, indented, without blanks at their ends.
+type rows struct {
+	out  *bytes.Buffer
+	text bytes.Buffer
+	tabs *tabwriter.Writer
+}
+
+func newRows(out *bytes.Buffer) *rows {
+	r := &rows{out: out}
+	r.tabs = tabwriter.NewWriter(&r.text, 0, 0, 2, ' ', 0)
+	return r
+}
+
+// add writes a line. What it gets comes from a cluster, so that nothing in it may end the line or reach the terminal as a command.
+func (r *rows) add(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = printable(cell)
+	}
+	_, _ = io.WriteString(r.tabs, "  "+strings.Join(cells, "\t")+"\n") // a buffer takes everything
+}
+
+func (r *rows) flush() {
+	_ = r.tabs.Flush() // a buffer takes everything
+	for line := range strings.Lines(r.text.String()) {
+		r.out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// printable replaces control characters by blanks.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+func since(start, completion *time.Time) string {
+	text := ""
+	if start != nil {
+		text += ", from " + clock(*start)
+	}
+	if completion != nil {
+		text += " to " + clock(*completion)
+	}
+	return text
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
