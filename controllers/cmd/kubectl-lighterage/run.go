@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -66,11 +67,11 @@ func connect(s settings) (client.Client, string, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	namespace, _, err := loader.Namespace()
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, "", unreadable(err)
 	}
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, "", unreadable(err)
 	}
 	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
@@ -82,6 +83,14 @@ func connect(s settings) (client.Client, string, error) {
 		return nil, "", fmt.Errorf("making a client: %w", err)
 	}
 	return cluster, namespace, nil
+}
+
+// unreadable says what is wrong with the kubeconfig.
+func unreadable(err error) error {
+	if clientcmd.IsEmptyConfig(err) {
+		return errors.New("there is no kubeconfig that names a cluster; name one with --kubeconfig or in $KUBECONFIG")
+	}
+	return fmt.Errorf("reading the kubeconfig: %w", err)
 }
 
 // gather reads a Transfer and what is known of the nodes of both sides.

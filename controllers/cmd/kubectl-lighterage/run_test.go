@@ -115,6 +115,15 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
+func TestNoKubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod either
+	err := run(t.Context(), []string{"explain", "transfer/a"}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "name one with --kubeconfig") {
+		t.Errorf("%v", err)
+	}
+}
+
 // kubeconfig writes one with a context whose namespace is bank.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
