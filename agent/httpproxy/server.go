@@ -33,7 +33,7 @@ type Server struct {
 	// abort is closed when connections that switched protocols have to end.
 	abort     chan struct{}
 	abortOnce sync.Once
-	upgrades  sync.WaitGroup
+	upgrades  upgrades
 
 	mu        sync.Mutex
 	current   *generation
@@ -169,11 +169,7 @@ func (s *Server) Drain(ctx context.Context, delay time.Duration) error {
 		go func() { ended <- g.http.Shutdown(ctx) }()
 	}
 	go func() {
-		done := make(chan struct{})
-		go func() {
-			s.upgrades.Wait()
-			close(done)
-		}()
+		done := s.upgrades.ended()
 		select {
 		case <-done:
 			ended <- nil

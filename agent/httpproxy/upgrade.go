@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lighterage/lighterage/agent/meter"
@@ -22,8 +23,8 @@ func (x *exchange) switchProtocols(out *http.Request, res *http.Response) {
 		x.fail(fmt.Errorf("the backend switched to %q; the client asked for %q", got, asked))
 		return
 	}
-	x.server.upgrades.Add(1)
-	defer x.server.upgrades.Done()
+	x.server.upgrades.begin()
+	defer x.server.upgrades.end()
 	defer behind.Close()
 	client, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
@@ -74,4 +75,43 @@ func endSending(c io.Closer) {
 		return
 	}
 	c.Close()
+}
+
+// upgrades counts the connections that switched protocols. New ones may begin while others
+// are waited for, which a sync.WaitGroup does not bear. The zero value is ready.
+type upgrades struct {
+	mu      sync.Mutex
+	n       int
+	waiting []chan struct{} // closed when there are none
+}
+
+func (u *upgrades) begin() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.n++
+}
+
+func (u *upgrades) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.n--; u.n > 0 {
+		return
+	}
+	for _, c := range u.waiting {
+		close(c)
+	}
+	u.waiting = nil
+}
+
+// ended returns a channel that is closed as soon as there are none.
+func (u *upgrades) ended() <-chan struct{} {
+	c := make(chan struct{})
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.n == 0 {
+		close(c)
+	} else {
+		u.waiting = append(u.waiting, c)
+	}
+	return c
 }
