@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -108,38 +109,43 @@ func (b *Backend) attach(c *conn, res *http.Response, req *http.Request, stop fu
 		return
 	}
 	if r.patience == 0 {
-		r.setDeadline(time.Time{})
+		r.setDeadline(c, time.Time{})
 	}
 	res.Body = r
 }
 
-// body is that of an answer. It is not safe for concurrent use, as bodies are not.
+// body is that of an answer. Close may be called while Read waits, as of any body.
 type body struct {
 	io.Reader
 	backend  *Backend
-	conn     *conn // nil at the end
 	stop     func() bool
 	ctx      context.Context
 	keep     bool
 	patience time.Duration // how long the backend may send nothing; 0: any time
-	ended    error
+
+	mu    sync.Mutex
+	conn  *conn // nil at the end
+	ended error
 }
 
 // setDeadline sets one that does not undo the end of the context.
-func (r *body) setDeadline(t time.Time) {
-	_ = r.conn.SetDeadline(t)
+func (r *body) setDeadline(c *conn, t time.Time) {
+	_ = c.SetDeadline(t)
 	if r.ctx.Err() != nil {
-		_ = r.conn.SetDeadline(longAgo)
+		_ = c.SetDeadline(longAgo)
 	}
 }
 
 // Read implements io.Reader.
 func (r *body) Read(p []byte) (int, error) {
-	if r.conn == nil {
-		return 0, r.ended
+	r.mu.Lock()
+	c, ended := r.conn, r.ended
+	r.mu.Unlock()
+	if c == nil {
+		return 0, ended
 	}
 	if r.patience > 0 {
-		r.setDeadline(time.Now().Add(r.patience))
+		r.setDeadline(c, time.Now().Add(r.patience))
 	}
 	n, err := r.Reader.Read(p)
 	if err != nil {
@@ -151,7 +157,12 @@ func (r *body) Read(p []byte) (int, error) {
 // end gives up the connection, to the others if it can be used again, and returns what
 // Read says from now on.
 func (r *body) end(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	c := r.conn
+	if c == nil {
+		return r.ended // closed meanwhile
+	}
 	r.conn = nil
 	undisturbed := r.stop()
 	switch {
@@ -172,6 +183,8 @@ func (r *body) end(err error) error {
 
 // Close implements io.Closer. A body that was not read to its end costs the connection.
 func (r *body) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.conn != nil {
 		r.stop()
 		r.conn.Close()
