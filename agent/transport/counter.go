@@ -40,8 +40,8 @@ func (c countedConn) Write(p []byte) (int, error) {
 }
 
 // Listen returns a listener whose connections are counted, unless c is nil, and of which at most limit are open at once. Further ones
-// wait, unless there are some that have said nothing yet: then each one more closes the oldest of these, so that those who connect and
-// say nothing keep nobody out.
+// wait, one of them accepted already, unless there are some that have said nothing yet: then each one more closes the oldest of these,
+// so that those who connect and say nothing keep nobody out.
 func Listen(l net.Listener, c *Counter, limit int) net.Listener {
 	listener := &countedListener{Listener: l, counter: c, limit: limit}
 	listener.changed.L = &listener.mu
@@ -61,37 +61,30 @@ type countedListener struct {
 }
 
 func (l *countedListener) Accept() (net.Conn, error) {
-	for {
-		l.mu.Lock()
-		for !l.closed && l.open >= l.limit && l.silent.Len() == 0 {
-			l.changed.Wait()
-		}
-		closed := l.closed
-		l.mu.Unlock()
-		if closed {
-			return nil, net.ErrClosed
-		}
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if accepted := l.admit(conn); accepted != nil {
-			return accepted, nil
-		}
-		_ = conn.Close()
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	accepted := l.admit(conn)
+	if accepted == nil {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	return accepted, nil
 }
 
-// admit makes room for a connection, nil if there is none any more.
+// admit waits until there is room for a connection, or makes it. It returns nil once the listener is closed.
 func (l *countedListener) admit(conn net.Conn) *acceptedConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for !l.closed && l.open >= l.limit && l.silent.Len() == 0 {
+		l.changed.Wait()
+	}
+	if l.closed {
+		return nil
+	}
 	if l.open >= l.limit {
-		oldest := l.silent.Front()
-		if oldest == nil {
-			return nil // The last of them has spoken meanwhile.
-		}
-		evicted := oldest.Value.(*acceptedConn)
+		evicted := l.silent.Front().Value.(*acceptedConn)
 		l.release(evicted)
 		_ = evicted.Conn.Close()
 	}
