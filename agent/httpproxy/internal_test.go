@@ -110,7 +110,7 @@ func TestPump(t *testing.T) {
 		var got []byte
 		empty := make([]byte, 0, size)
 		for {
-			part, err := p.take(empty, size/2, time.Minute)
+			part, err := p.take(empty, max(1, size/2), time.Minute)
 			got = append(got, part...)
 			if errors.Is(err, io.EOF) {
 				break

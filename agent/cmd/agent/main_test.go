@@ -111,7 +111,7 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true, ControlAddress: freeAddress(t), Privileged: true,
 		Exclude: []string{"*.log"}, Mirror: true,
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"},
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"},
 			SoftwareEngines: []string{"lzip", "go"},
 		},
 	})
