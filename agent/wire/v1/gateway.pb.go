@@ -490,6 +490,120 @@ func (*WithdrawResponse) Descriptor() ([]byte, []int) {
 	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{7}
 }
 
+type OpenQueueRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	ProtocolVersion uint32                 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
+	Namespace       string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name            string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *OpenQueueRequest) Reset() {
+	*x = OpenQueueRequest{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenQueueRequest) ProtoMessage() {}
+
+func (x *OpenQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenQueueRequest.ProtoReflect.Descriptor instead.
+func (*OpenQueueRequest) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *OpenQueueRequest) GetProtocolVersion() uint32 {
+	if x != nil {
+		return x.ProtocolVersion
+	}
+	return 0
+}
+
+func (x *OpenQueueRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *OpenQueueRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type OpenQueueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// server_name is the TLS server name of the queue for this caller; connect to the gateway's address with it.
+	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	// known_as is the name of the Peer that vouches for the caller.
+	KnownAs       string `protobuf:"bytes,2,opt,name=known_as,json=knownAs,proto3" json:"known_as,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenQueueResponse) Reset() {
+	*x = OpenQueueResponse{}
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenQueueResponse) ProtoMessage() {}
+
+func (x *OpenQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_gateway_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenQueueResponse.ProtoReflect.Descriptor instead.
+func (*OpenQueueResponse) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_gateway_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OpenQueueResponse) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+func (x *OpenQueueResponse) GetKnownAs() string {
+	if x != nil {
+		return x.KnownAs
+	}
+	return ""
+}
+
 var File_agent_wire_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_gateway_proto_rawDesc = "" +
@@ -523,11 +637,20 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\x0fWithdrawRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x12\n" +
-	"\x10WithdrawResponse2\xfb\x01\n" +
+	"\x10WithdrawResponse\"o\n" +
+	"\x10OpenQueueRequest\x12)\n" +
+	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"O\n" +
+	"\x11OpenQueueResponse\x12\x1f\n" +
+	"\vserver_name\x18\x01 \x01(\tR\n" +
+	"serverName\x12\x19\n" +
+	"\bknown_as\x18\x02 \x01(\tR\aknownAs2\xd5\x02\n" +
 	"\aGateway\x12L\n" +
 	"\x05Hello\x12 .lighterage.wire.v1.HelloRequest\x1a!.lighterage.wire.v1.HelloResponse\x12K\n" +
 	"\x04Open\x12\x1f.lighterage.wire.v1.OpenRequest\x1a .lighterage.wire.v1.OpenResponse0\x01\x12U\n" +
-	"\bWithdraw\x12#.lighterage.wire.v1.WithdrawRequest\x1a$.lighterage.wire.v1.WithdrawResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\bWithdraw\x12#.lighterage.wire.v1.WithdrawRequest\x1a$.lighterage.wire.v1.WithdrawResponse\x12X\n" +
+	"\tOpenQueue\x12$.lighterage.wire.v1.OpenQueueRequest\x1a%.lighterage.wire.v1.OpenQueueResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_gateway_proto_rawDescOnce sync.Once
@@ -541,35 +664,39 @@ func file_agent_wire_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_gateway_proto_rawDescData
 }
 
-var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_agent_wire_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_agent_wire_v1_gateway_proto_goTypes = []any{
-	(*HelloRequest)(nil),     // 0: lighterage.wire.v1.HelloRequest
-	(*HelloResponse)(nil),    // 1: lighterage.wire.v1.HelloResponse
-	(*OpenRequest)(nil),      // 2: lighterage.wire.v1.OpenRequest
-	(*OpenResponse)(nil),     // 3: lighterage.wire.v1.OpenResponse
-	(*OpenPending)(nil),      // 4: lighterage.wire.v1.OpenPending
-	(*OpenReady)(nil),        // 5: lighterage.wire.v1.OpenReady
-	(*WithdrawRequest)(nil),  // 6: lighterage.wire.v1.WithdrawRequest
-	(*WithdrawResponse)(nil), // 7: lighterage.wire.v1.WithdrawResponse
-	(*ClaimPath)(nil),        // 8: lighterage.wire.v1.ClaimPath
-	(*Failure)(nil),          // 9: lighterage.wire.v1.Failure
+	(*HelloRequest)(nil),      // 0: lighterage.wire.v1.HelloRequest
+	(*HelloResponse)(nil),     // 1: lighterage.wire.v1.HelloResponse
+	(*OpenRequest)(nil),       // 2: lighterage.wire.v1.OpenRequest
+	(*OpenResponse)(nil),      // 3: lighterage.wire.v1.OpenResponse
+	(*OpenPending)(nil),       // 4: lighterage.wire.v1.OpenPending
+	(*OpenReady)(nil),         // 5: lighterage.wire.v1.OpenReady
+	(*WithdrawRequest)(nil),   // 6: lighterage.wire.v1.WithdrawRequest
+	(*WithdrawResponse)(nil),  // 7: lighterage.wire.v1.WithdrawResponse
+	(*OpenQueueRequest)(nil),  // 8: lighterage.wire.v1.OpenQueueRequest
+	(*OpenQueueResponse)(nil), // 9: lighterage.wire.v1.OpenQueueResponse
+	(*ClaimPath)(nil),         // 10: lighterage.wire.v1.ClaimPath
+	(*Failure)(nil),           // 11: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_gateway_proto_depIdxs = []int32{
-	8, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
-	4, // 1: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
-	5, // 2: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
-	9, // 3: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
-	0, // 4: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
-	2, // 5: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
-	6, // 6: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
-	1, // 7: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
-	3, // 8: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
-	7, // 9: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	10, // 0: lighterage.wire.v1.OpenRequest.destination:type_name -> lighterage.wire.v1.ClaimPath
+	4,  // 1: lighterage.wire.v1.OpenResponse.pending:type_name -> lighterage.wire.v1.OpenPending
+	5,  // 2: lighterage.wire.v1.OpenResponse.ready:type_name -> lighterage.wire.v1.OpenReady
+	11, // 3: lighterage.wire.v1.OpenResponse.refused:type_name -> lighterage.wire.v1.Failure
+	0,  // 4: lighterage.wire.v1.Gateway.Hello:input_type -> lighterage.wire.v1.HelloRequest
+	2,  // 5: lighterage.wire.v1.Gateway.Open:input_type -> lighterage.wire.v1.OpenRequest
+	6,  // 6: lighterage.wire.v1.Gateway.Withdraw:input_type -> lighterage.wire.v1.WithdrawRequest
+	8,  // 7: lighterage.wire.v1.Gateway.OpenQueue:input_type -> lighterage.wire.v1.OpenQueueRequest
+	1,  // 8: lighterage.wire.v1.Gateway.Hello:output_type -> lighterage.wire.v1.HelloResponse
+	3,  // 9: lighterage.wire.v1.Gateway.Open:output_type -> lighterage.wire.v1.OpenResponse
+	7,  // 10: lighterage.wire.v1.Gateway.Withdraw:output_type -> lighterage.wire.v1.WithdrawResponse
+	9,  // 11: lighterage.wire.v1.Gateway.OpenQueue:output_type -> lighterage.wire.v1.OpenQueueResponse
+	8,  // [8:12] is the sub-list for method output_type
+	4,  // [4:8] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_gateway_proto_init() }
@@ -590,7 +717,7 @@ func file_agent_wire_v1_gateway_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_gateway_proto_rawDesc), len(file_agent_wire_v1_gateway_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

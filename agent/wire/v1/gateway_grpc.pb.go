@@ -22,9 +22,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Gateway_Hello_FullMethodName    = "/lighterage.wire.v1.Gateway/Hello"
-	Gateway_Open_FullMethodName     = "/lighterage.wire.v1.Gateway/Open"
-	Gateway_Withdraw_FullMethodName = "/lighterage.wire.v1.Gateway/Withdraw"
+	Gateway_Hello_FullMethodName     = "/lighterage.wire.v1.Gateway/Hello"
+	Gateway_Open_FullMethodName      = "/lighterage.wire.v1.Gateway/Open"
+	Gateway_Withdraw_FullMethodName  = "/lighterage.wire.v1.Gateway/Withdraw"
+	Gateway_OpenQueue_FullMethodName = "/lighterage.wire.v1.Gateway/OpenQueue"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -32,9 +33,9 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Gateway is the door of a cluster. Callers are known by the Peer whose CA vouches for their certificate and by what the
-// certificate names: a manager, or a Transfer.
+// certificate names: a manager, a Transfer, or a Queue.
 type GatewayClient interface {
-	// Hello tells both sides whether they can talk. Idempotent. Managers and Transfers may call it.
+	// Hello tells both sides whether they can talk. Idempotent. Managers, Transfers and Queues may call it.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloResponse, error)
 	// Open admits an attempt of the Transfer that the certificate names, and streams what happens until the receiving agent is
 	// ready or the attempt is refused; either is the last message. Idempotent per run and attempt: a broken stream may be opened
@@ -43,6 +44,9 @@ type GatewayClient interface {
 	// Withdraw ends every attempt of a Transfer: its agent goes and so does its Delivery. Files that were finished stay.
 	// Idempotent. A manager may call it for any Transfer of its cluster.
 	Withdraw(ctx context.Context, in *WithdrawRequest, opts ...grpc.CallOption) (*WithdrawResponse, error)
+	// OpenQueue tells the Queue that the certificate names how to reach a Queue of this cluster, if it may write to it. Idempotent. A refusal
+	// carries a Failure.
+	OpenQueue(ctx context.Context, in *OpenQueueRequest, opts ...grpc.CallOption) (*OpenQueueResponse, error)
 }
 
 type gatewayClient struct {
@@ -92,14 +96,24 @@ func (c *gatewayClient) Withdraw(ctx context.Context, in *WithdrawRequest, opts 
 	return out, nil
 }
 
+func (c *gatewayClient) OpenQueue(ctx context.Context, in *OpenQueueRequest, opts ...grpc.CallOption) (*OpenQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenQueueResponse)
+	err := c.cc.Invoke(ctx, Gateway_OpenQueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GatewayServer is the server API for Gateway service.
 // All implementations must embed UnimplementedGatewayServer
 // for forward compatibility.
 //
 // Gateway is the door of a cluster. Callers are known by the Peer whose CA vouches for their certificate and by what the
-// certificate names: a manager, or a Transfer.
+// certificate names: a manager, a Transfer, or a Queue.
 type GatewayServer interface {
-	// Hello tells both sides whether they can talk. Idempotent. Managers and Transfers may call it.
+	// Hello tells both sides whether they can talk. Idempotent. Managers, Transfers and Queues may call it.
 	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
 	// Open admits an attempt of the Transfer that the certificate names, and streams what happens until the receiving agent is
 	// ready or the attempt is refused; either is the last message. Idempotent per run and attempt: a broken stream may be opened
@@ -108,6 +122,9 @@ type GatewayServer interface {
 	// Withdraw ends every attempt of a Transfer: its agent goes and so does its Delivery. Files that were finished stay.
 	// Idempotent. A manager may call it for any Transfer of its cluster.
 	Withdraw(context.Context, *WithdrawRequest) (*WithdrawResponse, error)
+	// OpenQueue tells the Queue that the certificate names how to reach a Queue of this cluster, if it may write to it. Idempotent. A refusal
+	// carries a Failure.
+	OpenQueue(context.Context, *OpenQueueRequest) (*OpenQueueResponse, error)
 	mustEmbedUnimplementedGatewayServer()
 }
 
@@ -126,6 +143,9 @@ func (UnimplementedGatewayServer) Open(*OpenRequest, grpc.ServerStreamingServer[
 }
 func (UnimplementedGatewayServer) Withdraw(context.Context, *WithdrawRequest) (*WithdrawResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Withdraw not implemented")
+}
+func (UnimplementedGatewayServer) OpenQueue(context.Context, *OpenQueueRequest) (*OpenQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OpenQueue not implemented")
 }
 func (UnimplementedGatewayServer) mustEmbedUnimplementedGatewayServer() {}
 func (UnimplementedGatewayServer) testEmbeddedByValue()                 {}
@@ -195,6 +215,24 @@ func _Gateway_Withdraw_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_OpenQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).OpenQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_OpenQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).OpenQueue(ctx, req.(*OpenQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Gateway_ServiceDesc is the grpc.ServiceDesc for Gateway service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -209,6 +247,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Withdraw",
 			Handler:    _Gateway_Withdraw_Handler,
+		},
+		{
+			MethodName: "OpenQueue",
+			Handler:    _Gateway_OpenQueue_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
