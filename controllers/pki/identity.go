@@ -27,6 +27,7 @@ const (
 	receiveSuffix = ".receive.lighterage.internal"
 	sendSuffix    = ".send.lighterage.internal"
 	httpSuffix    = ".http.lighterage.internal"
+	queueSuffix   = ".queue.lighterage.internal"
 )
 
 // maxIdentityLength bounds the URI that a peer presents: two names of 253 characters and the words between them fit.
@@ -61,6 +62,11 @@ func DeliveryIdentity(cluster, namespace, name string) Identity {
 // HTTPEndpointIdentity is that of the replicas of an HTTPEndpoint.
 func HTTPEndpointIdentity(cluster, namespace, name string) Identity {
 	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/httpendpoint/" + name}
+}
+
+// QueueIdentity is that of the members of a Queue.
+func QueueIdentity(cluster, namespace, name string) Identity {
+	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/queue/" + name}
 }
 
 // Transfer returns the namespace and name of the Transfer whose agent this is; ok is false for everybody else.
@@ -138,4 +144,9 @@ func SendServerName(transferUID string) string {
 // HTTPServerName is the server name of the replicas of the HTTPEndpoint with this UID, for the manager.
 func HTTPServerName(endpointUID string) string {
 	return endpointUID + httpSuffix
+}
+
+// QueueServerName is the server name of the members of the Queue with this UID, for the manager.
+func QueueServerName(queueUID string) string {
+	return queueUID + queueSuffix
 }
