@@ -173,6 +173,8 @@ func TestAgent(t *testing.T) {
 		"lacks backend.address":    func(c *wirev1.HTTPConfig) { c.Backend.Address = "" },
 		"no certificate in PEM":    func(c *wirev1.HTTPConfig) { c.Backend.ServerName = "x" },
 		"use Auto, Always or Neve": func(c *wirev1.HTTPConfig) { c.Compression.Mode = 0 },
+		"trusted_proxies":          func(c *wirev1.HTTPConfig) { c.TrustedProxies = []string{"10.0.0.1"} },
+		"such as 10.0.0.0/8":       func(c *wirev1.HTTPConfig) { c.TrustedProxies = []string{"::ffff:10.0.0.0/104"} },
 		"type/subtype":             func(c *wirev1.HTTPConfig) { c.ContentTypes = []string{"text"} },
 	} {
 		good, _ := c.read()

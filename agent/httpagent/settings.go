@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/codec"
@@ -57,6 +58,13 @@ func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpp
 		if !s.BackendCAs.AppendCertsFromPEM(c.GetBackend().GetCaBundle()) {
 			return httpproxy.Settings{}, errors.New("backend.ca_bundle holds no certificate in PEM")
 		}
+	}
+	for _, text := range c.GetTrustedProxies() {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return httpproxy.Settings{}, fmt.Errorf("trusted_proxies: %w", err)
+		}
+		s.TrustedProxies = append(s.TrustedProxies, prefix)
 	}
 	for _, name := range c.GetCodings() {
 		parsed, err := negotiate.ParseCoding(name)

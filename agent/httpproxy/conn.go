@@ -18,13 +18,12 @@ type conn struct {
 	server     *Server
 	generation *generation
 	stall      time.Duration
+	from       peer
 
 	requests atomic.Int64
 	closed   atomic.Bool
-	// waits says that a deadline for reading is one of patience, rather than one that
-	// wakes up who reads.
-	waits   atomic.Bool
-	written atomic.Int64 // when the deadline for writing was set last, in nanoseconds
+	written  atomic.Int64 // when the deadline for writing was set last, in nanoseconds
+	patience readDeadline
 
 	mu sync.Mutex
 	// cork holds what was written since corked; nil when writes go through.
@@ -32,10 +31,11 @@ type conn struct {
 	held int
 }
 
-// corked collects what is written meanwhile, so that an answer which HTTP and TLS write
-// in pieces is sent by one call of the system, as far as there is memory.
-func (c *conn) corked(write func() error) error {
-	b := c.server.buffers.get(corkSize)
+// corked collects what is written meanwhile, which is to be about n bytes of a body and
+// perhaps a header, so that an answer which HTTP and TLS write in pieces is sent by one
+// call of the system, as far as there is memory.
+func (c *conn) corked(n int, write func() error) error {
+	b := c.server.buffers.get(min(n+n/corkShare+corkHeader, corkSize))
 	c.mu.Lock()
 	c.cork = b
 	c.mu.Unlock()
@@ -51,9 +51,15 @@ func (c *conn) corked(write func() error) error {
 	return errors.Join(err, flushed)
 }
 
-// corkSize is how much is collected at most, in bytes: a part of a body that is passed
-// on, in records of TLS.
-const corkSize = 128 << 10
+const (
+	// corkSize is how much is collected at most, in bytes: a part of a body that is passed
+	// on, in records of TLS.
+	corkSize = 128 << 10
+	// Records of TLS make a body longer by this part of it at most, and a header that is
+	// not unusual takes so many bytes. What does not fit takes another call.
+	corkShare  = 128
+	corkHeader = 1 << 10
+)
 
 // flush sends what was collected.
 func (c *conn) flush() error {
@@ -64,17 +70,6 @@ func (c *conn) flush() error {
 	c.held = 0
 	_, err := c.send(c.cork.b[:n])
 	return err
-}
-
-// Read implements net.Conn.
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.server.wire.Add(int64(n))
-	if err != nil && c.waits.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
-		c.waits.Store(false)
-		c.server.stats.timedOut.Add(1)
-	}
-	return n, err
 }
 
 // Write implements net.Conn.
@@ -112,12 +107,6 @@ func (c *conn) send(p []byte) (int, error) {
 		c.server.stats.timedOut.Add(1)
 	}
 	return n, err
-}
-
-// SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	c.waits.Store(!t.IsZero() && t.After(time.Now()))
-	return c.Conn.SetReadDeadline(t)
 }
 
 // SetDeadline implements net.Conn. Those for writing are Write's own; one that has

@@ -24,6 +24,7 @@ type exchange struct {
 	r *http.Request
 	// conn is the client's on HTTP/1, where it serves one request at a time; else nil.
 	conn *conn
+	from peer
 
 	// coding is what the client gets if the body is compressed; Identity: it is not.
 	coding negotiate.Coding
@@ -40,7 +41,7 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if c.requests.Add(1) > 1 {
 			g.server.stats.reused.Add(1)
 		}
-		if r.ProtoMajor == 1 {
+		if x.from = c.from; r.ProtoMajor == 1 {
 			x.conn = c
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -61,22 +63,59 @@ func TestHealthNotes(t *testing.T) {
 	}
 }
 
-func TestForwardedElement(t *testing.T) {
-	for _, test := range []struct{ client, host, want string }{
-		{"192.0.2.1", "x", `for=192.0.2.1;host="x";proto=https`},
-		{"2001:db8::1", "x:80", `for="[2001:db8::1]";host="x:80";proto=https`},
-		{"fe80::1%eth0", "", `for="[fe80::1]";proto=https`},
-		{"", `x"y`, `for=unknown;proto=https`},
+func TestPeer(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10")}
+	for _, test := range []struct {
+		remote        net.Addr
+		address, node string
+		trusted       bool
+	}{
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 5}, "192.0.2.1", "192.0.2.1", true},
+		{&net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.255")}, "192.0.2.255", "192.0.2.255", true},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 3, 1)}, "192.0.3.1", "192.0.3.1", false},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, "2001:db8::1", `"[2001:db8::1]"`, true},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db9::1")}, "2001:db9::1", `"[2001:db9::1]"`, false},
+		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}, "fe80::1", `"[fe80::1]"`, true},
+		{&net.TCPAddr{}, "", "unknown", false},
+		{&net.UnixAddr{Name: "192.0.2.1"}, "", "unknown", false},
 	} {
-		if got := forwardedElement(test.client, test.host, "https"); got != test.want {
+		if got := newPeer(test.remote, trusted); got != (peer{test.address, test.node, test.trusted}) {
+			t.Errorf("%v: %+v", test.remote, got)
+		}
+	}
+	for _, test := range []struct{ node, host, want string }{
+		{"192.0.2.1", "x:80", `for=192.0.2.1;host="x:80";proto=https`},
+		{`"[2001:db8::1]"`, "", `for="[2001:db8::1]";proto=https`},
+		{"unknown", `x"y`, `for=unknown;proto=https`},
+	} {
+		if got := (peer{node: test.node}).element(test.host, "https"); got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}
 }
 
+func TestBufferClass(t *testing.T) {
+	for n, want := range map[int][2]int{
+		0: {0, 4096}, 1: {0, 4096}, 4096: {0, 4096}, 4097: {1, 5120}, 5120: {1, 5120}, 5121: {2, 6144}, 8192: {4, 8192}, 8193: {5, 10240},
+		20000: {9, 20480}, maxWhole: {24, maxWhole}, largestBuffer - 1: {28, largestBuffer}, largestBuffer: {28, largestBuffer},
+	} {
+		if class, length := bufferClass(n); class != want[0] || length != want[1] {
+			t.Errorf("%d bytes: class %d of %d bytes", n, class, length)
+		}
+	}
+	var p buffers
+	for before, n := -1, 1; n <= largestBuffer; n += 1021 {
+		class, length := bufferClass(n)
+		if class < before || length < n || length > max(n+n/bufferSteps+1, smallestBuffer) || class >= len(p.pools) {
+			t.Fatalf("%d bytes: class %d of %d bytes after %d", n, class, length, before)
+		}
+		before = class
+	}
+}
+
 func TestBuffersAreBounded(t *testing.T) {
 	var p buffers
-	if p.get(1<<largestBuffer+1) != nil {
+	if p.get(largestBuffer+1) != nil {
 		t.Error("a buffer larger than the largest")
 	}
 	var all []*buffer
@@ -153,7 +192,7 @@ func FuzzHeaders(f *testing.F) {
 		if !strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding") && !strings.Contains(strings.Join(h["Vary"], ","), "*") {
 			t.Errorf("Vary is %q", h["Vary"])
 		}
-		element := forwardedElement(name, value, "https")
+		element := peer{node: "unknown"}.element(value, "https")
 		if strings.Count(element, `"`)%2 != 0 {
 			t.Errorf("quotes are open: %s", element)
 		}

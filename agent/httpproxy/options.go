@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
@@ -40,10 +41,10 @@ type Settings struct {
 	// Explain adds the header lighterage-compression to responses: the engine, or none,
 	// and the reason.
 	Explain bool
-	// TrustForwarded keeps what the client says in X-Forwarded-* and Forwarded of who
-	// was before it, and appends to it. Otherwise it is replaced, since anybody can
-	// claim anything.
-	TrustForwarded bool
+	// TrustedProxies are where connections come from whose X-Forwarded-* and Forwarded,
+	// which say who was before, are kept and appended to. Those of others are replaced,
+	// since anybody can claim anything.
+	TrustedProxies []netip.Prefix
 	// Padding is up to how many random bytes compressed bodies are made longer, up to
 	// coding.MaxPadding. It makes the length of a body tell less of what is in it.
 	Padding int
@@ -103,6 +104,11 @@ func (s Settings) Validate() error {
 	}
 	if err := s.Policy.Validate(); err != nil {
 		return err
+	}
+	for _, p := range s.TrustedProxies {
+		if !p.IsValid() || p.Addr().Is4In6() {
+			return fmt.Errorf("trusted proxies %v: use prefixes of IPv4 or IPv6, such as 10.0.0.0/8", p)
+		}
 	}
 	seen := make(map[negotiate.Coding]bool)
 	for _, c := range s.Codings {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -123,13 +124,21 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestForwardedIsTrusted(t *testing.T) {
+// TestTrustedProxies: what is said of who was before is kept when somebody says it who is believed, and replaced else.
+func TestTrustedProxies(t *testing.T) {
 	seen := make(chan http.Header, 1)
-	p := start(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.Header }, func(s *httpproxy.Settings) { s.TrustForwarded = true })
-	p.ask(t, "GET", "/", nil, "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "Forwarded", "for=6.6.6.6")
-	h := <-seen
-	if h.Get("X-Forwarded-For") != "6.6.6.6, 127.0.0.1" || h.Get("X-Forwarded-Proto") != "https" || !strings.HasPrefix(h.Get("Forwarded"), "for=6.6.6.6, for=127.0.0.1;") {
-		t.Errorf("%v", h)
+	for trusted, want := range map[string]struct{ client, proto, port, forwarded string }{
+		"127.0.0.0/8":  {"6.6.6.6, 127.0.0.1", "gopher", "70", "for=6.6.6.6, for=127.0.0.1;"},
+		"192.0.2.0/24": {"127.0.0.1", "http", "", "for=127.0.0.1;"},
+	} {
+		p := start(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.Header }, func(s *httpproxy.Settings) {
+			s.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix(trusted)}
+		})
+		p.ask(t, "GET", "/", nil, "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "gopher", "X-Forwarded-Port", "70", "Forwarded", "for=6.6.6.6")
+		h := <-seen
+		if h.Get("X-Forwarded-For") != want.client || h.Get("X-Forwarded-Proto") != want.proto || h.Get("X-Forwarded-Port") != want.port || !strings.HasPrefix(h.Get("Forwarded"), want.forwarded) {
+			t.Errorf("%s is trusted: %v", trusted, h)
+		}
 	}
 }
 

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -110,22 +108,17 @@ func mapFields(fields []string, f func(string) string) []string {
 
 // forwarded says who asks: X-Forwarded-For, -Host and -Proto, and Forwarded (RFC 7239).
 func (x *exchange) forwarded(h http.Header) {
-	client, _, err := net.SplitHostPort(x.r.RemoteAddr)
-	if err != nil {
-		client = ""
-	}
 	scheme := "http"
 	if x.r.TLS != nil {
 		scheme = "https"
 	}
-	element := forwardedElement(client, x.r.Host, scheme)
-	if !x.settings.TrustForwarded {
+	if !x.from.trusted {
 		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Real-Ip", "Forwarded"} {
 			delete(h, name)
 		}
 	}
-	if client != "" {
-		appendList(h, "X-Forwarded-For", client)
+	if x.from.address != "" {
+		appendList(h, "X-Forwarded-For", x.from.address)
 	}
 	if h["X-Forwarded-Host"] == nil {
 		h["X-Forwarded-Host"] = []string{x.r.Host}
@@ -133,7 +126,7 @@ func (x *exchange) forwarded(h http.Header) {
 	if h["X-Forwarded-Proto"] == nil {
 		h["X-Forwarded-Proto"] = []string{scheme}
 	}
-	appendList(h, "Forwarded", element)
+	appendList(h, "Forwarded", x.from.element(x.r.Host, scheme))
 }
 
 // appendList appends an element to a list field, which becomes one field.
@@ -142,23 +135,6 @@ func appendList(h http.Header, name, element string) {
 		element = strings.Join(before, ", ") + ", " + element
 	}
 	h[name] = []string{element}
-}
-
-// forwardedElement is an element of Forwarded. What is no token is quoted: the address
-// of IPv6, and every host with a port.
-func forwardedElement(client, host, scheme string) string {
-	node := "unknown"
-	if ip, err := netip.ParseAddr(client); err == nil {
-		node = client
-		if ip.Is6() {
-			node = `"[` + ip.WithZone("").String() + `]"`
-		}
-	}
-	element := "for=" + node
-	if host != "" && !strings.ContainsAny(host, "\"\\") {
-		element += `;host="` + host + `"`
-	}
-	return element + ";proto=" + scheme
 }
 
 // requestBody is a body that the client may not stop sending for too long.

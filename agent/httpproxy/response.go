@@ -143,26 +143,31 @@ func (x *exchange) pass(res *http.Response, reason policy.Reason) {
 	x.explain(res.Header, "", reason)
 	x.copyHeader(res)
 	x.writeHeader(res.StatusCode)
-	n := x.copyBody(res.Body, res.ContentLength < 0)
+	n := x.copyBody(res.Body, res.ContentLength)
 	x.trailers(res)
 	x.stored(n, reason)
 }
 
-// copyBody sends a body and returns its length. With flush what is there is sent before
-// more is waited for.
-func (x *exchange) copyBody(body io.Reader, flush bool) int64 {
-	held := x.server.buffers.get(copySize)
+// copyBody sends a body of a length, or of an unknown one when that is negative, and
+// returns how long it was. What is there of the latter is sent before more is waited for.
+func (x *exchange) copyBody(body io.Reader, length int64) int64 {
+	size := copySize
+	if length >= 0 {
+		size = int(min(length, copySize))
+	}
+	held := x.server.buffers.get(size)
 	if held == nil {
 		held = &buffer{b: make([]byte, 4<<10)}
 	} else {
 		defer x.server.buffers.put(held)
 	}
 	var total int64
+	flush := length < 0
 	if flush {
 		x.flush() // the header, which may be all for a while
 	}
 	for {
-		n, err := body.Read(held.b)
+		n, err := readReady(body, held.b, length >= 0)
 		if n > 0 {
 			x.write(held.b[:n])
 			total += int64(n)
@@ -179,6 +184,19 @@ func (x *exchange) copyBody(body io.Reader, flush bool) int64 {
 	}
 }
 
+// readReady reads once, and with all goes on as long as there is room and the next part
+// has arrived: what is written at once costs the fewer calls of the system.
+func readReady(body io.Reader, into []byte, all bool) (int, error) {
+	n, err := body.Read(into)
+	ready, ok := body.(interface{ Ready() bool })
+	for all && ok && err == nil && n > 0 && n < len(into) && ready.Ready() {
+		var more int
+		more, err = body.Read(into[n:])
+		n += more
+	}
+	return n, err
+}
+
 // write sends a part of a body, and on HTTP/1 what is held of the header with it. When
 // the client has gone there is nothing left to do.
 func (x *exchange) write(p []byte) {
@@ -189,7 +207,7 @@ func (x *exchange) write(p []byte) {
 
 func (x *exchange) tryWrite(p []byte) error {
 	if x.conn != nil {
-		return x.conn.corked(func() error {
+		return x.conn.corked(len(p), func() error {
 			_, err := x.w.Write(p)
 			x.flush()
 			return err

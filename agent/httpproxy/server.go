@@ -137,7 +137,7 @@ func (s *Server) accept(inner net.Conn) {
 			g.turnAway()
 			return
 		}
-		g.hand(&conn{Conn: inner, server: s, generation: g, stall: limits.StallTimeout})
+		g.hand(&conn{Conn: inner, server: s, generation: g, stall: limits.StallTimeout, from: newPeer(inner.RemoteAddr(), g.settings.TrustedProxies)})
 		return
 	}
 }

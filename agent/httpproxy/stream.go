@@ -56,7 +56,7 @@ func (x *exchange) stream(res *http.Response) {
 	first, err := p.take(hold[2].b[:partSize], firstBlock, firstPatience)
 	switch {
 	case errors.Is(err, io.EOF) && res.ContentLength < 0:
-		x.sendWhole(res, first) // short after all
+		x.sendWhole(res, first, nil) // short after all
 	case err != nil && !errors.Is(err, io.EOF):
 		x.fail(err)
 	default:

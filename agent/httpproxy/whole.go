@@ -24,66 +24,57 @@ import (
 // half answer.
 func (x *exchange) readWhole(res *http.Response, size int) {
 	in := x.server.buffers.get(size)
-	switch {
-	case in != nil:
-		defer x.server.buffers.put(in)
-	case x.forced:
-		x.fail(errNoMemory)
-		return
-	default:
+	if in == nil {
+		if x.forced {
+			x.fail(errNoMemory)
+			return
+		}
 		x.pass(res, Busy)
 		return
 	}
 	body := in.b[:size]
 	if _, err := io.ReadFull(res.Body, body); err != nil {
+		x.server.buffers.put(in)
 		x.fail(fmt.Errorf("read %d bytes of the backend's answer: %w", size, err))
 		return
 	}
-	x.sendWhole(res, body)
+	x.sendWhole(res, body, in)
 }
 
-// sendWhole compresses a body that is here and sends it.
-func (x *exchange) sendWhole(res *http.Response, body []byte) {
+// sendWhole compresses a body that is here and sends it. It gives back the buffer that
+// holds the body, which is nil if somebody else does, as soon as that is not needed.
+func (x *exchange) sendWhole(res *http.Response, body []byte, in *buffer) {
+	defer func() { x.server.buffers.put(in) }()
 	d := x.decide(x.coding, int64(len(body)), x.forced)
 	if d.Class == codec.NoClass {
 		x.sendStored(res, body, "", d.Reason, 0)
 		return
 	}
 	encoders := x.encodersOf(d.Codec, d.Class)
-	padding := x.padding()
-	// What would not shrink need not fit, unless it must not be sent as it is.
-	room := max(len(body)-1, 0) + padding
-	if x.forced {
-		room = coding.Bound(len(body), padding)
-	}
-	out := x.server.buffers.get(max(room, len(body)))
+	p := compressed{n: -1, reason: d.Reason}
+	p.run(x, encoders, d, body)
+	defer x.server.buffers.put(p.out)
 	switch {
-	case out != nil:
-		defer x.server.buffers.put(out)
-	case x.forced:
+	case p.n < 0 && p.reason == Busy && x.forced:
 		x.fail(errNoMemory)
 		return
-	default:
-		x.sendStored(res, body, "", Busy, 0)
-		return
-	}
-	p := compressed{reason: d.Reason}
-	p.run(x, encoders, d, body, out.b, room, padding)
-	if p.n < 0 {
+	case p.n < 0:
 		x.sendStored(res, body, encoders.engine.Name(), p.reason, p.cpu)
 		return
 	}
-	engine := encoders.engine.Name()
+	engine, length := encoders.engine.Name(), len(body)
+	x.server.buffers.put(in)
+	in = nil
 	transformed(res.Header, x.coding)
 	x.setLength(res, p.n)
 	x.explain(res.Header, engine, p.reason)
 	x.copyHeader(res)
 	// Who has the whole answer finds it counted.
 	x.server.stats.add(outcome{coding: x.coding, engine: engine, body: true, meter: meter.Outcome{
-		Path: p.path, Reason: p.reason, PlainBytes: len(body), WireBytes: p.n, CPU: p.cpu,
+		Path: p.path, Reason: p.reason, PlainBytes: length, WireBytes: p.n, CPU: p.cpu,
 	}})
 	x.writeHeader(res.StatusCode)
-	x.write(out.b[:p.n])
+	x.write(p.out.b[:p.n])
 	x.trailers(res)
 }
 
@@ -105,21 +96,33 @@ func (x *exchange) sendStored(res *http.Response, body []byte, tried string, rea
 
 // compressed is what became of trying to compress a body.
 type compressed struct {
-	n      int // the length; negative: it is sent as it is, for the reason
+	out    *buffer // holds it; to be given back
+	n      int     // the length; negative: it is sent as it is, for the reason
 	reason policy.Reason
 	path   meter.Path
 	cpu    time.Duration
 }
 
-// run looks at a sample if the decision wants one, and compresses.
-func (p *compressed) run(x *exchange, encoders *encoders, d policy.Decision, body, out []byte, room, padding int) {
-	p.n = -1
+// run looks at a sample if the decision wants one, and compresses. What it takes is taken
+// when its turn has come: many may wait for theirs.
+func (p *compressed) run(x *exchange, encoders *encoders, d policy.Decision, body []byte) {
 	encoder, err := encoders.get()
 	if err != nil {
 		x.engineFailed(p, encoders, err)
 		return
 	}
 	defer encoders.put(encoder)
+	padding := x.padding()
+	// What would not shrink need not fit, unless it must not be sent as it is.
+	room := max(len(body)-1, 0) + padding
+	if x.forced {
+		room = coding.Bound(len(body), padding)
+	}
+	if p.out = x.server.buffers.get(max(room, len(body))); p.out == nil {
+		p.reason = Busy
+		return
+	}
+	out := p.out.b
 	p.cpu = meter.ThreadCPU(func() {
 		if d.NeedsSample && estimate.Judged(len(body)) {
 			var expected estimate.Prediction

@@ -149,6 +149,16 @@ type HTTPListener struct {
 	// +default="75s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="idleTimeout must be between 1s and 1h; write for example 75s"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+	// trustedProxies are where connections come from, as CIDRs, whose X-Forwarded-* and Forwarded are kept and appended to, such as the
+	// pods of a gateway that names this HTTPEndpoint as a backend. What others say there is replaced by what the replica sees itself.
+	// Whoever can connect from one of these addresses can claim to be anybody.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(p, isCIDR(p) && cidr(p) == cidr(p).masked())",message="trustedProxies must be CIDRs without bits behind the prefix; write for example 10.0.0.0/8"
+	TrustedProxies []string `json:"trustedProxies,omitempty"`
 	// drainTimeout is how long requests that are under way may take when a replica is told to stop.
 	// +optional
 	// +default="30s"

@@ -862,6 +862,11 @@ func (in *HTTPListener) DeepCopyInto(out *HTTPListener) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.TrustedProxies != nil {
+		in, out := &in.TrustedProxies, &out.TrustedProxies
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.DrainTimeout != nil {
 		in, out := &in.DrainTimeout, &out.DrainTimeout
 		*out = new(v1.Duration)

@@ -113,6 +113,7 @@ func configOf(endpoint *v1alpha1.HTTPEndpoint, resolved policy.Resolved) (*wirev
 		IdleTimeout:              durationpb.New(duration(spec.Listener.IdleTimeout, 75*time.Second)),
 		DrainTimeout:             durationpb.New(drainTimeout(spec)),
 		ResetStatistics:          resetRequest(endpoint),
+		TrustedProxies:           spec.Listener.TrustedProxies,
 	}
 	if spec.Listener.TLS != nil {
 		config.ServingDirectory = servingDirectory

@@ -69,6 +69,11 @@ func TestConfig(t *testing.T) {
 			return c.GetIdleTimeout().AsDuration() == 5*time.Second && c.GetDrainTimeout().AsDuration() == 6*time.Second &&
 				c.GetBackend().GetResponseTimeout().AsDuration() == 7*time.Second
 		}},
+		"trusted proxies": {func(s *v1alpha1.HTTPEndpointSpec) {
+			s.Listener.TrustedProxies = []string{"10.0.0.0/8", "2001:db8::/32"}
+		}, func(c *wirev1.HTTPConfig) bool {
+			return slices.Equal(c.GetTrustedProxies(), []string{"10.0.0.0/8", "2001:db8::/32"})
+		}},
 		"TLS":    {nil, func(c *wirev1.HTTPConfig) bool { return c.GetServingDirectory() != "" }},
 		"no TLS": {func(s *v1alpha1.HTTPEndpointSpec) { s.Listener.TLS = nil }, func(c *wirev1.HTTPConfig) bool { return c.GetServingDirectory() == "" }},
 		"built-in codings and types": {nil, func(c *wirev1.HTTPConfig) bool {

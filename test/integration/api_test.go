@@ -159,6 +159,12 @@ func TestRefusals(t *testing.T) {
 		"endless drain": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
 			e.Spec.Listener.DrainTimeout = &metav1.Duration{Duration: 2 * time.Hour}
 		}), "drainTimeout must be between 1s and 1h"},
+		"trusted proxy that is no CIDR": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Listener.TrustedProxies = []string{"10.0.0.0/8", "10.0.0.1"}
+		}), "trustedProxies must be CIDRs"},
+		"trusted proxy with bits behind the prefix": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
+			e.Spec.Listener.TrustedProxies = []string{"10.0.0.1/8"}
+		}), "trustedProxies must be CIDRs"},
 		"replicas and autoscaling": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
 			replicas := int32(2)
 			e.Spec.Replicas, e.Spec.Autoscaling = &replicas, &v1alpha1.HTTPAutoscaling{MaxReplicas: 3}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestReadme applies the README's HTTPEndpoint, and holds its HTTPRoute against it: the route names the endpoint's Service.
+// TestReadme applies the README's HTTPEndpoint and HTTPRoute, and holds them against each other: the route names the endpoint's Service.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -41,8 +41,10 @@ func TestReadme(t *testing.T) {
 	if err := k8s.Create(context.Background(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if err := k8s.Create(context.Background(), endpoint, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
-		t.Error(err)
+	for _, object := range []*unstructured.Unstructured{endpoint, route} {
+		if err := k8s.Create(context.Background(), object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+			t.Errorf("%s of the README: %v", object.GetKind(), err)
+		}
 	}
 	rules, err := yaml.Marshal(route.Object["spec"])
 	if err != nil || route.GetNamespace() != endpoint.GetNamespace() || !strings.Contains(string(rules), "name: "+endpoint.GetName()) {

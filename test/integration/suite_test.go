@@ -11,6 +11,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +44,16 @@ func run(m *testing.M) (int, error) {
 			return 1, fmt.Errorf("build the scheme: %w", err)
 		}
 	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd/bases"}, ErrorIfCRDPathMissing: true}
+	gatewayAPI, err := moduleDir("../../hack/tools/gateway-api/go.mod", "sigs.k8s.io/gateway-api")
+	if err != nil {
+		return 1, err
+	}
+	env := &envtest.Environment{
+		CRDDirectoryPaths: []string{
+			"../../config/crd/bases", filepath.Join(gatewayAPI, "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
+		},
+		ErrorIfCRDPathMissing: true,
+	}
 	config, err := env.Start()
 	if err != nil {
 		return 1, fmt.Errorf("start the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver; make test-envtest sets it): %w", err)
@@ -57,4 +69,20 @@ func run(m *testing.M) (int, error) {
 		}
 	}
 	return m.Run(), nil
+}
+
+// moduleDir returns where the files of a module are that a go.mod requires.
+func moduleDir(modfile, module string) (string, error) {
+	for _, args := range [][]string{{"mod", "download", "-modfile=" + modfile, module}, {"list", "-m", "-modfile=" + modfile, "-f", "{{.Dir}}", module}} {
+		command := exec.Command("go", args...)
+		command.Stderr = os.Stderr
+		out, err := command.Output()
+		if err != nil {
+			return "", fmt.Errorf("find module %s (go %s): %w", module, strings.Join(args, " "), err)
+		}
+		if dir := strings.TrimSpace(string(out)); dir != "" {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("module %s of %s has no directory", module, modfile)
 }

@@ -30,7 +30,7 @@ type conn struct {
 	limit int
 	since time.Time // when it became unused
 
-	// What alive needs, here so that it allocates nothing.
+	// What looks needs, here so that it allocates nothing.
 	look  func(fd uintptr) bool
 	quiet bool
 }
@@ -68,17 +68,16 @@ func (c *conn) Read(p []byte) (int, error) {
 // closed it nor sent something. What a backend sends before it is asked must never be
 // taken for the answer to the next request.
 func (c *conn) alive() bool {
-	if c.r.Buffered() > 0 {
-		return false
-	}
-	if c.raw == nil {
-		return true
-	}
+	return c.r.Buffered() == 0 && (c.raw == nil || c.looks() && c.quiet)
+}
+
+// arrived reports whether there is something to read, or an end, on a connection in use.
+func (c *conn) arrived() bool { return c.raw != nil && c.looks() && !c.quiet }
+
+// looks finds out whether the connection is quiet, and reports whether it could.
+func (c *conn) looks() bool {
 	c.quiet = false
-	if err := c.raw.Read(c.look); err != nil {
-		return false
-	}
-	return c.quiet
+	return c.raw.Read(c.look) == nil
 }
 
 // peek looks for something to read without waiting for it.

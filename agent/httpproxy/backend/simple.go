@@ -154,6 +154,13 @@ func (r *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Ready reports whether Read would return at once, as far as is known.
+func (r *body) Ready() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.conn == nil || r.conn.r.Buffered() > 0 || r.conn.arrived()
+}
+
 // end gives up the connection, to the others if it can be used again, and returns what
 // Read says from now on.
 func (r *body) end(err error) error {

@@ -178,8 +178,11 @@ type HTTPConfig struct {
 	// reset_statistics: when it differs from what the agent has acted upon last, all counters begin anew. What it is at the start of the
 	// agent is taken as acted upon.
 	ResetStatistics string `protobuf:"bytes,16,opt,name=reset_statistics,json=resetStatistics,proto3" json:"reset_statistics,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// trusted_proxies are prefixes (192.0.2.0/24, 2001:db8::/32). What comes from there in X-Forwarded-* and Forwarded is kept and appended
+	// to; what others say there is replaced.
+	TrustedProxies []string `protobuf:"bytes,17,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *HTTPConfig) Reset() {
@@ -322,6 +325,13 @@ func (x *HTTPConfig) GetResetStatistics() string {
 		return x.ResetStatistics
 	}
 	return ""
+}
+
+func (x *HTTPConfig) GetTrustedProxies() []string {
+	if x != nil {
+		return x.TrustedProxies
+	}
+	return nil
 }
 
 // HTTPBackend is where requests go.
@@ -940,7 +950,7 @@ var File_agent_wire_v1_http_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/wire/v1/http.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x06\n" +
+	"\x18agent/wire/v1/http.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x06\n" +
 	"\n" +
 	"HTTPConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12%\n" +
@@ -959,7 +969,8 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x1bcompress_cross_site_cookies\x18\r \x01(\bR\x18compressCrossSiteCookies\x12<\n" +
 	"\fidle_timeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12>\n" +
 	"\rdrain_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\fdrainTimeout\x12)\n" +
-	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\"\xd2\x02\n" +
+	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\x12'\n" +
+	"\x0ftrusted_proxies\x18\x11 \x03(\tR\x0etrustedProxies\"\xd2\x02\n" +
 	"\vHTTPBackend\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
