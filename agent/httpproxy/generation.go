@@ -165,7 +165,9 @@ func (g *generation) newHTTPServer() *http.Server {
 		ReadHeaderTimeout:            limits.HeaderTimeout,
 		IdleTimeout:                  limits.IdleTimeout,
 		MaxHeaderBytes:               limits.MaxHeaderBytes,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: limits.MaxStreams, SendPingTimeout: limits.IdleTimeout, PingTimeout: limits.HeaderTimeout},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: limits.MaxStreams, MaxReadFrameSize: maxFrame, SendPingTimeout: limits.IdleTimeout, PingTimeout: limits.HeaderTimeout,
+		},
 		// What clients do wrong is counted, and would fill the log.
 		ErrorLog: slog.NewLogLogger(g.server.log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -184,6 +186,10 @@ func (g *generation) newHTTPServer() *http.Server {
 	server.Protocols = protocols
 	return server
 }
+
+// maxFrame is how long a frame of HTTP/2 may be that a client sends, in bytes: the least that
+// a server has to take, since each connection holds as much.
+const maxFrame = 16 << 10
 
 // connKey is under what the *conn of a request is in its context.
 type connKey struct{}
