@@ -6,6 +6,7 @@ package httpproxy
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -126,7 +127,7 @@ func (x *exchange) fail(err error) {
 
 // log notes what is the backend's fault. The health check says it where it lasts.
 func (x *exchange) log(err error) {
-	x.server.log.Warn("Backend did not answer", "error", err.Error())
+	x.server.failures.note(slog.LevelWarn, "Backend did not answer", "error", err.Error())
 }
 
 // refuse answers in the proxy's own name.

@@ -26,6 +26,7 @@ type Options struct {
 type Server struct {
 	certificates *Certificates
 	log          *slog.Logger
+	failures     *failureLog
 	stats        statistics
 	wire         atomic.Int64
 	buffers      buffers
@@ -45,7 +46,7 @@ type Server struct {
 // New returns a server that listens nowhere yet. Close ends it.
 func New(o Options) (*Server, error) {
 	s := &Server{
-		certificates: o.Certificates, log: o.Log, abort: make(chan struct{}),
+		certificates: o.Certificates, log: o.Log, failures: newFailureLog(o.Log), abort: make(chan struct{}),
 		live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}),
 	}
 	s.stats.reset(time.Now())
@@ -209,6 +210,7 @@ func (s *Server) Close() {
 		g.retire()
 		_ = g.http.Close()
 	}
+	s.failures.close()
 }
 
 // Backend returns what the checks of the backend of new connections said.

@@ -163,7 +163,7 @@ func (s *streaming) worth(first []byte) (bool, error) {
 }
 
 func (s *streaming) fault(err error) {
-	s.server.log.Error("Engine failed", "engine", s.encoders.engine.Name(), "error", err.Error())
+	s.server.engineFailed(s.encoders, err)
 	s.giveUp(EngineFailed)
 }
 
@@ -202,7 +202,7 @@ func (s *streaming) send(part []byte, last bool) {
 	if s.stream != nil {
 		n, err := s.compress(part, last)
 		if err != nil {
-			s.server.log.Error("Engine failed", "engine", s.encoders.engine.Name(), "error", err.Error())
+			s.server.engineFailed(s.encoders, err)
 			panic(http.ErrAbortHandler) // it cannot be taken back that it is compressed
 		}
 		out = s.out.b[:n]

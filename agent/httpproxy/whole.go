@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -148,7 +149,12 @@ func (p *compressed) run(x *exchange, encoders *encoders, d policy.Decision, bod
 
 func (x *exchange) engineFailed(p *compressed, encoders *encoders, err error) {
 	p.n, p.reason = -1, EngineFailed
-	x.server.log.Error("Engine failed", "engine", encoders.engine.Name(), "error", err.Error())
+	x.server.engineFailed(encoders, err)
+}
+
+// engineFailed notes what must not happen, and may with every response.
+func (s *Server) engineFailed(e *encoders, err error) {
+	s.failures.note(slog.LevelError, "Engine failed", "engine", e.engine.Name(), "error", err.Error())
 }
 
 // pathOf says what did the work of the last call. An engine that is allowed hardware
