@@ -261,6 +261,11 @@ bench-http: build ## Measure the agent in mode http beside nginx, HAProxy and Ca
 	caddy=$$(go tool -modfile=hack/tools/caddy/go.mod -n caddy); $(ENGINES); \
 		go run ./hack/bench/http -extent $(if $(BENCH),$(BENCH),full) -agent bin/agent -caddy "$$caddy"
 
+.PHONY: bench-http-long
+bench-http-long: build ## Measure the memory of the agent in mode http for ten minutes under load, and with 10,000 idle connections
+	$(ENSURE) proxies
+	$(ENGINES); go run ./hack/bench/http -extent long -agent bin/agent
+
 .PHONY: bench-policy
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) network

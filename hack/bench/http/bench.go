@@ -46,6 +46,17 @@ const (
 // start starts everything.
 func (b *bench) start(ctx context.Context, agent, caddy string) error {
 	b.turns, b.memory = map[key][]turn{}, map[string][]int64{}
+	if err := b.startBackend(); err != nil {
+		return err
+	}
+	if err := b.contenders(agent, caddy); err != nil {
+		return err
+	}
+	return b.check(ctx)
+}
+
+// startBackend makes a place to work in and starts who answers.
+func (b *bench) startBackend() error {
 	var err error
 	if b.work, err = os.MkdirTemp("", "lighterage-bench-http-"); err != nil {
 		return fmt.Errorf("make a directory to work in: %w", err)
@@ -67,10 +78,7 @@ func (b *bench) start(ctx context.Context, agent, caddy string) error {
 	if _, err := b.spawn(b.backendAddress, self, "-backend", b.backendAddress); err != nil {
 		return fmt.Errorf("start the backend: %w", err)
 	}
-	if err := b.contenders(agent, caddy); err != nil {
-		return err
-	}
-	return b.check(ctx)
+	return nil
 }
 
 func (b *bench) directory(name string) (string, error) {
@@ -157,7 +165,10 @@ func (b *bench) holdConnections(ctx context.Context) error {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
-		go func() { done <- b.wrkMany(ctx, c, duration) }()
+		go func() {
+			_, err := b.wrkMany(ctx, c, duration)
+			done <- err
+		}()
 		ticker := time.NewTicker(duration / 8)
 		var err error
 		for running := true; running; {

@@ -140,11 +140,19 @@ func parseH2load(out string) (turn, float64, error) {
 	return turn{requests: number(rate[1])}, count, nil
 }
 
-// wrkMany makes load with many connections.
-func (b *bench) wrkMany(ctx context.Context, c *contender, d time.Duration) error {
-	_, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(manyConnections), "-d"+strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "20s",
+// wrkMany makes load with many connections and returns how many requests were answered by
+// second.
+func (b *bench) wrkMany(ctx context.Context, c *contender, d time.Duration) (float64, error) {
+	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(manyConnections), "-d"+strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "20s",
 		"-H", "Accept-Encoding: gzip", fmt.Sprintf("https://%s/xml/20000", c.address)).CombinedOutput()
-	return err
+	if err != nil {
+		return 0, fmt.Errorf("wrk: %w: %s", err, out)
+	}
+	rate := wrkRate.FindStringSubmatch(string(out))
+	if rate == nil {
+		return 0, fmt.Errorf("%w; wrk says:\n%s", errNotUnderstood, out)
+	}
+	return number(rate[1]), nil
 }
 
 // check sees that everybody does what is measured.

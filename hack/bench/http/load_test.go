@@ -100,3 +100,20 @@ func TestTargets(t *testing.T) {
 		t.Errorf("%s", cost)
 	}
 }
+
+// TestLongTargets: what is held at the beginning is not compared with what is held later.
+func TestLongTargets(t *testing.T) {
+	for name, test := range map[string]struct {
+		grows int64
+		ok    bool
+	}{"flat": {0, true}, "growing by a MiB each time": {1, false}} {
+		l := &long{bench: &bench{}, loaded: []int64{10 << 20, 20 << 20, 30 << 20}}
+		for i := range int64(27) {
+			l.loaded = append(l.loaded, (90+i*test.grows)<<20)
+		}
+		targets := l.longTargets()
+		if memory, flat := targets[0], targets[1]; memory.measured != float64(90+26*test.grows) || flat.ok() != test.ok {
+			t.Errorf("%s: %v", name, targets)
+		}
+	}
+}

@@ -6,7 +6,8 @@
 // with and without compression, on loopback.
 //
 // Contenders take turns, so that noise hits all of them alike; medians of the rounds
-// count. It writes http.md and http.svg and ends with a line for each target.
+// count. It writes http.md and http.svg, or for extent long http-long.md, and ends with a
+// line for each target.
 package main
 
 import (
@@ -39,21 +40,25 @@ var extents = map[string]extent{
 }
 
 func main() {
-	name := flag.String("extent", "full", "how much is measured: full, or quick for a look that is no result")
-	out := flag.String("out", "", "the directory for http.md and http.svg (default: docs/results; dist/bench when quick)")
+	name := flag.String("extent", "full", "how much is measured: full, quick for a look that is no result, or long for the agent's memory in the long run")
+	out := flag.String("out", "", "the directory for http.md and http.svg, or http-long.md (default: docs/results; dist/bench when quick or not that long)")
+	hold := flag.Duration("hold", longest, "how long there is load when the extent is long")
 	agent := flag.String("agent", "bin/agent", "the agent to measure")
 	caddy := flag.String("caddy", "", "the program caddy")
 	backend := flag.String("backend", "", "internal: be the backend on this address")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
-	if *backend != "" {
+	switch {
+	case *backend != "":
 		err = serveBackend(ctx, *backend)
-	} else {
+	case *name == "long":
+		err = runLong(ctx, directory(*out, *hold >= longest), *agent, max(*hold, shortest))
+	default:
 		err = run(ctx, *name, *out, *agent, *caddy)
-		if ctx.Err() != nil {
-			err = errors.New("interrupted; nothing was written")
-		}
+	}
+	if *backend == "" && ctx.Err() != nil {
+		err = errors.New("interrupted; nothing was written")
 	}
 	stop()
 	if err != nil {
@@ -62,17 +67,27 @@ func main() {
 	}
 }
 
+// How long there is load when the extent is long: what counts, and the least.
+const longest, shortest = 10 * time.Minute, 5 * time.Second
+
+// directory is where results go if nothing else is said.
+func directory(out string, result bool) string {
+	switch {
+	case out != "":
+		return out
+	case result:
+		return "docs/results"
+	default:
+		return "dist/bench"
+	}
+}
+
 func run(ctx context.Context, name, out, agent, caddy string) error {
 	e, ok := extents[name]
 	if !ok {
-		return fmt.Errorf("unknown extent %q: use full or quick", name)
+		return fmt.Errorf("unknown extent %q: use full, quick or long", name)
 	}
-	if out == "" {
-		out = "docs/results"
-		if e.name != "full" {
-			out = "dist/bench"
-		}
-	}
+	out = directory(out, e.name == "full")
 	begin := time.Now()
 	b := &bench{extent: e, load: loadNow()}
 	defer b.close()

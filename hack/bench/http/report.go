@@ -37,7 +37,7 @@ func (r *report) write(ctx context.Context, out string) error {
 	var text strings.Builder
 	if err := parsed.Execute(&text, map[string]any{
 		"Command": r.command(), "Date": time.Now().UTC().Format("2006-01-02"), "Took": r.took.Round(time.Second).String(), "Rounds": r.rounds, "Turn": r.turn.String(),
-		"Connections": connections, "Machine": machine(ctx), "Suite": suite, "Busy": r.busy(), "Targets": r.targetTable(),
+		"Connections": connections, "Machine": machine(ctx), "Suite": suite, "Busy": r.busy(), "Targets": targetTable(r.targets),
 		"Cost": r.costTable(), "Engines": r.engineTable(), "BreakEven": r.breakEvenTable(),
 		"Compressed": r.rateTable("xml", r.sizes, true), "Plain": r.rateTable("xml", r.sizes, false), "JSON": r.jsonTable(),
 		"HTTP2": r.http2Table(), "Memory": r.memoryTable(), "Many": manyConnections,
@@ -63,11 +63,11 @@ func (r *report) command() string {
 }
 
 // busy says what other work there was on the machine when it matters.
-func (r *report) busy() string {
-	if r.load < 0.5 {
+func (b *bench) busy() string {
+	if b.load < 0.5 {
 		return ""
 	}
-	return fmt.Sprintf("Other work ran beside it: the load was %.1f when it began.", r.load)
+	return fmt.Sprintf("Other work ran beside it: the load was %.1f when it began.", b.load)
 }
 
 // table makes one of Markdown.
@@ -82,9 +82,9 @@ func table(head []string, rows [][]string) string {
 	return out.String()
 }
 
-func (r *report) targetTable() string {
+func targetTable(targets []target) string {
 	var rows [][]string
-	for _, t := range r.targets {
+	for _, t := range targets {
 		rows = append(rows, []string{t.name, t.what, fmt.Sprintf("%.*f", t.digits, t.measured), t.limit(), t.verdict()})
 	}
 	return table([]string{"target", "what", "measured", "bound", ""}, rows)

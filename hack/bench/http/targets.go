@@ -88,10 +88,9 @@ func (b *bench) targets() []target {
 		for _, n := range held {
 			most = max(most, float64(n))
 		}
-		half := len(held) / 2
-		all = append(all,
-			target{name: "memory-1000-connections", measured: most / (1 << 20), bound: 128, atMost: true, digits: 0, what: fmt.Sprintf("MiB of memory with %d connections", manyConnections)},
-			target{name: "memory-flat", measured: mean(held[half:]) / mean(held[1:half+1]), bound: 1.1, atMost: true, digits: 2, what: "memory in the second half of that time by the first"})
+		all = append(all, target{
+			name: "memory-1000-connections", measured: most / (1 << 20), bound: 128, atMost: true, digits: 0, what: fmt.Sprintf("most MiB of memory with %d connections", manyConnections),
+		})
 	}
 	return all
 }
