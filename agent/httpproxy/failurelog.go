@@ -4,8 +4,6 @@
 package httpproxy
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -17,8 +15,6 @@ const failureInterval = 10 * time.Second
 // in intervals how often it went wrong since, with the last of the reasons. It is safe
 // for concurrent use.
 type failureLog struct {
-	log *slog.Logger
-
 	mu sync.Mutex
 	// held are by message, of which there are few.
 	held   map[string]*heldBack
@@ -28,19 +24,18 @@ type failureLog struct {
 // heldBack is what was not logged in the interval that runs.
 type heldBack struct {
 	timer *time.Timer
-	level slog.Level
+	log   func(message string, args ...any)
 	args  []any // of the last
 	times int
 }
 
-func newFailureLog(log *slog.Logger) *failureLog {
-	return &failureLog{log: log, held: make(map[string]*heldBack)}
-}
+func newFailureLog() *failureLog { return &failureLog{held: make(map[string]*heldBack)} }
 
-func (l *failureLog) note(level slog.Level, message string, args ...any) {
+// note logs by a method of a logger, or holds back.
+func (l *failureLog) note(log func(message string, args ...any), message string, args ...any) {
 	l.mu.Lock()
 	if h := l.held[message]; h != nil {
-		h.level, h.args = level, args
+		h.log, h.args = log, args
 		h.times++
 		l.mu.Unlock()
 		return
@@ -49,7 +44,7 @@ func (l *failureLog) note(level slog.Level, message string, args ...any) {
 		l.held[message] = &heldBack{timer: time.AfterFunc(failureInterval, func() { l.next(message) })}
 	}
 	l.mu.Unlock()
-	l.log.Log(context.Background(), level, message, args...)
+	log(message, args...)
 }
 
 // next ends an interval, and begins another one if something was held back.
@@ -69,12 +64,10 @@ func (l *failureLog) next(message string) {
 	h.times = 0
 	h.timer.Reset(failureInterval)
 	l.mu.Unlock()
-	said.tell(l.log, message)
+	said.tell(message)
 }
 
-func (h *heldBack) tell(log *slog.Logger, message string) {
-	log.Log(context.Background(), h.level, message, append(h.args, "times", h.times)...)
-}
+func (h *heldBack) tell(message string) { h.log(message, append(h.args, "times", h.times)...) }
 
 // close logs what was held back.
 func (l *failureLog) close() {
@@ -85,7 +78,7 @@ func (l *failureLog) close() {
 	for message, h := range held {
 		h.timer.Stop()
 		if h.times > 0 {
-			h.tell(l.log, message)
+			h.tell(message)
 		}
 	}
 }

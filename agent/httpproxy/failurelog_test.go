@@ -45,7 +45,7 @@ func (l *lines) logger() *slog.Logger {
 func TestFailureLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged lines
-		l := newFailureLog(logged.logger())
+		log, l := logged.logger(), newFailureLog()
 		expect := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after)
@@ -54,28 +54,28 @@ func TestFailureLog(t *testing.T) {
 				t.Errorf("logged:\n%s\nwant:\n%s", got, want)
 			}
 		}
-		l.note(slog.LevelWarn, "broken", "error", "a")
+		l.note(log.Warn, "broken", "error", "a")
 		expect(0, "level=WARN msg=broken error=a")
 		var wg sync.WaitGroup
 		for range 100 {
-			wg.Go(func() { l.note(slog.LevelWarn, "broken", "error", "b") })
+			wg.Go(func() { l.note(log.Warn, "broken", "error", "b") })
 		}
 		wg.Wait()
-		l.note(slog.LevelError, "worse", "error", "c")
+		l.note(log.Error, "worse", "error", "c")
 		expect(0, "level=ERROR msg=worse error=c")
 		expect(failureInterval-time.Second, "")
 		expect(time.Second, "level=WARN msg=broken error=b times=100")
-		l.note(slog.LevelWarn, "broken", "error", "d")
+		l.note(log.Warn, "broken", "error", "d")
 		expect(0, "")
 		expect(failureInterval, "level=WARN msg=broken error=d times=1")
 		// After an interval of peace it is told at once again.
 		expect(3*failureInterval, "")
-		l.note(slog.LevelWarn, "broken", "error", "e")
+		l.note(log.Warn, "broken", "error", "e")
 		expect(0, "level=WARN msg=broken error=e")
-		l.note(slog.LevelWarn, "broken", "error", "f")
+		l.note(log.Warn, "broken", "error", "f")
 		l.close()
 		expect(0, "level=WARN msg=broken error=f times=1")
-		l.note(slog.LevelWarn, "broken", "error", "g")
+		l.note(log.Warn, "broken", "error", "g")
 		expect(2*failureInterval, "level=WARN msg=broken error=g")
 	})
 }

@@ -6,7 +6,6 @@ package httpproxy
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -127,7 +126,7 @@ func (x *exchange) fail(err error) {
 
 // log notes what is the backend's fault. The health check says it where it lasts.
 func (x *exchange) log(err error) {
-	x.server.failures.note(slog.LevelWarn, "Backend did not answer", "error", err.Error())
+	x.server.failures.note(x.server.log.Warn, "Backend did not answer", "error", err.Error())
 }
 
 // refuse answers in the proxy's own name.

@@ -46,7 +46,7 @@ type Server struct {
 // New returns a server that listens nowhere yet. Close ends it.
 func New(o Options) (*Server, error) {
 	s := &Server{
-		certificates: o.Certificates, log: o.Log, failures: newFailureLog(o.Log), abort: make(chan struct{}),
+		certificates: o.Certificates, log: o.Log, failures: newFailureLog(), abort: make(chan struct{}),
 		live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}),
 	}
 	s.stats.reset(time.Now())

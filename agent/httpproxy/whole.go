@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -154,7 +153,7 @@ func (x *exchange) engineFailed(p *compressed, encoders *encoders, err error) {
 
 // engineFailed notes what must not happen, and may with every response.
 func (s *Server) engineFailed(e *encoders, err error) {
-	s.failures.note(slog.LevelError, "Engine failed", "engine", e.engine.Name(), "error", err.Error())
+	s.failures.note(s.log.Error, "Engine failed", "engine", e.engine.Name(), "error", err.Error())
 }
 
 // pathOf says what did the work of the last call. An engine that is allowed hardware
