@@ -1,0 +1,110 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
+)
+
+// inProcess lets a client of NATS dial the store.
+type inProcess struct{ s *store.Store }
+
+func (p inProcess) InProcessConn() (net.Conn, error) { return p.s.Dial() }
+
+// mutual returns what members show each other and ask of each other.
+func mutual(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: pool, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}
+}
+
+// TestCluster: three members keep each message, and two go on without the third.
+func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("elections take some seconds")
+	}
+	config := mutual(t)
+	var members []*store.Store
+	known := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} // nobody is there, but a cluster of three expects three
+	for i := range 3 {
+		s := start(t, store.Options{
+			Member: fmt.Sprintf("orders-%d", i), Directory: t.TempDir(),
+			Cluster: &store.Cluster{ListenAddress: "127.0.0.1:0", Members: known, TLS: config},
+		})
+		if i == 0 {
+			known = append([]string{s.RouteAddress().String()}, known[1:]...)
+		}
+		members = append(members, s)
+	}
+	settings := store.Settings{Replicas: 3}
+	for _, s := range members { // each does, and one is first
+		conn, _ := connect(t, s)
+		ensure(t, s, conn, settings)
+	}
+	conn, js := connect(t, members[1])
+	for i := range 5 {
+		put(t, js, "orders.new", fmt.Sprint(i))
+	}
+	got := statistics(t, members[1], conn)
+	var leader int
+	leaders := 0
+	for i, s := range members {
+		if s.Leader() {
+			leader, leaders = i, leaders+1
+		}
+	}
+	if leaders != 1 || got.Messages != 5 || got.Leader != fmt.Sprintf("orders-%d", leader) {
+		t.Errorf("%d leaders, the last %d: %+v", leaders, leader, got)
+	}
+
+	members[leader].Shutdown()
+	left := members[(leader+1)%3]
+	_, js = connect(t, left)
+	deadline := time.Now().Add(time.Minute)
+	for {
+		ack, err := js.Publish(t.Context(), "orders.new", []byte("5"), jetstream.WithMsgID("5"))
+		if err == nil {
+			if !ack.Duplicate && ack.Sequence != 6 {
+				t.Errorf("after the leader has gone: %+v", ack)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("two of three do not elect a leader: %v", err)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+)
+
+// logger writes what the server says to a log, notices as details.
+type logger struct {
+	log    *slog.Logger
+	failed atomic.Pointer[string]
+}
+
+func newLogger(log *slog.Logger) *logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &logger{log: log}
+}
+
+// fatal is what the server could not go on after.
+func (l *logger) fatal() error {
+	if text := l.failed.Load(); text != nil {
+		return errors.New(*text)
+	}
+	return nil
+}
+
+const subject = "Queue's server reports"
+
+// Noticef implements server.Logger.
+func (l *logger) Noticef(format string, v ...any) {
+	l.log.Debug(subject, "report", fmt.Sprintf(format, v...))
+}
+
+// Warnf implements server.Logger.
+func (l *logger) Warnf(format string, v ...any) {
+	l.log.Warn(subject, "report", fmt.Sprintf(format, v...))
+}
+
+// Fatalf implements server.Logger. The server does not go on after it.
+func (l *logger) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.failed.CompareAndSwap(nil, &text)
+}
+
+// Errorf implements server.Logger.
+func (l *logger) Errorf(format string, v ...any) {
+	l.log.Error(subject, "report", fmt.Sprintf(format, v...))
+}
+
+// Debugf implements server.Logger.
+func (l *logger) Debugf(string, ...any) {}
+
+// Tracef implements server.Logger.
+func (l *logger) Tracef(string, ...any) {}

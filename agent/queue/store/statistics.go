@@ -1,0 +1,128 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Statistics are about what the stream holds now.
+type Statistics struct {
+	// Messages and Bytes, as they are stored, in the queue.
+	Messages, Bytes uint64
+	// FirstSequence and LastSequence are numbers of messages; the last counts all that
+	// were ever put.
+	FirstSequence, LastSequence uint64
+	// OldestTime is when the oldest message was put; zero when there is none.
+	OldestTime time.Time
+	// Consumers of the stream.
+	Consumers int
+	// Unacknowledged messages were delivered to a consumer and not acknowledged yet, of all
+	// consumers. Redelivered of those were delivered before.
+	Unacknowledged, Redelivered int
+	// Waiting is how many requests for messages wait, of all consumers.
+	Waiting int
+	// Leader is the member that leads the stream, empty without one. Lag is by how many
+	// changes the replica that is furthest behind lags, Offline how many replicas cannot be
+	// reached. Both are known to the leader's member alone.
+	Leader  string
+	Lag     uint64
+	Offline int
+	// FileBlocks and FileBytes are the files that hold messages in this member, and
+	// MemoryBytes what messages take in memory.
+	FileBlocks, FileBytes, MemoryBytes uint64
+}
+
+// Statistics asks the server. It takes a walk over the files of the stream, of which there
+// is one for some megabytes of messages.
+func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, error) {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return Statistics{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	stream, err := js.Stream(ctx, s.options.Queue)
+	if err != nil {
+		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.options.Queue, err)
+	}
+	// What channels note is in the stream as well, but is no message of the queue.
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(MarkerSubjects(s.options.Queue)))
+	if err != nil {
+		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.options.Queue, err)
+	}
+	out := Statistics{
+		Messages: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq, LastSequence: info.State.LastSeq,
+		Consumers: info.State.Consumers, Leader: s.options.Member,
+	}
+	for _, n := range info.State.Subjects {
+		out.Messages -= min(n, out.Messages)
+	}
+	if out.Messages > 0 {
+		out.OldestTime = info.State.FirstTime
+	}
+	if info.Cluster != nil && s.options.Cluster != nil {
+		out.Leader = info.Cluster.Leader
+		for _, replica := range info.Cluster.Replicas {
+			out.Lag = max(out.Lag, replica.Lag)
+			if replica.Offline {
+				out.Offline++
+			}
+		}
+	}
+	consumers := stream.ListConsumers(ctx)
+	for c := range consumers.Info() {
+		out.Unacknowledged += c.NumAckPending
+		out.Redelivered += c.NumRedelivered
+		out.Waiting += c.NumWaiting
+	}
+	if err := consumers.Err(); err != nil {
+		return Statistics{}, fmt.Errorf("list the consumers of queue %s: %w", s.options.Queue, err)
+	}
+	if js, err := s.server.Jsz(nil); err == nil {
+		out.MemoryBytes = js.Memory
+	}
+	out.FileBlocks, out.FileBytes, err = s.blocks()
+	return out, err
+}
+
+// blocks counts the files that hold messages.
+func (s *Store) blocks() (files, bytes uint64, err error) {
+	if s.options.Memory {
+		return 0, 0, nil
+	}
+	directory := filepath.Join(s.options.Directory, server.JetStreamStoreDir, server.DEFAULT_GLOBAL_ACCOUNT, "streams", s.options.Queue, "msgs")
+	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() || !strings.HasSuffix(path, ".blk") {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		files++
+		bytes += uint64(info.Size())
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return files, bytes, nil // a block was removed meanwhile, or none was written yet
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("count the blocks of queue %s: %w", s.options.Queue, err)
+	}
+	return files, bytes, nil
+}

@@ -1,0 +1,284 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store keeps the messages of one queue: a NATS server in this process, with
+// JetStream on a volume and one stream, which has the name of the queue.
+//
+// The server takes no clients from the network. Who talks to it does so by connections
+// within the process: the front for clients with the rights of one, and the agent
+// itself with all.
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Options of a Store. They cannot be changed while it runs.
+type Options struct {
+	// Queue is the name of the queue, its stream and the first token of its subjects: a
+	// DNS label.
+	Queue string
+	// Member is the name of this server, unique among the members. Empty: Queue.
+	Member string
+	// Directory to keep everything in. It has to be empty or that of the same member.
+	Directory string
+	// Memory says that messages are kept in memory and lost with the process.
+	Memory bool
+	// Capacity is the most that messages may take, in bytes. 0: what is free on the
+	// volume, or three quarters of the memory.
+	Capacity int64
+	// MaxPayload is the longest message with its headers in bytes, as it is stored.
+	// 0: 1 MiB.
+	MaxPayload int32
+	// Cluster is nil for a queue of one member.
+	Cluster *Cluster
+	Log     *slog.Logger
+}
+
+// Cluster says how members find each other. A queue that began with one member cannot
+// become one with several, nor the other way round.
+type Cluster struct {
+	// ListenAddress for the other members, host:port. Port 0: any that is free.
+	ListenAddress string
+	// Members are host:port of all members; that of this one may be among them.
+	Members []string
+	// TLS is for both directions. It should ask for and verify certificates.
+	TLS *tls.Config
+}
+
+// Store is a running server. It is safe for concurrent use.
+type Store struct {
+	options  Options
+	server   *server.Server
+	log      *logger
+	password map[string]string
+}
+
+// The users of the server.
+const (
+	clientUser = "client"
+	agentUser  = "agent"
+)
+
+// startTimeout bounds how long the server may take to read its volume. It checks every
+// message of the last block and reads the index of the others.
+const startTimeout = 5 * time.Minute
+
+const defaultMaxPayload = 1 << 20
+
+// Start opens the volume and starts the server, which has no stream on a new volume; see
+// Ensure. The store must be shut down.
+func Start(ctx context.Context, o Options) (*Store, error) {
+	if err := checkName(o.Queue); err != nil {
+		return nil, err
+	}
+	if o.Member == "" {
+		o.Member = o.Queue
+	}
+	if o.MaxPayload == 0 {
+		o.MaxPayload = defaultMaxPayload
+	}
+	s := &Store{options: o, log: newLogger(o.Log), password: map[string]string{clientUser: rand.Text(), agentUser: rand.Text()}}
+	settings, err := s.serverOptions()
+	if err != nil {
+		return nil, err
+	}
+	if s.server, err = server.NewServer(settings); err != nil {
+		return nil, fmt.Errorf("set up the store of queue %s: %w", o.Queue, err)
+	}
+	s.server.SetLoggerV2(s.log, false, false, false)
+	started := make(chan struct{})
+	go func() { // It returns when JetStream has read the volume.
+		defer close(started)
+		s.server.Start()
+	}()
+	if err := s.awaitStart(ctx, started); err != nil {
+		s.server.Shutdown()
+		return nil, fmt.Errorf("start the store of queue %s in %s: %w", o.Queue, o.Directory, err)
+	}
+	return s, nil
+}
+
+func (s *Store) awaitStart(ctx context.Context, started <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	select {
+	case <-started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := s.log.fatal(); err != nil {
+		return err
+	}
+	if !s.server.JetStreamEnabled() {
+		return errors.New("JetStream does not run; the log says why")
+	}
+	return nil
+}
+
+// checkName refuses what is no token of a subject.
+func checkName(name string) error {
+	if name == "" || len(name) > 63 || strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
+	}) {
+		return fmt.Errorf("queue name %q: use up to 63 lower-case letters, digits and hyphens", name)
+	}
+	return nil
+}
+
+func (s *Store) serverOptions() (*server.Options, error) {
+	o := s.options
+	// Even if somebody knew the passwords, connections within the process have to be such.
+	inProcess := map[string]struct{}{jwt.ConnectionTypeInProcess: {}}
+	settings := &server.Options{
+		ServerName: o.Member, DontListen: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+		MaxPayload: o.MaxPayload, MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(o.MaxPayload)),
+		JetStream: true, StoreDir: o.Directory,
+		Users: []*server.User{
+			{Username: agentUser, Password: s.password[agentUser], AllowedConnectionTypes: inProcess},
+			{Username: clientUser, Password: s.password[clientUser], Permissions: permissions(o.Queue), AllowedConnectionTypes: inProcess},
+		},
+	}
+	if o.Memory {
+		settings.JetStreamMaxMemory = o.Capacity
+	} else {
+		settings.JetStreamMaxStore = o.Capacity
+	}
+	if o.Cluster == nil {
+		return settings, nil
+	}
+	host, port, err := net.SplitHostPort(o.Cluster.ListenAddress)
+	if err != nil {
+		return nil, fmt.Errorf("address to listen on for other members: %w", err)
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("address to listen on for other members: %w", err)
+	}
+	// The server finds other members only when it listens for clients as well.
+	settings.DontListen, settings.Host, settings.Port = false, "127.0.0.1", server.RANDOM_PORT
+	settings.Cluster = server.ClusterOpts{
+		Name: o.Queue, Host: host, Port: listenPort(number), NoAdvertise: true, TLSConfig: o.Cluster.TLS, TLSTimeout: 10,
+		// What is worth it is compressed already.
+		Compression: server.CompressionOpts{Mode: server.CompressionOff},
+	}
+	for _, member := range o.Cluster.Members {
+		settings.Routes = append(settings.Routes, &url.URL{Scheme: "nats-route", Host: member})
+	}
+	return settings, nil
+}
+
+// listenPort says it as the server wants it, for whose 0 there is no port at all.
+func listenPort(number uint64) int {
+	if number == 0 {
+		return server.RANDOM_PORT
+	}
+	return int(number)
+}
+
+// permissions are what clients may do: put messages, get and acknowledge them by
+// consumers of the queue's stream, and look at it. The subjects of the agent's own
+// messages in the stream, whose first token begins with a dollar sign, are not among
+// them, and no consumer that is named together with its filter sees others than the
+// queue's; filters in the requests themselves are the front's matter.
+func permissions(queue string) *server.Permissions {
+	publish := []string{
+		queue, queue + ".>", "_INBOX.>", "$JS.ACK.>", "$JS.FC." + queue + ".>",
+		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+		"$JS.API.DIRECT.GET." + queue, "$JS.API.DIRECT.GET." + queue + "." + queue, "$JS.API.DIRECT.GET." + queue + "." + queue + ".>",
+		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".>",
+		"$JS.API.CONSUMER.CREATE." + queue, "$JS.API.CONSUMER.CREATE." + queue + ".*",
+		"$JS.API.CONSUMER.CREATE." + queue + ".*." + queue, "$JS.API.CONSUMER.CREATE." + queue + ".*." + queue + ".>",
+		"$JS.API.CONSUMER.DURABLE.CREATE." + queue + ".*",
+	}
+	for _, verb := range []string{"INFO", "MSG.GET"} {
+		publish = append(publish, "$JS.API.STREAM."+verb+"."+queue)
+	}
+	for _, verb := range []string{"NAMES", "LIST"} {
+		publish = append(publish, "$JS.API.CONSUMER."+verb+"."+queue)
+	}
+	for _, verb := range []string{"INFO", "DELETE", "PAUSE", "RESET", "UNPIN"} {
+		publish = append(publish, "$JS.API.CONSUMER."+verb+"."+queue+".*")
+	}
+	return &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: publish},
+		Subscribe: &server.SubjectPermission{Allow: []string{
+			queue, queue + ".>", "_INBOX.>", "_DELIVER.>", "$JS.EVENT.ADVISORY.>",
+		}},
+	}
+}
+
+// Dial returns a connection within the process on which the server speaks the protocol
+// of NATS to a client that has not said yet who it is.
+func (s *Store) Dial() (net.Conn, error) {
+	conn, err := s.server.InProcessConn()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the store of queue %s: %w", s.options.Queue, err)
+	}
+	return conn, nil
+}
+
+// ClientCredentials are those with which a connection has the rights of a client.
+func (s *Store) ClientCredentials() (user, password string) {
+	return clientUser, s.password[clientUser]
+}
+
+// Connect returns a connection of the agent itself, which may do everything. It connects
+// anew by itself whenever it is lost.
+func (s *Store) Connect(name string, options ...nats.Option) (*nats.Conn, error) {
+	all := append([]nats.Option{
+		nats.InProcessServer(s.server), nats.Name(name), nats.UserInfo(agentUser, s.password[agentUser]), nats.MaxReconnects(-1),
+	}, options...)
+	conn, err := nats.Connect("", all...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the store of queue %s: %w", s.options.Queue, err)
+	}
+	return conn, nil
+}
+
+// Leader reports whether this member leads the stream. That of a queue of one always does.
+func (s *Store) Leader() bool {
+	if s.options.Cluster == nil {
+		return true
+	}
+	return s.server.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, s.options.Queue)
+}
+
+// Ready returns an error unless the server serves and its stream is up to date.
+func (s *Store) Ready() error {
+	status := s.server.Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: s.options.Queue})
+	if status.StatusCode != http.StatusOK {
+		return fmt.Errorf("the store of queue %s is not ready: %s", s.options.Queue, status.Error)
+	}
+	return nil
+}
+
+// RouteAddress is where other members connect; nil for a queue of one.
+func (s *Store) RouteAddress() net.Addr {
+	if a := s.server.ClusterAddr(); a != nil {
+		return a
+	}
+	return nil
+}
+
+// Shutdown ends the server, hands what it leads to other members and waits until all is on
+// the volume. Shutting down twice is allowed.
+func (s *Store) Shutdown() {
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+}

@@ -1,0 +1,258 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
+)
+
+func start(t *testing.T, o store.Options) *store.Store {
+	t.Helper()
+	if o.Queue == "" {
+		o.Queue = "orders"
+	}
+	s, err := store.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	return s
+}
+
+func connect(t *testing.T, s *store.Store) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	conn, err := s.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, js
+}
+
+func ensure(t *testing.T, s *store.Store, conn *nats.Conn, settings store.Settings) {
+	t.Helper()
+	if err := s.Ensure(t.Context(), conn, settings); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, js jetstream.JetStream, subject, text string, options ...jetstream.PublishOpt) *jetstream.PubAck {
+	t.Helper()
+	ack, err := js.Publish(t.Context(), subject, []byte(text), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack
+}
+
+func statistics(t *testing.T, s *store.Store, conn *nats.Conn) store.Statistics {
+	t.Helper()
+	out, err := s.Statistics(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestRestart: what was acknowledged is there after a restart, and what was got and acknowledged is not.
+func TestRestart(t *testing.T) {
+	directory := t.TempDir()
+	first := start(t, store.Options{Directory: directory})
+	conn, js := connect(t, first)
+	ensure(t, first, conn, store.Settings{})
+	for i := range 10 {
+		if ack := put(t, js, "orders.new", fmt.Sprint(i), jetstream.WithMsgID(fmt.Sprint(i))); ack.Sequence != uint64(i+1) || ack.Stream != "orders" {
+			t.Errorf("message %d: %+v", i, ack)
+		}
+	}
+	consumer, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: store.Subjects("orders")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		m, err := consumer.Next()
+		if err != nil || string(m.Data()) != fmt.Sprint(i) {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := statistics(t, first, conn)
+	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 || got.FileBlocks == 0 || got.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() || got.Leader != "orders" {
+		t.Errorf("%+v", got)
+	}
+	first.Shutdown()
+
+	second := start(t, store.Options{Directory: directory})
+	conn, js = connect(t, second)
+	ensure(t, second, conn, store.Settings{})
+	if got := statistics(t, second, conn); got.Messages != 7 || got.LastSequence != 10 || got.Consumers != 1 {
+		t.Errorf("after the restart: %+v", got)
+	}
+	if ack := put(t, js, "orders.new", "9", jetstream.WithMsgID("9")); !ack.Duplicate {
+		t.Errorf("the ids of messages are forgotten: %+v", ack)
+	}
+	consumer, err = js.Consumer(t.Context(), "orders", "clerk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 3; i < 10; i++ {
+		m, err := consumer.Next()
+		if err != nil || string(m.Data()) != fmt.Sprint(i) {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+	if got := statistics(t, second, conn); got.Unacknowledged != 7 {
+		t.Errorf("in hand: %+v", got)
+	}
+	if err := second.Ready(); err != nil {
+		t.Error(err)
+	}
+	if !second.Leader() {
+		t.Error("a queue of one does not lead itself")
+	}
+}
+
+// TestSettings: limits hold, and change while the store runs.
+func TestSettings(t *testing.T) {
+	s := start(t, store.Options{Directory: t.TempDir(), Memory: true})
+	conn, js := connect(t, s)
+	if err := s.Ready(); err == nil {
+		t.Error("ready without a stream")
+	}
+	ensure(t, s, conn, store.Settings{MaxMessages: 2})
+	put(t, js, "orders", "1")
+	put(t, js, "orders", "2")
+	if _, err := js.Publish(t.Context(), "orders", nil); err == nil {
+		t.Error("a full queue takes more")
+	}
+	ensure(t, s, conn, store.Settings{MaxMessages: 2, DropOldest: true, MaxAge: time.Minute, DuplicateWindow: time.Hour})
+	put(t, js, "orders", "3")
+	if got := statistics(t, s, conn); got.Messages != 2 || got.FirstSequence != 2 || got.FileBlocks != 0 || got.MemoryBytes == 0 {
+		t.Errorf("%+v", got)
+	}
+	ensure(t, s, conn, store.Settings{MaxMessages: 2, DropOldest: true, MaxAge: time.Minute, DuplicateWindow: time.Hour})
+
+	var refused *store.StreamError
+	err := s.Ensure(t.Context(), conn, store.Settings{KeepAcknowledged: true})
+	if !errors.As(err, &refused) || !refused.Permanent {
+		t.Errorf("what cannot be changed was changed: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	conn.Close()
+	if err := s.Ensure(ctx, conn, store.Settings{}); !errors.As(err, &refused) || refused.Permanent {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+// TestMarkers: what channels note is no message of the queue.
+func TestMarkers(t *testing.T) {
+	s := start(t, store.Options{Directory: t.TempDir()})
+	conn, js := connect(t, s)
+	ensure(t, s, conn, store.Settings{})
+	put(t, js, "orders", "1")
+	put(t, js, "$LIGHTERAGE.CHANNEL.orders.0011223344556677", "position")
+	if got := statistics(t, s, conn); got.Messages != 1 || got.LastSequence != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestClientRights: a client reaches its queue and nothing else.
+func TestClientRights(t *testing.T) {
+	s := start(t, store.Options{Directory: t.TempDir()})
+	conn, _ := connect(t, s)
+	ensure(t, s, conn, store.Settings{})
+	user, password := s.ClientCredentials()
+	denied := make(chan error, 100)
+	client, err := nats.Connect("", nats.InProcessServer(inProcess{s}), nats.UserInfo(user, password),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, subject := range []string{
+		"orders2", "other", "$JS.API.STREAM.DELETE.orders", "$JS.API.STREAM.UPDATE.orders", "$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.PURGE.orders",
+		"$JS.API.STREAM.SNAPSHOT.orders", "$JS.API.STREAM.MSG.DELETE.orders", "$JS.API.STREAM.RESTORE.orders", "$JS.API.SERVER.REMOVE",
+		"$LIGHTERAGE.CHANNEL.orders.0011223344556677", "$JS.API.CONSUMER.CREATE.orders.me.$LIGHTERAGE.>", "$JS.API.CONSUMER.CREATE.orders.me.>", "$SYS.REQ.SERVER.PING",
+	} {
+		if err := client.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-denied; !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	for _, subject := range []string{">", "$LIGHTERAGE.>", "$JS.API.>", "$SYS.>", "*"} {
+		if _, err := client.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-denied; !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}
+
+// TestPasswords: a connection within the process needs one.
+func TestPasswords(t *testing.T) {
+	s := start(t, store.Options{Directory: t.TempDir()})
+	user, password := s.ClientCredentials()
+	for say, want := range map[string]string{
+		"CONNECT {}\r\n": "-ERR 'Authorization Violation'",
+		fmt.Sprintf("CONNECT {\"user\":%q,\"pass\":\"guess\"}\r\n", user):     "-ERR 'Authorization Violation'",
+		fmt.Sprintf("CONNECT {\"user\":\"agent\",\"pass\":%q}\r\n", password): "-ERR 'Authorization Violation'",
+		fmt.Sprintf("CONNECT {\"user\":%q,\"pass\":%q}\r\n", user, password):  "+OK",
+	} {
+		conn, err := s.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		from := bufio.NewReader(conn)
+		if _, err := from.ReadString('\n'); err != nil { // INFO
+			t.Fatal(err)
+		}
+		go conn.Write([]byte(say + "PING\r\n")) // the server may answer before it has read all
+		line, err := from.ReadString('\n')
+		if err != nil || strings.TrimSpace(line) != want {
+			t.Errorf("%q: %q, %v; want %q", say, line, err, want)
+		}
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	for _, name := range []string{"", "Orders", "or.ders", "or*ders", ">", "$JS", "or ders", strings.Repeat("o", 64)} {
+		if _, err := store.Start(t.Context(), store.Options{Queue: name, Directory: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "use up to 63") {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+	if _, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: "/dev/null/volume"}); err == nil || !strings.Contains(err.Error(), "/dev/null/volume") {
+		t.Errorf("a directory that cannot be: %v", err)
+	}
+	if _, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Cluster: &store.Cluster{ListenAddress: "nowhere"}}); err == nil {
+		t.Error("an address without a port was taken")
+	}
+}

@@ -1,0 +1,160 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Settings of the stream. They may be changed while it runs.
+type Settings struct {
+	// Replicas is how many members keep each message: 1 or 3. 0: 1.
+	Replicas int
+	// MaxMessages and MaxBytes are the most that the queue holds; 0: not limited. Bytes
+	// are as they are stored.
+	MaxMessages int64
+	MaxBytes    int64
+	// MaxAge after which messages are dropped; 0: never.
+	MaxAge time.Duration
+	// DropOldest says that a full queue drops its oldest messages; else it refuses new ones.
+	DropOldest bool
+	// DuplicateWindow within which a message with the Nats-Msg-Id of another is not stored
+	// again. 0: 2 minutes. It is never longer than MaxAge.
+	DuplicateWindow time.Duration
+	// KeepAcknowledged says that messages stay until a limit drops them, and every consumer
+	// gets all. Else a message goes to one consumer and leaves the queue when that
+	// acknowledges it. It cannot be changed.
+	KeepAcknowledged bool
+}
+
+const defaultDuplicateWindow = 2 * time.Minute
+
+// Subjects are those of the queue's messages.
+func Subjects(queue string) []string { return []string{queue, queue + ".>"} }
+
+// MarkerSubjects are those of the agent's own messages in the stream of a queue, which
+// say how far a channel has come. Clients can neither put nor get them.
+func MarkerSubjects(queue string) string { return "$LIGHTERAGE.CHANNEL." + queue + ".*" }
+
+func (s *Store) streamConfig(settings Settings) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
+		Name:     s.options.Queue,
+		Subjects: append(Subjects(s.options.Queue), MarkerSubjects(s.options.Queue)),
+		MaxMsgs:  -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		MaxAge: settings.MaxAge, Replicas: max(settings.Replicas, 1),
+		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
+		Duplicates: settings.DuplicateWindow, Compression: jetstream.NoCompression,
+		AllowDirect: true,
+		// For exactly-once delivery by channels: a batch and the position it leads to are
+		// stored together, and each position replaces the one before.
+		AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
+	}
+	if settings.MaxMessages > 0 {
+		c.MaxMsgs = settings.MaxMessages
+	}
+	if settings.MaxBytes > 0 {
+		c.MaxBytes = settings.MaxBytes
+	}
+	if settings.DropOldest {
+		c.Discard = jetstream.DiscardOld
+	}
+	if settings.KeepAcknowledged {
+		c.Retention = jetstream.LimitsPolicy
+	}
+	if s.options.Memory {
+		c.Storage = jetstream.MemoryStorage
+	}
+	if c.Duplicates == 0 {
+		c.Duplicates = defaultDuplicateWindow
+	}
+	if c.MaxAge > 0 {
+		c.Duplicates = min(c.Duplicates, c.MaxAge)
+	}
+	return c
+}
+
+// StreamError says that the stream cannot be as the settings want it.
+type StreamError struct {
+	Queue string
+	// Permanent says that trying again without a change does not help.
+	Permanent bool
+	Err       error
+}
+
+func (e *StreamError) Error() string {
+	return fmt.Sprintf("set up the stream of queue %s: %v", e.Queue, e.Err)
+}
+
+// Unwrap returns what the server says.
+func (e *StreamError) Unwrap() error { return e.Err }
+
+// Ensure makes the stream, or changes it to the settings if it differs, and does nothing
+// else. In a cluster it waits until the members have elected who decides, which is why it
+// may take as long as the context allows. It may be repeated. Errors are *StreamError.
+func (s *Store) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
+	want := s.streamConfig(settings)
+	for {
+		err := ensure(ctx, conn, want)
+		if err == nil {
+			return nil
+		}
+		failure := &StreamError{Queue: s.options.Queue, Permanent: permanent(err), Err: err}
+		if failure.Permanent {
+			return failure
+		}
+		select {
+		case <-ctx.Done():
+			return failure
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+const (
+	retryInterval  = 500 * time.Millisecond
+	requestTimeout = 5 * time.Second
+)
+
+// permanent reports whether the server understood a request and refuses it. Without a
+// leader it does not answer, or says that it is not available.
+func permanent(err error) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.Code != 503
+}
+
+func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) error {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	stream, err := js.Stream(ctx, want.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		_, err = js.CreateStream(ctx, want)
+		return err
+	case err != nil:
+		return err
+	case same(stream.CachedInfo().Config, want):
+		return nil
+	}
+	_, err = js.UpdateStream(ctx, want)
+	return err
+}
+
+// same reports whether a stream is as it is wanted. What the server adds of its own does
+// not count.
+func same(have, want jetstream.StreamConfig) bool {
+	have.Metadata, want.Metadata = nil, nil
+	have.ConsumerLimits, want.ConsumerLimits = jetstream.StreamConsumerLimits{}, jetstream.StreamConsumerLimits{}
+	return reflect.DeepEqual(have, want)
+}
