@@ -53,6 +53,7 @@ func (b *Bench) Compress(ctx context.Context, engines []codec.Engine, level code
 		r.work = func(i int) error {
 			n, err := encoder.Encode(out, plain[i])
 			r.figure.CompressedBytes += int64(n - lengths[i])
+			r.figure.WireBytes += int64(min(n, len(plain[i])) - min(lengths[i], len(plain[i])))
 			lengths[i] = n
 			return err
 		}

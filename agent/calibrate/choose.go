@@ -26,6 +26,8 @@ type Figure struct {
 	// PlainBytes is the length of the sample, CompressedBytes what it became. The second
 	// is 0 when inflating was measured.
 	PlainBytes, CompressedBytes int64
+	// WireBytes is CompressedBytes with blocks that did not shrink counted as they are.
+	WireBytes int64
 	// Err is why there is no figure.
 	Err error
 }

@@ -118,7 +118,7 @@ func (p *Profiler) measure(ctx context.Context, host Host) (*wirev1.NodeMeasurem
 		CpuModel:     host.CPUModel,
 	}
 	accelerator, verdict := p.options.Find(ctx)
-	m.Accelerator = acceleratorMeasurement(verdict)
+	m.Accelerator = Accelerator(verdict)
 	engines := slices.DeleteFunc(slices.Clone(p.options.Engines), func(e codec.Engine) bool { return e.Codec() == codec.None })
 	if accelerator != nil {
 		engines = append([]codec.Engine{accelerator}, engines...)
@@ -143,8 +143,8 @@ func (p *Profiler) measure(ctx context.Context, host Host) (*wirev1.NodeMeasurem
 	return m, errors.Join(failed...)
 }
 
-// acceleratorMeasurement is a verdict as it is reported.
-func acceleratorMeasurement(v hardware.Verdict) *wirev1.AcceleratorMeasurement {
+// Accelerator is a verdict as it is reported.
+func Accelerator(v hardware.Verdict) *wirev1.AcceleratorMeasurement {
 	states := map[hardware.State]wirev1.AcceleratorState{
 		hardware.Absent:   wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT,
 		hardware.NotUsed:  wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED,

@@ -158,7 +158,7 @@ func TestSourceThatCannotBeOpened(t *testing.T) {
 	// The source of a Transfer is immutable.
 	for _, path := range []string{"missing", "file", "file/x", "away", "../" + filepath.Base(root)} {
 		_, err := tree.OpenSource(root, path)
-		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) || !strings.Contains(err.Error(), "make a new Transfer with") {
+		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) || !strings.Contains(err.Error(), "make a new Transfer or CompressionTrial with") {
 			t.Errorf("%q: %v", path, err)
 		}
 	}

@@ -37,6 +37,7 @@ Modes:
   local     move a directory to another that is mounted beside it
   http      answer for a backend, compressed
   node      measure this node and tell the manager
+  trial     measure every engine on a sample of a directory
   version   print the version
 
 Flags:
@@ -86,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		terminationLog: *terminationLog,
 		log:            slog.New(slog.NewJSONHandler(stderr, nil)),
 	}
-	modes := map[string]func(context.Context) error{"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http}
+	modes := map[string]func(context.Context) error{"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "trial": a.trial}
 	mode, ok := modes[args[0]]
 	switch {
 	case args[0] == "version":

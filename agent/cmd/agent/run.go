@@ -224,8 +224,14 @@ func (a *agent) receive(ctx context.Context) error {
 	return a.end(report, err)
 }
 
+// ending is a report that can be completed.
+type ending interface {
+	control.Reporter
+	End(err error)
+}
+
 // end completes the report and leaves it for the manager.
-func (a *agent) end(report *transfer.Report, err error) error {
+func (a *agent) end(report ending, err error) error {
 	report.End(err)
 	final := report.Report()
 	a.logMessage("Final report", "report", final)

@@ -150,6 +150,8 @@ const (
 	AgentState_AGENT_STATE_TRANSFERRING AgentState = 3
 	AgentState_AGENT_STATE_SUCCEEDED    AgentState = 4
 	AgentState_AGENT_STATE_FAILED       AgentState = 5
+	// MEASURING: the agent of a CompressionTrial works; detail says at what.
+	AgentState_AGENT_STATE_MEASURING AgentState = 6
 )
 
 // Enum value maps for AgentState.
@@ -161,6 +163,7 @@ var (
 		3: "AGENT_STATE_TRANSFERRING",
 		4: "AGENT_STATE_SUCCEEDED",
 		5: "AGENT_STATE_FAILED",
+		6: "AGENT_STATE_MEASURING",
 	}
 	AgentState_value = map[string]int32{
 		"AGENT_STATE_UNSPECIFIED":  0,
@@ -169,6 +172,7 @@ var (
 		"AGENT_STATE_TRANSFERRING": 3,
 		"AGENT_STATE_SUCCEEDED":    4,
 		"AGENT_STATE_FAILED":       5,
+		"AGENT_STATE_MEASURING":    6,
 	}
 )
 
@@ -910,8 +914,10 @@ type Report struct {
 	// wire_bytes are all bytes written to and read from the network between the agents, TLS included.
 	WireBytes uint64      `protobuf:"varint,11,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
 	Omissions []*Omission `protobuf:"bytes,12,rep,name=omissions,proto3" json:"omissions,omitempty"`
-	// detail says in a sentence what an agent that is opening waits for.
-	Detail        string `protobuf:"bytes,13,opt,name=detail,proto3" json:"detail,omitempty"`
+	// detail says in a sentence what an agent that is opening waits for, or one that is measuring is at.
+	Detail string `protobuf:"bytes,13,opt,name=detail,proto3" json:"detail,omitempty"`
+	// trial is the TrialResult of an agent in mode trial that has succeeded, in binary: as JSON it would not fit into a termination message.
+	Trial         []byte `protobuf:"bytes,14,opt,name=trial,proto3" json:"trial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,6 +1043,13 @@ func (x *Report) GetDetail() string {
 	return ""
 }
 
+func (x *Report) GetTrial() []byte {
+	if x != nil {
+		return x.Trial
+	}
+	return nil
+}
+
 var File_agent_wire_v1_report_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_report_proto_rawDesc = "" +
@@ -1111,7 +1124,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\bOmission\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1a\n" +
-	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x89\x05\n" +
+	"\bexamples\x18\x03 \x03(\tR\bexamples\"\x9f\x05\n" +
 	"\x06Report\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.AgentStateR\x05state\x125\n" +
 	"\afailure\x18\x02 \x01(\v2\x1b.lighterage.wire.v1.FailureR\afailure\x12\x18\n" +
@@ -1128,7 +1141,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
-	"\x06detail\x18\r \x01(\tR\x06detail*\xc9\x06\n" +
+	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
+	"\x05trial\x18\x0e \x01(\fR\x05trial*\xc9\x06\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1153,7 +1167,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x19FAILURE_REASON_AGENT_LOST\x10\x13\x12!\n" +
 	"\x1dFAILURE_REASON_INVALID_FILTER\x10\x14\x12\x1f\n" +
 	"\x1bFAILURE_REASON_SOURCE_EMPTY\x10\x15\x12&\n" +
-	"\"FAILURE_REASON_DESTINATION_CHANGED\x10\x16*\xac\x01\n" +
+	"\"FAILURE_REASON_DESTINATION_CHANGED\x10\x16*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1161,7 +1175,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x13AGENT_STATE_WAITING\x10\x02\x12\x1c\n" +
 	"\x18AGENT_STATE_TRANSFERRING\x10\x03\x12\x19\n" +
 	"\x15AGENT_STATE_SUCCEEDED\x10\x04\x12\x16\n" +
-	"\x12AGENT_STATE_FAILED\x10\x05B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x12AGENT_STATE_FAILED\x10\x05\x12\x19\n" +
+	"\x15AGENT_STATE_MEASURING\x10\x06B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_report_proto_rawDescOnce sync.Once

@@ -1,0 +1,13 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trial takes a sample of a directory, has every engine compress it at every level, and predicts what moving such data would take
+// with each of them, by the model of mode Auto.
+package trial
+
+const (
+	// MaxLinks is how many networks a trial predicts for.
+	MaxLinks = 8
+	// MinSample and MaxSample bound the size of a sample in bytes.
+	MinSample, MaxSample = 1 << 20, 128 << 20
+)
