@@ -7,7 +7,7 @@ package trial
 
 const (
 	// MaxLinks is how many networks a trial predicts for.
-	MaxLinks = 8
+	MaxLinks = 6
 	// MinSample and MaxSample bound the size of a sample in bytes.
 	MinSample, MaxSample = 1 << 20, 128 << 20
 )

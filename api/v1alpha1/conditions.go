@@ -23,7 +23,7 @@ const (
 	ConditionFeatureConfirmed = "FeatureConfirmed"
 )
 
-// Reasons of Transfer and Delivery conditions.
+// Reasons of Transfer, Delivery and CompressionTrial conditions.
 const (
 	// ReasonPending: accepted, nothing started yet.
 	ReasonPending = "Pending"
@@ -37,6 +37,8 @@ const (
 	ReasonOpening = "Opening"
 	// ReasonTransferring: data is moving.
 	ReasonTransferring = "Transferring"
+	// ReasonMeasuring: the agent of a CompressionTrial samples and measures.
+	ReasonMeasuring = "Measuring"
 	// ReasonRetrying: an attempt ended early and the next one waits for its back-off.
 	ReasonRetrying = "Retrying"
 	// ReasonSucceeded: the run is complete.
@@ -56,7 +58,8 @@ const (
 	ReasonDestinationNotWritable = "DestinationNotWritable"
 	// ReasonSourceNotReadable: the agent may not read a file of the source.
 	ReasonSourceNotReadable = "SourceNotReadable"
-	// ReasonSourceEmpty: spec.delete would have removed everything at the destination, because the source has no files.
+	// ReasonSourceEmpty: spec.delete would have removed everything at the destination, because the source has no files; or a
+	// CompressionTrial finds nothing to sample.
 	ReasonSourceEmpty = "SourceEmpty"
 	// ReasonDestinationChanged: a file at the destination changed while parts of it were reused.
 	ReasonDestinationChanged = "DestinationChanged"

@@ -22,6 +22,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&NodeProfile{}, &NodeProfileList{},
 		&CompressionPolicy{}, &CompressionPolicyList{},
 		&HTTPEndpoint{}, &HTTPEndpointList{},
+		&CompressionTrial{}, &CompressionTrialList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -5,7 +5,7 @@ package v1alpha1
 
 // Annotations, labels and finalizers that users and other programs may meet.
 const (
-	// RunAnnotation on a Transfer asks for another run: any new value starts one as soon as the present run has ended.
+	// RunAnnotation on a Transfer or a CompressionTrial asks for another run: any new value starts one as soon as the present run has ended.
 	// The value last acted upon is echoed in status.lastRunRequest.
 	RunAnnotation = "lighterage.dev/run"
 
@@ -32,6 +32,9 @@ const (
 	// object's UID.
 	TransferLabel = "lighterage.dev/transfer-uid"
 	DeliveryLabel = "lighterage.dev/delivery-uid"
+
+	// TrialLabel is on everything that the manager makes for a CompressionTrial; the value is the object's UID.
+	TrialLabel = "lighterage.dev/trial-uid"
 
 	// HTTPEndpointLabel is on everything that the manager makes for an HTTPEndpoint; the value is the object's UID.
 	HTTPEndpointLabel = "lighterage.dev/httpendpoint-uid"

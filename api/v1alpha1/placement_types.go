@@ -24,6 +24,8 @@ const (
 	PlacementReasonImageArchitecture = "ImageArchitecture"
 	// PlacementReasonAcceleratorBusy: as many agents as may share the node's accelerator are there already.
 	PlacementReasonAcceleratorBusy = "AcceleratorBusy"
+	// PlacementReasonNotSelected: the node is not of the class that the object asks for.
+	PlacementReasonNotSelected = "NotSelected"
 	// PlacementReasonEligible: nothing speaks against the node.
 	PlacementReasonEligible = "Eligible"
 )
@@ -39,7 +41,7 @@ type PlacementAlternative struct {
 	// +optional
 	Engine string `json:"engine,omitempty"`
 	// reason why the agent is not there: ClaimBound, NoRoom, AcceleratorBusy, Cordoned, NotReady, Tainted, ImageArchitecture,
-	// SelfTestFailed, LevelNotAccelerated, NoAccelerator, or Eligible where nothing speaks against the node.
+	// SelfTestFailed, LevelNotAccelerated, NoAccelerator, NotSelected, or Eligible where nothing speaks against the node.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }

@@ -26,6 +26,7 @@ const (
 
 	receiveSuffix = ".receive.lighterage.internal"
 	sendSuffix    = ".send.lighterage.internal"
+	trialSuffix   = ".trial.lighterage.internal"
 	httpSuffix    = ".http.lighterage.internal"
 	queueSuffix   = ".queue.lighterage.internal"
 )
@@ -67,6 +68,11 @@ func HTTPEndpointIdentity(cluster, namespace, name string) Identity {
 // QueueIdentity is that of the members of a Queue.
 func QueueIdentity(cluster, namespace, name string) Identity {
 	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/queue/" + name}
+}
+
+// TrialIdentity is that of the agent of a CompressionTrial.
+func TrialIdentity(cluster, namespace, name string) Identity {
+	return Identity{Cluster: cluster, Path: "/ns/" + namespace + "/trial/" + name}
 }
 
 // Transfer returns the namespace and name of the Transfer whose agent this is; ok is false for everybody else.
@@ -139,6 +145,11 @@ func IsReceiveServerName(name string) bool {
 // SendServerName is the server name of the sending agent of the Transfer with this UID.
 func SendServerName(transferUID string) string {
 	return transferUID + sendSuffix
+}
+
+// TrialServerName is the server name of the agent of the CompressionTrial with this UID.
+func TrialServerName(trialUID string) string {
+	return trialUID + trialSuffix
 }
 
 // HTTPServerName is the server name of the replicas of the HTTPEndpoint with this UID, for the manager.

@@ -31,7 +31,8 @@ func affinity(r Request, accelerators avoidance) *corev1.Affinity {
 			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: slices.Clone(r.Architectures)},
 		}
 	}
-	if accelerators == avoid {
+	built = append(built, selected(r.Selector)...)
+	if accelerators == avoid || r.AvoidHardware {
 		built = append(built, without...)
 	}
 	var nodes corev1.NodeAffinity

@@ -115,6 +115,8 @@ func obstacle(r Request, f Facts, node *corev1.Node, profile v1alpha1.NodeProfil
 		architecture = node.Labels[corev1.LabelArchStable]
 	}
 	switch {
+	case !r.selects(node):
+		return v1alpha1.PlacementReasonNotSelected
 	case !reaches(f.Volume, node):
 		return v1alpha1.PlacementReasonClaimBound
 	case node.Spec.Unschedulable:

@@ -46,6 +46,10 @@ type Request struct {
 	Tolerations []corev1.Toleration
 	// Architectures that the agent's image was built for, as Go names them; empty when that is not known.
 	Architectures []string
+	// Selector names labels that the node must have.
+	Selector map[string]string
+	// AvoidHardware: nodes with an accelerator that is known to work are out of the question.
+	AvoidHardware bool
 	// Shun has all accelerators count as busy: the scheduler found no room beside them.
 	Shun bool
 }

@@ -82,6 +82,7 @@ func fallback(f Facts, nodes []assessed) (reason, message string) {
 
 // obstacles say in words what speaks against a node.
 var obstacles = map[string]string{
+	v1alpha1.PlacementReasonNotSelected:       "not of the class that is asked for",
 	v1alpha1.PlacementReasonClaimBound:        "the claim's volume cannot be used there",
 	v1alpha1.PlacementReasonAcceleratorBusy:   "as many agents as may share it are there already",
 	v1alpha1.PlacementReasonCordoned:          "cordoned",

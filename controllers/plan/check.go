@@ -39,7 +39,7 @@ func checkTransfer(transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, fac
 	}
 	for _, problem := range []*Problem{
 		checkDestination(transfer, facts),
-		checkSource(transfer, facts.Claim),
+		checkSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim),
 		checkPrivilege(transfer, facts.PrivilegeAllowed),
 		checkConflict(transfer, facts.Others),
 	} {
@@ -81,12 +81,11 @@ func checkPeer(name string, peer *v1alpha1.Peer) *Problem {
 	return &Problem{reason, fmt.Sprintf("Peer %q is not ready: %s", name, ready.Message)}
 }
 
-func checkSource(transfer *v1alpha1.Transfer, claim *metav1.PartialObjectMetadata) *Problem {
-	name := transfer.Spec.Source.PersistentVolumeClaim.ClaimName
+func checkSource(namespace, name string, claim *metav1.PartialObjectMetadata) *Problem {
 	if claim == nil {
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf(
-			"there is no PersistentVolumeClaim %q in namespace %q; create it there (a Transfer reads claims of its own namespace only)",
-			name, transfer.Namespace)}
+			"there is no PersistentVolumeClaim %q in namespace %q; create it there (claims of the own namespace are read, and no others)",
+			name, namespace)}
 	}
 	if claim.DeletionTimestamp != nil {
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf("PersistentVolumeClaim %q is being deleted", name)}

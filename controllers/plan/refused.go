@@ -17,13 +17,27 @@ import (
 // is tried again, each time after as long as it has been refused so far, up to stallLast.
 func RefuseTransfer(transfer *v1alpha1.Transfer, problem Problem, now time.Time) TransferDecision {
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
-	d.out.RequeueAfter = refusedFirst
-	if since, ok := refusedSince(transfer.Status.Conditions); ok {
-		d.out.RequeueAfter = min(max(now.Sub(since), refusedFirst), stallLast)
-	}
+	d.out.RequeueAfter = refusedDelay(transfer.Status.Conditions, now)
 	d.set(v1alpha1.TransferStarting, conditions.Stalled(problem.Reason, problem.Message))
 	d.out.Status = d.transfer.Status
 	return d.out
+}
+
+// RefuseTrial is RefuseTransfer for a CompressionTrial.
+func RefuseTrial(trial *v1alpha1.CompressionTrial, problem Problem, now time.Time) TrialDecision {
+	d := &trialDecision{trial: trial.DeepCopy(), facts: TrialFacts{Now: now}}
+	d.out.RequeueAfter = refusedDelay(trial.Status.Conditions, now)
+	d.set(v1alpha1.TrialStarting, conditions.Stalled(problem.Reason, problem.Message))
+	d.out.Status = d.trial.Status
+	return d.out
+}
+
+// refusedDelay is how long to wait after a refusal.
+func refusedDelay(present []metav1.Condition, now time.Time) time.Duration {
+	if since, ok := refusedSince(present); ok {
+		return min(max(now.Sub(since), refusedFirst), stallLast)
+	}
+	return refusedFirst
 }
 
 // refusedSince is since when an attempt's start is refused; ok is false when it is not.

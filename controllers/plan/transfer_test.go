@@ -51,7 +51,7 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 	}{
 		"nothing wrong": {func(*v1alpha1.Transfer, *plan.TransferFacts) {}, "Reconciling", "Starting", "attempt 1"},
 		"unknown claim": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) { f.Claim = nil },
-			"Stalled", "SourceNotFound", "own namespace only"},
+			"Stalled", "SourceNotFound", "claims of the own namespace"},
 		"claim that is being deleted": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) { f.Claim.DeletionTimestamp = &metav1.Time{Time: now} },
 			"Stalled", "SourceNotFound", "being deleted"},
 		"unknown peer": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) { f.Peer = nil },

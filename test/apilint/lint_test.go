@@ -68,6 +68,13 @@ var exceptions = map[string]string{
 	"SoftwareEngine enumcase":                          "engines are named as their projects name them",
 	"CompressionStatus.Skipped nomaps":                 "counters by reason; the reasons are constants, and users look one up by its name",
 	"CompressionStatus.Reasons nomaps":                 "counters by reason; the reasons are constants, and users look one up by its name",
+	"CompressionTrialStatus.Phase nophase":             forPeople,
+	"TrialSampleStatus.Bytes omitempty":                measured,
+	"TrialSampleStatus.Files omitempty":                measured,
+	"TrialSampleStatus.BytesTotal omitempty":           measured,
+	"TrialSampleStatus.FilesTotal omitempty":           measured,
+	"TrialSampleStatus.HopelessBytes omitempty":        measured,
+	"TrialNodeClass.NodeSelector nomaps":               "the field of a pod, under its name",
 	"DeliveryStatus.Phase nophase":                     forPeople,
 	"TransferStatus.Phase nophase":                     forPeople,
 	"TransferSpec.Suspend nobools":                     "the field of CronJob and Job, and what users of GitOps tools know",
@@ -82,7 +89,7 @@ func TestAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"Transfer", "Delivery", "Peer", "PeerGrant", "NodeProfile", "CompressionPolicy", "HTTPEndpoint"} {
+	for _, kind := range []string{"Transfer", "Delivery", "Peer", "PeerGrant", "NodeProfile", "CompressionPolicy", "HTTPEndpoint", "CompressionTrial"} {
 		if types[kind] == nil || len(types[kind].fields) == 0 {
 			t.Fatalf("the kind %s was not found: the parser is broken", kind)
 		}

@@ -38,7 +38,7 @@ type TrialConfig struct {
 	SampleBytes uint64 `protobuf:"varint,5,opt,name=sample_bytes,json=sampleBytes,proto3" json:"sample_bytes,omitempty"`
 	// seed: equal seeds take the same sample of an unchanged source.
 	Seed uint64 `protobuf:"varint,6,opt,name=seed,proto3" json:"seed,omitempty"`
-	// link_bytes_per_second are the networks to predict for, at most 8.
+	// link_bytes_per_second are the networks to predict for, at most 6.
 	LinkBytesPerSecond []uint64 `protobuf:"varint,7,rep,packed,name=link_bytes_per_second,json=linkBytesPerSecond,proto3" json:"link_bytes_per_second,omitempty"`
 	// compression: objective and prices are what the predictions are for; everything else means nothing, since all ways are measured.
 	Compression *CompressionSettings `protobuf:"bytes,8,opt,name=compression,proto3" json:"compression,omitempty"`

@@ -16,19 +16,24 @@ import (
 )
 
 const usage = `Usage: kubectl lighterage explain transfer/NAME [flags]
+       kubectl lighterage trial report NAME [flags]
 
 explain says of a Transfer that runs or has run what was decided about compression, what the decision was made of, and what other
 choices would have cost. It says which of the numbers were measured and which are estimates.
 
-It uses your own rights: to get transfers in the namespace, and, without which it says less, to get nodeprofiles and, for a
-Transfer within the cluster, deliveries in the destination's namespace.
+trial report writes what a CompressionTrial has measured, predicts and recommends: as a page that needs nothing else (-o html, unless told
+otherwise), as a picture (-o svg) or as text (-o text).
+
+Both use your own rights. explain has to get transfers in the namespace, and, without which it says less, nodeprofiles and, for a
+Transfer within the cluster, deliveries in the destination's namespace; trial report has to get compressiontrials.
 
 Flags:
 `
 
 // settings are what the command line says.
 type settings struct {
-	transfer                       string
+	// transfer to explain, or trial to report.
+	transfer, trial                string
 	namespace, kubeconfig, context string
 	output                         string
 	version                        bool
@@ -39,10 +44,10 @@ func parse(arguments []string, help io.Writer) (settings, error) {
 	var s settings
 	flags := pflag.NewFlagSet("kubectl lighterage", pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the Transfer (default: that of the context)")
+	flags.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the object (default: that of the context)")
 	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&s.context, "context", "", "context of the kubeconfig (default: its current one)")
-	flags.StringVarP(&s.output, "output", "o", "text", "text or json")
+	flags.StringVarP(&s.output, "output", "o", "", "explain: text (default) or json; trial report: html (default), svg or text")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	flags.SetOutput(io.Discard) // what is wrong is in the error
 	flags.Usage = func() { _, _ = fmt.Fprint(help, usage, flags.FlagUsages()) }
@@ -55,17 +60,62 @@ func parse(arguments []string, help io.Writer) (settings, error) {
 	if s.version {
 		return s, nil
 	}
-	if !slices.Contains([]string{"text", "json"}, s.output) {
-		return s, fmt.Errorf("--output must be text or json, not %q", s.output)
+	if flags.NArg() > 0 && flags.Arg(0) == "trial" {
+		if err := s.choose("html", "svg", "text"); err != nil {
+			return s, err
+		}
+		var err error
+		s.trial, err = trialOf(flags.Args()[1:])
+		return s, err
+	}
+	if err := s.choose("text", "json"); err != nil {
+		return s, err
 	}
 	var err error
 	s.transfer, err = transferOf(flags.Args())
 	return s, err
 }
 
+// choose checks the form of the output, of which the first is the usual one.
+func (s *settings) choose(forms ...string) error {
+	if s.output == "" {
+		s.output = forms[0]
+	}
+	if !slices.Contains(forms, s.output) {
+		last := len(forms) - 1
+		return fmt.Errorf("--output must be %s or %s, not %q", strings.Join(forms[:last], ", "), forms[last], s.output)
+	}
+	return nil
+}
+
+// trialOf is the name of the CompressionTrial in report NAME, or report trial/NAME.
+func trialOf(arguments []string) (string, error) {
+	const form = "write kubectl lighterage trial report NAME"
+	switch {
+	case len(arguments) == 0 || arguments[0] != "report":
+		return "", errors.New("trial knows the command report: " + form)
+	case len(arguments) < 2:
+		return "", errors.New("the name of the CompressionTrial is missing: " + form)
+	case len(arguments) > 2:
+		return "", fmt.Errorf("unexpected argument %q: trial report takes one CompressionTrial", arguments[2])
+	}
+	name := arguments[1]
+	if kind, rest, found := strings.Cut(name, "/"); found {
+		kinds := []string{"trial", "compressiontrial", "compressiontrials", "compressiontrial.lighterage.dev", "compressiontrials.lighterage.dev"}
+		if !slices.Contains(kinds, strings.ToLower(kind)) {
+			return "", fmt.Errorf("trial report knows of CompressionTrials only, not of %q: %s", kind, form)
+		}
+		name = rest
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", errors.New("the name of the CompressionTrial is missing: " + form)
+	}
+	return name, nil
+}
+
 // transferOf is the name of the Transfer in explain transfer/NAME, or explain transfer NAME.
 func transferOf(arguments []string) (string, error) {
-	const form = "write kubectl lighterage explain transfer/NAME"
+	const form = "write kubectl lighterage explain transfer/NAME, or kubectl lighterage trial report NAME"
 	if len(arguments) == 0 {
 		return "", errors.New("say what to do: " + form)
 	}

@@ -38,6 +38,9 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if s.trial != "" {
+		return report(ctx, cluster, client.ObjectKey{Namespace: namespace, Name: s.trial}, s.output, out)
+	}
 	in, err := gather(ctx, cluster, client.ObjectKey{Namespace: namespace, Name: s.transfer})
 	if err != nil {
 		return err
@@ -97,7 +100,7 @@ func unreadable(err error) error {
 func gather(ctx context.Context, cluster client.Client, key client.ObjectKey) (explain.Input, error) {
 	in := explain.Input{Transfer: &v1alpha1.Transfer{}}
 	if err := cluster.Get(ctx, key, in.Transfer); err != nil {
-		return in, refused(err, key)
+		return in, refused(err, "Transfer", "transfers", key)
 	}
 	run := in.Transfer.Status.Run
 	if run == nil {
@@ -116,19 +119,19 @@ func gather(ctx context.Context, cluster client.Client, key client.ObjectKey) (e
 	return in, err
 }
 
-// refused says why there is no Transfer, and what to do.
-func refused(err error, key client.ObjectKey) error {
+// refused says why there is no such object, and what to do.
+func refused(err error, kind, resource string, key client.ObjectKey) error {
 	switch {
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("this cluster does not have Lighterage's kinds; install the operator (helm upgrade --install lighterage ...), or choose another cluster with --context: %w", err)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no Transfer %q in namespace %q; kubectl get transfers --all-namespaces lists them, -n chooses the namespace", key.Name, key.Namespace)
+		return fmt.Errorf("there is no %s %q in namespace %q; kubectl get %s --all-namespaces lists them, -n chooses the namespace", kind, key.Name, key.Namespace, resource)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("you may not read Transfer %q in namespace %q; ask for a Role there with the verb get on transfers of lighterage.dev: %w", key.Name, key.Namespace, err)
+		return fmt.Errorf("you may not read %s %q in namespace %q; ask for a Role there with the verb get on %s of lighterage.dev: %w", kind, key.Name, key.Namespace, resource, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the cluster does not accept the credentials of the kubeconfig; log in anew: %w", err)
 	}
-	return fmt.Errorf("reading Transfer %s: %w", key, err)
+	return fmt.Errorf("reading %s %s: %w", kind, key, err)
 }
 
 // profile is the NodeProfile of a node. Where it cannot be read for a reason that leaves enough to say, unknown says why.

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -80,6 +81,7 @@ func TestProgram(t *testing.T) {
 			}
 		})
 	}
+	t.Run("trial report", func(t *testing.T) { reportTrial(t, cluster, nothing) })
 	t.Run("as JSON", func(t *testing.T) {
 		var out bytes.Buffer
 		if err := run(t.Context(), []string{"explain", "transfer", "ledger", "-ojson", "--kubeconfig", everything}, &out); err != nil {
@@ -94,6 +96,41 @@ func TestProgram(t *testing.T) {
 			t.Errorf("%s", out.String())
 		}
 	})
+}
+
+// reportTrial has a page made of a trial, by who may get trials and by who may not.
+func reportTrial(t *testing.T, cluster *controllertest.Cluster, nothing string) {
+	trial := &v1alpha1.CompressionTrial{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ledger"},
+		Spec: v1alpha1.CompressionTrialSpec{
+			Source: v1alpha1.TrialSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
+			Links:  []v1alpha1.TrialLink{{Name: "wan", BytesPerSecond: resource.MustParse("125M")}},
+		},
+	}
+	cluster.Create(t, trial)
+	kubeconfig := user(t, cluster, "trials", "compressiontrials")
+	try := func(kubeconfig, form string) (string, error) {
+		var out bytes.Buffer
+		err := run(t.Context(), []string{"trial", "report", "ledger", "-n", namespace, "-o", form, "--kubeconfig", kubeconfig}, &out)
+		return out.String(), err
+	}
+	if said, err := try(kubeconfig, "html"); err == nil || said != "" || !strings.Contains(err.Error(), "has no results") {
+		t.Errorf("%v: %s", err, said)
+	}
+	trial.Status.Links = trial.Spec.Links
+	trial.Status.Results = []v1alpha1.TrialResult{{Codec: "none", Engine: "none", Ratio: "1.000", Predictions: []v1alpha1.TrialPrediction{{Link: "wan", SecondsPerGiB: "8.90"}}}}
+	trial.Status.Recommendation = &v1alpha1.TrialRecommendation{Policy: "kind: CompressionPolicy", Message: "because"}
+	if err := cluster.Client.Status().Update(t.Context(), trial); err != nil {
+		t.Fatal(err)
+	}
+	for form, begins := range map[string]string{"html": "<!DOCTYPE html>", "svg": "<svg ", "text": "Trial bank/ledger"} {
+		if said, err := try(kubeconfig, form); err != nil || !strings.HasPrefix(said, begins) || !strings.Contains(said, "8.90") {
+			t.Errorf("%s: %v: %s", form, err, said)
+		}
+	}
+	if _, err := try(nothing, "html"); err == nil || !strings.Contains(err.Error(), "verb get on compressiontrials") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // populate makes Transfers in three states, the Delivery of one, and two NodeProfiles.

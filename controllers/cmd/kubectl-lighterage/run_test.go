@@ -34,10 +34,20 @@ func TestArguments(t *testing.T) {
 		"-n bank explain Transfer a":           "",
 		"explain transfers.lighterage.dev/a":   "",
 		"explain transfer/a -o json --context": "--help lists the flags",
+		"trial":                                "trial knows the command report",
+		"trial explain a":                      "trial knows the command report",
+		"trial report":                         "the name of the CompressionTrial is missing",
+		"trial report trial/":                  "the name of the CompressionTrial is missing",
+		"trial report transfer/a":              `CompressionTrials only, not of "transfer"`,
+		"trial report a b":                     `unexpected argument "b"`,
+		"trial report a -o json":               `--output must be html, svg or text, not "json"`,
+		"trial report a":                       "",
+		"trial report trial/a -o svg":          "",
+		"-n bank trial report a --output text": "",
 	} {
 		s, err := parse(strings.Fields(line), &bytes.Buffer{})
 		switch {
-		case says == "" && (err != nil || s.transfer != "a"):
+		case says == "" && (err != nil || s.transfer+s.trial != "a" || s.output == ""):
 			t.Errorf("%q: %q, %v", line, s.transfer, err)
 		case says != "" && (err == nil || !strings.Contains(err.Error(), says)):
 			t.Errorf("%q: %v, want %q", line, err, says)

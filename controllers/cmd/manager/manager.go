@@ -40,6 +40,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
+	"github.com/lighterage/lighterage/controllers/trial"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=lighterage-system,resources=leases,verbs=get;create;update
@@ -118,6 +119,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return transfer.Setup(mgr, wiring.transfers) },
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
+		func(mgr ctrl.Manager) error { return trial.Setup(mgr, wiring.trials) },
 		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
@@ -137,6 +139,7 @@ type parts struct {
 	transfers  transfer.Options
 	deliveries delivery.Options
 	endpoints  httpendpoint.Options
+	trials     trial.Options
 }
 
 func newParts(mgr ctrl.Manager, s settings) parts {
@@ -165,6 +168,11 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 			Client: mgr.GetClient(), Agents: agents, Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: real,
 			Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
+		},
+		trials: trial.Options{
+			Client: mgr.GetClient(), Agents: agents, Attempts: attempts,
+			Recorder: mgr.GetEventRecorder("lighterage-trial"), Clock: real,
+			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		endpoints: httpendpoint.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,

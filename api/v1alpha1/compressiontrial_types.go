@@ -1,0 +1,352 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TrialSource is what a CompressionTrial reads.
+type TrialSource struct {
+	// persistentVolumeClaim in the CompressionTrial's namespace. It is mounted read-only.
+	// +required
+	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+}
+
+// TrialSample says how much of the source is measured with.
+type TrialSample struct {
+	// size of the sample. It is read in blocks of 1 MiB from all over the source, where every byte has the same chance, and held in the
+	// agent's memory. Of a smaller source everything is taken. Built in: 64Mi.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('128Mi')) <= 0",message="size must be between 1Mi and 128Mi; write for example 64Mi"
+	Size *resource.Quantity `json:"size,omitempty"`
+	// seed chooses the blocks: with the same one an unchanged source gives the same sample.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9007199254740991
+	Seed int64 `json:"seed,omitempty"`
+}
+
+// TrialClass says which nodes a trial may run on by their accelerators.
+// +kubebuilder:validation:Enum=Any;Hardware;Software
+type TrialClass string
+
+const (
+	// TrialClassAny: any node.
+	TrialClassAny TrialClass = "Any"
+	// TrialClassHardware: nodes with an accelerator that is known to work.
+	TrialClassHardware TrialClass = "Hardware"
+	// TrialClassSoftware: nodes that are not known to have one.
+	TrialClassSoftware TrialClass = "Software"
+)
+
+// TrialNodeClass says on which nodes a trial may run. Everything that is set must hold.
+type TrialNodeClass struct {
+	// class of nodes by their accelerators. Built in: Any.
+	// +optional
+	Class TrialClass `json:"class,omitempty"`
+	// architecture as in the label kubernetes.io/arch, one that the agent's image was built for.
+	// +optional
+	// +kubebuilder:validation:Enum=amd64;arm64;s390x
+	Architecture string `json:"architecture,omitempty"`
+	// nodeSelector names labels that the node must have.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+}
+
+// TrialLink is a network that a trial predicts for.
+type TrialLink struct {
+	// name for people.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// bytesPerSecond that the network carries for the transfer: a link of 1 Gbit/s is 125M.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1k')) >= 0 && quantity(string(self)).compareTo(quantity('1T')) <= 0",message="bytesPerSecond must be between 1k and 1T; write for example 125M for 1 Gbit/s"
+	BytesPerSecond resource.Quantity `json:"bytesPerSecond,omitzero"`
+}
+
+// TrialCompression says for what a trial recommends.
+type TrialCompression struct {
+	// policyName names a CompressionPolicy whose objective, prices and least sizes the recommendation takes over. When empty the default
+	// policy applies, if there is one. What a policy says of codecs, levels and engines does not matter: all are measured.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PolicyName string `json:"policyName,omitempty"`
+	// objective that decides, in place of the policy's. Cost needs a policy with prices.
+	// +optional
+	Objective CompressionObjective `json:"objective,omitempty"`
+}
+
+// CompressionTrialSpec is what is to be measured.
+//
+// +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this CompressionTrial and create one with another name"
+type CompressionTrialSpec struct {
+	// source is immutable.
+	// +required
+	Source TrialSource `json:"source,omitzero"`
+
+	// include says what is sampled; absent: everything. Patterns are those of a Transfer.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.startsWith('!'))",message="an include pattern cannot begin with \"!\"; move it to exclude without the \"!\", or write \"\\!\" for the character"
+	Include []string `json:"include,omitempty"`
+
+	// exclude says what of that is not sampled.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Exclude []string `json:"exclude,omitempty"`
+
+	// sample of the source.
+	// +optional
+	Sample *TrialSample `json:"sample,omitempty"`
+
+	// nodeClass says on which nodes to measure. Which engines there are, and how fast, depends on the node.
+	// +optional
+	NodeClass *TrialNodeClass `json:"nodeClass,omitempty"`
+
+	// links are the networks to predict elapsed times for and to recommend for.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=6
+	Links []TrialLink `json:"links,omitempty"`
+
+	// compression says for what the trial recommends.
+	// +optional
+	Compression *TrialCompression `json:"compression,omitempty"`
+
+	// ttlSecondsAfterFinished is after how long a trial that is Complete or Failed is deleted. Absent: never.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// podTemplate adjusts the agent's pod. With securityContext.runAsUser: 0 the agent reads files of other users, as that of a Transfer
+	// does, if the namespace allows it.
+	// +optional
+	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
+}
+
+// TrialPhase sums up a CompressionTrial for people. Programs read conditions.
+// +kubebuilder:validation:Enum=Pending;Starting;Measuring;Retrying;Complete;Failed
+type TrialPhase string
+
+const (
+	TrialPending   TrialPhase = "Pending"
+	TrialStarting  TrialPhase = "Starting"
+	TrialMeasuring TrialPhase = "Measuring"
+	TrialRetrying  TrialPhase = "Retrying"
+	TrialComplete  TrialPhase = "Complete"
+	TrialFailed    TrialPhase = "Failed"
+)
+
+// TrialSampleStatus is what was measured with.
+type TrialSampleStatus struct {
+	// bytes of the sample.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// files that the bytes are of.
+	// +optional
+	Files int64 `json:"files"`
+	// bytesTotal of the source, without what include and exclude leave out, and without holes of sparse files.
+	// +optional
+	BytesTotal int64 `json:"bytesTotal"`
+	// filesTotal of the source.
+	// +optional
+	FilesTotal int64 `json:"filesTotal"`
+	// hopelessBytes of the sample are in blocks that mode Auto would send as they are, because a look at them promises nothing.
+	// +optional
+	HopelessBytes int64 `json:"hopelessBytes"`
+	// changedFiles were to be in the sample and are not, because they changed while they were read.
+	// +optional
+	ChangedFiles int64 `json:"changedFiles,omitempty"`
+}
+
+// TrialPrediction is how long data would take over a link.
+type TrialPrediction struct {
+	// link by name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	Link string `json:"link,omitempty"`
+	// secondsPerGiB of uncompressed data, as a decimal.
+	// +optional
+	SecondsPerGiB string `json:"secondsPerGiB,omitempty"`
+}
+
+// TrialResult is what an engine did with the sample at a level, and what moving such data with it is predicted to take. Amounts are
+// decimals, for a GiB of uncompressed data.
+type TrialResult struct {
+	// codec is none where the data are sent as they are.
+	// +optional
+	Codec string `json:"codec,omitempty"`
+	// engine that compressed.
+	// +optional
+	Engine string `json:"engine,omitempty"`
+	// level of a CompressionPolicy. Absent where nothing is compressed.
+	// +optional
+	Level string `json:"level,omitempty"`
+	// ratio is uncompressed divided by compressed bytes; blocks that do not shrink count as they are.
+	// +optional
+	Ratio string `json:"ratio,omitempty"`
+	// compressSecondsPerGiB of CPU time, measured.
+	// +optional
+	CompressSecondsPerGiB string `json:"compressSecondsPerGiB,omitempty"`
+	// decompressSecondsPerGiB of CPU time, measured with the engine that inflates the codec fastest on the node.
+	// +optional
+	DecompressSecondsPerGiB string `json:"decompressSecondsPerGiB,omitempty"`
+	// cpuSecondsPerGiB of both sides, predicted: with what moving the data takes besides.
+	// +optional
+	CPUSecondsPerGiB string `json:"cpuSecondsPerGiB,omitempty"`
+	// costPerGiB in the currency of the prices, predicted: CPU time of both sides, and bytes on the wire. Absent without prices.
+	// +optional
+	CostPerGiB string `json:"costPerGiB,omitempty"`
+	// predictions of elapsed time, by link, for a sender and a receiver with as many cores as status.cores says.
+	// +optional
+	// +listType=map
+	// +listMapKey=link
+	// +kubebuilder:validation:MaxItems=6
+	Predictions []TrialPrediction `json:"predictions,omitempty"`
+	// problem is why there are no figures.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+}
+
+// TrialChoice is what is best over a link.
+type TrialChoice struct {
+	// link by name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	Link string `json:"link,omitempty"`
+	// codec that is best there; none: to send data as they are.
+	// +optional
+	Codec string `json:"codec,omitempty"`
+	// engine that is best there.
+	// +optional
+	Engine string `json:"engine,omitempty"`
+	// level that is best there.
+	// +optional
+	Level string `json:"level,omitempty"`
+	// message says by how much, and what the alternatives would take.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// TrialRecommendation is the policy that a trial recommends.
+type TrialRecommendation struct {
+	// policy is a CompressionPolicy as YAML, ready for kubectl apply.
+	// +optional
+	Policy string `json:"policy,omitempty"`
+	// message says why.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// choices by link.
+	// +optional
+	// +listType=map
+	// +listMapKey=link
+	// +kubebuilder:validation:MaxItems=6
+	Choices []TrialChoice `json:"choices,omitempty"`
+}
+
+// CompressionTrialStatus is what was seen of a CompressionTrial.
+type CompressionTrialStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled, Complete, Failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// phase for people.
+	// +optional
+	Phase TrialPhase `json:"phase,omitempty"`
+	// lastRunRequest is the value of the annotation lighterage.dev/run that was acted upon last.
+	// +optional
+	LastRunRequest string `json:"lastRunRequest,omitempty"`
+	// policy whose objective and prices are in force for the present or last run.
+	// +optional
+	Policy *PolicyStatus `json:"policy,omitempty"`
+	// links of the present or last run.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=6
+	Links []TrialLink `json:"links,omitempty"`
+	// placement of the agent.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
+	// run is the present or last one.
+	// +optional
+	Run *RunStatus `json:"run,omitempty"`
+	// sample that was measured with.
+	// +optional
+	Sample *TrialSampleStatus `json:"sample,omitempty"`
+	// cores that the agent could use, which the predictions count on at both sides.
+	// +optional
+	Cores int32 `json:"cores,omitempty"`
+	// accelerator of the node. Its engine is among the results where the state is Verified.
+	// +optional
+	Accelerator *AcceleratorProfile `json:"accelerator,omitempty"`
+	// results, the first of which is to send data as they are.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Results []TrialResult `json:"results,omitempty"`
+	// recommendation made of the results.
+	// +optional
+	Recommendation *TrialRecommendation `json:"recommendation,omitempty"`
+}
+
+// CompressionTrial measures every codec, engine and level on a sample of the files of a claim, on a node of a class, predicts what moving
+// such files over given links would take and cost, and recommends a CompressionPolicy. It runs once, and again whenever the annotation
+// lighterage.dev/run gets a new value. kubectl lighterage trial report makes a page of it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=lighterage
+// +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.spec.source.persistentVolumeClaim.claimName`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Sample",type=integer,JSONPath=`.status.sample.bytes`,description="bytes"
+// +kubebuilder:printcolumn:name="Codec",type=string,JSONPath=`.status.recommendation.choices[0].codec`,description="best over the first link"
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.recommendation.choices[0].engine`,description="best over the first link"
+// +kubebuilder:printcolumn:name="Level",type=string,JSONPath=`.status.recommendation.choices[0].level`,description="best over the first link"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.run.node`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+type CompressionTrial struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is to be measured.
+	// +required
+	Spec CompressionTrialSpec `json:"spec,omitzero"`
+	// status is what was measured.
+	// +optional
+	Status CompressionTrialStatus `json:"status,omitzero"`
+}
+
+// CompressionTrialList is a list of CompressionTrials.
+// +kubebuilder:object:root=true
+type CompressionTrialList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CompressionTrial `json:"items"`
+}

@@ -1,0 +1,58 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// Admit is why no node at all can take the agent, whether or not it has an accelerator; nil when one can, or when nothing is known of
+// nodes. Room is the scheduler's business.
+func Admit(r Request, f Facts) *Blocked {
+	nodes := assessAll(r, f)
+	// An accelerator that is busy is no obstacle to one that can do without.
+	against := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool {
+		return a.obstacle == "" || a.obstacle == v1alpha1.PlacementReasonAcceleratorBusy
+	})
+	if len(against) < len(nodes) || len(nodes) == 0 {
+		return nil
+	}
+	var each []string
+	for _, a := range against[:min(len(against), maxNamed)] {
+		each = append(each, a.name+": "+obstacles[a.obstacle])
+	}
+	return &Blocked{
+		Reason:  v1alpha1.ReasonUnschedulable,
+		Message: fmt.Sprintf("no node can take the agent (%s%s)", strings.Join(each, "; "), more(against)),
+	}
+}
+
+// selects: the node is of the class that is asked for.
+func (r Request) selects(node *corev1.Node) bool {
+	if r.AvoidHardware && node.Labels[v1alpha1.DeflateLabel] == Hardware {
+		return false
+	}
+	for key, value := range r.Selector {
+		if has, ok := node.Labels[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// selected is a node selector as an affinity says it.
+func selected(labels map[string]string) []corev1.NodeSelectorRequirement {
+	var all []corev1.NodeSelectorRequirement
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{labels[key]}})
+	}
+	return all
+}

@@ -1,0 +1,141 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/recommend"
+)
+
+const (
+	// maxResults is what the API allows, maxResultText bounds names and problems in bytes.
+	maxResults, maxResultText = 32, 128
+)
+
+// applyTrial shows in status what the agent found, and what follows from it. The error says what is wrong with a result that cannot be
+// used; status is as it was then.
+func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
+	result := &wirev1.TrialResult{}
+	if len(encoded) == 0 {
+		return errors.New("there is none")
+	}
+	if err := proto.Unmarshal(encoded, result); err != nil {
+		return fmt.Errorf("decoding it: %w", err)
+	}
+	links := trial.Status.Links
+	if err := checkResult(result, len(links)); err != nil {
+		return err
+	}
+	status := &trial.Status
+	status.Results = nil
+	for _, row := range result.GetRows() {
+		status.Results = append(status.Results, trialResult(row, result.GetSample().GetBytes(), links, status.Policy))
+	}
+	sample := result.GetSample()
+	status.Sample = &v1alpha1.TrialSampleStatus{
+		Bytes: clamp(sample.GetBytes()), Files: clamp(sample.GetFiles()),
+		BytesTotal: clamp(sample.GetBytesTotal()), FilesTotal: clamp(sample.GetFilesTotal()),
+		HopelessBytes: clamp(sample.GetHopelessBytes()), ChangedFiles: clamp(sample.GetChangedFiles()),
+	}
+	status.Cores = int32(min(result.GetCores(), math.MaxInt32))
+	status.Accelerator = accelerator(result.GetAccelerator())
+	best := make([]int, len(links))
+	for i, row := range result.GetBest() {
+		best[i] = int(row)
+	}
+	recommendation, err := recommend.Recommend(recommend.Input{
+		Name: trial.Name, Status: status, Best: best, Current: policyOf(status.Policy),
+	})
+	if err != nil {
+		return err
+	}
+	status.Recommendation = recommendation
+	return nil
+}
+
+func policyOf(status *v1alpha1.PolicyStatus) v1alpha1.PolicyStatus {
+	if status == nil {
+		return v1alpha1.PolicyStatus{}
+	}
+	return *status
+}
+
+// checkResult refuses what no agent of this version makes.
+func checkResult(r *wirev1.TrialResult, links int) error {
+	rows := r.GetRows()
+	switch {
+	case len(rows) == 0 || len(rows) > maxResults:
+		return fmt.Errorf("it has %d rows", len(rows))
+	case rows[0].GetCodec() != "none" || rows[0].GetProblem() != "":
+		return errors.New("its first row is not to compress nothing")
+	case r.GetSample().GetBytes() == 0:
+		return errors.New("its sample is empty")
+	case len(r.GetBest()) != links:
+		return fmt.Errorf("it has what is best over %d links of %d", len(r.GetBest()), links)
+	}
+	for i, row := range rows {
+		switch {
+		case len(row.GetCodec()) > maxResultText || len(row.GetEngine()) > maxResultText || len(row.GetProblem()) > maxResultText:
+			return fmt.Errorf("row %d has a long text", i)
+		case row.GetProblem() == "" && (row.GetWireBytes() == 0 || len(row.GetElapsedNanos()) != links):
+			return fmt.Errorf("row %d lacks figures", i)
+		}
+	}
+	for _, best := range r.GetBest() {
+		if int(best) >= len(rows) || rows[best].GetProblem() != "" {
+			return fmt.Errorf("its best row %d is none", best)
+		}
+	}
+	return nil
+}
+
+func trialResult(row *wirev1.TrialRow, sample uint64, links []v1alpha1.TrialLink, p *v1alpha1.PolicyStatus) v1alpha1.TrialResult {
+	result := v1alpha1.TrialResult{Codec: row.GetCodec(), Engine: row.GetEngine(), Level: wireLevels[row.GetLevel()], Problem: row.GetProblem()}
+	if result.Problem != "" {
+		return result
+	}
+	result.Ratio = strconv.FormatFloat(float64(sample)/float64(row.GetWireBytes()), 'f', 3, 64)
+	result.CompressSecondsPerGiB = seconds(float64(row.GetCompressNanos()))
+	result.DecompressSecondsPerGiB = seconds(float64(row.GetInflateNanos()))
+	result.CPUSecondsPerGiB = seconds(float64(row.GetCpuNanos()))
+	if p != nil && p.Prices != nil {
+		result.CostPerGiB = trimmed(float64(row.GetCostNanos())/1e9, 6)
+	}
+	for i, link := range links {
+		result.Predictions = append(result.Predictions, v1alpha1.TrialPrediction{Link: link.Name, SecondsPerGiB: seconds(float64(row.GetElapsedNanos()[i]))})
+	}
+	return result
+}
+
+var wireLevels = map[wirev1.CompressionLevel]string{
+	wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST:     string(v1alpha1.CompressionFast),
+	wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED: string(v1alpha1.CompressionBalanced),
+	wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH:     string(v1alpha1.CompressionHigh),
+}
+
+// accelerator is nil when nothing usable is said of it.
+func accelerator(a *wirev1.AcceleratorMeasurement) *v1alpha1.AcceleratorProfile {
+	states := map[wirev1.AcceleratorState]v1alpha1.AcceleratorState{
+		wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT:   v1alpha1.AcceleratorAbsent,
+		wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED: v1alpha1.AcceleratorNotUsed,
+		wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED: v1alpha1.AcceleratorVerified,
+	}
+	state, known := states[a.GetState()]
+	if !known {
+		return nil
+	}
+	return &v1alpha1.AcceleratorProfile{
+		State: state, Reason: conditions.Shorten(a.GetReason()), Message: conditions.Shorten(a.GetMessage()), SlowerThanSoftware: a.GetSlowerThanSoftware(),
+		InflateMinSize: clamp(a.GetInflateMinSize()),
+	}
+}

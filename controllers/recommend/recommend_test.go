@@ -1,0 +1,126 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/recommend"
+)
+
+func result(codec, engine, level, ratio, cpu, cost string, seconds ...string) v1alpha1.TrialResult {
+	r := v1alpha1.TrialResult{Codec: codec, Engine: engine, Level: level, Ratio: ratio, CPUSecondsPerGiB: cpu, CostPerGiB: cost}
+	for i, s := range seconds {
+		r.Predictions = append(r.Predictions, v1alpha1.TrialPrediction{Link: []string{"wan", "lan", "bus"}[i], SecondsPerGiB: s})
+	}
+	return r
+}
+
+const (
+	stored, accelerated, isal, zstdBalanced, goFast = 0, 1, 2, 3, 4
+)
+
+func input(best ...int) recommend.Input {
+	s := &v1alpha1.CompressionTrialStatus{
+		Sample: &v1alpha1.TrialSampleStatus{Bytes: 64 << 20, HopelessBytes: 16 << 20},
+		Results: []v1alpha1.TrialResult{
+			result("none", "none", "", "1.000", "3.00", "0.05002", "86.00", "8.60", "1.00"),
+			result("deflate", "dfltcc", "Fast", "3.000", "4.00", "0.0167", "29.00", "3.00", "1.20"),
+			result("deflate", "isa-l", "Fast", "2.900", "6.00", "0.0173", "30.00", "3.10", "2.00"),
+			result("zstd", "libzstd", "Balanced", "4.000", "8.00", "0.0125", "22.00", "4.00", "4.00"),
+			{Codec: "deflate", Engine: "go", Level: "Fast", Problem: "no memory"},
+		},
+	}
+	for i := range best {
+		s.Links = append(s.Links, v1alpha1.TrialLink{Name: []string{"wan", "lan", "bus"}[i], BytesPerSecond: resource.MustParse("125M")})
+	}
+	return recommend.Input{
+		Name: "ledger", Status: s, Best: best, Current: v1alpha1.PolicyStatus{
+			Name: "priced", Objective: v1alpha1.ObjectiveElapsed, Placement: v1alpha1.PlacementPreferHardware,
+			HardwareMinSize: ptr.To(resource.MustParse("20000")), Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
+		},
+	}
+}
+
+func TestRecommend(t *testing.T) {
+	for name, test := range map[string]struct {
+		best      []int
+		change    func(*recommend.Input)
+		codecs    []v1alpha1.Codec
+		level     v1alpha1.CompressionLevel
+		mode      v1alpha1.CompressionMode
+		placement v1alpha1.Placement
+		says      []string
+	}{
+		"one":          {[]int{isal}, func(in *recommend.Input) { in.Status.Results[accelerated].Problem = "x" }, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", "PreferHardware", []string{"since no accelerator was measured"}},
+		"most first":   {[]int{zstdBalanced, isal, isal}, nil, []v1alpha1.Codec{"deflate", "zstd"}, "Balanced", "Auto", "AnyNode", []string{"zstd by libzstd at Balanced is best over wan", "deflate by isa-l at Fast is best over lan, bus"}},
+		"accelerator":  {[]int{accelerated, accelerated, stored}, nil, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", "PreferHardware", []string{"the accelerator was best", "no compression is best over bus", "25 %"}},
+		"second place": {[]int{zstdBalanced, zstdBalanced, accelerated}, nil, []v1alpha1.Codec{"zstd", "deflate"}, "Balanced", "Auto", "AnyNode", []string{"not best over most"}},
+		"nothing":      {[]int{stored}, nil, nil, "", "Never", "", []string{"nothing is better"}},
+		"forbidden": {[]int{zstdBalanced}, func(in *recommend.Input) {
+			in.Current.SoftwareDisabled, in.Current.Placement = true, v1alpha1.PlacementRequireHardware
+			in.Status.Results[accelerated].Problem = "x"
+		}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", "PreferHardware", []string{"software is allowed", "no accelerator does zstd"}},
+		"hardware alone": {[]int{accelerated}, func(in *recommend.Input) { in.Current.SoftwareDisabled = true }, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", "PreferHardware", nil},
+	} {
+		in := input(test.best...)
+		if test.change != nil {
+			test.change(&in)
+		}
+		r, err := recommend.Recommend(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p v1alpha1.CompressionPolicy
+		if err := yaml.UnmarshalStrict([]byte(r.Policy), &p); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, r.Policy)
+		}
+		// What is recommended can be applied.
+		if err := policy.ValidateSpec(p.Spec); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if p.Kind != "CompressionPolicy" || p.Name != "ledger" || !slices.Equal(p.Spec.Codecs, test.codecs) || p.Spec.Level != test.level || p.Spec.Mode != test.mode ||
+			p.Spec.Placement != test.placement || p.Spec.Objective != v1alpha1.ObjectiveElapsed || p.Spec.Prices.NetworkGiB != "0.05" || p.Spec.Hardware.MinSize.Value() != 20000 {
+			t.Errorf("%s: %s", name, r.Policy)
+		}
+		if disabled := p.Spec.Software != nil && p.Spec.Software.Disabled; disabled != (name == "hardware alone") {
+			t.Errorf("%s: %s", name, r.Policy)
+		}
+		for _, say := range test.says {
+			if !strings.Contains(r.Message, say) {
+				t.Errorf("%s: %q lacks %q", name, r.Message, say)
+			}
+		}
+		if len(r.Choices) != len(test.best) {
+			t.Errorf("%s: %+v", name, r.Choices)
+		}
+	}
+}
+
+func TestChoicesAreExplained(t *testing.T) {
+	for objective, want := range map[v1alpha1.CompressionObjective]string{
+		v1alpha1.ObjectiveElapsed: "zstd by libzstd at Balanced over wan (125M bytes per second): 22 s for a GiB; no compression: 86 s (+291 %); deflate by dfltcc at Fast: 29 s (+32 %)",
+		v1alpha1.ObjectiveCost:    "USD 0.01250 for a GiB; no compression: USD 0.05002 (+300 %)",
+		v1alpha1.ObjectiveCPU:     "8 CPU seconds for a GiB; no compression: 3 CPU seconds (-62 %)",
+		v1alpha1.ObjectiveBytes:   "256 MiB for a GiB; no compression: 1024 MiB (+300 %)",
+	} {
+		in := input(zstdBalanced)
+		in.Current.Objective = objective
+		r, err := recommend.Recommend(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Choices[0]; !strings.Contains(got.Message, want) || got.Link != "wan" || got.Engine != "libzstd" {
+			t.Errorf("%s: %s", objective, got.Message)
+		}
+	}
+}

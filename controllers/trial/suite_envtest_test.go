@@ -1,0 +1,89 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package trial_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/trial"
+)
+
+var (
+	cluster *controllertest.Cluster
+	agents  = &controllertest.Agents{}
+
+	stopManager func()
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctrl.SetLogger(logr.Discard())
+	if cluster, err = controllertest.Start("../../config/crd/bases"); err != nil {
+		return 1, err
+	}
+	defer func() { _ = cluster.Stop() }()
+	if err := startManager(); err != nil {
+		return 1, err
+	}
+	defer func() { stopManager() }()
+	return m.Run(), nil
+}
+
+// startManager runs the controller until stopManager is called.
+func startManager() error {
+	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
+		Scheme:  cluster.Scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		// Two managers run one after the other in this process.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Logger:     logr.Discard(),
+	})
+	if err != nil {
+		return fmt.Errorf("making a manager: %w", err)
+	}
+	err = trial.Setup(mgr, trial.Options{
+		Client: mgr.GetClient(), Agents: agents,
+		Attempts: attempt.NewCluster(attempt.Options{
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
+		}),
+		Recorder: mgr.GetEventRecorder("lighterage-trial"), Clock: clock.RealClock{}, Cluster: "east",
+		Image: plan.AgentImage{Name: "registry.example/agent:test"}, Concurrency: 8,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		cancel()
+		return fmt.Errorf("starting the manager: %w", <-done)
+	}
+	stopManager = func() { cancel(); <-done }
+	return nil
+}

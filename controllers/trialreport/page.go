@@ -1,0 +1,178 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package trialreport
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// assumptions are what the predictions rest on.
+const assumptions = "Ratios and the CPU time of compressing and inflating were measured on the sample. Total CPU time, elapsed time and cost are predicted by the model " +
+	"with which mode Auto begins: for a sender and a receiver like the measured node, with usual costs of reading, TLS, sockets and writing, and the link as the only other bound. " +
+	"A row is one codec, engine and level for everything; mode Auto chooses block by block."
+
+var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Trial {{.Trial.Namespace}}/{{.Trial.Name}}</title>
+<style>
+body { font: 15px/1.5 system-ui, Helvetica, Arial, sans-serif; color: #1f2328; background: #ffffff; margin: 2em auto; max-width: 75em; padding: 0 1em }
+table { border-collapse: collapse; margin: 1em 0 }
+th, td { border-bottom: 1px solid #d1d9e0; padding: .25em .8em; text-align: right }
+th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left }
+tr.best { background: #fff8c5 }
+pre { background: #f6f8fa; padding: 1em; overflow: auto }
+figure { margin: 1em 0; overflow: auto }
+</style>
+</head>
+<body>
+<h1>Trial {{.Trial.Namespace}}/{{.Trial.Name}}</h1>
+{{range .Facts}}<p>{{.}}</p>
+{{end}}<h2>Recommendation</h2>
+<p>{{.Trial.Status.Recommendation.Message}}</p>
+<pre>{{.Trial.Status.Recommendation.Policy}}</pre>
+<ul>
+{{range .Trial.Status.Recommendation.Choices}}<li>{{.Message}}</li>
+{{end}}</ul>
+<h2>Results</h2>
+<figure>{{.Picture}}</figure>
+<table>
+<thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead>
+<tbody>
+{{range .Rows}}<tr{{if .Best}} class="best"{{end}}>{{range .Cells}}<td>{{.}}</td>{{end}}</tr>
+{{end}}</tbody>
+</table>
+<p>{{.Assumptions}}</p>
+</body>
+</html>
+`))
+
+type tableRow struct {
+	Cells []string
+	Best  bool
+}
+
+// HTML writes a page that needs nothing else.
+func HTML(to io.Writer, trial *v1alpha1.CompressionTrial) error {
+	head, rows := table(trial)
+	err := page.Execute(to, map[string]any{
+		"Trial": trial, "Facts": facts(trial), "Head": head, "Rows": rows, "Assumptions": assumptions,
+		"Picture": template.HTML(SVG(trial)), //nolint:gosec // SVG escapes every text
+	})
+	if err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}
+
+// Text writes the same without the picture.
+func Text(to io.Writer, trial *v1alpha1.CompressionTrial) error {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "Trial %s/%s\n", trial.Namespace, trial.Name)
+	for _, fact := range facts(trial) {
+		fmt.Fprintln(&out, "  "+fact)
+	}
+	head, rows := table(trial)
+	fmt.Fprintln(&out)
+	tabs := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tabs, strings.ToUpper(strings.Join(head, "\t")))
+	for _, r := range rows {
+		fmt.Fprintln(tabs, strings.Join(r.Cells, "\t"))
+	}
+	_ = tabs.Flush() // into memory
+	fmt.Fprintf(&out, "\n%s\n", assumptions)
+	recommended := trial.Status.Recommendation
+	fmt.Fprintf(&out, "\nRecommended: %s\n", recommended.Message)
+	for _, choice := range recommended.Choices {
+		fmt.Fprintln(&out, "  "+choice.Message)
+	}
+	fmt.Fprintf(&out, "\n%s", recommended.Policy)
+	if _, err := to.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+// facts say in sentences what was measured, where.
+func facts(trial *v1alpha1.CompressionTrial) []string {
+	s := &trial.Status
+	var all []string
+	if run := s.Run; run != nil {
+		all = append(all, fmt.Sprintf("Run %s on node %s (%s), %d cores.", run.ID, run.Node, run.Architecture, s.Cores))
+	}
+	if sample := s.Sample; sample != nil {
+		all = append(all, fmt.Sprintf("Sample of claim %s: %s in %d files, of %s in %d files; %s of the sample look as if they did not shrink.",
+			trial.Spec.Source.PersistentVolumeClaim.ClaimName, size(sample.Bytes), sample.Files, size(sample.BytesTotal), sample.FilesTotal, size(sample.HopelessBytes)))
+	}
+	if a := s.Accelerator; a != nil && a.State != v1alpha1.AcceleratorVerified {
+		all = append(all, fmt.Sprintf("No accelerator was measured (%s): %s.", a.Reason, a.Message))
+	} else if a != nil {
+		all = append(all, a.Message+".")
+	}
+	return all
+}
+
+func size(bytes int64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// table is everything that status has of the results.
+func table(trial *v1alpha1.CompressionTrial) (head []string, rows []tableRow) {
+	s := &trial.Status
+	head = []string{"codec", "engine", "level", "ratio", "compress CPU s/GiB", "inflate CPU s/GiB", "total CPU s/GiB"}
+	priced := s.Policy != nil && s.Policy.Prices != nil
+	if priced {
+		head = append(head, s.Policy.Prices.Currency+"/GiB")
+	}
+	for _, link := range s.Links {
+		head = append(head, link.Name+" s/GiB")
+	}
+	head = append(head, "best over")
+	for _, r := range s.Results {
+		cells := []string{r.Codec, r.Engine, r.Level, r.Ratio, r.CompressSecondsPerGiB, r.DecompressSecondsPerGiB, r.CPUSecondsPerGiB}
+		if priced {
+			cells = append(cells, r.CostPerGiB)
+		}
+		for i := range s.Links {
+			if i < len(r.Predictions) {
+				cells = append(cells, r.Predictions[i].SecondsPerGiB)
+			} else {
+				cells = append(cells, "")
+			}
+		}
+		best := bestLinks(trial, r)
+		if r.Problem != "" {
+			cells = append(cells, r.Problem)
+		} else {
+			cells = append(cells, best)
+		}
+		rows = append(rows, tableRow{cells, best != ""})
+	}
+	return head, rows
+}
+
+// bestLinks names the links over which a result is best.
+func bestLinks(trial *v1alpha1.CompressionTrial, r v1alpha1.TrialResult) string {
+	var names []string
+	for i, link := range trial.Status.Links {
+		if isBest(trial, i, r) {
+			names = append(names, link.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
