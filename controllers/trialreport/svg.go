@@ -19,6 +19,7 @@ const (
 	panel, room = 210.0, 70.0 // of a link: the longest bar, and what is right of it for numbers
 	row, bar    = 22.0, 14.0
 	margin      = 16.0
+	least       = 720.0 // wide enough for the legend
 )
 
 // colours of codecs, that of the accelerator apart.
@@ -37,7 +38,7 @@ func colour(r v1alpha1.TrialResult) string {
 // SVG draws for each link how long a GiB takes with each result; the best by the objective is marked.
 func SVG(trial *v1alpha1.CompressionTrial) string {
 	s := &trial.Status
-	width := left + (panel+room)*float64(len(s.Links)) + margin
+	width := max(left+(panel+room)*float64(len(s.Links))+margin, least)
 	height := top + row*float64(len(s.Results)) + margin
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="12" fill="#1f2328">
