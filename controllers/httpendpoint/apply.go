@@ -5,22 +5,16 @@ package httpendpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -38,7 +32,7 @@ func (r *Reconciler) ensureAll(
 		return present, problem, err
 	}
 	for _, object := range wanted.Objects(present, affinity, r.Image) {
-		after, problem, err := r.ensure(ctx, wanted.Endpoint, object)
+		after, problem, err := r.objects.Ensure(ctx, wanted.Endpoint, object)
 		if problem != nil || err != nil {
 			return present, problem, err
 		}
@@ -50,112 +44,6 @@ func (r *Reconciler) ensureAll(
 		return present, nil, r.removeAutoscaler(ctx, wanted.Endpoint)
 	}
 	return present, nil, nil
-}
-
-// ensure makes one object to be what is wanted, without touching what others set of it. It is idempotent, and writes nothing when there
-// is nothing to change.
-func (r *Reconciler) ensure(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted client.Object) (client.Object, *plan.Problem, error) {
-	mark, err := digest(wanted)
-	if err != nil {
-		return nil, nil, err
-	}
-	wanted.SetAnnotations(map[string]string{digestAnnotation: mark})
-	present, err := r.present(ctx, wanted)
-	if err != nil {
-		return nil, nil, err
-	}
-	if present != nil && !metav1.IsControlledBy(present, endpoint) {
-		name := wanted.GetObjectKind().GroupVersionKind().Kind
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %q in namespace %q has the name that this HTTPEndpoint needs, "+
-			"and belongs to somebody else; delete it, or delete this HTTPEndpoint and create one with another name", name, wanted.GetName(), wanted.GetNamespace())}, nil
-	}
-	if present != nil && present.GetAnnotations()[digestAnnotation] == mark &&
-		equality.Semantic.DeepDerivative(specOf(wanted), specOf(present)) && equality.Semantic.DeepDerivative(wanted.GetLabels(), present.GetLabels()) {
-		return present, nil, nil
-	}
-	after, err := r.apply(ctx, wanted, present != nil)
-	if err != nil {
-		problem, err := refusal(wanted, err)
-		return nil, problem, err
-	}
-	return after, nil, nil
-}
-
-// present is the object as it is; nil when there is none. The cache knows only what bears the operator's labels, so what it does not
-// have is looked for at the API server.
-func (r *Reconciler) present(ctx context.Context, wanted client.Object) (client.Object, error) {
-	key := client.ObjectKeyFromObject(wanted)
-	for _, reader := range []client.Reader{r.Client, r.Reader} {
-		empty, err := r.Client.Scheme().New(wanted.GetObjectKind().GroupVersionKind())
-		if err != nil {
-			return nil, fmt.Errorf("making a %T: %w", wanted, err)
-		}
-		object, ok := empty.(client.Object)
-		if !ok {
-			return nil, fmt.Errorf("making a %T: it is no object", wanted)
-		}
-		err = reader.Get(ctx, key, object)
-		if err == nil {
-			return object, nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("reading %T %s: %w", wanted, key, err)
-		}
-	}
-	return nil, nil
-}
-
-// apply writes by server-side apply. What is ours already is taken back where somebody changed it; what is not there yet is not taken
-// from who creates it at this moment.
-func (r *Reconciler) apply(ctx context.Context, wanted client.Object, ours bool) (client.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", wanted, err)
-	}
-	applied := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(applied.Object, "status")
-	unstructured.RemoveNestedField(applied.Object, "metadata", "creationTimestamp")
-	unstructured.RemoveNestedField(applied.Object, "spec", "template", "metadata", "creationTimestamp")
-	options := []client.ApplyOption{client.FieldOwner(conditions.FieldOwner)}
-	if ours {
-		options = append(options, client.ForceOwnership)
-	}
-	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), options...); err != nil {
-		return nil, fmt.Errorf("applying %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
-	}
-	after, ok := wanted.DeepCopyObject().(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("copying %T", wanted)
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, after); err != nil {
-		return nil, fmt.Errorf("decoding %T: %w", wanted, err)
-	}
-	return after, nil
-}
-
-// specOf is what of an object is compared.
-func specOf(object client.Object) any {
-	switch o := object.(type) {
-	case *appsv1.Deployment:
-		return o.Spec
-	case *corev1.Service:
-		return o.Spec
-	case *policyv1.PodDisruptionBudget:
-		return o.Spec
-	case *autoscalingv2.HorizontalPodAutoscaler:
-		return o.Spec
-	}
-	return nil
-}
-
-// refusal turns the API server's refusal into a problem, and leaves other errors as they are.
-func refusal(object client.Object, err error) (*plan.Problem, error) {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
-		return nil, err
-	}
-	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server refuses %s %q in namespace %q; change the spec, or the quota "+
-		"or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), status.Status().Message)}, nil
 }
 
 // removeAutoscaler is idempotent.

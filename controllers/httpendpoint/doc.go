@@ -29,9 +29,6 @@ const (
 	watchInterval = 3 * time.Second
 	// conflictPause is the wait after a write from a stale read.
 	conflictPause = 200 * time.Millisecond
-	// rewriteInterval is how often the Secret is written again while replicas do not come to serve what it holds: it may have been
-	// deleted, and the manager may not look.
-	rewriteInterval = 3 * time.Minute
 	// startGrace is how long a pod may take to start before that is called Stalled.
 	startGrace = time.Minute
 

@@ -6,10 +6,7 @@ package httpendpoint
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +19,9 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
-
-// askedAtOnce bounds the questions to replicas of one HTTPEndpoint that are under way.
-const askedAtOnce = 16
 
 // inputs are what a decision needs of the cluster, the replicas excepted.
 type inputs struct {
@@ -98,40 +93,29 @@ func (r *Reconciler) askReplicas(
 	if err != nil {
 		return nil, fmt.Errorf("listing the replicas of %s: %w", client.ObjectKeyFromObject(endpoint), err)
 	}
-	var replicas []Replica
+	var list []Replica
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		owner := metav1.GetControllerOf(pod)
-		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded ||
-			owner == nil || owner.Kind != "ReplicaSet" || !strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
+		if replicas.Ended(pod) || owner == nil || owner.Kind != "ReplicaSet" || !strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
 			continue
 		}
-		replicas = append(replicas, Replica{
-			Pod:                  pod,
-			Asked:                pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != "",
-			NetworkSecondsPerGiB: networkSeconds(profiles, pod.Spec.NodeName),
+		list = append(list, Replica{
+			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
 		})
 	}
-	slots := make(chan struct{}, askedAtOnce)
-	var wait sync.WaitGroup
-	for i := range replicas {
-		if !replicas[i].Asked {
-			continue
+	replicas.EachAtOnce(len(list), func(i int) {
+		if list[i].Asked {
+			r.ask(ctx, endpoint, &list[i])
 		}
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			r.ask(ctx, endpoint, &replicas[i])
-		})
-	}
-	wait.Wait()
-	return replicas, nil
+	})
+	return list, nil
 }
 
 // ask fills in a replica's report. One that does not answer has just started, or status will say so.
 func (r *Reconciler) ask(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, replica *Replica) {
 	report, err := r.Agents.HTTPReport(ctx, agentclient.Target{
-		Address:    net.JoinHostPort(replica.Pod.Status.PodIP, strconv.Itoa(controlPort)),
+		Address:    replicas.Address(replica.Pod, controlPort),
 		ServerName: pki.HTTPServerName(string(endpoint.UID)),
 	})
 	if err != nil {
@@ -139,17 +123,4 @@ func (r *Reconciler) ask(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, r
 		return
 	}
 	replica.Report = report
-}
-
-// networkSeconds is the coefficient that was measured for a node, nil when there is none.
-func networkSeconds(profiles map[string]v1alpha1.NodeProfileStatus, node string) *float64 {
-	profile, known := profiles[node]
-	if !known {
-		return nil
-	}
-	seconds, err := strconv.ParseFloat(profile.NetworkCPUSecondsPerGiB, 64)
-	if err != nil || seconds < 0 || seconds > 1e6 {
-		return nil // a profile that says nothing usable is one that does not know
-	}
-	return &seconds
 }

@@ -6,8 +6,6 @@ package httpendpoint
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -23,12 +21,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-const (
-	// component is the value of plan.ComponentLabel.
-	component = "http"
-	// digestAnnotation is a digest of what an object was made as.
-	digestAnnotation = "lighterage.dev/digest"
-)
+// component is the value of plan.ComponentLabel.
+const component = "http"
 
 // objectName is that of everything but the Service. The UID keeps it from being the name of what is not ours: the Secret under this
 // name is overwritten unseen.
@@ -184,22 +178,4 @@ func (w Wanted) deployment(present *appsv1.Deployment, affinity *corev1.Affinity
 		deployment.ResourceVersion = present.ResourceVersion
 	}
 	return deployment
-}
-
-// digest of what an object is to be, without what others may change.
-func digest(object client.Object) (string, error) {
-	copied, ok := object.DeepCopyObject().(client.Object)
-	if !ok {
-		return "", fmt.Errorf("copying %T", object)
-	}
-	copied.SetResourceVersion("")
-	if deployment, ok := copied.(*appsv1.Deployment); ok {
-		deployment.Spec.Replicas = nil
-	}
-	encoded, err := json.Marshal(copied)
-	if err != nil {
-		return "", fmt.Errorf("encoding %T %s: %w", object, client.ObjectKeyFromObject(object), err)
-	}
-	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:8]), nil
 }

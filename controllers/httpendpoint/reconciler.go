@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,8 +18,10 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -58,12 +58,19 @@ type Options struct {
 // Reconciler reconciles HTTPEndpoints.
 type Reconciler struct {
 	Options
-	memories *memories
+	objects  owned.Writer
+	secrets  agentsecret.Keeper
+	memories *owned.Memories[memory]
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, memories: newMemories()}
+	return &Reconciler{
+		Options:  o,
+		objects:  owned.Writer{Client: o.Client, Reader: o.Reader, Kind: kind},
+		secrets:  agentsecret.Keeper{Client: o.Client, Authority: o.Authority, Lifetime: o.Lifetime, Clock: o.Clock},
+		memories: owned.NewMemories[memory](),
+	}
 }
 
 // Reconcile looks after one HTTPEndpoint.
@@ -81,7 +88,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err := r.Client.Get(ctx, request.NamespacedName, endpoint)
 	if apierrors.IsNotFound(err) || err == nil && endpoint.DeletionTimestamp != nil {
 		// All that it consists of is owned by it and goes with it.
-		r.Metrics.Forget(string(r.memories.forget(request.NamespacedName)))
+		r.Metrics.Forget(string(r.memories.Forget(request.NamespacedName)))
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -113,7 +120,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // writeStatus writes what was seen, if it differs, and tells of it once.
 func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) (ctrl.Result, error) {
-	m := r.memories.of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
+	m := r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
 	facts.RefreshStatistics = count(facts.Replicas) && (facts.Now.Sub(m.statistics) >= StatisticsInterval || newReset(endpoint, facts.Replicas))
 	before := endpoint.DeepCopy()
 	endpoint.Status = Observe(endpoint, wanted, facts)
@@ -124,9 +131,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEnd
 		m.statistics = facts.Now
 	}
 	r.observe(endpoint, facts.Replicas)
-	r.tell(endpoint, before.Status.Conditions)
-	m.settled = meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionReady)
-	if m.settled || facts.Problem != nil {
+	conditions.Tell(r.Recorder, endpoint, before.Status.Conditions, endpoint.Status.Conditions,
+		v1alpha1.ReasonBackendUnhealthy, v1alpha1.ReasonAgentUnreachable)
+	m.secret.Settled = meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionReady)
+	if m.secret.Settled || facts.Problem != nil {
 		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: watchInterval}, nil
@@ -149,7 +157,7 @@ func newReset(endpoint *v1alpha1.HTTPEndpoint, replicas []Replica) bool {
 		shown = endpoint.Status.Statistics.LastResetRequest
 	}
 	all := sum(replicas)
-	return all.resetOK && all.reset != shown
+	return all.ResetOK && all.Reset != shown
 }
 
 // observe feeds the metrics.
@@ -161,22 +169,4 @@ func (r *Reconciler) observe(endpoint *v1alpha1.HTTPEndpoint, replicas []Replica
 		}
 	}
 	r.Metrics.Observe(endpoint.Namespace, string(endpoint.UID), reports)
-}
-
-// tell records an event when the reason of Ready, or whether the HTTPEndpoint is Stalled, has changed.
-func (r *Reconciler) tell(endpoint *v1alpha1.HTTPEndpoint, before []metav1.Condition) {
-	ready := meta.FindStatusCondition(endpoint.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil {
-		return
-	}
-	stalled := meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionStalled)
-	was := meta.FindStatusCondition(before, v1alpha1.ConditionReady)
-	if was != nil && was.Reason == ready.Reason && meta.IsStatusConditionTrue(before, v1alpha1.ConditionStalled) == stalled {
-		return
-	}
-	kind := corev1.EventTypeNormal
-	if stalled || ready.Reason == v1alpha1.ReasonBackendUnhealthy || ready.Reason == v1alpha1.ReasonAgentUnreachable {
-		kind = corev1.EventTypeWarning
-	}
-	r.Recorder.Eventf(endpoint, nil, kind, ready.Reason, "Reconcile", "%s", ready.Message)
 }

@@ -18,6 +18,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
 // Replica is a pod and what its agent says.
@@ -64,11 +65,11 @@ func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alp
 	}
 	status.Ready = fmt.Sprintf("%d/%d", readyReplicas(facts.Deployment), wantedReplicas(facts.Deployment))
 	status.Replicas = replicaStatus(facts.Replicas, revision)
-	status.CertificateExpirationTime = certificateExpiration(facts.Replicas)
+	status.CertificateExpirationTime = replicas.FirstExpiration(certificates(facts.Replicas))
 	if facts.RefreshStatistics {
 		refresh(&status, facts.Replicas, prices)
 	}
-	now := append(state(endpoint, wanted, facts), hardwareCondition(status.Compression)...)
+	now := append(state(endpoint, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages)...)
 	status.Conditions = conditions.Merge(status.Conditions, now, endpoint.Generation, facts.Now)
 	return status
 }
@@ -126,30 +127,16 @@ func checkCertificate(endpoint *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) [
 	if tls == nil {
 		return nil
 	}
-	for _, replica := range facts.Replicas {
-		certificate := replica.Report.GetCertificate()
-		meanwhile := "; no client is served until then"
-		if expires := certificate.GetNotAfter(); expires != nil {
-			meanwhile = fmt.Sprintf("; replicas that have the last good one serve it until then, at most until %s", date(expires.AsTime()))
-		}
-		switch certificate.GetState() {
-		case wirev1.CertificateState_CERTIFICATE_STATE_MISSING:
-			return conditions.Stalled(v1alpha1.ReasonCertificateNotFound, fmt.Sprintf("Secret %q in namespace %q does not exist or lacks tls.crt or "+
-				"tls.key; create it, as type kubernetes.io/tls%s (replicas notice it within about two minutes)", tls.SecretName, endpoint.Namespace, meanwhile))
-		case wirev1.CertificateState_CERTIFICATE_STATE_INVALID:
-			return conditions.Stalled(v1alpha1.ReasonCertificateInvalid, fmt.Sprintf("Secret %q in namespace %q holds no usable key pair: %s; mend "+
-				"tls.crt and tls.key%s", tls.SecretName, endpoint.Namespace, certificate.GetMessage(), meanwhile))
-		case wirev1.CertificateState_CERTIFICATE_STATE_LOADED:
-			if expires := certificate.GetNotAfter(); expires != nil && !facts.Now.Before(expires.AsTime()) {
-				return conditions.Stalled(v1alpha1.ReasonCertificateExpired, fmt.Sprintf("the certificate in Secret %q expired on %s, so clients refuse "+
-					"it; renew it", tls.SecretName, date(expires.AsTime())))
-			}
-		}
-	}
-	return nil
+	return replicas.CheckCertificates("replicas", endpoint.Namespace, tls.SecretName, certificates(facts.Replicas), facts.Now)
 }
 
-func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func certificates(list []Replica) []*wirev1.HTTPCertificate {
+	var all []*wirev1.HTTPCertificate
+	for _, replica := range list {
+		all = append(all, replica.Report.GetCertificate())
+	}
+	return all
+}
 
 // checkConfig: replicas of another version may not understand what they are told.
 func checkConfig(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
@@ -217,21 +204,13 @@ func checkReports(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 	slices.Sort(old)
 	if len(silent) > 0 {
 		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("replicas are ready but %d of them do not answer the manager (%s), "+
-			"so what they do is not known; let the manager's namespace reach their port %d", len(silent), shortList(silent), controlPort))
+			"so what they do is not known; let the manager's namespace reach their port %d", len(silent), replicas.ShortList(silent), controlPort))
 	}
 	if len(old) > 0 {
 		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d replicas have not taken the present spec yet (%s); the kubelet "+
-			"brings it to them within about two minutes", len(old), len(facts.Replicas), shortList(old)))
+			"brings it to them within about two minutes", len(old), len(facts.Replicas), replicas.ShortList(old)))
 	}
 	return nil
-}
-
-// shortList names the first three.
-func shortList(names []string) string {
-	if len(names) > 3 {
-		return strings.Join(names[:3], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
 }
 
 // checkHealth: a backend that does not answer will be tried again for as long as it takes.
@@ -265,18 +244,6 @@ func wantedReplicas(d *appsv1.Deployment) int32 {
 	return ptr.Deref(d.Spec.Replicas, 1)
 }
 
-// certificateExpiration is the earliest, nil when no replica serves one.
-func certificateExpiration(replicas []Replica) *metav1.Time {
-	var first *metav1.Time
-	for _, replica := range replicas {
-		expires := replica.Report.GetCertificate().GetNotAfter()
-		if expires != nil && (first == nil || expires.AsTime().Before(first.Time)) {
-			first = &metav1.Time{Time: expires.AsTime().Truncate(time.Second)}
-		}
-	}
-	return first
-}
-
 // hardwareMessages say what each reason means here.
 var hardwareMessages = map[string]string{
 	v1alpha1.CompressionHardwareUsed:  "the accelerator compresses",
@@ -300,21 +267,4 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionBusy:                "most bodies are sent as they are: as many are being compressed as spec.limits.maxCompressions and the memory allow",
 	v1alpha1.CompressionCPUBudget:           "most bodies are sent as they are: compressing takes as much CPU as spec.limits.compressionCPUPercent allows",
 	v1alpha1.CompressionEngineFailed:        "most bodies are sent as they are: the engine fails, which is a fault; please report it with the replicas' logs",
-}
-
-// hardwareCondition is absent until something was sent.
-func hardwareCondition(status *v1alpha1.CompressionStatus) []metav1.Condition {
-	if status == nil {
-		return nil
-	}
-	reason := status.Reason
-	used := status.Hardware.Operations > 0 && reason != v1alpha1.CompressionSelfTestFailed
-	if used {
-		reason = v1alpha1.CompressionHardwareUsed
-	}
-	message, known := hardwareMessages[reason]
-	if !known {
-		return nil
-	}
-	return []metav1.Condition{conditions.New(v1alpha1.ConditionHardwareCompression, used, reason, message)}
 }

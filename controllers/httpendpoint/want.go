@@ -4,8 +4,6 @@
 package httpendpoint
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -14,18 +12,18 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
 // Wanted is what an HTTPEndpoint asks for. It is pure: policies, and whether the namespace allows privilege, are given.
@@ -112,13 +110,13 @@ func configOf(endpoint *v1alpha1.HTTPEndpoint, resolved policy.Resolved) (*wirev
 		CompressCrossSiteCookies: spec.Breach.CrossSiteCookies == v1alpha1.HTTPCrossSiteCookiesCompress,
 		IdleTimeout:              durationpb.New(duration(spec.Listener.IdleTimeout, 75*time.Second)),
 		DrainTimeout:             durationpb.New(drainTimeout(spec)),
-		ResetStatistics:          resetRequest(endpoint),
+		ResetStatistics:          replicas.ResetRequest(endpoint),
 		TrustedProxies:           spec.Listener.TrustedProxies,
 	}
 	if spec.Listener.TLS != nil {
 		config.ServingDirectory = servingDirectory
 	}
-	config.Revision, err = revision(config)
+	config.Revision, err = agentsecret.Revision(config)
 	return config, err
 }
 
@@ -192,33 +190,6 @@ func contentTypes(wanted []string) []string {
 		lower = append(lower, strings.ToLower(contentType))
 	}
 	return lower
-}
-
-// revision is a digest of the configuration, so that one that means the same is the same.
-func revision(config *wirev1.HTTPConfig) (string, error) {
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(config)
-	if err != nil {
-		return "", fmt.Errorf("encoding the configuration of replicas: %w", err)
-	}
-	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:6]), nil
-}
-
-// encodeConfig is config.json.
-func encodeConfig(config *wirev1.HTTPConfig) ([]byte, error) {
-	encoded, err := protojson.Marshal(config)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the configuration of replicas: %w", err)
-	}
-	return encoded, nil
-}
-
-// maxResetRequest bounds what of the annotation's value is looked at.
-const maxResetRequest = 256
-
-func resetRequest(endpoint *v1alpha1.HTTPEndpoint) string {
-	value := endpoint.Annotations[v1alpha1.ResetStatisticsAnnotation]
-	return strings.ToValidUTF8(value[:min(len(value), maxResetRequest)], "")
 }
 
 func drainTimeout(spec v1alpha1.HTTPEndpointSpec) time.Duration {

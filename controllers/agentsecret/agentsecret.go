@@ -1,0 +1,130 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agentsecret writes the Secrets through which agents that run all the time get their configuration and identity. The manager
+// may not read Secrets, so it remembers what it wrote.
+package agentsecret
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/owned"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update
+
+const configKey = "config.json"
+
+// rewriteInterval is how often a Secret is written again while agents do not come to do what it holds: it may have been deleted, and
+// the manager may not look.
+const rewriteInterval = 3 * time.Minute
+
+// Keeper writes Secrets. It is safe for concurrent use.
+type Keeper struct {
+	// Client writes. Secrets are never read.
+	Client client.Client
+	// Authority issues the certificates with which agents answer the manager; Lifetime is theirs, renewed at half of it.
+	Authority *pki.Authority
+	Lifetime  time.Duration
+	Clock     clock.PassiveClock
+}
+
+// State is what is remembered of one Secret. When it is lost with the manager, the Secret is written once more.
+type State struct {
+	// pair and authority are what the Secret holds, revision of which configuration, and when it was written.
+	pair      pki.KeyPair
+	authority *pki.CA
+	revision  string
+	written   time.Time
+	// Settled: the agents were all seen to do what the Secret holds.
+	Settled bool
+}
+
+// Content is what a Secret is to hold.
+type Content struct {
+	// Identity of the agents, and the DNS names under which they serve.
+	Identity    pki.Identity
+	ServerNames []string
+	// Config is what becomes config.json, and Revision names it.
+	Config   proto.Message
+	Revision string
+}
+
+// Ensure writes a Secret when its configuration has changed or its certificate is to be renewed. It overwrites what may be there: the
+// name must be that of no other's. The problem is what the API server has against it.
+func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMeta, content Content) (*plan.Problem, error) {
+	now := k.Clock.Now()
+	ca, err := k.Authority.CA(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's CA: %w", err)
+	}
+	issue := state.authority == nil || !state.authority.Certificate.Equal(ca.Certificate) || !now.Before(renewal(state.pair))
+	lost := !state.Settled && now.Sub(state.written) >= rewriteInterval
+	if !issue && !lost && state.revision == content.Revision {
+		return nil, nil
+	}
+	pair := state.pair
+	if issue {
+		if pair, ca, err = k.Authority.Issue(ctx, content.Identity, k.Lifetime, content.ServerNames...); err != nil {
+			return nil, fmt.Errorf("issuing the certificate of %s: %w", content.Identity, err)
+		}
+	}
+	config, err := protojson.Marshal(content.Config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration of %s: %w", content.Identity, err)
+	}
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: meta,
+		Type:       corev1.SecretTypeOpaque,
+		Data: map[string][]byte{
+			configKey: config, corev1.TLSCertKey: pair.CertificatePEM, corev1.TLSPrivateKeyKey: pair.KeyPEM, pki.ClusterCAKey: ca.CertificatePEM,
+		},
+	}
+	if err := k.write(ctx, secret); err != nil {
+		return owned.Refusal(secret, err)
+	}
+	state.pair, state.authority, state.revision, state.written, state.Settled = pair, ca, content.Revision, now, false
+	return nil, nil
+}
+
+// renewal is when half of a certificate's lifetime is over.
+func renewal(pair pki.KeyPair) time.Time {
+	return pair.Leaf.NotBefore.Add(pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore) / 2)
+}
+
+func (k *Keeper) write(ctx context.Context, secret *corev1.Secret) error {
+	err := k.Client.Create(ctx, secret.DeepCopy(), client.FieldOwner(conditions.FieldOwner))
+	if apierrors.IsAlreadyExists(err) {
+		err = k.Client.Update(ctx, secret, client.FieldOwner(conditions.FieldOwner))
+	}
+	if err != nil {
+		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// Revision is a digest of a configuration, so that one that means the same is the same.
+func Revision(config proto.Message) (string, error) {
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(config)
+	if err != nil {
+		return "", fmt.Errorf("encoding the configuration of agents: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:6]), nil
+}
