@@ -225,7 +225,7 @@ type CPUStatus struct {
 	// sendSeconds is the CPU time of the sending agent's process, which is the receiving one as well when run.route is Pod.
 	// +optional
 	SendSeconds string `json:"sendSeconds,omitempty"`
-	// receiveSeconds is the CPU time of the receiving agent's process.
+	// receiveSeconds is the CPU time of the receiving agent's process. Absent until that has reported.
 	// +optional
 	ReceiveSeconds string `json:"receiveSeconds,omitempty"`
 	// compressSeconds is the part of sendSeconds spent compressing.

@@ -5,7 +5,11 @@
 // returns the status to write and what to do. It knows the Kubernetes types and reads or writes no cluster.
 package plan
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 const (
 	// PullInterval is the time between two questions to an agent that runs.
@@ -39,6 +43,12 @@ func retryDelay(failures int32) time.Duration {
 		delay *= 2
 	}
 	return min(delay, retryLast)
+}
+
+// spread makes a wait up to half as long again, so that Transfers that one fault has hit do not all come back at the same moment. The
+// number tells the waits of one Transfer apart.
+func spread(delay time.Duration, uid types.UID, number int64) time.Duration {
+	return delay + time.Duration(share(uid, number)*float64(delay/2)).Round(time.Second)
 }
 
 // stallDelay is the wait after that many attempts that only somebody could have mended.

@@ -205,10 +205,15 @@ func cpu(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 		return nil
 	}
 	status := &v1alpha1.CPUStatus{
-		SendSeconds:       seconds(float64(c.GetSendNanos())),
-		ReceiveSeconds:    seconds(float64(c.GetReceiveNanos())),
-		CompressSeconds:   seconds(float64(c.GetCompressNanos())),
-		DecompressSeconds: seconds(float64(c.GetDecompressNanos())),
+		SendSeconds:     seconds(float64(c.GetSendNanos())),
+		CompressSeconds: seconds(float64(c.GetCompressNanos())),
+	}
+	// The sender hears from the receiver later. A process that has spent nothing has not reported.
+	if c.GetReceiveNanos() > 0 {
+		status.ReceiveSeconds = seconds(float64(c.GetReceiveNanos()))
+	}
+	if c.GetReceiveNanos() > 0 || c.GetDecompressNanos() > 0 {
+		status.DecompressSeconds = seconds(float64(c.GetDecompressNanos()))
 	}
 	network := networkNanos(report.GetWireBytes(), perGiB)
 	if perGiB != nil {

@@ -35,6 +35,20 @@ func follow(report *wirev1.Report, change func(*v1alpha1.Transfer, *plan.Transfe
 	return plan.DecideTransfer(transfer, facts, image).Status
 }
 
+// TestReceiverHasNotReported: what nobody knows yet is absent, not nought.
+func TestReceiverHasNotReported(t *testing.T) {
+	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Cpu: &wirev1.CPU{SendNanos: 3e9}}
+	if diff := cmp.Diff(&v1alpha1.CPUStatus{SendSeconds: "3.00", CompressSeconds: "0.00"}, follow(report, nil).CPU); diff != "" {
+		t.Error(diff)
+	}
+	report.Cpu.ReceiveNanos = 1e9
+	if diff := cmp.Diff(&v1alpha1.CPUStatus{
+		SendSeconds: "3.00", ReceiveSeconds: "1.00", CompressSeconds: "0.00", DecompressSeconds: "0.00",
+	}, follow(report, nil).CPU); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestReportBecomesStatus(t *testing.T) {
 	report := &wirev1.Report{
 		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Architecture: "s390x",

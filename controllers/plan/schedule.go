@@ -70,11 +70,15 @@ func (t *timetable) start(at time.Time) time.Time {
 	if t.jitter <= 0 {
 		return at
 	}
+	return at.Add(time.Duration(share(t.uid, at.Unix()) * float64(t.jitter))).Truncate(time.Second)
+}
+
+// share is at least 0 and less than 1: the same for all who ask, and even over different objects and numbers.
+func share(uid types.UID, number int64) float64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%d", t.uid, at.Unix())
+	fmt.Fprintf(h, "%s/%d", uid, number)
 	// A product of its low half spreads what the hash's high bits leave together.
-	share := float64(h.Sum64()*0x9E3779B97F4A7C15>>11) / (1 << 53)
-	return at.Add(time.Duration(share * float64(t.jitter))).Truncate(time.Second)
+	return float64(h.Sum64()*0x9E3779B97F4A7C15>>11) / (1 << 53)
 }
 
 // passed returns the last time after another one whose start has come, zero if none has, and how many have.

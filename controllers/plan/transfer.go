@@ -513,8 +513,7 @@ func (d *transferDecision) giveUp(reason, message string) {
 
 func (d *transferDecision) waitForSomebody(reason, message string) {
 	run := d.transfer.Status.Run
-	delay := stallDelay(run.Attempt - run.Failures)
-	d.next(delay)
+	d.next(stallDelay(run.Attempt - run.Failures))
 	d.out.Finished.RunEnded = false
 	d.set(v1alpha1.TransferRetrying, conditions.Stalled(reason, message))
 }
@@ -533,17 +532,19 @@ func (d *transferDecision) waitForBackOff(reason, message string) {
 			status.Run.Failures, reason, message, v1alpha1.RunAnnotation)))
 		return
 	}
-	delay := retryDelay(status.Run.Failures)
-	d.next(delay)
+	delay := d.next(retryDelay(status.Run.Failures))
 	d.out.Finished.RunEnded = false
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
 		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message, status.Run.Failures, limit, delay)))
 }
 
-func (d *transferDecision) next(delay time.Duration) {
+// next plans the next attempt for after a delay, or a little later, and returns when.
+func (d *transferDecision) next(delay time.Duration) time.Duration {
+	delay = spread(delay, d.transfer.UID, int64(d.transfer.Status.Run.Attempt))
 	at := metav1.NewTime(d.facts.Now.Add(delay))
 	d.transfer.Status.Run.NextAttemptTime = &at
 	d.out.RequeueAfter = delay
+	return delay
 }
 
 // set sets the phase and the conditions that go with it.

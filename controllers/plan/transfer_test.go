@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -191,7 +193,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 				if test.verdict == "Stalled" {
 					atLeast = time.Minute
 				}
-				if decision.RequeueAfter != atLeast || !decision.Status.Run.NextAttemptTime.Equal(&metav1.Time{Time: now.Add(atLeast)}) {
+				if !about(decision.RequeueAfter, atLeast) || !decision.Status.Run.NextAttemptTime.Equal(&metav1.Time{Time: now.Add(decision.RequeueAfter)}) {
 					t.Fatalf("next attempt after %s", decision.RequeueAfter)
 				}
 			}
@@ -264,7 +266,7 @@ func TestBackOff(t *testing.T) {
 	}
 	want := []time.Duration{5, 10, 20, 40, 80, 160, 300, 300, 300}
 	for i := range want {
-		if waits[i] != want[i]*time.Second {
+		if !about(waits[i], want[i]*time.Second) {
 			t.Fatalf("waits %v", waits)
 		}
 	}
@@ -283,6 +285,33 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
+// about: a wait is as long as wanted, or up to half as long again.
+func about(wait, want time.Duration) bool { return wait >= want && wait <= want*3/2 }
+
+// TestSpread: Transfers that one fault has hit come back at different times, and each always at its own.
+func TestSpread(t *testing.T) {
+	waits := map[time.Duration]int{}
+	for i := range 200 {
+		transfer, facts := running(5)
+		transfer.Spec.MaxAttempts, transfer.Status.Run.Failures = 10, 4
+		transfer.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-000000000000", i))
+		facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "cut off")
+		wait := plan.DecideTransfer(transfer, facts, image).RequeueAfter
+		if again := plan.DecideTransfer(transfer, facts, image).RequeueAfter; again != wait {
+			t.Fatalf("one decision waits %s, the same one %s", wait, again)
+		}
+		waits[wait]++
+	}
+	for wait, n := range waits {
+		if !about(wait, 80*time.Second) || n > 20 {
+			t.Errorf("%d of 200 wait %s", n, wait)
+		}
+	}
+	if len(waits) < 30 {
+		t.Errorf("only %d different waits: %v", len(waits), waits)
+	}
+}
+
 // TestNeedsSomebody: attempts that only somebody can mend go on slowly and count for nothing.
 func TestNeedsSomebody(t *testing.T) {
 	transfer, facts := running(1)
@@ -296,7 +325,7 @@ func TestNeedsSomebody(t *testing.T) {
 		transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
 	}
 	for i, want := range []time.Duration{1, 2, 3, 4, 5, 5, 5} {
-		if waits[i] != want*time.Minute {
+		if !about(waits[i], want*time.Minute) {
 			t.Fatalf("waits %v", waits)
 		}
 	}
