@@ -102,7 +102,8 @@ func classify(gateway Gateway, err, handshake error) error {
 			ErrUntrusted, gateway.Endpoint, hostname)
 	case errors.As(handshake, &verification):
 		return fmt.Errorf("%w: the certificate of the gateway at %s does not verify against the Peer's caBundle (%w); copy ca.crt from the "+
-			"ConfigMap lighterage-ca of that cluster into spec.caBundle", ErrUntrusted, gateway.Endpoint, verification.Err)
+			"ConfigMap lighterage-ca of that cluster into spec.caBundle; if it is there and that cluster's CA was replaced just now, put the former one "+
+			"back beside it for as long as its gateway still serves with that", ErrUntrusted, gateway.Endpoint, verification.Err)
 	case errors.As(handshake, &refused):
 		return fmt.Errorf("%w: the gateway at %s refused this cluster's certificate (%w); give that cluster a Peer with ca.crt from this "+
 			"cluster's ConfigMap lighterage-ca", ErrUntrusted, gateway.Endpoint, refused)

@@ -76,6 +76,45 @@ func TestGivenCA(t *testing.T) {
 	}
 }
 
+// TestReplacedCAIsServedWithinAMinute: nobody asks for it, the renewer's own rounds have to come to it.
+func TestReplacedCAIsServedWithinAMinute(t *testing.T) {
+	o, clock := options()
+	renewer := &pki.Renewer{Authority: pki.NewAuthority(o), Clock: clock, Lifetime: 24 * time.Hour}
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { defer close(done); _ = renewer.Start(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	// A round is over when the renewer waits for the next one.
+	round := func() *corev1.Secret {
+		t.Helper()
+		for !clock.HasWaiters() {
+			time.Sleep(time.Millisecond)
+		}
+		secret := &corev1.Secret{}
+		if err := o.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, secret); err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	round()
+	_, pair, err := pki.NewCA("east", clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := &corev1.Secret{}
+	if err := o.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pki.CAName}, ca); err != nil {
+		t.Fatal(err)
+	}
+	ca.Data[corev1.TLSCertKey], ca.Data[corev1.TLSPrivateKeyKey] = pair.CertificatePEM, pair.KeyPEM
+	if err := o.Client.Update(ctx, ca); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(time.Minute)
+	if served := round(); string(served.Data[pki.ClusterCAKey]) != string(pair.CertificatePEM) {
+		t.Error("a minute after the CA was replaced the gateway has a certificate of the former one")
+	}
+}
+
 func TestServingSecretIsRenewedAtHalfLife(t *testing.T) {
 	o, clock := options()
 	authority := pki.NewAuthority(o)
