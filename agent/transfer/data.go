@@ -304,8 +304,7 @@ func (d *inStream) compare(staged io.ReaderAt, c claim) error {
 // complete counts a file that has its name.
 func (s *session) complete(f *inFile) {
 	s.mu.Lock()
-	delete(s.pending, f.index)
-	s.weight -= cost(&f.entry)
+	s.lighten(f)
 	s.files++
 	s.bytes += uint64(f.entry.Size)
 	s.mu.Unlock()
@@ -330,8 +329,7 @@ func (s *session) takeBack(index uint64) error {
 	s.mu.Lock()
 	f := s.pending[index]
 	if f != nil {
-		delete(s.pending, index)
-		s.weight -= cost(&f.entry)
+		s.lighten(f)
 		s.takenBack[index] = &taken{path: f.entry.Path, size: f.entry.Size}
 		s.changed++
 	}

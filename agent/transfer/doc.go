@@ -24,10 +24,10 @@
 // # Memory
 //
 // Announced files that are not complete cost entryCost bytes and what the entry weighs each. The sender announces at most
-// windowBytes of them and goes on as they are sent; the receiver refuses twice as much. Besides that, each of at most MaxStreams
-// streams holds no more than 4 MiB on either side, and digests take 1 MiB. With chunks of 1 MiB that is 130 MiB at most, and 194 MiB
-// for a receiver whose sender goes to its limits; agents have Go's collector keep the process below 256 MiB. The walk holds the names
-// of the directories it has entered.
+// windowBytes of them and goes on as they are sent; the receiver looks at no more than twice as much before what is on its way has come.
+// Besides that, each of at most MaxStreams streams holds no more than 4 MiB on either side, and digests take 1 MiB. With chunks of 1 MiB
+// that is 130 MiB at most, and 194 MiB for a receiver whose sender goes to its limits; agents have Go's collector keep the process below
+// 256 MiB. The walk holds the names of the directories it has entered.
 package transfer
 
 import "github.com/lighterage/lighterage/agent/tree"

@@ -25,6 +25,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -441,8 +442,9 @@ func TestHostileEndings(t *testing.T) {
 	}
 }
 
+// TestAnnouncingWithoutSendingIsBounded: the receiver looks no further, and when nothing comes the sender is a silent one.
 func TestAnnouncingWithoutSendingIsBounded(t *testing.T) {
-	p := startReceiver(t, t.TempDir())
+	p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 2 * time.Second })
 	h := newPeer(t, p)
 	h.accepted()
 	h.announce(root())
@@ -459,7 +461,7 @@ func TestAnnouncingWithoutSendingIsBounded(t *testing.T) {
 			}
 		}
 	}()
-	if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA {
+	if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST {
 		t.Errorf("the verdict is %v", f)
 	}
 	p.wait(t)

@@ -212,14 +212,32 @@ func (s *session) makeEmpty(index uint64, e *tree.Entry) error {
 	return s.commit(f, file)
 }
 
-// expect notes a file whose content will come.
+// expect notes a file whose content will come. It waits while those that have not come yet weigh twice what a sender may have announced
+// and not sent: of tiny files many more are on their way, in the buffers of connections, and they come without anything that is said here.
+// A sender that announces and never sends is one that is silent.
 func (s *session) expect(f *inFile) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.weight += cost(&f.entry)
-	if s.weight > 2*windowBytes {
-		return invalid("the sender announces more files than it sends: %d are not complete", len(s.pending))
+	for {
+		s.mu.Lock()
+		if weight := s.weight + cost(&f.entry); weight <= 2*windowBytes || len(s.pending) == 0 {
+			s.weight, s.pending[f.index] = weight, f
+			s.mu.Unlock()
+			return nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.room:
+		case <-s.ctx.Done():
+			return s.cause()
+		}
 	}
-	s.pending[f.index] = f
-	return nil
+}
+
+// lighten takes a file away from what is expected; s.mu is held.
+func (s *session) lighten(f *inFile) {
+	delete(s.pending, f.index)
+	s.weight -= cost(&f.entry)
+	select {
+	case s.room <- struct{}{}:
+	default:
+	}
 }

@@ -85,6 +85,84 @@ func TestAnnouncedFilesWeighNoMoreThanTheyCost(t *testing.T) {
 	p.over(receiver)
 }
 
+// TestReceiverWaitsForWhatIsOnItsWay: of tiny files a sender has many more announced than it has not sent, because their content is in the
+// buffers of connections. The receiver neither refuses them nor takes more memory than for twice the window.
+func TestReceiverWaitsForWhatIsOnItsWay(t *testing.T) {
+	const each, value, limit = 40, 60_000, 128 << 20
+	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Destination = needy{o.Destination} })
+	p := newPeer(t, receiver)
+	p.accepted()
+	entry := func(i int) *wirev1.Entry {
+		e := fileEntry(fmt.Sprintf("%06d", i), 1)
+		e.Xattrs = []*wirev1.Xattr{{Name: []byte("user.heavy"), Value: make([]byte, value)}}
+		return e
+	}
+	e, err := tree.FromWire(entry(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fit := limit / (256 + e.Weight()) / each // manifests that are answered before any file has come
+	needs, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			m, err := p.session.Recv()
+			switch {
+			case err != nil:
+				ended <- err
+				return
+			case m.GetFailure() != nil:
+				ended <- fmt.Errorf("the receiver gave up: %v", m.GetFailure())
+				return
+			case m.GetNeed() != nil:
+				needs <- struct{}{}
+			}
+		}
+	}()
+	go func() {
+		p.announce(root())
+		for i := range fit + 1 {
+			entries := make([]*wirev1.Entry, each)
+			for j := range entries {
+				entries[j] = entry(i*each + j + 1)
+			}
+			p.announce(entries...)
+		}
+	}()
+	need := func() {
+		t.Helper()
+		select {
+		case <-needs:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	for range 1 + fit {
+		need()
+	}
+	select {
+	case <-needs:
+		t.Fatal("the receiver expects more than it may")
+	case err := <-ended:
+		t.Fatal(err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	segments := make([]*wirev1.Segment, 2*each)
+	for i := range segments {
+		segments[i] = &wirev1.Segment{Index: uint64(i + 1), Length: 1}
+	}
+	if err := p.blocks().send(p.block(0, segments...)); err != nil {
+		t.Fatal(err)
+	}
+	need()
+	if err := p.session.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if receiver.wait(t) == nil {
+		t.Error("the receiver has finished")
+	}
+}
+
 // over ends the session and waits until the receiver writes no more.
 func (p *peer) over(receiver *pair) {
 	p.t.Helper()

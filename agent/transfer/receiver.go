@@ -161,6 +161,7 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 		cancel:         cancel,
 		stream:         stream,
 		pending:        make(map[uint64]*inFile),
+		room:           make(chan struct{}, 1),
 		takenBack:      make(map[uint64]*taken),
 		questions:      make(chan question, maxAsks),
 	}

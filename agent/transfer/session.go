@@ -56,6 +56,7 @@ type session struct {
 	mu        sync.Mutex
 	pending   map[uint64]*inFile // announced, needed, not complete
 	weight    int64              // of pending
+	room      chan struct{}      // has a token when pending became lighter
 	takenBack map[uint64]*taken
 	changed   int  // of takenBack, those that are not settled
 	closed    bool // nothing is written any more
