@@ -15,6 +15,9 @@ import (
 // Nodes of the local clusters, by hack/cluster/internal/layout: the namespace of each is ltg-NAME, and so is the host's end of its link.
 var addresses = map[string]string{"east-1": "10.213.0.11", "east-2": "10.213.0.12", "west-1": "10.213.0.21"}
 
+// hostAddress is where the nodes reach this machine.
+const hostAddress = "10.213.0.1"
+
 func command(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil { //nolint:gosec // the test's own arguments

@@ -22,19 +22,29 @@ import (
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// parted is for how long a test cuts off clusters or managers.
-const parted = 30 * time.Second
+// parted is for how long a test cuts off clusters or managers, partedLong the same for tests that may take minutes.
+const (
+	parted     = 30 * time.Second
+	partedLong = 5 * time.Minute
+)
 
-// TestPartition parts the clusters in the middle of a run. Whether its connections live through that is not said; nobody is needed
+func TestPartition(t *testing.T) { partitionFor(t, parted) }
+
+func TestPartitionForMinutes(t *testing.T) {
+	long(t)
+	partitionFor(t, partedLong)
+}
+
+// partitionFor parts the clusters in the middle of a run. Whether its connections live through that is not said; nobody is needed
 // either way.
-func TestPartition(t *testing.T) {
+func partitionFor(t *testing.T, duration time.Duration) {
 	r := start(t, 160<<20, options{limit: "8Mi"})
 	r.underway(t, 10)
 	heal := partition(t)
 	// What was on its way arrives yet.
 	time.Sleep(2 * time.Second)
 	before := r.staged(t)
-	time.Sleep(parted)
+	time.Sleep(duration)
 	if after := r.staged(t); before == 0 || before >= r.size || after > before {
 		t.Errorf("the destination had %d bytes when the clusters were parted and has %d now: the fault did not hit", before, after)
 	}
@@ -42,11 +52,18 @@ func TestPartition(t *testing.T) {
 	r.complete(t, r.wait(t))
 }
 
-// TestManagerCutOff parts both managers from the agents of a run, which needs them no more, until it is shown in status and has
+func TestManagerCutOff(t *testing.T) { managerCutOffFor(t, parted) }
+
+func TestManagerCutOffForMinutes(t *testing.T) {
+	long(t)
+	managerCutOffFor(t, partedLong)
+}
+
+// managerCutOffFor parts both managers from the agents of a run, which needs them no more, until it is shown in status and has
 // lasted.
-func TestManagerCutOff(t *testing.T) {
+func managerCutOffFor(t *testing.T, duration time.Duration) {
 	const rate = 2 << 20
-	r := start(t, 70*rate, options{limit: "2Mi"})
+	r := start(t, int64((40+duration.Seconds())*rate), options{limit: "2Mi"})
 	r.underway(t, 2)
 	var heals []func()
 	for _, side := range []struct {
@@ -73,7 +90,7 @@ func TestManagerCutOff(t *testing.T) {
 		}
 		return strings.Contains(ready.Message, "does not answer the manager"), ready.Message
 	})
-	time.Sleep(parted - time.Since(begin))
+	time.Sleep(duration - time.Since(begin))
 	r.refresh(t)
 	if after := r.staged(t); r.transfer.Status.Phase != v1alpha1.TransferComplete && after <= before {
 		t.Errorf("the destination had %d bytes when the managers were cut off and has %d now: the run did not go on", before, after)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,13 +48,19 @@ type options struct {
 	path string
 	// filler is how much of the destination's claim a file beside path takes, in bytes.
 	filler int64
+	// sourceNode is where the source's claim is made; empty: anywhere.
+	sourceNode string
 }
 
 // start makes a source with one large file that does not compress and a few small ones, and a Transfer of it.
 func start(t *testing.T, size int64, o options) *run {
 	t.Helper()
 	r := &run{namespace: pair.Namespace(t, "faults-"), size: size}
-	east.Claim(t, r.namespace, "source", "", "1Gi")
+	east.Claim(t, r.namespace, "source", "", "1Gi", func(pod *corev1.Pod) {
+		if o.sourceNode != "" {
+			pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: o.sourceNode}
+		}
+	})
 	west.Claim(t, r.namespace, "copy", o.class, cmp.Or(o.space, "1Gi"))
 	east.Sh(t, r.namespace, "source", fmt.Sprintf(
 		"cd /data; head -c %d /dev/urandom > large; mkdir small; for i in 1 2 3 4 5 6 7 8 9; do head -c 9999 /dev/urandom > small/$i; done; ln -s large link", size))
