@@ -183,11 +183,19 @@ test-e2e: ## End-to-end tests; brings up the clusters and installs the operator 
 	go test -v -count=1 -timeout 20m -tags e2e ./test/e2e/...
 
 .PHONY: test-faults
-test-faults: ## Kill, cut off and fill up what takes part in Transfers between the local clusters in the middle of them, as root
+test-faults: faults-clusters ## Kill, cut off, fill up and let expire what takes part in Transfers between the local clusters, in the middle of them, as root
+	go test -v -count=1 -timeout 60m -tags faults ./test/faults
+
+.PHONY: test-faults-long
+test-faults-long: faults-clusters ## The faults that last for minutes
+	FAULTS_LONG=1 go test -v -count=1 -timeout 60m -tags faults -run ForMinutes ./test/faults
+
+# What is killed and cut off is on this machine.
+.PHONY: faults-clusters
+faults-clusters:
 	[ -z "$(EAST_KUBECONFIG)$(WEST_KUBECONFIG)" ] || { echo "The faults are for the local clusters: unset EAST_KUBECONFIG and WEST_KUBECONFIG" >&2; exit 1; }
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
-	go test -v -count=1 -timeout 40m -tags faults ./test/faults
 
 # It leaves no clusters behind, because the kernel runs programs for s390x by emulation as long as they are up.
 .PHONY: test-e2e-s390x
@@ -249,6 +257,11 @@ demo: ## Watch a Transfer move data between two clusters, and the proof that it 
 bench-transfer: build ## Measure moving trees beside rsync and tar through igzip and TLS, over loopback
 	$(ENSURE) movers
 	hack/bench/transfer.sh
+
+.PHONY: bench-memory
+bench-memory: build ## Measure how much memory agents take for a file larger than their limit and for a million files; needs 12 GiB in BENCH_DIR (/var/tmp)
+	work=$$(mktemp -d "$${BENCH_DIR:-/var/tmp}/lighterage-memory.XXXXXX"); trap 'rm -rf "$$work"' EXIT; \
+		go run ./hack/bench/transfer -memory -work "$$work"
 
 .PHONY: bench-codec
 bench-codec: tools-go ## Measure every engine beside igzip, pigz, zstd and loops in C (BENCH=quick: a look, no result)

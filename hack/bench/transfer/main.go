@@ -31,9 +31,10 @@ func main() {
 	only := flag.String("only", "", "a tree to measure alone: mixed, demo or small; nothing is written then")
 	match := flag.String("match", "", "measure only contenders with this in their name")
 	usage := flag.String("cpu-usage", "", "the file cpu.stat or cpuacct.usage of the control group that the benchmark runs in, whose CPU time is counted instead of the whole system's, for a machine where others work; nothing is written then")
+	memory := flag.Bool("memory", false, "measure how much memory agents take for trees that are large in one way, instead of speed; writes memory.md into -out")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, cpu: cpuCounter(*usage), runs: *runs})
+	err := run(ctx, options{agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, cpu: cpuCounter(*usage), runs: *runs, memory: *memory})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -45,6 +46,7 @@ type options struct {
 	agent, demo, work, out, only, match string
 	cpu                                 cpuCounter
 	runs                                int
+	memory                              bool
 }
 
 // contender is one way to move a tree.
@@ -59,6 +61,8 @@ type moved struct {
 	// wire is how many bytes crossed the wire, 0 if it does not say; send and receive are the CPU times of its two processes.
 	wire          int64
 	send, receive time.Duration
+	// sendPeak and receivePeak are how many bytes of memory the two had at most, 0 if that is not known.
+	sendPeak, receivePeak int64
 }
 
 // sample is one run of a contender.
@@ -68,12 +72,15 @@ type sample struct {
 }
 
 func run(ctx context.Context, o options) error {
-	if o.demo == "" || o.work == "" || o.runs < 1 {
+	if o.demo == "" && !o.memory || o.work == "" || o.runs < 1 {
 		return errors.New("give -demo and -work, and at least one run")
 	}
 	agent, err := filepath.Abs(o.agent)
 	if err != nil {
 		return fmt.Errorf("find the agent: %w", err)
+	}
+	if o.memory {
+		return measureMemory(ctx, agent, o.work, o.only, o.out)
 	}
 	var results []tableOf
 	for _, f := range fields(agent) {

@@ -28,6 +28,11 @@ const (
 // ours runs both agents as they run in their pods, TLS on, with the gateway's own way of passing connections through between
 // them.
 func ours(name, agent string, verify bool, settings *wirev1.CompressionSettings) contender {
+	return oursWatched(name, agent, verify, settings, false)
+}
+
+// oursWatched also follows how much memory the agents have, if it is told to.
+func oursWatched(name, agent string, verify bool, settings *wirev1.CompressionSettings, watch bool) contender {
 	return contender{name: name, setUp: func(ctx context.Context, source, destination string) (func(context.Context) (moved, error), func(), error) {
 		dir, err := os.MkdirTemp("", "bench-agents-")
 		if err != nil {
@@ -38,7 +43,7 @@ func ours(name, agent string, verify bool, settings *wirev1.CompressionSettings)
 			cancel()
 			_ = os.RemoveAll(dir)
 		}
-		b := &bench{dir: dir, agent: agent}
+		b := &bench{dir: dir, agent: agent, watch: watch}
 		if err := b.prepare(ctx, source, destination, verify, settings); err != nil {
 			tearDown()
 			return nil, nil, err
@@ -50,6 +55,7 @@ func ours(name, agent string, verify bool, settings *wirev1.CompressionSettings)
 // bench is one pair of agents.
 type bench struct {
 	dir, agent string
+	watch      bool
 	receiver   *exec.Cmd
 	log        bytes.Buffer
 }
@@ -121,13 +127,25 @@ func (b *bench) configure(ca *pki.CA, name string, config proto.Message, identit
 
 func (b *bench) command(ctx context.Context, mode string) *exec.Cmd {
 	dir := filepath.Join(b.dir, mode)
-	return exec.CommandContext(ctx, b.agent, mode, "--config-dir", dir, "--termination-log", filepath.Join(dir, "report.json")) //nolint:gosec // a benchmark's own arguments
+	cmd := exec.CommandContext(ctx, b.agent, mode, "--config-dir", dir, "--termination-log", filepath.Join(dir, "report.json")) //nolint:gosec // a benchmark's own arguments
+	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", int64(memoryGoal)))
+	return cmd
 }
 
 // move runs the sender and waits for both.
 func (b *bench) move(ctx context.Context) (moved, error) {
-	if out, err := b.command(ctx, "send").CombinedOutput(); err != nil {
-		return moved{}, fmt.Errorf("agent send: %w\n%s\nagent receive:\n%s", err, out, b.log.String())
+	var out bytes.Buffer
+	sender := b.command(ctx, "send")
+	sender.Stdout, sender.Stderr = &out, &out
+	if err := sender.Start(); err != nil {
+		return moved{}, fmt.Errorf("start the sending agent: %w", err)
+	}
+	send, receive := func() int64 { return 0 }, func() int64 { return 0 }
+	if b.watch {
+		send, receive = watchPeak(sender).end, watchPeak(b.receiver).end
+	}
+	if err := sender.Wait(); err != nil {
+		return moved{}, fmt.Errorf("agent send: %w\n%s\nagent receive:\n%s", err, out.String(), b.log.String())
 	}
 	if err := b.receiver.Wait(); err != nil {
 		return moved{}, fmt.Errorf("agent receive: %w\n%s", err, b.log.String())
@@ -145,5 +163,7 @@ func (b *bench) move(ctx context.Context) (moved, error) {
 		wire:    int64(report.GetWireBytes()),         //nolint:gosec // far below the limit
 		send:    time.Duration(cpu.GetSendNanos()),    //nolint:gosec // far below the limit
 		receive: time.Duration(cpu.GetReceiveNanos()), //nolint:gosec // far below the limit
+
+		sendPeak: send(), receivePeak: receive(),
 	}, nil
 }
