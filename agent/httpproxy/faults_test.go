@@ -281,62 +281,66 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
+// smugglingCases are by name; refused are those to which the answer is an error.
+var smugglingCases = map[string]struct {
+	request string
+	refused bool
+}{
+	"CL.TE":                         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
+	"CL.TE with a request behind":   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(5+len(smuggled)) + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled, false},
+	"TE.CL":                         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", false},
+	"two lengths":                   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", true},
+	"two equal lengths":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", false},
+	"a list of lengths":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 6\r\n\r\nhello", true},
+	"a length with a sign":          {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello", true},
+	"a length in hexadecimal":       {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0x5\r\n\r\nhello", true},
+	"a negative length":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", true},
+	"a huge length":                 {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", true},
+	"an empty length":               {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: \r\n\r\n" + smuggled, true},
+	"unknown coding":                {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", true},
+	"identity":                      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\nhello", true},
+	"chunked twice":                 {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true},
+	"chunked and identity":          {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", true},
+	"gzip, chunked":                 {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", true},
+	"space before the colon":        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", true},
+	"tab before chunked":            {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\tchunked\r\n\r\n0\r\n\r\n", false},
+	"vertical tab before chunked":   {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n", true},
+	"a null in a value":             {"POST / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n", true},
+	"a return in a value":           {"POST / HTTP/1.1\r\nHost: x\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n", true},
+	"chunked on HTTP/1.0":           {"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
+	"a chunk's length with a sign":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", true},
+	"a chunk's length too long":     {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n00000000000000000005\r\nhello\r\n0\r\n\r\n", true},
+	"a chunk's length in nonsense":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5x\r\nhello\r\n0\r\n\r\n", true},
+	"a chunk without its end":       {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n", true},
+	"a chunk's extension, endless":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;" + strings.Repeat("x", 100000) + "\r\nhello\r\n0\r\n\r\n", true},
+	"a chunk's extension, bare LF":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nhello\r\n0\r\n\r\n", true},
+	"two hosts":                     {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", true},
+	"no host":                       {"GET / HTTP/1.1\r\n\r\n", true},
+	"a host with a path":            {"GET / HTTP/1.1\r\nHost: x/y z\r\n\r\n", true},
+	"a space in the target":         {"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", true},
+	"a name that is none":           {"GET / HTTP/1.1\r\nHost: x\r\nA(B: c\r\n\r\n", true},
+	"an empty name":                 {"GET / HTTP/1.1\r\nHost: x\r\n: c\r\n\r\n", true},
+	"the first line goes on":        {"GET / HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", true},
+	"another version":               {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", true},
+	"no version":                    {"GET /\r\n\r\n", true},
+	"a method that is none":         {"G(T / HTTP/1.1\r\nHost: x\r\n\r\n", true},
+	"HTTP/2 without TLS":            {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", true},
+	"Connection names the length":   {"POST / HTTP/1.1\r\nHost: x\r\nConnection: Content-Length\r\nContent-Length: 5\r\n\r\nhello", false},
+	"GET with a body":               {"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(smuggled)) + "\r\n\r\n" + smuggled, false},
+	"absolute target, another host": {"GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n", false},
+}
+
+const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
 // TestSmuggling sends what servers have been known to understand differently. Either it is refused, or the backend sees one
 // request as this proxy understood it, and no more.
 func TestSmuggling(t *testing.T) {
-	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 	type seen struct {
 		path, te string
 		length   int64
 		body     string
 	}
-	for name, test := range map[string]struct {
-		request string
-		refused bool
-	}{
-		"CL.TE":                         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
-		"CL.TE with a request behind":   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(5+len(smuggled)) + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled, false},
-		"TE.CL":                         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", false},
-		"two lengths":                   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", true},
-		"two equal lengths":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", false},
-		"a list of lengths":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 6\r\n\r\nhello", true},
-		"a length with a sign":          {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello", true},
-		"a length in hexadecimal":       {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0x5\r\n\r\nhello", true},
-		"a negative length":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", true},
-		"a huge length":                 {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", true},
-		"an empty length":               {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: \r\n\r\n" + smuggled, true},
-		"unknown coding":                {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", true},
-		"identity":                      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\nhello", true},
-		"chunked twice":                 {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true},
-		"chunked and identity":          {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", true},
-		"gzip, chunked":                 {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", true},
-		"space before the colon":        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", true},
-		"tab before chunked":            {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\tchunked\r\n\r\n0\r\n\r\n", false},
-		"vertical tab before chunked":   {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n", true},
-		"a null in a value":             {"POST / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n", true},
-		"a return in a value":           {"POST / HTTP/1.1\r\nHost: x\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n", true},
-		"chunked on HTTP/1.0":           {"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
-		"a chunk's length with a sign":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", true},
-		"a chunk's length too long":     {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n00000000000000000005\r\nhello\r\n0\r\n\r\n", true},
-		"a chunk's length in nonsense":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5x\r\nhello\r\n0\r\n\r\n", true},
-		"a chunk without its end":       {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n", true},
-		"a chunk's extension, endless":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;" + strings.Repeat("x", 100000) + "\r\nhello\r\n0\r\n\r\n", true},
-		"a chunk's extension, bare LF":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nhello\r\n0\r\n\r\n", true},
-		"two hosts":                     {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", true},
-		"no host":                       {"GET / HTTP/1.1\r\n\r\n", true},
-		"a host with a path":            {"GET / HTTP/1.1\r\nHost: x/y z\r\n\r\n", true},
-		"a space in the target":         {"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", true},
-		"a name that is none":           {"GET / HTTP/1.1\r\nHost: x\r\nA(B: c\r\n\r\n", true},
-		"an empty name":                 {"GET / HTTP/1.1\r\nHost: x\r\n: c\r\n\r\n", true},
-		"the first line goes on":        {"GET / HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", true},
-		"another version":               {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", true},
-		"no version":                    {"GET /\r\n\r\n", true},
-		"a method that is none":         {"G(T / HTTP/1.1\r\nHost: x\r\n\r\n", true},
-		"HTTP/2 without TLS":            {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", true},
-		"Connection names the length":   {"POST / HTTP/1.1\r\nHost: x\r\nConnection: Content-Length\r\nContent-Length: 5\r\n\r\nhello", false},
-		"GET with a body":               {"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(smuggled)) + "\r\n\r\n" + smuggled, false},
-		"absolute target, another host": {"GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n", false},
-	} {
+	for name, test := range smugglingCases {
 		t.Run(name, func(t *testing.T) {
 			backend := make(chan seen, 10)
 			p := start(t, func(w http.ResponseWriter, r *http.Request) {

@@ -57,7 +57,7 @@ type proxy struct {
 }
 
 // start runs a proxy before a backend that is a handler.
-func start(t *testing.T, handler http.HandlerFunc, change func(*httpproxy.Settings)) *proxy {
+func start(t testing.TB, handler http.HandlerFunc, change func(*httpproxy.Settings)) *proxy {
 	t.Helper()
 	behind := httptest.NewServer(handler)
 	t.Cleanup(behind.Close)
@@ -69,7 +69,7 @@ func start(t *testing.T, handler http.HandlerFunc, change func(*httpproxy.Settin
 }
 
 // startTLS is start with TLS and HTTP/2.
-func startTLS(t *testing.T, handler http.HandlerFunc, change func(*httpproxy.Settings)) *proxy {
+func startTLS(t testing.TB, handler http.HandlerFunc, change func(*httpproxy.Settings)) *proxy {
 	t.Helper()
 	behind := httptest.NewServer(handler)
 	t.Cleanup(behind.Close)
@@ -82,7 +82,7 @@ func startTLS(t *testing.T, handler http.HandlerFunc, change func(*httpproxy.Set
 	return serve(t, s, httpproxy.NewCertificates(dir))
 }
 
-func serve(t *testing.T, s httpproxy.Settings, certificates *httpproxy.Certificates) *proxy {
+func serve(t testing.TB, s httpproxy.Settings, certificates *httpproxy.Certificates) *proxy {
 	t.Helper()
 	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: certificates, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -113,7 +113,7 @@ func serve(t *testing.T, s httpproxy.Settings, certificates *httpproxy.Certifica
 }
 
 // writePair writes a certificate for a name and its key.
-func writePair(t *testing.T, dir, name string) {
+func writePair(t testing.TB, dir, name string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -135,7 +135,7 @@ func writePair(t *testing.T, dir, name string) {
 	write(t, filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }
 
-func write(t *testing.T, path string, b []byte) {
+func write(t testing.TB, path string, b []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func read(t *testing.T, res *http.Response) (wire, plain []byte) {
 	return wire, plain
 }
 
-func expander(t *testing.T, coding string, r io.Reader) io.Reader {
+func expander(t testing.TB, coding string, r io.Reader) io.Reader {
 	t.Helper()
 	var err error
 	switch coding {

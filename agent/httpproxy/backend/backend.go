@@ -112,6 +112,7 @@ var (
 	ErrHeaderTooLong = errors.New("the header of the backend's answer is too long")
 
 	errInformations = errors.New("the backend sent too many informational responses")
+	errStatus       = errors.New("the backend's answer has a status below 100, which is none")
 	errUpgrade      = errors.New("the backend switched protocols without having been asked")
 )
 
@@ -136,6 +137,10 @@ func (b *Backend) Do(req *http.Request, inform Informational) (*http.Response, e
 	res, err := b.general.RoundTrip(req)
 	if err != nil {
 		return nil, timeout(err)
+	}
+	if res.StatusCode < 100 {
+		res.Body.Close()
+		return nil, errStatus
 	}
 	return res, nil
 }

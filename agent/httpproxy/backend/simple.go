@@ -84,6 +84,8 @@ func (b *Backend) exchange(c *conn, req *http.Request, inform Informational) (re
 			return nil, true, err
 		}
 		switch {
+		case res.StatusCode < 100:
+			return nil, true, errStatus
 		case res.StatusCode == http.StatusSwitchingProtocols:
 			return nil, true, errUpgrade
 		case res.StatusCode >= 200:
