@@ -167,10 +167,11 @@ func TestSlowBackend(t *testing.T) {
 
 // TestClientAborts: a backend that would send for ever is told to stop, in the header and in the body, on both protocols.
 func TestClientAborts(t *testing.T) {
-	stopped := make(chan string, 10)
+	asked, stopped := make(chan struct{}, 10), make(chan string, 10)
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		defer func() { stopped <- r.URL.Path }()
 		if r.URL.Path == "/header" {
+			asked <- struct{}{}
 			w.Header().Set("X", "y")
 			<-r.Context().Done()
 			return
@@ -192,7 +193,10 @@ func TestClientAborts(t *testing.T) {
 				}
 				req.Header.Set("Accept-Encoding", coding)
 				if path == "/header" {
-					time.AfterFunc(50*time.Millisecond, cancel)
+					go func() {
+						<-asked
+						cancel()
+					}()
 				}
 				res, err := p.client.Do(req)
 				if err == nil {

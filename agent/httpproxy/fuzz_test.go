@@ -119,7 +119,9 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(answer), uint16(len(answer)/2))
 	}
 	backend := newRawBackend(f)
-	p := serve(f, settings(backend.Addr().String()), nil)
+	s := settings(backend.Addr().String())
+	s.Health = httpproxy.Health{Interval: time.Hour, Timeout: patience}
+	p := serve(f, s, nil)
 	f.Fuzz(func(t *testing.T, answer []byte, cut uint16) {
 		backend.mu.Lock()
 		backend.answer, backend.cut = answer, min(int(cut), len(answer))

@@ -36,8 +36,8 @@ import (
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
-// patience is what is waited for something that has to happen.
-const patience = 20 * time.Second
+// patience is what is waited for something that has to happen, also where a hundred other programs run.
+const patience = 2 * time.Minute
 
 // settings for a backend, which compress everything from 100 bytes on in software.
 func settings(backend string) httpproxy.Settings {
