@@ -171,11 +171,11 @@ func FuzzRequest(f *testing.F) {
 	// Nothing depends on whether that is enough: what it cuts is seen less far.
 	s.Limits = httpproxy.Limits{HeaderTimeout: 20 * time.Millisecond, IdleTimeout: 20 * time.Millisecond, StallTimeout: 40 * time.Millisecond}
 	p := serve(f, s, nil)
-	backend.answer = []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
-	backend.cut = len(backend.answer)
+	answer := []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
 	f.Fuzz(func(t *testing.T, request []byte) {
 		var problems sync.Map
 		backend.mu.Lock()
+		backend.answer, backend.cut = answer, len(answer)
 		backend.look = func(r *http.Request, rest *bufio.Reader) {
 			switch {
 			case r == nil:
