@@ -19,6 +19,9 @@ const (
 	// A window has so many blocks and lasts at least so long, unless it lasts for most.
 	windowBlocks            = 8
 	windowLeast, windowMost = 25 * time.Millisecond, 250 * time.Millisecond
+	// The first one is shorter: nothing is known of the network before it ends.
+	firstBlocks = 3
+	firstLeast  = 10 * time.Millisecond
 )
 
 // Clock tells the time and the CPU time that this process has spent.
@@ -53,6 +56,7 @@ type Sender struct {
 	cpu    time.Duration // of the process then
 	blocks int
 	window policy.Window
+	first  bool // none has ended yet
 
 	// What was sent since the peer last spoke, what it said then and when.
 	plain, wire float64
@@ -65,7 +69,7 @@ func NewSender(o policy.ControllerOptions, clock Clock) *Sender {
 	if clock == nil {
 		clock = system{}
 	}
-	return &Sender{clock: clock, controller: policy.NewController(o), streams: make(map[*Stream]struct{})}
+	return &Sender{clock: clock, controller: policy.NewController(o), first: true, streams: make(map[*Stream]struct{})}
 }
 
 // Choose implements frame.Chooser.
@@ -130,7 +134,11 @@ func (t *Stream) Sent(o meter.Outcome, prepared, preparedCPU, writing time.Durat
 	s.blocks++
 	now := s.clock.Now()
 	length := now.Sub(s.began)
-	if s.blocks >= windowBlocks && length >= windowLeast || length >= windowMost {
+	blocks, least := windowBlocks, windowLeast
+	if s.first {
+		blocks, least = firstBlocks, firstLeast
+	}
+	if s.blocks >= blocks && length >= least || length >= windowMost {
 		s.end(now, length)
 	}
 }
@@ -157,6 +165,7 @@ func (s *Sender) end(now time.Time, length time.Duration) {
 		t.before = carried
 	}
 	s.controller.Window(*w)
+	s.first = false
 	s.begin(now)
 }
 

@@ -283,7 +283,21 @@ func (c *Controller) expected(m *model, k *bucket, i int, share, hopeCPU, hopeWi
 	if f.seen == 0 {
 		wire, cpu = c.guess(k, i, share)
 	}
-	return m.takes(sound(wire*hopeWire, 0, 1), cpu*hopeCPU, 1/w.InflateRate)
+	wire, cpu = wire*hopeWire, cpu*hopeCPU
+	if hopeWire < 1 {
+		// No hope goes beyond what was seen of the codec's other levels: less effort makes no fewer bytes, more effort takes no less time.
+		for j := range c.ways {
+			other, seen := &c.ways[j], &k.figures[j]
+			switch {
+			case seen.seen == 0 || other.Codec != w.Codec || other.Class != w.Class:
+			case other.Level > w.Level:
+				wire = max(wire, seen.wire)
+			case other.Level < w.Level:
+				cpu = max(cpu, seen.cpu)
+			}
+		}
+	}
+	return m.takes(sound(wire, 0, 1), cpu, 1/w.InflateRate)
 }
 
 // guess returns what a way that was not tried on a sort of block may do: what another did

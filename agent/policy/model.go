@@ -13,6 +13,13 @@ const (
 )
 
 const (
+	// On a network that is slower than the hosts every packet wakes both sides up. That is
+	// wakeWire CPU seconds for each byte on the slowest networks, half of it on each side,
+	// and half as much where wakeLink bytes a second are carried.
+	wakeWire, wakeLink = 20e-9, 6e6
+	// slowLink is what the network is taken to carry until the first window was seen where
+	// CPU time is the objective: then it is what waking up costs that decides.
+	slowLink = 12.5e6
 	// assumedLink is what the network is taken to carry in bytes a second until the
 	// first window was seen. It makes the first blocks compressed and cheaply so, whether
 	// the network proves slow or fast.
@@ -51,6 +58,9 @@ func newModel(objective Objective, prices Prices, cores, peerCores int) model {
 		objective: objective, cores: float64(max(cores, 1)), peerCores: float64(max(peerCores, 1)), link: assumedLink,
 		sendScale: 1, receiveScale: 1, inflateScale: 1,
 	}
+	if objective == CPU {
+		m.link = slowLink
+	}
 	if positive(prices.CPUHour) {
 		m.second = prices.CPUHour / 3600
 	}
@@ -78,9 +88,30 @@ type work struct{ wire, send, receive float64 }
 func (m *model) takes(wire, compress, inflate float64) work {
 	return work{
 		wire:    wire,
-		send:    compress + m.sendScale*(sendPlain+wire*sendWire),
-		receive: m.inflateScale*inflate + m.receiveScale*(receivePlain+wire*receiveWire),
+		send:    compress + m.sendScale*m.sending(1, wire),
+		receive: m.inflateScale*inflate + m.receiveScale*m.receiving(1, wire),
 	}
+}
+
+// sending and receiving return the CPU seconds that bytes take besides compressing and inflating, as far as is assumed.
+func (m *model) sending(plain, wire float64) float64 {
+	return plain*sendPlain + wire*(sendWire+m.waking()/2)
+}
+
+func (m *model) receiving(plain, wire float64) float64 {
+	return plain*receivePlain + wire*(receiveWire+m.waking()/2)
+}
+
+// waking returns the CPU seconds that a byte on the wire takes because hosts wait for it.
+func (m *model) waking() float64 {
+	link := m.link
+	if m.limit > 0 && (link == 0 || m.limit < link) {
+		link = m.limit
+	}
+	if link == 0 {
+		return 0
+	}
+	return wakeWire / (1 + link/wakeLink)
 }
 
 // seconds returns how long a byte of plain data takes when many follow each other.

@@ -115,8 +115,7 @@ func (c *Controller) Window(w Window) {
 	}
 	c.contention(w)
 	if overhead := w.CPU - w.Compress; positive(overhead) {
-		assumed := w.Plain*sendPlain + w.Wire*sendWire
-		c.model.sendScale = c.sent.approach(c.model.sendScale, sound(overhead/assumed, 0.05, 20))
+		c.model.sendScale = c.sent.approach(c.model.sendScale, sound(overhead/c.model.sending(w.Plain, w.Wire), 0.05, 20))
 	}
 	rate := w.Wire / w.Elapsed
 	if w.Carried && positive(w.Delivered) {
@@ -236,8 +235,7 @@ func (c *Controller) Peer(p Peer) {
 		}
 	}
 	if overhead := p.CPU - p.Inflate; positive(overhead) && positive(p.Plain) && positive(p.Wire) {
-		assumed := p.Plain*receivePlain + p.Wire*receiveWire
-		c.model.receiveScale = c.received.approach(c.model.receiveScale, sound(overhead/assumed, 0.05, 20))
+		c.model.receiveScale = c.received.approach(c.model.receiveScale, sound(overhead/c.model.receiving(p.Plain, p.Wire), 0.05, 20))
 	}
 	if positive(p.Inflate) && positive(p.Inflated) {
 		if usual := c.inflates(share); usual > 0 {

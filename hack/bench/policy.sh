@@ -2,7 +2,7 @@
 # Copyright The Lighterage Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: policy.sh full|quick
+# Usage: policy.sh full|quick [PART]    PART as in the flag -only
 #
 # Measures mode Auto over networks of several speeds (see hack/bench/policy). Needs root and about 1 GiB of memory for tmpfs.
 
@@ -11,4 +11,4 @@ cd "$(dirname "$0")/../.."
 work=$(mktemp -d /dev/shm/lighterage-bench.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 go build -tags "${LIGHTERAGE_TAGS:-}" -o "$work/policy" ./hack/bench/policy
-"$work/policy" -work "$work" -extent "$1"
+"$work/policy" -work "$work" -extent "$1" -only "${2:-}"

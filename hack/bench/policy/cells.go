@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,24 @@ var (
 	fullGrid  = grid{links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 5, patience: 13 * time.Second}
 	quickGrid = grid{links: []speed{100, 0}, kinds: []kind{kinds[0], kinds[1], kinds[4]}, cores: []int{1, 2}, best: 500 * time.Millisecond, rounds: 3, patience: 8 * time.Second}
 )
+
+// only returns the part of the grid that is asked for in the words of the flag.
+func (g grid) only(what string) (grid, error) {
+	if what == "" {
+		return g, nil
+	}
+	for part := range strings.SplitSeq(what, "/") {
+		if mbits, err := strconv.Atoi(part); err == nil {
+			g.links = slices.DeleteFunc(slices.Clone(g.links), func(s speed) bool { return int(s) != mbits })
+		} else {
+			g.kinds = slices.DeleteFunc(slices.Clone(g.kinds), func(k kind) bool { return k.shown != part })
+		}
+	}
+	if len(g.links) == 0 || len(g.kinds) == 0 {
+		return g, fmt.Errorf("nothing in the grid is %q", what)
+	}
+	return g, nil
+}
 
 var (
 	objectives = []policy.Objective{policy.Cost, policy.Elapsed, policy.CPU, policy.Bytes}

@@ -26,13 +26,14 @@ func main() {
 	dir := flag.String("dir", "", "the role's directory")
 	work := flag.String("work", "", "a directory in memory (required)")
 	extent := flag.String("extent", "full", "full, or quick: fewer cells, no result is written")
+	only := flag.String("only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 for unlimited Mbit/s), or of both (10/logs); no result is written")
 	out := flag.String("out", "docs/results", "the directory for policy.md and policy.svg")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
 	switch *role {
 	case "":
-		err = run(ctx, *work, *extent, *out)
+		err = run(ctx, *work, *extent, *only, *out)
 	case "send":
 		err = serveCommands(ctx, newSender, *dir)
 	case "receive":
@@ -47,7 +48,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, work, extent, out string) (err error) {
+func run(ctx context.Context, work, extent, only, out string) (err error) {
 	if work == "" || extent != "full" && extent != "quick" {
 		return errors.New("give -work, and -extent full or quick")
 	}
@@ -62,6 +63,9 @@ func run(ctx context.Context, work, extent, out string) (err error) {
 	grid := fullGrid
 	if extent == "quick" {
 		grid = quickGrid
+	}
+	if grid, err = grid.only(only); err != nil {
+		return err
 	}
 	var cells []cell
 	for _, cores := range grid.cores {
@@ -87,7 +91,7 @@ func run(ctx context.Context, work, extent, out string) (err error) {
 		}
 	}
 	met := targets(cells)
-	if extent == "full" {
+	if extent == "full" && only == "" {
 		if err := report(out, cells, met); err != nil {
 			return err
 		}
