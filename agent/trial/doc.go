@@ -8,6 +8,8 @@ package trial
 const (
 	// MaxLinks is how many networks a trial predicts for.
 	MaxLinks = 6
-	// MinSample and MaxSample bound the size of a sample in bytes.
-	MinSample, MaxSample = 1 << 20, 128 << 20
+	// MinSample is the least size of a sample in bytes.
+	MinSample = 1 << 20
+	// MaxSample is the largest, which is held in memory.
+	MaxSample = 128 << 20
 )

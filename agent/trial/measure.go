@@ -217,13 +217,13 @@ func nanos(amount float64) uint64 {
 func best(rows []*wirev1.TrialRow, values [][]float64, link int) int {
 	least := math.Inf(1)
 	for _, v := range values {
-		if v != nil {
+		if link < len(v) {
 			least = min(least, v[link])
 		}
 	}
 	found := -1
 	for i, v := range values {
-		if v != nil && v[link] <= least*(1+near) && (found < 0 || rows[i].CpuNanos < rows[found].CpuNanos) {
+		if link < len(v) && v[link] <= least*(1+near) && (found < 0 || rows[i].CpuNanos < rows[found].CpuNanos) {
 			found = i
 		}
 	}
