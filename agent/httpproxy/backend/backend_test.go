@@ -257,8 +257,9 @@ func TestEndlessStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer res.Body.Close()
-		if got, err := io.ReadAll(res.Body); string(got) != "ab" || err != nil {
+		got, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if string(got) != "ab" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 		return
