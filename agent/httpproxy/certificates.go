@@ -143,6 +143,14 @@ func (c *Certificates) Status() CertificateStatus {
 // Ready reports whether there is a pair to serve.
 func (c *Certificates) Ready() bool { return c.serving.Load() != nil }
 
+// Get returns the pair that is served, for tls.Config.GetCertificate.
+func (c *Certificates) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := c.serving.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errNoCertificate
+}
+
 var errNoCertificate = errors.New("there is no certificate yet")
 
 // config returns what a server needs of TLS.
@@ -152,11 +160,6 @@ func (c *Certificates) config() *tls.Config {
 		// Records are written whole from the start: that costs less CPU, and what is sent
 		// here is mostly complete.
 		DynamicRecordSizingDisabled: true,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if pair := c.serving.Load(); pair != nil {
-				return pair, nil
-			}
-			return nil, errNoCertificate
-		},
+		GetCertificate:              c.Get,
 	}
 }

@@ -36,6 +36,7 @@ Modes:
   receive   take what the sender of a Transfer sends
   local     move a directory to another that is mounted beside it
   http      answer for a backend, compressed
+  queue     keep the messages of a queue
   node      measure this node and tell the manager
   trial     measure every engine on a sample of a directory
   version   print the version
@@ -87,7 +88,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		terminationLog: *terminationLog,
 		log:            slog.New(slog.NewJSONHandler(stderr, nil)),
 	}
-	modes := map[string]func(context.Context) error{"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "trial": a.trial}
+	modes := map[string]func(context.Context) error{
+		"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "queue": a.queue, "trial": a.trial,
+	}
 	mode, ok := modes[args[0]]
 	switch {
 	case args[0] == "version":

@@ -23,6 +23,7 @@ func TestMemoryLimit(t *testing.T) {
 		{"receive", 100 << 20, 100 << 20},
 		{"local", math.MaxInt64, 416 << 20},
 		{"node", 460 << 20, 460 << 20},
+		{"queue", 460 << 20, 460 << 20},
 	} {
 		debug.SetMemoryLimit(test.given)
 		// Without a configuration it ends at once.

@@ -89,6 +89,10 @@ func NewEncoding(o EncodingOptions) (*Encoding, error) {
 // fails when there is no memory.
 func (e *Encoding) Encoder() (*Encoder, error) { return e.encoders.get() }
 
+// Codec is what payloads are compressed with; None when no engine has one that the
+// options name.
+func (e *Encoding) Codec() codec.ID { return e.codec }
+
 // Close frees the encoders. Those that are in use go on to work and are freed when they
 // are released.
 func (e *Encoding) Close() { e.encoders.close() }

@@ -1112,7 +1112,7 @@ type QueueReport struct {
 	Decompression *Decompression `protobuf:"bytes,14,opt,name=decompression,proto3" json:"decompression,omitempty"`
 	// cpu: send_nanos is the whole process, compress_nanos and decompress_nanos what these took; all since the start or the last reset.
 	Cpu *CPU `protobuf:"bytes,15,opt,name=cpu,proto3" json:"cpu,omitempty"`
-	// wire_bytes written to and read from clients and other members, TLS included, since the start or the last reset.
+	// wire_bytes written to and read from clients, TLS included, since the start or the last reset.
 	WireBytes     uint64 `protobuf:"varint,16,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,148 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// conn is the connection of a client and the one to the server that stands for it.
+type conn struct {
+	front *Front
+	// outer is that of the client, with TLS if there is any; inner is that of the server.
+	// raw is what is below outer.
+	outer, raw, inner net.Conn
+	// headers says that the client understands them, acceptsStored that it wants all
+	// messages as they are stored. Both are set before anything is passed on.
+	headers, acceptsStored bool
+	subscriptions          subscriptions
+
+	writing  sync.Mutex // of outer
+	lastInfo atomic.Pointer[[]byte]
+	greeted  atomic.Bool
+}
+
+// keepInfo keeps what the server said of itself last.
+func (c *conn) keepInfo(args []byte) {
+	kept := append([]byte(nil), args...)
+	c.lastInfo.Store(&kept)
+}
+
+// serve passes on what both sides say until one of them ends.
+func (c *conn) serve() {
+	defer c.close()
+	client, server, err := c.greet()
+	if err != nil {
+		c.end(err)
+		return
+	}
+	c.greeted.Store(true)
+	if c.front.draining.Load() {
+		c.sayEnding()
+	}
+	ended := make(chan struct{})
+	out := newPump(c.inner, (*toClient)(c), outbound{c}, c.front.turns)
+	in := newPump(c.outer, c.inner, inbound{c}, c.front.turns)
+	go func() {
+		defer close(ended)
+		_ = out.run(server) // whichever side failed has ended
+		// What the server said last, such as why it ends the connection, is written.
+		_ = c.inner.Close()
+		_ = c.outer.SetReadDeadline(time.Now())
+	}()
+	err = in.run(client)
+	c.end(err)
+	c.close()
+	<-ended
+}
+
+// toClient writes to the client, one at a time.
+type toClient conn
+
+// Write implements io.Writer.
+func (c *toClient) Write(b []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.outer.Write(b)
+}
+
+// farewell bounds how long it may take to tell a client why it is sent away.
+const farewell = 2 * time.Second
+
+// end tells the client why the connection ends, if it is to blame, in the words of the
+// server of NATS, which clients know.
+func (c *conn) end(err error) {
+	var text string
+	switch {
+	case errors.Is(err, errAuthentication):
+		c.front.counters.unauthenticated.Add(1)
+		text = "Authorization Violation"
+	case errors.Is(err, errPayload):
+		c.front.counters.refusedPuts.Add(1)
+		text = "Maximum Payload Violation"
+	case errors.Is(err, errProtocol):
+		text = "Unknown Protocol Operation"
+	default:
+		return
+	}
+	c.front.options.Log.Warn("Client is sent away", "client", c.outer.RemoteAddr().String(), "problem", err.Error())
+	_ = c.outer.SetWriteDeadline(time.Now().Add(farewell))
+	_, _ = (*toClient)(c).Write([]byte("-ERR '" + text + "'\r\n"))
+	if !c.greeted.Load() {
+		return
+	}
+	// Unread bytes would make the kernel forget what was written.
+	if half, ok := c.outer.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = c.outer.SetReadDeadline(time.Now().Add(farewell / 4))
+	_, _ = io.CopyN(io.Discard, c.outer, 1<<20)
+}
+
+// sayEnding tells the client to go elsewhere.
+func (c *conn) sayEnding() {
+	args := c.lastInfo.Load()
+	if args == nil || !c.greeted.Load() {
+		return
+	}
+	if info, err := c.info(*args, true); err == nil {
+		_, _ = (*toClient)(c).Write(info)
+	}
+}
+
+func (c *conn) close() {
+	_ = c.raw.Close()
+	_ = c.inner.Close()
+}
+
+// counting counts what goes over the wire.
+type counting struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c counting) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func (c counting) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// CloseWrite ends what is written, if the connection can.
+func (c counting) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

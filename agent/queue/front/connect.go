@@ -1,0 +1,169 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// acceptWord in the name of a connection asks for all messages as they are stored.
+const acceptWord = "lighterage-accept=stored"
+
+// greetTimeout bounds how long a client may take to say who it is, TLS included.
+const greetTimeout = 10 * time.Second
+
+var errAuthentication = errors.New("no valid token or certificate")
+
+// greet shakes hands with both sides. It returns what was read of the client and the
+// server beyond that.
+func (c *conn) greet() (client, server []byte, err error) {
+	s := c.front.settings.Load()
+	if err := c.outer.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
+		return nil, nil, err
+	}
+	line, server, err := readLine(c.inner, fromServer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what the store says: %w", err)
+	}
+	if !named(line, "INFO") {
+		return nil, nil, fmt.Errorf("read what the store says: %w: %.20q", errProtocol, line)
+	}
+	info, err := c.info(bytes.TrimSpace(line[4:]), false)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := c.outer.Write(info); err != nil {
+		return nil, nil, err
+	}
+	var certified bool
+	if config := c.front.tlsConfig(s); config != nil {
+		secured := tls.Server(c.outer, config)
+		if err := secured.HandshakeContext(c.front.context); err != nil {
+			return nil, nil, fmt.Errorf("TLS: %w", err)
+		}
+		certified = len(secured.ConnectionState().VerifiedChains) > 0
+		c.outer = secured
+	}
+	line, client, err = readLine(c.outer, fromClient)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !named(line, "CONNECT") {
+		return nil, nil, fmt.Errorf("%w: it does not begin with CONNECT", errProtocol)
+	}
+	connect, err := c.connect(bytes.TrimSpace(line[len("CONNECT"):]), s, certified)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := c.inner.Write(connect); err != nil {
+		return nil, nil, fmt.Errorf("say who it is to the store: %w", err)
+	}
+	return client, server, c.outer.SetDeadline(time.Time{})
+}
+
+// readLine reads a line and what comes with it.
+func readLine(from io.Reader, who peer) (line, rest []byte, err error) {
+	buf := make([]byte, 0, 1<<smallestBuffer)
+	for {
+		if end := bytes.IndexByte(buf, '\n'); end >= 0 {
+			return buf[:end], buf[end+1:], nil
+		}
+		if len(buf) >= maxConnect || len(buf) >= maxLine && !long(buf, who) {
+			return nil, nil, fmt.Errorf("%w: a line of more than %d bytes", errProtocol, len(buf))
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := from.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if n == 0 && err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// info returns what a client is told of the server: what that says, as far as it is true
+// of the front.
+func (c *conn) info(args []byte, ending bool) ([]byte, error) {
+	var fields map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(args))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
+		return nil, fmt.Errorf("read what the store says of itself: %w", err)
+	}
+	s := c.front.settings.Load()
+	for _, name := range []string{"nonce", "connect_urls", "ws_connect_urls", "client_ip", "ip", "xkey", "tls_available", "tls_verify"} {
+		delete(fields, name)
+	}
+	fields["host"], fields["port"] = c.front.address(c.outer.LocalAddr())
+	fields["max_payload"] = s.MaxMessageSize
+	fields["auth_required"] = s.authenticates()
+	fields["tls_required"] = c.front.options.Certificate != nil
+	if ending {
+		fields["ldm"] = true
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	c.keepInfo(args)
+	return append(append([]byte("INFO "), out...), "\r\n"...), nil
+}
+
+// connect returns what the server is told of a client that may come in.
+func (c *conn) connect(args []byte, s *generation, certified bool) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(args, &fields); err != nil || fields == nil {
+		return nil, fmt.Errorf("%w: CONNECT without a JSON object", errProtocol)
+	}
+	var said struct {
+		Token   string `json:"auth_token"`
+		Name    string `json:"name"`
+		Headers bool   `json:"headers"`
+	}
+	if err := json.Unmarshal(args, &said); err != nil {
+		return nil, fmt.Errorf("%w: CONNECT: %w", errProtocol, err)
+	}
+	if s.authenticates() && !certified && !s.knows(said.Token) {
+		return nil, errAuthentication
+	}
+	c.headers = said.Headers
+	for word := range strings.FieldsSeq(said.Name) {
+		c.acceptsStored = c.acceptsStored || word == acceptWord
+	}
+	kept := make(map[string]any)
+	for _, name := range []string{"verbose", "pedantic", "name", "lang", "version", "protocol", "echo", "no_responders"} {
+		if value, ok := fields[name]; ok {
+			kept[name] = value
+		}
+	}
+	if !said.Headers {
+		delete(kept, "no_responders")
+	}
+	// Without headers the form of messages would be lost.
+	kept["headers"] = true
+	kept["user"], kept["pass"] = c.front.options.User, c.front.options.Password
+	out, err := json.Marshal(kept)
+	if err != nil {
+		return nil, err
+	}
+	return append(append([]byte("CONNECT "), out...), "\r\n"...), nil
+}
+
+// authenticates reports whether clients have to say who they are.
+func (g *generation) authenticates() bool { return !g.Open }
+
+// knows reports whether a token is one of those that are let in. Digests are compared, so
+// that the time it takes says nothing.
+func (g *generation) knows(token string) bool {
+	return token != "" && g.tokens[sha256.Sum256([]byte(token))]
+}

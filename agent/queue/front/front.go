@@ -1,0 +1,295 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/message"
+)
+
+// Options of a Front.
+type Options struct {
+	// Queue is the name of the queue.
+	Queue string
+	// Dial returns a connection to the server, on which User and Password have the rights
+	// of a client.
+	Dial           func() (net.Conn, error)
+	User, Password string
+	// Certificate for clients; nil: no TLS.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	Settings    Settings
+	Log         *slog.Logger
+}
+
+// Settings of a Front. They may be changed at any time.
+type Settings struct {
+	// Encoding and Decoding are used for messages from then on. They are the caller's to
+	// close, which may be done as soon as others are set.
+	Encoding *message.Encoding
+	Decoding *message.Decoding
+	// MaxMessageSize is the longest plain payload in bytes, up to message.MaxLength.
+	MaxMessageSize int
+	// MaxConnections of clients at once; 0: not bounded.
+	MaxConnections int
+	// Tokens of clients that are let in, and CAs whose certificates are. Open says that
+	// everybody is.
+	Tokens    []string
+	ClientCAs *x509.CertPool
+	Open      bool
+}
+
+// generation is Settings as they are used.
+type generation struct {
+	Settings
+	tokens map[[sha256.Size]byte]bool
+}
+
+func newGeneration(s Settings) (*generation, error) {
+	switch {
+	case s.Encoding == nil || s.Decoding == nil:
+		return nil, errors.New("a front needs an encoding and a decoding")
+	case s.MaxMessageSize <= 0 || s.MaxMessageSize > message.MaxLength:
+		return nil, fmt.Errorf("longest message of %d bytes: use 1 to %d", s.MaxMessageSize, message.MaxLength)
+	}
+	g := &generation{Settings: s, tokens: make(map[[sha256.Size]byte]bool, len(s.Tokens))}
+	for _, token := range s.Tokens {
+		g.tokens[sha256.Sum256([]byte(token))] = true
+	}
+	return g, nil
+}
+
+// Front serves clients. It is safe for concurrent use.
+type Front struct {
+	options  Options
+	settings atomic.Pointer[generation]
+	turns    chan struct{}
+	putAck   []byte // how acknowledgements of puts begin
+
+	counters counters
+	history  history
+	encoded  meter.Meter
+	decoded  meter.Meter
+	open     atomic.Int64
+	draining atomic.Bool
+
+	context context.Context //nolint:containedctx // It ends with Close, which no caller's does.
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex
+	conns    map[*conn]struct{}
+	listener net.Listener
+	closed   bool
+	served   sync.WaitGroup
+}
+
+// New returns a front that does not serve yet.
+func New(o Options) (*Front, error) {
+	g, err := newGeneration(o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Front{
+		options: o, turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), conns: make(map[*conn]struct{}),
+		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
+	}
+	f.context, f.cancel = context.WithCancel(context.Background())
+	f.settings.Store(g)
+	f.ResetStatistics(time.Now())
+	return f, nil
+}
+
+// Reload sets other settings: encoding for messages from then on, authentication for new
+// connections.
+func (f *Front) Reload(s Settings) error {
+	g, err := newGeneration(s)
+	if err != nil {
+		return err
+	}
+	f.settings.Store(g)
+	return nil
+}
+
+// ofQueue reports whether a subject is one of the queue's messages.
+func (f *Front) ofQueue(subject []byte) bool {
+	name := f.options.Queue
+	return bytes.HasPrefix(subject, []byte(name)) && (len(subject) == len(name) || subject[len(name)] == '.')
+}
+
+// address is what clients are told of the one they connected to.
+func (f *Front) address(a net.Addr) (host string, port int) {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.IP.String(), tcp.Port
+	}
+	return "", 0
+}
+
+func (f *Front) tlsConfig(s *generation) *tls.Config {
+	if f.options.Certificate == nil {
+		return nil
+	}
+	config := &tls.Config{GetCertificate: f.options.Certificate, MinVersion: tls.VersionTLS12}
+	if s.ClientCAs != nil {
+		config.ClientCAs, config.ClientAuth = s.ClientCAs, tls.VerifyClientCertIfGiven
+	}
+	return config
+}
+
+// ErrClosed is returned by Serve after Close or Drain.
+var ErrClosed = errors.New("front closed")
+
+// Serve takes connections until Close or Drain.
+func (f *Front) Serve(l net.Listener) error {
+	f.mu.Lock()
+	f.listener = l
+	closed := f.closed || f.draining.Load()
+	f.mu.Unlock()
+	if closed {
+		_ = l.Close()
+		return ErrClosed
+	}
+	ticks, stop := context.WithCancel(f.context)
+	defer stop()
+	go f.tick(ticks)
+	delay := time.Duration(0)
+	for {
+		outer, err := l.Accept()
+		if err != nil {
+			if f.draining.Load() || errors.Is(err, net.ErrClosed) {
+				return ErrClosed
+			}
+			// Out of file descriptors, for example: that passes.
+			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+			f.options.Log.Error("Connection cannot be accepted", "error", err.Error())
+			time.Sleep(delay)
+			continue
+		}
+		delay = 0
+		f.accept(outer)
+	}
+}
+
+// tick ends windows of statistics.
+func (f *Front) tick(ctx context.Context) {
+	ticker := time.NewTicker(window)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			f.history.tick(now, f.totals())
+		}
+	}
+}
+
+func (f *Front) accept(outer net.Conn) {
+	n := f.open.Add(1)
+	if limit := f.settings.Load().MaxConnections; limit > 0 && n > int64(limit) {
+		f.open.Add(-1)
+		f.counters.refused.Add(1)
+		_ = outer.SetWriteDeadline(time.Now().Add(farewell))
+		_, _ = outer.Write([]byte("-ERR 'maximum connections exceeded'\r\n"))
+		_ = outer.Close()
+		return
+	}
+	inner, err := f.options.Dial()
+	if err != nil {
+		f.open.Add(-1)
+		f.options.Log.Error("Client cannot be served", "error", err.Error())
+		_ = outer.Close()
+		return
+	}
+	f.history.connected(n)
+	f.counters.opened.Add(1)
+	counted := counting{outer, &f.counters.wire}
+	c := &conn{front: f, outer: counted, raw: counted, inner: inner}
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		c.close()
+		f.gone()
+		return
+	}
+	f.conns[c] = struct{}{}
+	f.served.Add(1)
+	f.mu.Unlock()
+	go func() {
+		defer f.served.Done()
+		c.serve()
+		f.mu.Lock()
+		delete(f.conns, c)
+		f.mu.Unlock()
+		f.gone()
+	}()
+}
+
+func (f *Front) gone() {
+	f.open.Add(-1)
+	f.counters.closed.Add(1)
+}
+
+// Drain takes no more connections, tells clients to go elsewhere and waits until they
+// have gone or the context ends, whose error it returns then.
+func (f *Front) Drain(ctx context.Context) error {
+	f.mu.Lock()
+	f.draining.Store(true)
+	if f.listener != nil {
+		_ = f.listener.Close()
+	}
+	var open []*conn
+	for c := range f.conns {
+		open = append(open, c)
+	}
+	f.mu.Unlock()
+	for _, c := range open {
+		go c.sayEnding()
+	}
+	gone := make(chan struct{})
+	go func() {
+		f.served.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Draining reports whether Drain was called.
+func (f *Front) Draining() bool { return f.draining.Load() }
+
+// Close ends all connections and waits until they have ended.
+func (f *Front) Close() {
+	f.cancel()
+	f.mu.Lock()
+	f.closed = true
+	if f.listener != nil {
+		_ = f.listener.Close()
+	}
+	for c := range f.conns {
+		go c.close()
+	}
+	f.mu.Unlock()
+	f.served.Wait()
+}

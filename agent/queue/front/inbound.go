@@ -1,0 +1,190 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/message"
+)
+
+// inbound is what a client says.
+type inbound struct {
+	conn *conn
+}
+
+// fate is what is done with an operation.
+type fate uint8
+
+const (
+	pass   fate = iota
+	count       // pass on, and count as a message that is stored as it is
+	encode      // compress the payload
+	verify      // has the form of package message already, or claims to
+	refuse      // the headers ask for what clients may not do
+	filter      // makes a consumer
+)
+
+const (
+	nextPrefix    = "$JS.API.CONSUMER.MSG.NEXT."
+	createPrefix  = "$JS.API.CONSUMER.CREATE."
+	durablePrefix = "$JS.API.CONSUMER.DURABLE.CREATE."
+
+	formPrefix   = "Lighterage-"
+	rollupHeader = "Nats-Rollup"
+)
+
+// AcceptHeader with the value "stored" in a request to a pull consumer asks for messages
+// as they are stored.
+const AcceptHeader = "Lighterage-Accept"
+
+// judge says what is done with an operation. It depends on nothing but the operation and
+// the settings.
+func (in inbound) judge(op *operation, s *generation) fate {
+	if op.kind != opPub {
+		return pass
+	}
+	if in.conn.front.ofQueue(op.subject) {
+		switch {
+		case op.header != nil && hasHeader(op.header, rollupHeader):
+			return refuse
+		case op.header != nil && bytes.Contains(op.header, []byte(formPrefix)):
+			return verify
+		}
+		if _, skips := s.Encoding.Skips(len(op.payload)); skips {
+			return count
+		}
+		return encode
+	}
+	if bytes.HasPrefix(op.subject, []byte(createPrefix)) || bytes.HasPrefix(op.subject, []byte(durablePrefix)) {
+		return filter
+	}
+	return pass
+}
+
+// scan implements direction.
+func (in inbound) scan(buf []byte) (part, error) {
+	c := in.conn
+	s := c.front.settings.Load()
+	var found part
+	stored := run{meter: &c.front.encoded}
+	defer stored.flush()
+	for found.n < len(buf) {
+		op, ok, need, err := next(buf[found.n:], fromClient, s.MaxMessageSize)
+		if err != nil {
+			return found, err
+		}
+		if !ok {
+			found.need = need
+			break
+		}
+		if op.kind == opConnect || op.kind == opInfo {
+			return found, fmt.Errorf("%w: a second CONNECT", errProtocol)
+		}
+		work := 0
+		fate := in.judge(&op, s)
+		switch {
+		case fate == encode || fate == verify:
+			work = max(len(op.payload), 1)
+		case fate == refuse || fate == filter || fate == count && found.work > 0:
+			work = 1
+		}
+		// What passes as it is does not wait for what does not, nor is it copied with it.
+		if work > 0 != (found.work > 0) && found.n > 0 {
+			return found, nil
+		}
+		c.note(&op)
+		if fate == count && work == 0 {
+			reason, _ := s.Encoding.Skips(len(op.payload))
+			stored.add(reason, len(op.payload))
+		}
+		found.n += len(op.raw)
+		found.work += work
+		if found.work >= batchWork {
+			return found, nil
+		}
+	}
+	return found, nil
+}
+
+// note keeps what decides in which form the client gets messages.
+func (c *conn) note(op *operation) {
+	switch op.kind {
+	case opSub:
+		c.subscriptions.add(op.sid, op.subject)
+	case opUnsub:
+		c.subscriptions.remove(op.sid, op.max)
+	case opPub:
+		if op.header != nil && bytes.HasPrefix(op.subject, []byte(nextPrefix)) && acceptsStored(op.header) {
+			c.subscriptions.storedFor(op.reply)
+		}
+	}
+}
+
+// batchWork is how many bytes one goroutine compresses or inflates at a time.
+const batchWork = 96 << 10
+
+// transform implements direction.
+func (in inbound) transform(out, buf []byte) ([]byte, error) {
+	f := in.conn.front
+	s := f.settings.Load()
+	w := worker{front: f, settings: s}
+	defer w.end()
+	var err error
+	cpu := meter.ThreadCPU(func() {
+		for len(buf) > 0 && err == nil {
+			op, ok, _, parsed := next(buf, fromClient, message.MaxLength)
+			if parsed != nil || !ok {
+				err = parsed
+				return
+			}
+			buf = buf[len(op.raw):]
+			switch in.judge(&op, s) {
+			case pass:
+				out = append(out, op.raw...)
+			case count:
+				reason, _ := s.Encoding.Skips(len(op.payload))
+				w.stored.add(reason, len(op.payload))
+				out = append(out, op.raw...)
+			case encode:
+				out, err = w.encode(out, &op)
+			case verify:
+				out, err = w.verify(out, &op)
+			case refuse:
+				out = f.refusePut(out, &op, rollupHeader+" is not for clients of a queue")
+			case filter:
+				out = f.consumer(out, &op)
+			}
+		}
+	})
+	w.cpu(&f.encoded, cpu)
+	return out, err
+}
+
+// acceptsStored reports whether a request asks for messages as they are stored.
+func acceptsStored(header []byte) bool {
+	value, ok := headerValue(header, AcceptHeader)
+	return ok && strings.EqualFold(string(value), "stored")
+}
+
+// hasHeader reports whether a block has a header of a name, in any case.
+func hasHeader(block []byte, name string) bool {
+	_, ok := headerValue(block, name)
+	return ok
+}
+
+// headerValue returns the value of the first header of a name, in any case.
+func headerValue(block []byte, name string) ([]byte, bool) {
+	for len(block) > 0 {
+		var line []byte
+		line, block, _ = bytes.Cut(block, []byte("\n"))
+		if len(line) > len(name) && line[len(name)] == ':' && strings.EqualFold(string(line[:len(name)]), name) {
+			return bytes.TrimSpace(line[len(name)+1:]), true
+		}
+	}
+	return nil, false
+}

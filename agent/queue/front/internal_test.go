@@ -1,0 +1,221 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCovers(t *testing.T) {
+	for _, test := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a", "a", true}, {"a", "b", false}, {"a.b", "a.b", true}, {"a", "a.b", false}, {"a.b", "a", false},
+		{"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"*.b", "a.b", true}, {"a.>", "a.b", true}, {"a.>", "a.b.c", true},
+		{"a.>", "a", false}, {">", "a.b", true}, {"", "a", false}, {"a", "", false}, {"", "", true},
+	} {
+		if got := covers([]byte(test.pattern), []byte(test.subject)); got != test.want {
+			t.Errorf("%q covers %q: %v", test.pattern, test.subject, got)
+		}
+	}
+}
+
+func TestSubscriptions(t *testing.T) {
+	var s subscriptions
+	s.add([]byte("1"), []byte("_INBOX.a.*"))
+	s.add([]byte("2"), []byte("_INBOX.b"))
+	s.storedFor([]byte("_INBOX.a.7"))
+	if !s.wantsStored([]byte("1")) || s.wantsStored([]byte("2")) || s.wantsStored([]byte("3")) {
+		t.Error("the wrong subscription wants messages as they are stored")
+	}
+	s.remove([]byte("1"), 2)
+	s.delivered([]byte("1"))
+	if !s.wantsStored([]byte("1")) {
+		t.Error("removed too early")
+	}
+	s.delivered([]byte("1"))
+	s.remove([]byte("2"), 0)
+	s.delivered([]byte("2"))
+	if len(s.bySID) != 0 {
+		t.Errorf("%d are left", len(s.bySID))
+	}
+}
+
+// upper makes operations upper case in batches that are worked on, and leaves others.
+type upper struct{ limit int }
+
+func (u upper) scan(buf []byte) (part, error) {
+	var found part
+	for found.n < len(buf) {
+		op, ok, need, err := next(buf[found.n:], fromClient, u.limit)
+		if err != nil {
+			return found, err
+		}
+		if !ok {
+			found.need = need
+			break
+		}
+		work := len(op.payload)
+		if work > 0 != (found.work > 0) && found.n > 0 {
+			break
+		}
+		found.n, found.work = found.n+len(op.raw), found.work+work
+		if found.work > 40<<10 {
+			break
+		}
+	}
+	return found, nil
+}
+
+func (upper) transform(out, in []byte) ([]byte, error) { return append(out, bytes.ToUpper(in)...), nil }
+
+// slow gives some bytes at a time.
+type slow struct {
+	from []byte
+	n    int
+}
+
+func (s *slow) Read(b []byte) (int, error) {
+	if len(s.from) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, s.from[:min(s.n, len(s.from))])
+	s.from = s.from[n:]
+	return n, nil
+}
+
+// TestPump: what is worked on at once and what is not arrives in order, however it was cut.
+func TestPump(t *testing.T) {
+	var in bytes.Buffer
+	for i := range 80 {
+		size := i * i * 537 % 60000
+		in.WriteString("pub orders ")
+		in.WriteString(strings.TrimSpace(string(put0(size))))
+		in.WriteString("\r\n" + strings.Repeat(string(rune('a'+i%26)), size) + "\r\nping\r\n")
+	}
+	want := bytes.ReplaceAll(bytes.ToUpper(in.Bytes()), []byte("PING"), []byte("ping"))
+	want = bytes.ReplaceAll(want, []byte("PUB ORDERS 0\r\n"), []byte("pub orders 0\r\n"))
+	for _, cut := range []int{1 << 20, 100_000, 4096, 1000, 7} {
+		data := in.Bytes()
+		if cut == 7 {
+			data = data[:100_000]
+		}
+		var out bytes.Buffer
+		err := newPump(&slow{data, cut}, &out, upper{1 << 20}, make(chan struct{}, 3)).run(data[:0])
+		if !errors.Is(err, io.EOF) || !bytes.HasPrefix(want, out.Bytes()) || cut != 7 && out.Len() != len(want) || out.Len() < len(data)-60000 {
+			t.Errorf("cut at %d: %d bytes of %d, %v", cut, out.Len(), len(want), err)
+		}
+	}
+}
+
+func put0(n int) []byte {
+	if n == 0 {
+		return []byte("0")
+	}
+	digits := make([]byte, 6)
+	put(digits, n)
+	return bytes.TrimLeft(digits, "0")
+}
+
+// broken fails after some bytes.
+type broken struct{ left int }
+
+var errBroken = errors.New("broken")
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errBroken
+	}
+	return len(p), nil
+}
+
+func TestPumpFails(t *testing.T) {
+	message := []byte("PUB a 30000\r\n" + strings.Repeat("x", 30000) + "\r\n")
+	if err := newPump(&slow{bytes.Repeat(message, 50), 1 << 20}, &broken{100_000}, upper{1 << 20}, make(chan struct{}, 3)).run(nil); !errors.Is(err, errBroken) {
+		t.Errorf("a writer that breaks: %v", err)
+	}
+	if err := newPump(&slow{message, 1 << 20}, io.Discard, upper{100}, make(chan struct{}, 3)).run(nil); !errors.Is(err, errPayload) {
+		t.Errorf("a message too long: %v", err)
+	}
+}
+
+func TestRates(t *testing.T) {
+	var h history
+	start := time.Unix(1000, 0)
+	h.reset(start, totals{}, 3)
+	h.tick(start.Add(9*time.Second), totals{counts: [rates]int64{putRate: 5}})
+	if h.rates[putRate] != 0 {
+		t.Error("a window ended early")
+	}
+	h.tick(start.Add(10*time.Second), totals{counts: [rates]int64{putRate: 50}, plain: 1000, compressed: 100})
+	h.tick(start.Add(30*time.Second), totals{counts: [rates]int64{putRate: 70}, plain: 1000, compressed: 100})
+	if h.rates[putRate] != 1 || h.highest[putRate] != 5 || h.recentPlain != 1000 || h.recentBytes != 100 || h.highWater != 3 {
+		t.Errorf("%v, %v, %d, %d, %d", h.rates, h.highest, h.recentPlain, h.recentBytes, h.highWater)
+	}
+}
+
+// FuzzNext: an operation is found whole or not at all, wherever what was read ends.
+func FuzzNext(f *testing.F) {
+	for _, seed := range []string{
+		"PUB orders 5\r\nhello\r\nPING\r\n", "HPUB orders _INBOX.1 12 17\r\nNATS/1.0\r\n\r\nhello\r\n", "SUB a q 1\r\n", "UNSUB 1 5\r\n",
+		"MSG a 1 5\r\nhello\r\n", "HMSG a 1 b 12 17\r\nNATS/1.0\r\n\r\nhello\r\n", "INFO {}\r\n", "+OK\r\n-ERR 'x'\r\n", "CONNECT {}\n", "pub  a\t0\n\r\n",
+	} {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	const limit = 1000
+	f.Fuzz(func(t *testing.T, data []byte, client bool) {
+		from := fromServer
+		if client {
+			from = fromClient
+		}
+		op, ok, need, err := next(data, from, limit)
+		if err != nil {
+			if ok || !errors.Is(err, errProtocol) && !errors.Is(err, errPayload) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if !ok {
+			if need != 0 && need <= len(data) || need > maxConnect+maxHeader+limit+2 {
+				t.Fatalf("needs %d of %d", need, len(data))
+			}
+			return
+		}
+		if len(op.raw) != need || len(op.payload) > limit || len(op.header) > maxHeader {
+			t.Fatalf("%+v, needs %d", op, need)
+		}
+		for n := range op.raw {
+			if _, ok, _, err := next(data[:n], from, limit); ok || err != nil {
+				t.Fatalf("%d of %d bytes: %v, %v", n, need, ok, err)
+			}
+		}
+	})
+}
+
+// FuzzFiltered: a request that is let through has filters, and is let through again as it is.
+func FuzzFiltered(f *testing.F) {
+	front := &Front{options: Options{Queue: "orders"}}
+	f.Add([]byte(`{"stream_name":"orders","config":{"durable_name":"x"}}`))
+	f.Add([]byte(`{"config":{"filter_subject":"orders.a","Filter_Subject":">"}}`))
+	f.Add([]byte(`{"config":{"filter_subjects":["orders.>"],"deliver_subject":"_INBOX.1"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		out, err := front.filtered(body)
+		if err != nil {
+			return
+		}
+		if again, err := front.filtered(out); err != nil || !bytes.Equal(again, out) {
+			t.Fatalf("%q became %q, which becomes %q, %v", body, out, again, err)
+		}
+		if !bytes.Contains(out, []byte(`filter_subject`)) {
+			t.Fatalf("%q has no filter", out)
+		}
+	})
+}

@@ -1,0 +1,151 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// refusal is an answer of JetStream's API.
+type refusal struct {
+	Type   string   `json:"type,omitempty"`
+	Error  apiError `json:"error"`
+	Stream string   `json:"stream,omitempty"`
+	Seq    *uint64  `json:"seq,omitempty"`
+}
+
+type apiError struct {
+	Code        int    `json:"code"`
+	ErrCode     int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+const (
+	badRequest = 400
+	// errCode of refusals by the front. Those of the server are from 10000 on.
+	errCode = 9001
+)
+
+// answer appends a message to who waits for an answer to the operation. Nothing reaches
+// the stream.
+func answer(out []byte, op *operation, r refusal) []byte {
+	if op.reply == nil {
+		return out
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return out // strings and numbers always marshal
+	}
+	out = append(out, "PUB "...)
+	out = append(out, op.reply...)
+	out = append(out, ' ')
+	out = strconv.AppendInt(out, int64(len(body)), 10)
+	out = append(out, "\r\n"...)
+	out = append(out, body...)
+	return append(out, "\r\n"...)
+}
+
+// refusePut answers a put as the stream does when it refuses one.
+func (f *Front) refusePut(out []byte, op *operation, why string) []byte {
+	if op.reply == nil {
+		f.counters.refusedPuts.Add(1) // answers are counted when they come back
+	}
+	return answer(out, op, refusal{Error: apiError{badRequest, errCode, why}, Stream: f.options.Queue, Seq: new(uint64)})
+}
+
+// consumer appends a request to make a consumer, which must see the queue's messages
+// only: one that asks for all gets those.
+func (f *Front) consumer(out []byte, op *operation) []byte {
+	body, err := f.filtered(op.payload)
+	if err != nil {
+		return answer(out, op, refusal{
+			Type: "io.nats.jetstream.api.v1.consumer_create_response", Error: apiError{badRequest, errCode, err.Error()},
+		})
+	}
+	name := "PUB "
+	if op.header != nil {
+		name = "HPUB "
+	}
+	out = append(out, name...)
+	out = append(out, op.subject...)
+	out = append(out, ' ')
+	if op.reply != nil {
+		out = append(out, op.reply...)
+		out = append(out, ' ')
+	}
+	if op.header != nil {
+		out = strconv.AppendInt(out, int64(len(op.header)), 10)
+		out = append(out, ' ')
+	}
+	out = strconv.AppendInt(out, int64(len(op.header)+len(body)), 10)
+	out = append(out, "\r\n"...)
+	out = append(out, op.header...)
+	out = append(out, body...)
+	return append(out, "\r\n"...)
+}
+
+// maxRequest bounds requests to make consumers in bytes.
+const maxRequest = 64 << 10
+
+// filtered returns a request to make a consumer with filters for the queue's subjects.
+func (f *Front) filtered(body []byte) ([]byte, error) {
+	if len(body) > maxRequest {
+		return nil, fmt.Errorf("a request of %d bytes; the limit is %d", len(body), maxRequest)
+	}
+	var request, config map[string]json.RawMessage
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	if err := json.Unmarshal(request["config"], &config); err != nil || config == nil {
+		return nil, fmt.Errorf("the request has no config of a consumer")
+	}
+	// The server reads names of fields in any case, and the last of several.
+	for name := range config {
+		if lower := strings.ToLower(name); lower != name && slices.Contains([]string{"filter_subject", "filter_subjects", "deliver_subject"}, lower) {
+			return nil, fmt.Errorf("field %q: write it in lower case", name)
+		}
+	}
+	for name := range request {
+		if name != "config" && strings.EqualFold(name, "config") {
+			return nil, fmt.Errorf("field %q: write it in lower case", name)
+		}
+	}
+	var deliver, one string
+	var several []string
+	for name, value := range map[string]any{"deliver_subject": &deliver, "filter_subject": &one, "filter_subjects": &several} {
+		if raw, ok := config[name]; ok {
+			if err := json.Unmarshal(raw, value); err != nil {
+				return nil, fmt.Errorf("read %s: %w", name, err)
+			}
+		}
+	}
+	if deliver != "" && !strings.HasPrefix(deliver, "_INBOX.") && !strings.HasPrefix(deliver, "_DELIVER.") {
+		return nil, fmt.Errorf("deliver_subject %q: use one of _INBOX.> or _DELIVER.>", deliver)
+	}
+	if one != "" {
+		several = append(several, one)
+	}
+	for _, subject := range several {
+		if !f.ofQueue([]byte(subject)) {
+			return nil, fmt.Errorf("filter %q: use subjects of the queue, %s or %s.>", subject, f.options.Queue, f.options.Queue)
+		}
+	}
+	if len(several) > 0 {
+		return body, nil
+	}
+	delete(config, "filter_subject")
+	all, err := json.Marshal([]string{f.options.Queue, f.options.Queue + ".>"})
+	if err != nil {
+		return nil, err
+	}
+	config["filter_subjects"] = all
+	if request["config"], err = json.Marshal(config); err != nil {
+		return nil, err
+	}
+	return json.Marshal(request)
+}

@@ -1,0 +1,349 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package queueagent runs a member of a queue as the manager configures it, follows
+// changes, and reports.
+package queueagent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/httpproxy"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Options of an Agent.
+type Options struct {
+	// Read returns the configuration as it is now.
+	Read func() (*wirev1.QueueConfig, error)
+	// Member is the name of this one among the members.
+	Member string
+	// Directory has the agent's own certificate, tls.crt and tls.key, which clients see
+	// unless the configuration names another directory.
+	Directory string
+	// MembersTLS is for connections to other members.
+	MembersTLS *tls.Config
+	// Engines to compress with, and Decoders to inflate with.
+	Engines  Engines
+	Decoders func(context.Context) *codec.Registry
+	Log      *slog.Logger
+	// Interval at which configuration, tokens and certificate are looked at. Default 2 s.
+	Interval time.Duration
+}
+
+// Agent is one. It is a wirev1.QueueAgentServer, whose reports are there from the start.
+type Agent struct {
+	wirev1.UnimplementedQueueAgentServer
+	options Options
+	started time.Time
+
+	running      atomic.Pointer[running] // nil while it is starting
+	certificates atomic.Pointer[httpproxy.Certificates]
+
+	mu          sync.Mutex
+	config      *wirev1.QueueConfig // that is in effect
+	detail      string              // what a start waits for
+	configError string
+	authError   string
+	reset       string
+	cpuBase     time.Duration // of the process at the last reset
+}
+
+// running is what serves clients.
+type running struct {
+	store *store.Store
+	conn  *nats.Conn
+	front *front.Front
+}
+
+// New returns an agent that does not run yet.
+func New(o Options) *Agent {
+	if o.Interval == 0 {
+		o.Interval = 2 * time.Second
+	}
+	return &Agent{options: o, started: time.Now(), detail: "the configuration is not read yet"}
+}
+
+// defaultDrain is how long clients have after the end if nothing else is said.
+const defaultDrain = 30 * time.Second
+
+// Run serves until the context ends, and then until clients have gone. The first
+// configuration has to be good.
+func (a *Agent) Run(ctx context.Context) error {
+	c, err := a.options.Read()
+	if err != nil {
+		return err
+	}
+	if err := validate(c); err != nil {
+		return err
+	}
+	options, err := a.storeOptions(c)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.config, a.reset = c, c.GetResetStatistics()
+	a.mu.Unlock()
+	decoding, err := message.NewDecoding(a.options.Decoders(ctx))
+	if err != nil {
+		return err
+	}
+	defer decoding.Close()
+	encoding, err := a.encoding(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	a.say("the store reads the volume")
+	kept, err := store.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer kept.Shutdown()
+	conn, err := kept.Connect("agent of member " + a.options.Member)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	a.say("the members have not agreed on the stream yet")
+	if err := kept.Ensure(ctx, conn, streamSettings(c)); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to end before it began
+		}
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	directory := c.GetServingDirectory()
+	if directory == "" {
+		directory = a.options.Directory
+	}
+	certificates := httpproxy.NewCertificates(directory)
+	a.certificates.Store(certificates)
+	go certificates.Watch(watching, a.options.Interval, a.logCertificate)
+	a.say("there is no certificate to serve")
+	if !a.awaitCertificate(ctx, certificates) {
+		return nil
+	}
+	user, password := kept.ClientCredentials()
+	s := a.settings(c, encoding, decoding)
+	served, err := front.New(front.Options{ //nolint:contextcheck // Connections last longer than what starts them.
+		Queue: c.GetQueue(), Dial: kept.Dial, User: user, Password: password, Certificate: certificates.Get, Settings: s, Log: a.options.Log,
+	})
+	if err != nil {
+		return err
+	}
+	defer served.Close()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.GetListenAddress())
+	if err != nil {
+		return fmt.Errorf("listen for clients: %w", err)
+	}
+	r := &running{store: kept, conn: conn, front: served}
+	a.running.Store(r)
+	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "queue", c.GetQueue())
+	ended := make(chan error, 1)
+	go func() { ended <- served.Serve(listener) }() //nolint:contextcheck // It ends by Drain and Close.
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		a.follow(watching, r, c, s)
+	}()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve clients: %w", err)
+	case <-ctx.Done():
+	}
+	stop()
+	<-followed
+	return a.drain(served) //nolint:contextcheck // The context has ended; clients get time of their own.
+}
+
+// say notes what the start waits for.
+func (a *Agent) say(detail string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.detail = detail
+}
+
+// drain ends serving clients. Those who did not go are cut, which is a matter of the log.
+func (a *Agent) drain(f *front.Front) error {
+	a.mu.Lock()
+	patience := a.config.GetDrainTimeout().AsDuration()
+	a.mu.Unlock()
+	if patience == 0 {
+		patience = defaultDrain
+	}
+	a.options.Log.Info("Agent drains", "timeout", patience.String())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := f.Drain(ctx); errors.Is(err, context.DeadlineExceeded) {
+		a.options.Log.Warn("Clients that did not go elsewhere were cut", "timeout", patience.String())
+	} else if err != nil {
+		return fmt.Errorf("end serving clients: %w", err)
+	}
+	return nil
+}
+
+// awaitCertificate waits until there is one, or the context ends.
+func (a *Agent) awaitCertificate(ctx context.Context, c *httpproxy.Certificates) bool {
+	if !c.Ready() {
+		a.logCertificate(c.Status())
+	}
+	ticker := time.NewTicker(a.options.Interval / 4)
+	defer ticker.Stop()
+	for !c.Ready() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
+}
+
+func (a *Agent) logCertificate(s httpproxy.CertificateStatus) {
+	if s.State == httpproxy.CertificateLoaded {
+		a.options.Log.Info("Certificate was loaded", "notAfter", s.NotAfter)
+		return
+	}
+	a.options.Log.Warn("Certificate cannot be used", "problem", s.Message, "another serves until", s.NotAfter)
+}
+
+// settings of the front, with who may come in as it is now.
+func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, decoding *message.Decoding) front.Settings {
+	tokens, cas, problem := who(c.GetAuthentication())
+	a.mu.Lock()
+	if problem != "" && problem != a.authError {
+		a.options.Log.Warn("Clients cannot be let in", "problem", problem)
+	}
+	a.authError = problem
+	a.mu.Unlock()
+	return front.Settings{
+		Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage(c), MaxConnections: int(c.GetLimits().GetMaxConnections()),
+		Tokens: tokens, ClientCAs: cas,
+	}
+}
+
+// follow takes over configurations and tokens that have changed until the context ends.
+func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfig, s front.Settings) {
+	ticker := time.NewTicker(a.options.Interval)
+	defer ticker.Stop()
+	defer func() { s.Encoding.Close() }()
+	current := first
+	var refused *wirev1.QueueConfig
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		c, err := a.options.Read()
+		if err == nil && (refused == nil || !proto.Equal(c, refused)) {
+			if proto.Equal(c, current) {
+				a.note(nil)
+				refused = nil
+			} else if err = a.reload(ctx, r, first, current, c, &s); err == nil {
+				current, refused = c, nil
+			} else {
+				refused = c
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			a.note(err)
+		}
+		// Tokens come and go without a change of the configuration.
+		if next := a.settings(current, s.Encoding, s.Decoding); !slices.Equal(next.Tokens, s.Tokens) {
+			s = next
+			if err := r.front.Reload(s); err != nil {
+				a.note(err)
+			}
+		}
+	}
+}
+
+// note keeps why a configuration cannot be used, and logs it once.
+func (a *Agent) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.configError = ""
+		return
+	}
+	if text := err.Error(); text != a.configError {
+		a.configError = text
+		a.options.Log.Error("New configuration cannot be used; the one before stays", "error", text)
+	}
+}
+
+// reload makes a configuration the one in effect.
+func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1.QueueConfig, s *front.Settings) error {
+	if err := validate(c); err != nil {
+		return err
+	}
+	if err := changeable(first, c); err != nil {
+		return err
+	}
+	encoding := s.Encoding
+	if c.GetCompressionMinSize() != before.GetCompressionMinSize() || !proto.Equal(c.GetCompression(), before.GetCompression()) {
+		var err error
+		if encoding, err = a.encoding(ctx, c); err != nil {
+			return err
+		}
+	}
+	if streamSettings(c) != streamSettings(before) {
+		if err := r.store.Ensure(ctx, r.conn, streamSettings(c)); err != nil {
+			if encoding != s.Encoding {
+				encoding.Close()
+			}
+			return err
+		}
+	}
+	next := a.settings(c, encoding, s.Decoding)
+	if err := r.front.Reload(next); err != nil {
+		if encoding != s.Encoding {
+			encoding.Close()
+		}
+		return err
+	}
+	if encoding != s.Encoding {
+		s.Encoding.Close()
+	}
+	*s = next
+	a.adopt(r.front, c)
+	a.options.Log.Info("Configuration was taken over", "revision", c.GetRevision())
+	return nil
+}
+
+// adopt notes a configuration that is in effect, and resets the counters if it says so.
+func (a *Agent) adopt(f *front.Front, c *wirev1.QueueConfig) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.config, a.configError = c, ""
+	if reset := c.GetResetStatistics(); reset != a.reset {
+		a.reset = reset
+		f.ResetStatistics(time.Now())
+		if user, system, err := meter.ProcessCPU(); err == nil {
+			a.cpuBase = user + system
+		}
+	}
+}

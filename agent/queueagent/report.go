@@ -1,0 +1,171 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queueagent
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/httpproxy"
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// GetQueueReport implements wirev1.QueueAgentServer.
+func (a *Agent) GetQueueReport(ctx context.Context, _ *wirev1.GetQueueReportRequest) (*wirev1.GetQueueReportResponse, error) {
+	return &wirev1.GetQueueReportResponse{Report: a.Report(ctx)}, nil
+}
+
+// Report returns what there is to say. It is the caller's to keep.
+func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
+	a.mu.Lock()
+	r := &wirev1.QueueReport{
+		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(a.started),
+		Member: a.options.Member, Revision: a.config.GetRevision(), ConfigError: a.configError, AuthenticationError: a.authError, Detail: a.detail,
+	}
+	reset, base := a.reset, a.cpuBase
+	a.mu.Unlock()
+	r.Certificate = a.certificate()
+	running := a.running.Load()
+	if running == nil {
+		return r
+	}
+	r.Detail, r.State = "", wirev1.QueueState_QUEUE_STATE_SERVING
+	if running.front.Draining() {
+		r.State = wirev1.QueueState_QUEUE_STATE_DRAINING
+	}
+	s := running.front.Statistics()
+	r.Statistics = statistics(s)
+	r.Statistics.Reset_ = reset
+	if content, err := running.store.Statistics(ctx, running.conn); err != nil {
+		a.options.Log.Warn("Content of the queue is not known", "error", err.Error())
+	} else {
+		r.Content = contentOf(content)
+		r.Statistics.FileBlocks, r.Statistics.FileBytes, r.Statistics.MemoryBytes = content.FileBlocks, content.FileBytes, content.MemoryBytes
+	}
+	r.Compression, r.Decompression = compression(s.Compression), decompression(s.Decompression)
+	r.WireBytes = count(s.WireBytes)
+	r.Cpu = &wirev1.CPU{CompressNanos: uint64(s.Compression.CPU), DecompressNanos: uint64(s.Decompression.CPU)}
+	if user, system, err := meter.ProcessCPU(); err == nil {
+		r.Cpu.SendNanos = uint64(user + system - base)
+	}
+	return r
+}
+
+func (a *Agent) certificate() *wirev1.HTTPCertificate {
+	c := a.certificates.Load()
+	if c == nil {
+		return &wirev1.HTTPCertificate{State: wirev1.CertificateState_CERTIFICATE_STATE_NONE}
+	}
+	s := c.Status()
+	out := &wirev1.HTTPCertificate{Message: s.Message, State: map[httpproxy.CertificateState]wirev1.CertificateState{
+		httpproxy.CertificateMissing: wirev1.CertificateState_CERTIFICATE_STATE_MISSING,
+		httpproxy.CertificateInvalid: wirev1.CertificateState_CERTIFICATE_STATE_INVALID,
+		httpproxy.CertificateLoaded:  wirev1.CertificateState_CERTIFICATE_STATE_LOADED,
+	}[s.State]}
+	if !s.NotAfter.IsZero() {
+		out.NotAfter = timestamppb.New(s.NotAfter)
+	}
+	return out
+}
+
+func count(n int64) uint64 { return uint64(max(n, 0)) }
+
+func contentOf(s store.Statistics) *wirev1.QueueContent {
+	c := &wirev1.QueueContent{
+		Messages: s.Messages, Bytes: s.Bytes, FirstSequence: s.FirstSequence, LastSequence: s.LastSequence, Consumers: uint64(s.Consumers),
+		Unacknowledged: uint64(s.Unacknowledged), Redelivered: uint64(s.Redelivered), Waiting: uint64(s.Waiting),
+		Leader: s.Leader, Lag: s.Lag, Unreachable: uint64(s.Offline),
+	}
+	if !s.OldestTime.IsZero() {
+		c.OldestTime = timestamppb.New(s.OldestTime)
+	}
+	return c
+}
+
+func statistics(s front.Statistics) *wirev1.QueueStatistics {
+	rate := func(r front.Rate) *wirev1.QueueRate {
+		return &wirev1.QueueRate{Count: count(r.Count), MilliPerSecond: uint64(r.PerSecond * 1000), HighMilliPerSecond: uint64(r.Highest * 1000)}
+	}
+	return &wirev1.QueueStatistics{
+		Puts: rate(s.Puts), Gets: rate(s.Gets), Compressions: rate(s.Encoded), Decompressions: rate(s.Decoded),
+		CompressedPlainBytes: count(s.CompressedPlainBytes), CompressedBytes: count(s.CompressedBytes),
+		RecentPlainBytes: count(s.RecentPlainBytes), RecentBytes: count(s.RecentBytes),
+		StoredFormGets: count(s.StoredGets), RefusedPuts: count(s.RefusedPuts), Duplicates: count(s.Duplicates),
+		Connections: count(s.Connections), HighWaterConnections: count(s.HighWater), Opened: count(s.Opened), Closed: count(s.Closed),
+		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated), Since: timestamppb.New(s.Since),
+	}
+}
+
+// compression says what the engines did with payloads.
+func compression(s meter.Snapshot) *wirev1.Compression {
+	out := &wirev1.Compression{
+		Codec: codec.None.String(), UncompressedBytes: count(s.UncompressedBytes), CompressedBytes: count(s.CompressedBytes),
+		Hardware: operations(s.Hardware), Software: operations(s.Software), Stored: operations(s.Stored),
+		Skipped: make(map[string]uint64, len(s.Skipped)), Reasons: make(map[string]uint64, len(s.Compressed)),
+	}
+	for reason, n := range s.Skipped {
+		out.Skipped[string(reason)] = count(n)
+	}
+	for reason, n := range s.Compressed {
+		out.Reasons[string(reason)] = count(n)
+	}
+	out.Reason = string(most(s.Compressed))
+	if out.GetReason() == "" {
+		out.Reason = string(most(s.Skipped))
+	}
+	var bytes int64
+	for use, n := range s.Uses {
+		if n.Bytes > bytes || n.Bytes == bytes && use.Engine < out.GetEngine() {
+			bytes = n.Bytes
+			out.Codec, out.Engine, out.Level = use.Codec.String(), use.Engine, use.Level.String()
+		}
+	}
+	return out
+}
+
+func decompression(s meter.Snapshot) *wirev1.Decompression {
+	return &wirev1.Decompression{Hardware: operations(s.Hardware), Software: operations(s.Software), Fallback: operations(s.Fallback)}
+}
+
+func operations(c meter.Count) *wirev1.Operations {
+	return &wirev1.Operations{Operations: count(c.Operations), Bytes: count(c.Bytes)}
+}
+
+// most returns the key with the greatest count, the first by name of several.
+func most[K ~string](counts map[K]int64) K {
+	var best K
+	for k, n := range counts {
+		if n > counts[best] || n == counts[best] && k < best {
+			best = k
+		}
+	}
+	return best
+}
+
+// HealthHandler answers GET /livez and GET /readyz.
+func (a *Agent) HealthHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		r := a.running.Load()
+		switch {
+		case r == nil || r.front.Draining():
+			http.Error(w, "no connections of clients are taken", http.StatusServiceUnavailable)
+		default:
+			if err := r.store.Ready(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			w.WriteHeader(http.StatusOK)
+		}
+	})
+	return mux
+}
