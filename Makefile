@@ -279,6 +279,10 @@ bench-http-long: build ## Measure the memory of the agent in mode http for ten m
 	$(ENSURE) proxies
 	$(ENGINES); go run ./hack/bench/http -extent long -agent bin/agent
 
+.PHONY: bench-queue
+bench-queue: tools-go ## Measure a queue beside JetStream and JetStream with S2, with files on tmpfs (BENCH=quick: a look, no result)
+	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" -o dist/bench/queue ./hack/bench/queue && dist/bench/queue -extent $(if $(BENCH),$(BENCH),full)
+
 .PHONY: bench-policy
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) network

@@ -1,0 +1,224 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/store"
+)
+
+// queue is the name of the stream of every contender.
+const queue = "orders"
+
+// maxPayload of every contender in bytes.
+const maxPayload = 1 << 20
+
+// The contenders.
+const (
+	plain   = "JetStream"
+	s2      = "JetStream, S2"
+	deflate = "queue, deflate"
+	zstd    = "queue, zstd"
+)
+
+var contenders = []string{plain, s2, deflate, zstd}
+
+// serve is a contender in a process of its own. It prints its address and ends with its
+// standard input.
+func serve(ctx context.Context, name, directory string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	switch name {
+	case plain, s2:
+		return serveJetStream(ctx, directory)
+	case deflate:
+		return serveQueue(ctx, directory, codec.Deflate)
+	case zstd:
+		return serveQueue(ctx, directory, codec.Zstd)
+	default:
+		return fmt.Errorf("unknown contender %q", name)
+	}
+}
+
+func serveJetStream(ctx context.Context, directory string) error {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: directory, MaxPayload: maxPayload, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	defer s.WaitForShutdown()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(time.Minute) {
+		return errors.New("JetStream does not start")
+	}
+	fmt.Println(s.Addr())
+	<-ctx.Done()
+	return nil
+}
+
+func serveQueue(ctx context.Context, directory string, id codec.ID) error {
+	s, err := store.Start(ctx, store.Options{Queue: queue, Directory: directory, MaxPayload: 2 * maxPayload})
+	if err != nil {
+		return err
+	}
+	defer s.Shutdown()
+	conn, err := s.Connect("bench")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := s.Ensure(ctx, conn, store.Settings{}); err != nil {
+		return err
+	}
+	encoding, err := message.NewEncoding(message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1, Engines: engines.Default(),
+	})
+	if err != nil {
+		return err
+	}
+	defer encoding.Close()
+	decoding, err := message.NewDecoding(engines.Default())
+	if err != nil {
+		return err
+	}
+	defer decoding.Close()
+	user, password := s.ClientCredentials()
+	f, err := front.New(front.Options{
+		Queue: queue, Dial: s.Dial, User: user, Password: password,
+		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxPayload, Open: true},
+	})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go func() { _ = f.Serve(l) }() //nolint:contextcheck // It ends by Close.
+	fmt.Println(l.Addr())
+	<-ctx.Done()
+	return nil
+}
+
+// running is a contender as its client sees it.
+type running struct {
+	name      string
+	directory string
+	command   *exec.Cmd
+	stdin     io.Closer
+	conn      *nats.Conn
+	js        jetstream.JetStream
+}
+
+// start runs this program as a contender with an empty directory.
+func start(ctx context.Context, name, parent string) (*running, error) {
+	directory, err := os.MkdirTemp(parent, "queue-")
+	if err != nil {
+		return nil, err
+	}
+	r := &running{name: name, directory: directory}
+	if err := r.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), r.stop())
+	}
+	return r, nil
+}
+
+func (r *running) start(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r.command = exec.CommandContext(ctx, self, "-serve", r.name, "-dir", r.directory)
+	r.command.Stderr = os.Stderr
+	if r.stdin, err = r.command.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := r.command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := r.command.Start(); err != nil {
+		return err
+	}
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if r.conn, err = nats.Connect("nats://" + strings.TrimSpace(address)); err != nil {
+		return err
+	}
+	if r.js, err = jetstream.New(r.conn, jetstream.WithPublishAsyncMaxPending(pending)); err != nil {
+		return err
+	}
+	if r.name != plain && r.name != s2 {
+		return nil
+	}
+	c := jetstream.StreamConfig{Name: queue, Subjects: []string{queue, queue + ".>"}, Retention: jetstream.WorkQueuePolicy, AllowDirect: true}
+	if r.name == s2 {
+		c.Compression = jetstream.S2Compression
+	}
+	_, err = r.js.CreateStream(ctx, c)
+	return err
+}
+
+// pending is how many puts a client has in the air.
+const pending = 512
+
+// stop ends it and removes what it kept.
+func (r *running) stop() error {
+	if r.conn != nil {
+		r.conn.Close()
+	}
+	if r.stdin != nil {
+		_ = r.stdin.Close()
+	}
+	var err error
+	if r.command != nil && r.command.Process != nil {
+		err = r.command.Wait()
+	}
+	return errors.Join(err, os.RemoveAll(r.directory))
+}
+
+// stored is how many bytes of files hold messages.
+func (r *running) stored() (int64, error) {
+	var total int64
+	err := filepath.WalkDir(r.directory, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".blk") {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	return total, err
+}
