@@ -1,0 +1,191 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// checkBegin refuses what no correct sender begins with.
+func checkBegin(b *wirev1.ChannelBegin) error {
+	if b == nil {
+		return invalid("the sending queue did not begin with ChannelBegin")
+	}
+	if b.GetProtocolVersion() != wirev1.ProtocolVersion {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+			"the sending queue speaks protocol %d and the receiving one (version %s) %d; upgrade the older cluster",
+			b.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)
+	}
+	epoch := b.GetEpoch()
+	if len(epoch) == 0 || len(epoch) > maxEpoch || strings.ContainsFunc(epoch, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_'
+	}) {
+		return invalid("epoch must be 1 to %d letters, digits, '-' and '_'", maxEpoch)
+	}
+	if len(b.GetCodecs()) > maxCodecs {
+		return invalid("%d codecs; at most %d can be offered", len(b.GetCodecs()), maxCodecs)
+	}
+	return nil
+}
+
+// limits of what is taken.
+type limits struct {
+	messages   int
+	bytes      int
+	maxMessage int
+	codec      codec.ID
+}
+
+// checkBatch refuses a batch whose frame breaks the limits or whose sequences do not continue after a position. Nothing of it was looked
+// into further.
+func checkBatch(b *wirev1.ChannelBatch, after uint64, l limits) error {
+	messages := b.GetMessages()
+	if len(messages) == 0 || len(messages) > l.messages {
+		return invalid("a batch of %d messages; it must have 1 to %d", len(messages), l.messages)
+	}
+	if len(messages) > 1 && proto.Size(b) > l.bytes {
+		return invalid("a batch of %d bytes; the limit is %d", proto.Size(b), l.bytes)
+	}
+	for _, m := range messages {
+		if m.GetSequence() <= after {
+			return invalid("message %d comes after message %d", m.GetSequence(), after)
+		}
+		after = m.GetSequence()
+	}
+	return nil
+}
+
+// toMessage returns a message as it is published, if what a peer sent is sound: it is decoded to see.
+func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *message.Decoder, scratch *[]byte) (*nats.Msg, error) {
+	if err := checkSuffix(m.GetSuffix()); err != nil {
+		return nil, err
+	}
+	out := nats.NewMsg(stream + m.GetSuffix())
+	out.Data = m.GetPayload()
+	size := 0
+	for _, h := range m.GetHeaders() {
+		size += len(h.GetName()) + len(h.GetValue()) + 4
+		if err := checkHeader(h); err != nil {
+			return nil, err
+		}
+		out.Header[h.GetName()] = append(out.Header[h.GetName()], h.GetValue())
+	}
+	if size > maxHeaderBytes {
+		return nil, invalid("headers of %d bytes; the limit is %d", size, maxHeaderBytes)
+	}
+	form, err := formFromWire(m.GetForm())
+	if err != nil {
+		return nil, err
+	}
+	if !form.Plain() && form.Codec != l.codec {
+		return nil, invalid("a payload in %v, and %v was negotiated", form.Codec, l.codec)
+	}
+	if form.Plain() {
+		if len(m.GetPayload()) > l.maxMessage {
+			return nil, invalid("a payload of %d bytes; the limit is %d", len(m.GetPayload()), l.maxMessage)
+		}
+	} else if *scratch, _, err = decoder.Decode((*scratch)[:0], form, m.GetPayload(), l.maxMessage); err != nil {
+		return nil, invalid("a payload that cannot be read: %w", err)
+	}
+	setForm(out.Header, form)
+	if m.GetTimeToLive() != nil {
+		life := m.GetTimeToLive().AsDuration()
+		if m.GetTimeToLive().CheckValid() != nil || life < time.Second {
+			return nil, invalid("a time to live of %v; the least is a second", life)
+		}
+		out.Header.Set(jetstream.MsgTTLHeader, strconv.FormatInt(int64(life/time.Second), 10)+"s")
+	}
+	return out, nil
+}
+
+// checkSuffix refuses what cannot follow a queue's name in the subject of a message.
+func checkSuffix(suffix string) error {
+	if suffix == "" {
+		return nil
+	}
+	if len(suffix) > maxSuffix || suffix[0] != '.' {
+		return invalid("a subject that goes on with %.40q; it needs a dot first and at most %d bytes", suffix, maxSuffix)
+	}
+	for token := range strings.SplitSeq(suffix[1:], ".") {
+		if token == "" || token == "*" || token == ">" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return invalid("a subject that goes on with %.40q, which is none that messages may have", suffix)
+		}
+	}
+	return nil
+}
+
+// checkHeader refuses headers that NATS could not carry, that would be taken for others, and that steer the stream.
+func checkHeader(h *wirev1.ChannelHeader) error {
+	name := h.GetName()
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' }) {
+		return invalid("a header with the name %.40q", name)
+	}
+	if strings.ContainsAny(h.GetValue(), "\r\n\x00") || strings.Trim(h.GetValue(), " \t") != h.GetValue() {
+		return invalid("a value of header %.40s that does not fit on a line", name)
+	}
+	if isControl(name) || isForm(name) {
+		return invalid("the header %.40s, which peers may not set", name)
+	}
+	return nil
+}
+
+func formFromWire(f *wirev1.ChannelForm) (message.Form, error) {
+	if f == nil {
+		return message.Form{}, nil
+	}
+	if f.GetCodec() > math.MaxUint8 || f.GetEngineClass() > math.MaxUint8 || f.GetLength() > message.MaxLength {
+		return message.Form{}, invalid("a payload in a form that this release (%s) does not know", wirev1.Version)
+	}
+	id, class := codec.ID(f.GetCodec()), codec.Class(f.GetEngineClass())
+	if !id.Valid() || id == codec.None || !slices.Contains([]codec.Class{codec.Software, codec.Hardware}, class) {
+		return message.Form{}, invalid("a payload in a form that this release (%s) does not know", wirev1.Version)
+	}
+	return message.Form{Codec: id, Class: class, Length: int(f.GetLength()), Checksum: f.GetChecksum()}, nil
+}
+
+// setForm puts a form into headers.
+func setForm(h nats.Header, f message.Form) {
+	if f.Plain() {
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(f.AppendHeaders(nil)), "\r\n"), "\r\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		h[name] = []string{value}
+	}
+}
+
+// toMessages is toMessage for a batch, on all cores if there is work to do.
+func toMessages(ctx context.Context, b *wirev1.ChannelBatch, stream string, l limits, decoding *message.Decoding) ([]*nats.Msg, error) {
+	out := make([]*nats.Msg, len(b.GetMessages()))
+	err := inParallel(ctx, len(out), func() (func(int) error, func(), error) {
+		decoder, err := decoding.Decoder()
+		if err != nil {
+			return nil, nil, err
+		}
+		var scratch []byte
+		return func(i int) error {
+			m, err := toMessage(b.GetMessages()[i], stream, l, decoder, &scratch)
+			if err != nil {
+				return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "message %d of the sending queue is refused: %w", b.GetMessages()[i].GetSequence(), err)
+			}
+			out[i] = m
+			return nil
+		}, decoder.Release, nil
+	})
+	return out, err
+}

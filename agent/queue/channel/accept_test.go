@@ -1,0 +1,231 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+var testLimits = limits{messages: 3, bytes: 64 << 10, maxMessage: 32 << 10, codec: codec.Zstd}
+
+func testDecoding(t testing.TB) *message.Decoding {
+	t.Helper()
+	d, err := message.NewDecoding(engines.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// compressed returns a sound message with a compressed payload.
+func compressed(t testing.TB, sequence uint64) *wirev1.ChannelMessage {
+	t.Helper()
+	e, err := message.NewEncoding(message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1, Engines: engines.Default(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	encoder, err := e.Encoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer encoder.Release()
+	payload, form, _, err := encoder.Encode(nil, bytes.Repeat([]byte("lighter "), 2000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &wirev1.ChannelMessage{Sequence: sequence, Payload: payload, Form: &wirev1.ChannelForm{
+		Codec: uint32(form.Codec), EngineClass: uint32(form.Class), Length: uint64(form.Length), Checksum: form.Checksum,
+	}}
+}
+
+func header(name, value string) func(*wirev1.ChannelMessage) {
+	return func(m *wirev1.ChannelMessage) {
+		m.Headers = append(m.Headers, &wirev1.ChannelHeader{Name: name, Value: value})
+	}
+}
+
+func suffix(s string) func(*wirev1.ChannelMessage) {
+	return func(m *wirev1.ChannelMessage) { m.Suffix = s }
+}
+
+func TestHostileMessages(t *testing.T) {
+	sound := compressed(t, 7)
+	for name, change := range map[string]func(*wirev1.ChannelMessage){
+		"rollup":              header("Nats-Rollup", "all"),
+		"rollup in lower":     header("nats-rollup", "all"),
+		"message id":          header("Nats-Msg-Id", "7"),
+		"second form":         header("Lighterage-Codec", "zstd"),
+		"second form, lower":  header("lighterage-length", "7"),
+		"line break":          header("A", "b\r\nNats-Rollup: all"),
+		"name with a colon":   header("A: b\r\nNats-Rollup", "all"),
+		"name with a blank":   header("A b", "c"),
+		"no name":             header("", "c"),
+		"long headers":        header("A", strings.Repeat("b", maxHeaderBytes)),
+		"subject of another":  suffix("x"),
+		"empty token":         suffix(".a..b"),
+		"wildcard":            suffix(".a.*"),
+		"all":                 suffix(".>"),
+		"blank":               suffix(".a b"),
+		"protocol":            suffix(".a\r\nPUB b 0"),
+		"long subject":        suffix("." + strings.Repeat("a", maxSuffix)),
+		"wrong checksum":      func(m *wirev1.ChannelMessage) { m.Form.Checksum++ },
+		"longer than it says": func(m *wirev1.ChannelMessage) { m.Form.Length-- },
+		"bomb":                func(m *wirev1.ChannelMessage) { m.Form.Length = message.MaxLength },
+		"absurd length":       func(m *wirev1.ChannelMessage) { m.Form.Length = 1 << 63 },
+		"another codec":       func(m *wirev1.ChannelMessage) { m.Form.Codec = uint32(codec.Deflate) },
+		"unknown codec":       func(m *wirev1.ChannelMessage) { m.Form.Codec = 258 },
+		"codec none":          func(m *wirev1.ChannelMessage) { m.Form.Codec = uint32(codec.None) },
+		"unknown class":       func(m *wirev1.ChannelMessage) { m.Form.EngineClass = 9 },
+		"cut short":           func(m *wirev1.ChannelMessage) { m.Payload = m.GetPayload()[:len(m.GetPayload())-1] },
+		"trailing bytes":      func(m *wirev1.ChannelMessage) { m.Payload = append(bytes.Clone(m.GetPayload()), 0) },
+		"too long when plain": func(m *wirev1.ChannelMessage) { m.Form, m.Payload = nil, make([]byte, testLimits.maxMessage+1) },
+		"dead on arrival":     func(m *wirev1.ChannelMessage) { m.TimeToLive = durationpb.New(time.Millisecond) },
+		"endless":             func(m *wirev1.ChannelMessage) { m.TimeToLive = &durationpb.Duration{Seconds: 1 << 60} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proto.CloneOf(sound)
+			change(m)
+			_, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{m}}, "orders", testLimits, testDecoding(t))
+			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	out, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{sound}}, "orders", testLimits, testDecoding(t))
+	if err != nil || out[0].Subject != "orders" || out[0].Header.Get(message.CodecHeader) != "zstd" {
+		t.Errorf("a sound one is %v: %v", out, err)
+	}
+}
+
+func TestHostileBatches(t *testing.T) {
+	batch := func(sequences ...uint64) *wirev1.ChannelBatch {
+		b := &wirev1.ChannelBatch{}
+		for _, s := range sequences {
+			b.Messages = append(b.Messages, &wirev1.ChannelMessage{Sequence: s, Payload: make([]byte, 20<<10)})
+		}
+		return b
+	}
+	for name, b := range map[string]*wirev1.ChannelBatch{
+		"nothing": batch(), "too many": batch(6, 7, 8, 9), "old": batch(5), "twice": batch(6, 6), "backwards": batch(8, 7),
+		"too long": {Messages: []*wirev1.ChannelMessage{{Sequence: 6, Payload: make([]byte, 40<<10)}, {Sequence: 7, Payload: make([]byte, 40<<10)}}},
+	} {
+		if err := checkBatch(b, 5, testLimits); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if err := checkBatch(batch(6, 9), 5, testLimits); err != nil {
+		t.Errorf("a sound one: %v", err)
+	}
+}
+
+func TestHostileBegin(t *testing.T) {
+	sound := &wirev1.ChannelBegin{ProtocolVersion: wirev1.ProtocolVersion, Epoch: "1795273313948319330", Codecs: []string{"zstd", "of a newer release"}}
+	if err := checkBegin(sound); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*wirev1.ChannelBegin){
+		"no epoch":        func(b *wirev1.ChannelBegin) { b.Epoch = "" },
+		"long epoch":      func(b *wirev1.ChannelBegin) { b.Epoch = strings.Repeat("1", maxEpoch+1) },
+		"lines":           func(b *wirev1.ChannelBegin) { b.Epoch = "1\r\nNats-Rollup: all" },
+		"codecs":          func(b *wirev1.ChannelBegin) { b.Codecs = make([]string, maxCodecs+1) },
+		"another version": func(b *wirev1.ChannelBegin) { b.ProtocolVersion++ },
+	} {
+		b := proto.CloneOf(sound)
+		change(b)
+		var known *failure.Error
+		if err := checkBegin(b); !errors.As(err, &known) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if err := checkBegin(nil); err == nil {
+		t.Error("nothing is a beginning")
+	}
+}
+
+func TestNegotiate(t *testing.T) {
+	all := []codec.ID{codec.Deflate, codec.Zstd, codec.None}
+	for _, c := range []struct {
+		offered  []string
+		accepts  Acceptance
+		readable []codec.ID
+		want     codec.ID
+	}{
+		{[]string{"zstd", "deflate"}, Acceptance{Any: true}, all, codec.Zstd},
+		{[]string{"zstd", "deflate"}, Acceptance{Codecs: []codec.ID{codec.Deflate}}, all, codec.Deflate},
+		{[]string{"zstd", "deflate"}, Acceptance{Any: true}, []codec.ID{codec.Deflate, codec.None}, codec.Deflate},
+		{[]string{"zstd", "none", "deflate"}, Acceptance{Codecs: []codec.ID{codec.Deflate}}, all, codec.None},
+		{[]string{"lz9", "deflate"}, Acceptance{Any: true}, all, codec.Deflate},
+		{[]string{"zstd"}, Acceptance{}, all, codec.None},
+		{nil, Acceptance{Any: true}, all, codec.None},
+	} {
+		if got := negotiate(c.offered, c.accepts, c.readable); got != c.want {
+			t.Errorf("%v of %+v: got %v, want %v", c.offered, c.accepts, got, c.want)
+		}
+	}
+}
+
+// FuzzRequest gives a receiver whatever a peer may send. What passes has to be sound.
+func FuzzRequest(f *testing.F) {
+	for _, m := range []*wirev1.ChannelRunRequest{
+		{Message: &wirev1.ChannelRunRequest_Begin{Begin: &wirev1.ChannelBegin{ProtocolVersion: wirev1.ProtocolVersion, Epoch: "17", Codecs: []string{"zstd"}}}},
+		{Message: &wirev1.ChannelRunRequest_Batch{Batch: &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{
+			compressed(f, 6), {Sequence: 9, Suffix: ".a.b", Payload: []byte("plain"), Headers: []*wirev1.ChannelHeader{{Name: "A", Value: "b"}}, TimeToLive: durationpb.New(time.Minute)},
+		}}}},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	decoding := testDecoding(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m wirev1.ChannelRunRequest
+		if proto.Unmarshal(b, &m) != nil {
+			return
+		}
+		if m.GetBatch() == nil {
+			_ = checkBegin(m.GetBegin())
+			return
+		}
+		if checkBatch(m.GetBatch(), 5, testLimits) != nil {
+			return
+		}
+		out, err := toMessages(t.Context(), m.GetBatch(), "orders", testLimits, decoding)
+		if err != nil {
+			return
+		}
+		for _, sound := range out {
+			if sound.Subject != "orders" && !strings.HasPrefix(sound.Subject, "orders.") {
+				t.Errorf("subject %q", sound.Subject)
+			}
+			for name := range sound.Header {
+				if isControl(name) && name != "Nats-TTL" {
+					t.Errorf("header %q", name)
+				}
+			}
+			if _, err := formOf(sound.Header); err != nil {
+				t.Errorf("form: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,47 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package channel moves messages from the stream of one queue to that of another, each exactly once and in order, over connections
+// that may break and between ends that may be killed at any moment.
+//
+// The position, which is the sequence in the sending stream of the last message that is stored, is kept in the receiving stream: a
+// batch is one atomic publish of its messages and of a marker that says the position, so there is no moment at which one is there
+// without the other. The marker of a sender takes the place of its predecessor, and is taken only if that is the one which the receiver knows:
+// of two receivers that work for one sender at the same time, one fails. The sender removes what the receiver says it has, and after
+// a break begins with the oldest message it still holds; what the receiver has already, it skips.
+package channel
+
+import (
+	"time"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// MaxBatchMessages bounds the messages of a batch. JetStream takes 1000 at once, one of which is the marker.
+	MaxBatchMessages = 900
+	// DefaultBatchMessages is how many a batch has at most if nothing else is said.
+	DefaultBatchMessages = 500
+	// maxBatchBytes bounds a batch as it is encoded, unless it has one message only.
+	maxBatchBytes = 4 << 20
+	// maxHeaderBytes bounds the headers of a message, maxSuffix what follows the queue's name in its subject.
+	maxHeaderBytes = 64 << 10
+	maxSuffix      = 1024
+	// maxEpoch bounds the name of a stream's life.
+	maxEpoch = 64
+	// maxCodecs bounds a sender's list.
+	maxCodecs = 16
+	// answerTimeout is how long JetStream may take to answer.
+	answerTimeout = 30 * time.Second
+)
+
+// FrameBound returns the length in bytes of the longest message of the protocol between two queues whose plain payloads have at
+// most so many bytes.
+func FrameBound(maxMessage int) int {
+	return max(maxBatchBytes, maxMessage) + maxHeaderBytes + maxSuffix + 64<<10
+}
+
+func invalid(format string, args ...any) error {
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, format, args...)
+}

@@ -1,0 +1,236 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/queue/channel"
+)
+
+// A member of a queue in a process of its own, which this program becomes when it is told to by its environment.
+const (
+	memberRole      = "LIGHTERAGE_TEST_MEMBER" // sender or receiver
+	memberDirectory = "LIGHTERAGE_TEST_DIRECTORY"
+	memberNATS      = "LIGHTERAGE_TEST_NATS"
+	memberChannel   = "LIGHTERAGE_TEST_CHANNEL"
+)
+
+func member(role string) error {
+	q, err := openQueue("orders", os.Getenv(memberDirectory), os.Getenv(memberNATS), nil)
+	if err != nil {
+		return err
+	}
+	if role == "receiver" {
+		_, _, _, err := serve(q, os.Getenv(memberChannel), nil, channel.Acceptance{Any: true})
+		if err != nil {
+			return err
+		}
+	} else {
+		s, err := channel.NewSender(senderOptions(q, &network{address: os.Getenv(memberChannel)}, codec.Zstd))
+		if err != nil {
+			return err
+		}
+		go s.Run(context.Background())
+	}
+	_, _ = os.Stdin.Read(make([]byte, 1)) // Until the test ends, if it does not kill this.
+	return nil
+}
+
+// process is a member that can be killed and started again.
+type process struct {
+	role, directory, nats, channel string
+	command                        *exec.Cmd
+	js                             jetstream.JetStream
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func (p *process) start(t *testing.T) {
+	t.Helper()
+	p.command = exec.Command(os.Args[0])
+	p.command.Env = append(os.Environ(), memberRole+"="+p.role, memberDirectory+"="+p.directory, memberNATS+"="+p.nats, memberChannel+"="+p.channel)
+	p.command.Stderr = os.Stderr
+	if _, err := p.command.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	if err := p.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.command.Wait()
+}
+
+func newProcess(t *testing.T, role, channel string) *process {
+	t.Helper()
+	p := &process{role: role, directory: t.TempDir(), nats: freeAddress(t), channel: channel}
+	p.start(t)
+	conn, err := nats.Connect("nats://"+p.nats, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(); p.kill(t) })
+	if p.js, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// body of message i, of which the checker knows all.
+func body(i int) []byte {
+	plain := fmt.Appendf(nil, "%d %s", i, text(i*37%3000))
+	sum := fnv.New64a()
+	_, _ = sum.Write(plain)
+	return fmt.Appendf(plain, " %016x", sum.Sum64())
+}
+
+// TestKills kills both ends with SIGKILL at random moments, while messages are put into the one and got from the other. Each message
+// that was acknowledged to who put it comes out once, whole and in order.
+func TestKills(t *testing.T) {
+	const count, kills = 400, 6
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("LIGHTERAGE_TEST_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("LIGHTERAGE_TEST_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	wire := freeAddress(t)
+	west, east := newProcess(t, "receiver", wire), newProcess(t, "sender", wire)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	put := make(chan error, 1)
+	go func() { put <- putAll(ctx, east.js, count) }()
+	got := make(chan error, 1)
+	go func() { got <- getAll(ctx, west.js, count) }()
+	for left := kills; left > 0; left-- {
+		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+		victim := []*process{east, west}[random.IntN(2)]
+		victim.kill(t)
+		victim.start(t)
+	}
+	if err := <-put; err != nil {
+		t.Errorf("putting: %v", err)
+	}
+	if err := <-got; err != nil {
+		t.Errorf("getting: %v", err)
+	}
+}
+
+// putAll puts each message until it is acknowledged. Message ids keep the queue from storing one twice.
+func putAll(ctx context.Context, js jetstream.JetStream, count int) error {
+	for i := range count {
+		for {
+			m := nats.NewMsg("orders")
+			m.Data = body(i)
+			try, cancel := context.WithTimeout(ctx, time.Second)
+			_, err := js.PublishMsg(try, m, jetstream.WithMsgID(strconv.Itoa(i)))
+			cancel()
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// getAll gets and acknowledges messages, which are removed thereby, and checks them. A message that the queue delivers again keeps its
+// sequence there; a second copy has another.
+func getAll(ctx context.Context, js jetstream.JetStream, count int) error {
+	decoder, err := newDecoding().Decoder()
+	if err != nil {
+		return err
+	}
+	next, last := 0, uint64(0)
+	for next < count {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%d messages came: %w", next, err)
+		}
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		consumer, err := js.CreateOrUpdateConsumer(try, "orders", jetstream.ConsumerConfig{
+			Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxAckPending: 1, FilterSubject: "orders",
+		})
+		cancel()
+		for err == nil {
+			var m jetstream.Msg
+			if m, err = consumer.Next(jetstream.FetchMaxWait(time.Second)); err != nil {
+				break
+			}
+			meta, bad := m.Metadata()
+			if bad != nil {
+				return bad
+			}
+			if meta.Sequence.Stream != last {
+				form, bad := formOf(m.Headers())
+				if bad != nil {
+					return bad
+				}
+				plain, _, bad := decoder.Decode(nil, form, m.Data(), maxMessage)
+				if bad != nil {
+					return bad
+				}
+				if want := body(next); string(plain) != string(want) {
+					return fmt.Errorf("%.20q came in place of %.20q", plain, want)
+				}
+				next, last = next+1, meta.Sequence.Stream
+			}
+			try, cancel := context.WithTimeout(ctx, time.Second)
+			err = m.DoubleAck(try)
+			cancel()
+			if next == count {
+				break
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	// What comes now came twice.
+	stream, err := js.Stream(ctx, "orders")
+	if err != nil {
+		return err
+	}
+	time.Sleep(200 * time.Millisecond)
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("orders"))
+	if err != nil {
+		return err
+	}
+	if left := info.State.Subjects["orders"]; left > 1 { // the last one, whose acknowledgement may be lost
+		return errors.New("messages came twice")
+	}
+	return nil
+}

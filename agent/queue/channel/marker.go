@@ -1,0 +1,96 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/zeebo/xxh3"
+)
+
+const (
+	markerPrefix = "$LIGHTERAGE.CHANNEL."
+
+	sourceHeader   = "Lighterage-Channel-Source"
+	epochHeader    = "Lighterage-Channel-Epoch"
+	positionHeader = "Lighterage-Channel-Position"
+)
+
+// MarkerSubjects are those that the stream of a receiving queue needs in addition to its own. Nobody but this package may publish to
+// them, and consumers must not have them among their filters. The stream must allow atomic publishing, rollups and a time to live of
+// single messages.
+func MarkerSubjects(stream string) string { return markerPrefix + stream + ".*" }
+
+// Source names a sending queue.
+type Source struct {
+	// Peer is the name of the other cluster here.
+	Peer, Namespace, Queue string
+}
+
+// String returns the source as markers have it.
+func (s Source) String() string { return s.Peer + "/" + s.Namespace + "/" + s.Queue }
+
+func (s Source) subject(stream string) string {
+	return fmt.Sprintf("%s%s.%016x", markerPrefix, stream, xxh3.HashString(s.String()))
+}
+
+// marker is what a stream says of a source.
+type marker struct {
+	epoch string
+	// position in the epoch.
+	position uint64
+	// sequence of the marker; 0: there is none.
+	sequence uint64
+}
+
+// errMarker says that the stream has a marker that this release did not write.
+var errMarker = errors.New("the stream's marker of the channel cannot be read")
+
+// readMarker returns the marker of a source, the zero one if there is none.
+func readMarker(ctx context.Context, stream jetstream.Stream, name string, source Source) (marker, error) {
+	m, err := stream.GetLastMsgForSubject(ctx, source.subject(name))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return marker{}, nil
+	}
+	if err != nil {
+		return marker{}, fmt.Errorf("read the position of the channel from %s: %w", source, err)
+	}
+	if m.Header.Get(sourceHeader) != source.String() {
+		return marker{}, fmt.Errorf("%w: it is of another source than %s", errMarker, source)
+	}
+	position, err := strconv.ParseUint(m.Header.Get(positionHeader), 10, 64)
+	if err != nil {
+		return marker{}, fmt.Errorf("%w: %w", errMarker, err)
+	}
+	return marker{epoch: m.Header.Get(epochHeader), position: position, sequence: m.Sequence}, nil
+}
+
+// message returns the marker as it is published after the one with a sequence.
+func (m marker) message(stream string, source Source, after uint64) *nats.Msg {
+	out := nats.NewMsg(source.subject(stream))
+	out.Header.Set(sourceHeader, source.String())
+	out.Header.Set(epochHeader, m.epoch)
+	out.Header.Set(positionHeader, strconv.FormatUint(m.position, 10))
+	out.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	out.Header.Set(jetstream.MsgTTLHeader, "never") // whatever the queue's greatest age
+	out.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(after, 10))
+	return out
+}
+
+// in returns the marker for an epoch. remembered is what this process stored last: the stream may have dropped the marker with its
+// oldest messages.
+func (m marker) in(epoch string, remembered marker) marker {
+	if m.sequence == 0 && remembered.epoch == epoch {
+		m.epoch, m.position = epoch, remembered.position
+	}
+	if m.epoch != epoch {
+		m.epoch, m.position = epoch, 0
+	}
+	return m
+}

@@ -1,0 +1,342 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// maxSources bounds the sending queues that a receiver serves at a time, and those that it remembers.
+const maxSources = 256
+
+// ReceiverOptions of a Receiver. Log and everything else must be set.
+type ReceiverOptions struct {
+	// Conn to the server of the stream, which may do everything there.
+	Conn *nats.Conn
+	// Stream to store messages in. It has MarkerSubjects.
+	Stream string
+	// Admit says who calls, and fails for who may not send to the queue now.
+	Admit func(context.Context) (Source, error)
+	// Readable codecs.
+	Readable []codec.ID
+	Decoding *message.Decoding
+	// MaxMessage is the length in bytes of the longest plain payload.
+	MaxMessage int
+	Log        *slog.Logger
+}
+
+// Receiver is the receiving end of channels. It is a wirev1.ChannelServer.
+type Receiver struct {
+	wirev1.UnimplementedChannelServer
+	options ReceiverOptions
+
+	mu      sync.Mutex
+	accepts Acceptance
+	sources map[Source]*source
+}
+
+// source is what is known of a sending queue.
+type source struct {
+	status *wirev1.ReceivedChannel
+	// end ends the channel that runs, done is closed when it has ended; nil when none runs.
+	end  context.CancelCauseFunc
+	done chan struct{}
+	// marker as it was stored last, for a queue whose oldest messages make room for new ones, markers included.
+	marker marker
+}
+
+// NewReceiver returns a receiver that accepts codecs.
+func NewReceiver(o ReceiverOptions, accepts Acceptance) *Receiver {
+	return &Receiver{options: o, accepts: accepts, sources: map[Source]*source{}}
+}
+
+// SetAcceptance changes which codecs are accepted by channels that start.
+func (r *Receiver) SetAcceptance(a Acceptance) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.accepts = a
+}
+
+// errRevoked ends a channel that is not admitted any more.
+var errRevoked = errors.New("the receiving cluster does not let this queue send any more")
+
+// EndOthers ends the channels from sources that a function does not keep.
+func (r *Receiver) EndOthers(keep func(Source) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, s := range r.sources {
+		if s.end != nil && !keep(name) {
+			s.end(failure.New(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%w: make a PeerGrant there if it should", errRevoked))
+		}
+	}
+}
+
+// Status returns what there is to say of the channels that were received, by source.
+func (r *Receiver) Status() []*wirev1.ReceivedChannel {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*wirev1.ReceivedChannel
+	for _, s := range r.sources {
+		out = append(out, proto.CloneOf(s.status))
+	}
+	slices.SortFunc(out, func(a, b *wirev1.ReceivedChannel) int {
+		return strings.Compare(a.GetPeer()+"/"+a.GetNamespace()+"/"+a.GetQueue(), b.GetPeer()+"/"+b.GetNamespace()+"/"+b.GetQueue())
+	})
+	return out
+}
+
+// errReplaced ends a channel whose sender has begun a new one.
+var errReplaced = errors.New("the sender began the channel anew")
+
+// enter waits until no other channel of the source runs. leave must follow.
+func (r *Receiver) enter(ctx context.Context, name Source, end context.CancelCauseFunc) (*source, error) {
+	for {
+		r.mu.Lock()
+		s := r.sources[name]
+		if s == nil {
+			if s = r.remember(name); s == nil {
+				r.mu.Unlock()
+				return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_IN_USE,
+					"the receiving queue has channels from %d queues already, which is as many as it may", maxSources)
+			}
+		}
+		if s.end == nil {
+			s.end, s.done = end, make(chan struct{})
+			r.mu.Unlock()
+			return s, nil
+		}
+		s.end(errReplaced)
+		done := s.done
+		r.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// remember makes room for a source, by forgetting one that is not connected if need be; nil if all are. mu is held.
+func (r *Receiver) remember(name Source) *source {
+	if len(r.sources) >= maxSources {
+		var oldest *Source
+		for other, s := range maps.All(r.sources) {
+			if s.end == nil && (oldest == nil || s.status.GetLastErrorTime().AsTime().Before(r.sources[*oldest].status.GetLastErrorTime().AsTime())) {
+				oldest = &other
+			}
+		}
+		if oldest == nil {
+			return nil
+		}
+		delete(r.sources, *oldest)
+	}
+	s := &source{status: &wirev1.ReceivedChannel{Peer: name.Peer, Namespace: name.Namespace, Queue: name.Queue}}
+	r.sources[name] = s
+	return s
+}
+
+func (r *Receiver) leave(s *source, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.status.Connected, s.status.Codec = false, ""
+	if err != nil {
+		s.status.LastError, s.status.LastErrorTime = failure.ToWire(err), timestamppb.Now()
+	}
+	s.end = nil
+	close(s.done)
+}
+
+// Run is of wirev1.ChannelServer.
+func (r *Receiver) Run(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse]) error {
+	name, err := r.options.Admit(run.Context())
+	if err != nil {
+		return refuse(run, err)
+	}
+	ctx, cancel := context.WithCancelCause(run.Context())
+	defer cancel(errEnded)
+	s, err := r.enter(ctx, name, cancel)
+	if err != nil {
+		return refuse(run, err)
+	}
+	err = r.serve(ctx, run, name, s)
+	if cause := context.Cause(ctx); cause != nil && run.Context().Err() == nil {
+		err = cause // Ended from here.
+	}
+	if run.Context().Err() != nil {
+		err = failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the sending queue was lost")
+	}
+	r.leave(s, err)
+	if err == nil {
+		return nil
+	}
+	r.options.Log.Warn("Channel ended", "stream", r.options.Stream, "source", name.String(), "cause", failure.Shorten(err.Error(), failure.MaxMessage))
+	return refuse(run, err)
+}
+
+// refuse tells the sender why in the stream, so that it looks in one place only.
+func refuse(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse], err error) error {
+	if sent := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Refused{Refused: failure.ToWire(err)}}); sent != nil {
+		return grpcstatus.Error(codes.Unavailable, "the channel ended")
+	}
+	return nil
+}
+
+// request is what receive found.
+type request struct {
+	message *wirev1.ChannelRunRequest
+	err     error
+}
+
+// receive reads ahead by one, and ends with the run.
+func receive(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse]) <-chan request {
+	out := make(chan request)
+	go func() {
+		for {
+			m, err := run.Recv()
+			select {
+			case out <- request{m, err}:
+			case <-run.Context().Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// serve stores what a source sends until it ends the channel.
+func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse], name Source, s *source) error {
+	requests := receive(run)
+	begin, err := next(ctx, requests, time.After(beginTimeout))
+	if err != nil {
+		return err
+	}
+	if err := checkBegin(begin.GetBegin()); err != nil {
+		return err
+	}
+	js, err := jetstream.New(r.options.Conn)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	lookup, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	stream, err := js.Stream(lookup, r.options.Stream)
+	if err != nil {
+		return fmt.Errorf("look at the receiving queue's stream: %w", err)
+	}
+	at, err := readMarker(lookup, stream, r.options.Stream, name)
+	if err != nil {
+		return err
+	}
+	at = at.in(begin.GetBegin().GetEpoch(), s.marker)
+	r.mu.Lock()
+	accepts := r.accepts
+	r.mu.Unlock()
+	l := limits{
+		messages: MaxBatchMessages, bytes: maxBatchBytes, maxMessage: r.options.MaxMessage,
+		codec: negotiate(begin.GetBegin().GetCodecs(), accepts, r.options.Readable),
+	}
+	if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Accepted{Accepted: &wirev1.ChannelAccepted{
+		Codec: l.codec.String(), Position: at.position,
+		MaxBatchMessages: uint32(l.messages), MaxBatchBytes: uint64(l.bytes), MaxMessageBytes: uint64(l.maxMessage),
+	}}}); err != nil {
+		return fmt.Errorf("accept the channel: %w", err)
+	}
+	r.update(s, func(now *wirev1.ReceivedChannel) {
+		now.Connected, now.Codec, now.Position = true, l.codec.String(), at.position
+	})
+	r.options.Log.Info("Channel is received", "stream", r.options.Stream, "source", name.String(), "codec", l.codec.String(), "position", at.position)
+	for {
+		m, err := next(ctx, requests, nil)
+		if err != nil || m == nil {
+			return err
+		}
+		if m.GetBatch() == nil {
+			return invalid("the sending queue sent something else than a batch")
+		}
+		if at, err = r.store(ctx, m.GetBatch(), name, at, l); err != nil {
+			return err
+		}
+		s.marker = at // Only the channel that runs uses it.
+		if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Stored{Stored: &wirev1.ChannelStored{Position: at.position}}}); err != nil {
+			return fmt.Errorf("answer a batch: %w", err)
+		}
+		r.update(s, func(now *wirev1.ReceivedChannel) {
+			now.Position = at.position
+			now.Batches++
+			now.Messages += uint64(len(m.GetBatch().GetMessages()))
+			for _, one := range m.GetBatch().GetMessages() {
+				now.PayloadBytes += uint64(len(one.GetPayload()))
+			}
+		})
+	}
+}
+
+// next waits for a request; nil when the sender has ended the channel.
+func next(ctx context.Context, requests <-chan request, late <-chan time.Time) (*wirev1.ChannelRunRequest, error) {
+	select {
+	case r := <-requests:
+		switch {
+		case errors.Is(r.err, io.EOF):
+			return nil, nil
+		case grpcstatus.Code(r.err) == codes.ResourceExhausted:
+			return nil, invalid("a message of the protocol is too long: %w", r.err)
+		case r.err != nil:
+			return nil, fmt.Errorf("receive from the sending queue: %w", r.err)
+		default:
+			return r.message, nil
+		}
+	case <-late:
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sending queue did not begin for %v", beginTimeout)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (r *Receiver) update(s *source, change func(*wirev1.ReceivedChannel)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(s.status)
+}
+
+// store stores a batch after a marker and returns the marker that it ends with.
+func (r *Receiver) store(ctx context.Context, b *wirev1.ChannelBatch, name Source, at marker, l limits) (marker, error) {
+	if err := checkBatch(b, at.position, l); err != nil {
+		return at, err
+	}
+	messages, err := toMessages(ctx, b, r.options.Stream, l, r.options.Decoding)
+	if err != nil {
+		return at, err
+	}
+	stored := marker{epoch: at.epoch, position: b.GetMessages()[len(b.GetMessages())-1].GetSequence()}
+	messages = append(messages, stored.message(r.options.Stream, name, at.sequence))
+	if stored.sequence, err = publish(ctx, r.options.Conn, messages); err != nil {
+		return at, err
+	}
+	return stored, nil
+}

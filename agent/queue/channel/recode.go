@@ -1,0 +1,213 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// OriginHeader is what a message's Nats-Msg-Id is called behind a channel: the sending queue has looked for duplicates of it, and the
+// receiving one need not.
+const OriginHeader = "Lighterage-Message-Id"
+
+// controlPrefix is that of the headers by which clients steer JetStream. They have done their work at the sending queue, and a peer
+// must not steer the receiving one.
+const controlPrefix = "nats-"
+
+func isControl(name string) bool {
+	return len(name) >= len(controlPrefix) && strings.EqualFold(name[:len(controlPrefix)], controlPrefix)
+}
+
+// letter is a message on its way out.
+type letter struct {
+	sequence uint64
+	// reply is where it is acknowledged.
+	reply   string
+	subject string
+	headers nats.Header
+	payload []byte
+	stored  time.Time
+
+	wire    *wirev1.ChannelMessage
+	plain   int
+	recoded bool
+}
+
+// recoder puts messages into the form in which they travel.
+type recoder struct {
+	codec      codec.ID
+	encoding   *message.Encoding // nil when nothing is compressed
+	decoding   *message.Decoding
+	stream     string
+	maxMessage int
+}
+
+// all fills in what is to be sent of letters, on all cores if there is work to do.
+func (r *recoder) all(ctx context.Context, letters []*letter) error {
+	return inParallel(ctx, len(letters), func() (func(int) error, func(), error) {
+		w := &worker{recoder: r}
+		release, err := w.begin()
+		return func(i int) error { return w.letter(letters[i]) }, release, err
+	})
+}
+
+// inParallel calls a function of each of several workers for the indices up to n, as often as there are any. The workers are made by
+// begin, which returns what ends one as well.
+func inParallel(ctx context.Context, n int, begin func() (work func(int) error, end func(), err error)) error {
+	const share = 16 // of indices that make a goroutine worth it
+	var next atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for range min(runtime.GOMAXPROCS(0), (n+share-1)/share) {
+		group.Go(func() error {
+			work, end, err := begin()
+			if err != nil {
+				return err
+			}
+			defer end()
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := work(i); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		})
+	}
+	return group.Wait()
+}
+
+// worker recodes one message at a time.
+type worker struct {
+	*recoder
+	encoder *message.Encoder // nil when nothing is compressed
+	decoder *message.Decoder
+}
+
+func (w *worker) begin() (release func(), err error) {
+	if w.decoder, err = w.decoding.Decoder(); err != nil {
+		return nil, err
+	}
+	if w.encoding == nil {
+		return w.decoder.Release, nil
+	}
+	if w.encoder, err = w.encoding.Encoder(); err != nil {
+		w.decoder.Release()
+		return nil, err
+	}
+	return func() { w.decoder.Release(); w.encoder.Release() }, nil
+}
+
+func (w *worker) letter(l *letter) error {
+	form, err := formOf(l.headers)
+	if err != nil {
+		return w.unsound(l, err)
+	}
+	payload := l.payload
+	l.plain = len(payload)
+	if !form.Plain() {
+		l.plain = form.Length
+	}
+	if l.plain > w.maxMessage {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
+			"message %d of the queue has %d bytes and the receiving queue takes at most %d: raise its limits.maxMessageSize", l.sequence, l.plain, w.maxMessage)
+	}
+	if !form.Plain() && form.Codec != w.codec {
+		if payload, _, err = w.decoder.Decode(nil, form, payload, w.maxMessage); err != nil {
+			return w.unsound(l, err)
+		}
+		form, l.recoded = message.Form{}, true
+	}
+	if form.Plain() && w.encoder != nil {
+		// An engine that fails leaves the message plain.
+		packed, as, _, err := w.encoder.Encode(nil, payload)
+		if err == nil && !as.Plain() {
+			payload, form, l.recoded = packed, as, true
+		}
+	}
+	l.wire = &wirev1.ChannelMessage{
+		Sequence: l.sequence, Suffix: strings.TrimPrefix(l.subject, w.stream), Payload: payload,
+		Headers: headersToWire(l.headers), TimeToLive: lifeLeft(l.headers, l.stored, time.Now()),
+	}
+	if !form.Plain() {
+		l.wire.Form = &wirev1.ChannelForm{
+			Codec: uint32(form.Codec), EngineClass: uint32(form.Class), Length: uint64(form.Length), Checksum: form.Checksum,
+		}
+	}
+	l.headers, l.payload = nil, nil
+	return nil
+}
+
+func (w *worker) unsound(l *letter, err error) error {
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
+		"message %d of the queue is damaged (%w): nothing passes it; delete it from stream %s if it can be done without", l.sequence, err, w.stream)
+}
+
+// formOf reads the form in headers.
+func formOf(h nats.Header) (message.Form, error) {
+	if len(h) == 0 {
+		return message.Form{}, nil
+	}
+	var block []byte
+	for _, name := range formHeaders {
+		for _, value := range h[name] {
+			block = append(append(append(append(block, name...), ": "...), value...), "\r\n"...)
+		}
+	}
+	return message.ParseForm(block)
+}
+
+var formHeaders = []string{message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader}
+
+func isForm(name string) bool {
+	for _, form := range formHeaders {
+		if strings.EqualFold(name, form) {
+			return true
+		}
+	}
+	return false
+}
+
+// headersToWire are those that travel.
+func headersToWire(h nats.Header) []*wirev1.ChannelHeader {
+	var out []*wirev1.ChannelHeader
+	for name, values := range h {
+		if name == jetstream.MsgIDHeader {
+			name = OriginHeader
+		} else if isControl(name) || isForm(name) {
+			continue
+		}
+		for _, value := range values {
+			out = append(out, &wirev1.ChannelHeader{Name: name, Value: value})
+		}
+	}
+	return out
+}
+
+// lifeLeft is what is left of a message's own time to live, a second at least; nil if it has none.
+func lifeLeft(h nats.Header, stored, now time.Time) *durationpb.Duration {
+	text := h.Get(jetstream.MsgTTLHeader)
+	if text == "" {
+		return nil
+	}
+	life, err := time.ParseDuration(text)
+	if err != nil {
+		if life, err = time.ParseDuration(text + "s"); err != nil {
+			return nil // "never": as long as the receiving queue says
+		}
+	}
+	return durationpb.New(max(life-now.Sub(stored), time.Second).Truncate(time.Second))
+}

@@ -1,0 +1,409 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// consumerName is that of the consumer by which a stream is sent.
+	consumerName = "lighterage-channel"
+	// windowBatches is how many batches may be in doubt.
+	windowBatches = 4
+	// redeliverAfter is when JetStream says again what was not acknowledged, which is for acknowledgements that were lost.
+	redeliverAfter = time.Minute
+	// beginTimeout is how long the receiving end may take to accept.
+	beginTimeout = 45 * time.Second
+)
+
+// session is one start of the channel.
+type session struct {
+	*Sender
+	run      grpc.BidiStreamingClient[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse]
+	accepted *wirev1.ChannelAccepted
+	letters  chan *letter
+
+	mu sync.Mutex
+	// sent batches that are in doubt, oldest first.
+	sent []sentBatch
+	// last is the sequence sent last, confirmed the position.
+	last, confirmed uint64
+	progressed      bool
+}
+
+// sentBatch is what has to be remembered of a batch.
+type sentBatch struct {
+	last                    uint64
+	replies                 []string
+	payload, plain, recoded uint64
+}
+
+// session runs the channel until something ends it. progressed says whether the other end stored something.
+func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
+	link, err := s.options.Connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = link.Close() }() // Nothing is lost with it.
+	js, err := jetstream.New(s.options.Conn)
+	if err != nil {
+		return false, fmt.Errorf("use JetStream: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errEnded)
+	x := &session{Sender: s, letters: make(chan *letter)}
+	late := time.AfterFunc(beginTimeout, func() { cancel(errSilent) })
+	stream, err := x.begin(ctx, js, link)
+	if !late.Stop() && err != nil {
+		err = failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE, "%w: %w", errSilent, err)
+	}
+	if err != nil {
+		return false, x.explain(link, err)
+	}
+	recoder, err := s.recoder(x.accepted)
+	if err != nil {
+		return false, err
+	}
+	if recoder.encoding != nil {
+		defer recoder.encoding.Close()
+	}
+	if err := x.makeConsumer(ctx, stream); err != nil {
+		return false, err
+	}
+	s.status.update(func(now *wirev1.ChannelStatus) {
+		now.State, now.Detail, now.Codec, now.InDoubt = wirev1.ChannelState_CHANNEL_STATE_RUNNING, "", x.accepted.GetCodec(), 0
+		now.Starts++
+	})
+	s.options.Log.Info("Channel runs", "stream", s.options.Stream, "codec", x.accepted.GetCodec(), "position", x.accepted.GetPosition())
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return x.read(ctx) })
+	group.Go(func() error { return x.send(ctx, recoder) })
+	group.Go(func() error { return x.answers(ctx) })
+	group.Go(func() error { return x.lead(ctx) })
+	// A receive does not look at the group's context.
+	stop := context.AfterFunc(ctx, func() { cancel(errEnded) })
+	defer stop()
+	err = x.explain(link, group.Wait())
+	return x.progressed, err
+}
+
+// explain gives an error a reason.
+func (x *session) explain(link Link, err error) error {
+	if untrusted := link.Untrusted(); untrusted != nil {
+		return untrusted
+	}
+	return err
+}
+
+// recoder returns what puts messages into the negotiated form.
+func (s *Sender) recoder(accepted *wirev1.ChannelAccepted) (*recoder, error) {
+	id, err := codec.ParseID(accepted.GetCodec())
+	if err != nil || id != codec.None && !slices.Contains(s.options.Codecs, id) {
+		return nil, invalid("the receiving queue chose codec %.20q, which was not offered", accepted.GetCodec())
+	}
+	r := &recoder{
+		codec: id, decoding: s.options.Decoding, stream: s.options.Stream,
+		maxMessage: int(min(accepted.GetMaxMessageBytes(), message.MaxLength)),
+	}
+	if id != codec.None {
+		o := s.options.Encoding
+		o.Codecs = []codec.ID{id}
+		if r.encoding, err = message.NewEncoding(o); err != nil {
+			return nil, fmt.Errorf("compress for the channel: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// begin agrees with the other end on where to go on.
+func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) (jetstream.Stream, error) {
+	stream, err := js.Stream(ctx, x.options.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("look at the queue's stream: %w", err)
+	}
+	info := stream.CachedInfo()
+	if x.run, err = wirev1.NewChannelClient(link).Run(ctx); err != nil {
+		return nil, lost(err)
+	}
+	begin := &wirev1.ChannelBegin{
+		ProtocolVersion: wirev1.ProtocolVersion, Epoch: strconv.FormatInt(info.Created.UnixNano(), 10), LastSequence: info.State.LastSeq,
+	}
+	for _, id := range x.options.Codecs {
+		begin.Codecs = append(begin.Codecs, id.String())
+	}
+	if err := x.write(&wirev1.ChannelRunRequest{Message: &wirev1.ChannelRunRequest_Begin{Begin: begin}}); err != nil {
+		return nil, err
+	}
+	response, err := x.receive()
+	if err != nil {
+		return nil, err
+	}
+	if x.accepted = response.GetAccepted(); x.accepted == nil {
+		return nil, invalid("the receiving queue answered something else than that it accepts")
+	}
+	if x.accepted.GetMaxBatchMessages() == 0 {
+		return nil, invalid("the receiving queue takes no messages")
+	}
+	position := x.accepted.GetPosition()
+	if position > info.State.LastSeq {
+		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
+			"the receiving queue has message %d already and this queue has only come to %d: its storage was put back to an older state, and what is put now would be taken "+
+				"for what was sent before; move the messages to a new Queue", position, info.State.LastSeq)
+	}
+	x.last, x.confirmed = position, position
+	return stream, nil
+}
+
+// makeConsumer makes one that begins with the oldest message, in place of that of an earlier start: what an old one delivers again
+// comes out of order.
+func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if err := stream.DeleteConsumer(ctx, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("take the place of the channel's former consumer: %w", err)
+	}
+	_, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable: consumerName, Description: "The channel to another cluster",
+		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: redeliverAfter,
+		MaxAckPending:  windowBatches * x.options.BatchMessages,
+		FilterSubjects: []string{x.options.Stream, x.options.Stream + ".>"},
+	})
+	if err != nil {
+		return fmt.Errorf("make a consumer for the channel, which has to be the queue's only one: %w", err)
+	}
+	return nil
+}
+
+// read hands out what the consumer delivers.
+func (x *session) read(ctx context.Context) (err error) {
+	longest := FrameBound(int(min(x.accepted.GetMaxMessageBytes(), message.MaxLength)))
+	pull, err := newPuller(x.options.Conn, x.options.Stream, consumerName, x.options.BatchMessages, longest)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pull.close()) }()
+	for {
+		l, err := pull.next(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case x.letters <- l:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// send puts messages into batches and sends them.
+func (x *session) send(ctx context.Context, r *recoder) error {
+	most := min(x.options.BatchMessages, int(min(x.accepted.GetMaxBatchMessages(), MaxBatchMessages)))
+	bytes := int(min(x.accepted.GetMaxBatchBytes(), maxBatchBytes))
+	for {
+		letters, err := x.collect(ctx, most, bytes)
+		if err != nil {
+			return err
+		}
+		if err := r.all(ctx, letters); err != nil {
+			return err
+		}
+		for len(letters) > 0 {
+			n := fits(letters, bytes)
+			if err := x.batch(letters[:n]); err != nil {
+				return err
+			}
+			letters = letters[n:]
+		}
+	}
+}
+
+// collect waits for a message, and for more as long as they may come.
+func (x *session) collect(ctx context.Context, most, bytes int) ([]*letter, error) {
+	var letters []*letter
+	size := 0
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for len(letters) < most && size < bytes {
+		var next *letter
+		select {
+		case next = <-x.letters:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+			if len(letters) > 0 {
+				return letters, nil
+			}
+			continue
+		}
+		fresh, err := x.fresh(next)
+		if err != nil {
+			return nil, err
+		}
+		if !fresh {
+			continue
+		}
+		if letters == nil {
+			// The least delay lets those come that are on their way already.
+			timer.Reset(max(x.options.BatchDelay, time.Millisecond))
+		}
+		letters = append(letters, next)
+		size += len(next.payload)
+	}
+	return letters, nil
+}
+
+// fresh reports whether a message is to be sent. What the other end has is acknowledged.
+func (x *session) fresh(l *letter) (bool, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case l.sequence > x.last:
+		x.last = l.sequence
+		return true, nil
+	case l.sequence <= x.confirmed:
+		return false, x.acknowledge(l.reply)
+	default:
+		return false, nil // in doubt
+	}
+}
+
+func (x *session) acknowledge(reply string) error {
+	if err := x.options.Conn.Publish(reply, nil); err != nil {
+		return fmt.Errorf("acknowledge a message that was sent: %w", err)
+	}
+	return nil
+}
+
+// fits returns how many messages at the front fit into a batch, one at least.
+func fits(letters []*letter, bytes int) int {
+	size := 0
+	for i, l := range letters {
+		if size += proto.Size(l.wire) + 8; size > bytes && i > 0 {
+			return i
+		}
+	}
+	return len(letters)
+}
+
+func (x *session) batch(letters []*letter) error {
+	b := &wirev1.ChannelBatch{Messages: make([]*wirev1.ChannelMessage, len(letters))}
+	sent := sentBatch{last: letters[len(letters)-1].sequence, replies: make([]string, len(letters))}
+	for i, l := range letters {
+		b.Messages[i], sent.replies[i] = l.wire, l.reply
+		sent.payload += uint64(len(l.wire.GetPayload()))
+		sent.plain += uint64(l.plain)
+		if l.recoded {
+			sent.recoded++
+		}
+	}
+	x.mu.Lock()
+	x.sent = append(x.sent, sent)
+	x.mu.Unlock()
+	x.status.update(func(now *wirev1.ChannelStatus) { now.InDoubt += uint64(len(letters)) })
+	return x.write(&wirev1.ChannelRunRequest{Message: &wirev1.ChannelRunRequest_Batch{Batch: b}})
+}
+
+// answers forgets what the other end has stored.
+func (x *session) answers(ctx context.Context) error {
+	for {
+		response, err := x.receive()
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+		stored := response.GetStored()
+		if stored == nil {
+			return invalid("the receiving queue answered a batch with something else than that it is stored")
+		}
+		if err := x.confirm(stored.GetPosition()); err != nil {
+			return err
+		}
+	}
+}
+
+// confirm acknowledges the oldest batch that is in doubt.
+func (x *session) confirm(position uint64) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.sent) == 0 || x.sent[0].last != position {
+		return invalid("the receiving queue says it has stored message %d, which ends no batch that it was to answer", position)
+	}
+	b := x.sent[0]
+	x.sent = x.sent[1:]
+	x.confirmed, x.progressed = position, true
+	x.status.stored(uint64(len(b.replies)), 1, b.payload, b.plain, b.recoded)
+	for _, reply := range b.replies {
+		if err := x.acknowledge(reply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lead ends the session when another member is to send.
+func (x *session) lead(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if !x.options.Leads() {
+			return errFollows
+		}
+		wait(ctx, standbyPause)
+	}
+	return context.Cause(ctx)
+}
+
+func (x *session) write(m *wirev1.ChannelRunRequest) error {
+	err := x.run.Send(m)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return lost(err)
+	}
+	return nil // after EOF receiving says why
+}
+
+// receive returns an answer that is no refusal.
+func (x *session) receive() (*wirev1.ChannelRunResponse, error) {
+	response, err := x.run.Recv()
+	if err != nil {
+		return nil, lost(err)
+	}
+	if refused := response.GetRefused(); refused != nil {
+		return nil, failure.FromWire(refused)
+	}
+	return response, nil
+}
+
+// lost gives an error of gRPC a reason.
+func lost(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the receiving queue ended the channel")
+	case grpcstatus.Code(err) == codes.Unimplemented:
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+			"the peer does not know channels (%w): use the same release of Lighterage in both clusters", err)
+	default:
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
+			"the connection to the receiving queue was lost (%w): messages wait here until it is there again", err)
+	}
+}
