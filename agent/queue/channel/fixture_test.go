@@ -26,6 +26,7 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -52,7 +53,7 @@ type queue struct {
 // streamConfig is that of a queue.
 func streamConfig(name string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: name, Subjects: []string{name, name + ".>", channel.MarkerSubjects(name)}, Retention: jetstream.WorkQueuePolicy,
+		Name: name, Subjects: []string{name, name + ".>", store.MarkerSubjects(name)}, Retention: jetstream.WorkQueuePolicy,
 		Discard: jetstream.DiscardNew, AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true, Duplicates: 2 * time.Minute,
 	}
 }

@@ -59,9 +59,10 @@ type process struct {
 	js                             jetstream.JetStream
 }
 
+// freeAddress returns one that stays free: connections begin at 127.0.0.1, so none can take its port while a member is dead.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,24 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/zeebo/xxh3"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 const (
-	markerPrefix = "$LIGHTERAGE.CHANNEL."
-
 	sourceHeader   = "Lighterage-Channel-Source"
 	epochHeader    = "Lighterage-Channel-Epoch"
 	positionHeader = "Lighterage-Channel-Position"
 )
-
-// MarkerSubjects are those that the stream of a receiving queue needs in addition to its own. Nobody but this package may publish to
-// them, and consumers must not have them among their filters. The stream must allow atomic publishing, rollups and a time to live of
-// single messages.
-func MarkerSubjects(stream string) string { return markerPrefix + stream + ".*" }
 
 // Source names a sending queue.
 type Source struct {
@@ -36,8 +32,9 @@ type Source struct {
 // String returns the source as markers have it.
 func (s Source) String() string { return s.Peer + "/" + s.Namespace + "/" + s.Queue }
 
+// subject of the source's markers. Nobody but this package publishes to such a subject, and consumers do not have it among their filters.
 func (s Source) subject(stream string) string {
-	return fmt.Sprintf("%s%s.%016x", markerPrefix, stream, xxh3.HashString(s.String()))
+	return strings.TrimSuffix(store.MarkerSubjects(stream), "*") + fmt.Sprintf("%016x", xxh3.HashString(s.String()))
 }
 
 // marker is what a stream says of a source.

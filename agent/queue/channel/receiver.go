@@ -36,7 +36,7 @@ const maxSources = 256
 type ReceiverOptions struct {
 	// Conn to the server of the stream, which may do everything there.
 	Conn *nats.Conn
-	// Stream to store messages in. It has MarkerSubjects.
+	// Stream to store messages in. It has store.MarkerSubjects, and allows what markers need.
 	Stream string
 	// Admit says who calls, and fails for who may not send to the queue now.
 	Admit func(context.Context) (Source, error)

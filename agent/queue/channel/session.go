@@ -23,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -143,7 +144,7 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 		return nil, fmt.Errorf("look at the queue's stream: %w", err)
 	}
 	info := stream.CachedInfo()
-	if x.run, err = wirev1.NewChannelClient(link).Run(ctx); err != nil {
+	if x.run, err = wirev1.NewChannelClient(link).Run(ctx, grpc.MaxCallSendMsgSize(FrameBound(message.MaxLength))); err != nil {
 		return nil, lost(err)
 	}
 	begin := &wirev1.ChannelBegin{
@@ -187,7 +188,7 @@ func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) err
 		Durable: consumerName, Description: "The channel to another cluster",
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: redeliverAfter,
 		MaxAckPending:  windowBatches * x.options.BatchMessages,
-		FilterSubjects: []string{x.options.Stream, x.options.Stream + ".>"},
+		FilterSubjects: store.Subjects(x.options.Stream),
 	})
 	if err != nil {
 		return fmt.Errorf("make a consumer for the channel, which has to be the queue's only one: %w", err)

@@ -1,0 +1,86 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/transport"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// openTimeout is how long a gateway may take to say how to reach a queue.
+const openTimeout = 30 * time.Second
+
+// Destination is a queue of another cluster.
+type Destination struct {
+	// Gateway is the host and port of the cluster's gateway.
+	Gateway string
+	// Namespace and Queue there.
+	Namespace, Queue string
+	// Files are those of the sending queue; its peer is the other cluster.
+	Files *transport.Files
+	// Counter of the bytes of all connections; nil: nobody counts.
+	Counter *transport.Counter
+}
+
+// Connect asks the gateway for the way to the queue, each time anew since it may have changed, and returns a connection that is made when it
+// is first used.
+func (d *Destination) Connect(ctx context.Context) (Link, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	dialer := &transport.Dialer{Address: d.Gateway, Files: d.Files, Counter: d.Counter}
+	gateway, err := dialer.Dial(transport.GatewayServerName)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = gateway.Close() }() // It was used once.
+	if err := gateway.Ready(ctx); err != nil {
+		return nil, unreachable(gateway, err)
+	}
+	answer, err := wirev1.NewGatewayClient(gateway).OpenQueue(ctx, &wirev1.OpenQueueRequest{
+		ProtocolVersion: wirev1.ProtocolVersion, Namespace: d.Namespace, Name: d.Queue,
+	})
+	if err != nil {
+		return nil, unreachable(gateway, err)
+	}
+	if answer.GetServerName() == "" {
+		return nil, invalid("the peer's gateway named no way to the queue")
+	}
+	return dialer.Dial(answer.GetServerName())
+}
+
+// unreachable gives an error of a call to a gateway a reason.
+func unreachable(gateway *transport.Client, err error) error {
+	if untrusted := gateway.Untrusted(); untrusted != nil {
+		return untrusted
+	}
+	for _, detail := range grpcstatus.Convert(err).Details() {
+		if refused, ok := detail.(*wirev1.Failure); ok {
+			return failure.FromWire(refused)
+		}
+	}
+	if grpcstatus.Code(err) == codes.Unimplemented {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+			"the peer's gateway does not know queues (%w): use the same release of Lighterage in both clusters", err)
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE,
+		"the peer's gateway did not answer (%w): check the endpoint of the Peer, and that the network lets this cluster reach it; messages wait here", err)
+}
+
+// Admission returns what NewReceiver needs to let callers in.
+func Admission(callers *transport.Callers) func(context.Context) (Source, error) {
+	return func(ctx context.Context) (Source, error) {
+		who, err := callers.FromContext(ctx)
+		if err != nil {
+			return Source{}, failure.New(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%w", err)
+		}
+		return Source(who), nil
+	}
+}
