@@ -24,11 +24,15 @@ type PeerGrantFrom struct {
 }
 
 // GrantedKind is a kind that a peer may write to.
-// +kubebuilder:validation:Enum=PersistentVolumeClaim
+// +kubebuilder:validation:Enum=PersistentVolumeClaim;Queue
 type GrantedKind string
 
-// GrantedPersistentVolumeClaim lets Transfers write into a claim.
-const GrantedPersistentVolumeClaim GrantedKind = "PersistentVolumeClaim"
+const (
+	// GrantedPersistentVolumeClaim lets Transfers write into a claim.
+	GrantedPersistentVolumeClaim GrantedKind = "PersistentVolumeClaim"
+	// GrantedQueue lets Queues of a peer send to a Queue.
+	GrantedQueue GrantedKind = "Queue"
+)
 
 // PeerGrantTo names what may be written.
 type PeerGrantTo struct {

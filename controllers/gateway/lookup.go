@@ -30,9 +30,12 @@ func IndexServerName(object client.Object) []string {
 	return []string{delivery.Status.ServerName}
 }
 
-// lookup finds the receiving agent that serves under a name. The sender may have been told of it by another gateway, a moment before
+// lookup finds the queue or the receiving agent that serves under a name. The sender may have been told of it by another gateway, a moment before
 // this one hears of it, so an unknown name is looked for a little longer.
 func (g *Gateway) lookup(ctx context.Context, serverName string) (passthrough.Target, bool) {
+	if way, ok := parseQueueWay(serverName); ok {
+		return g.queueTarget(way) //nolint:contextcheck // a lookup in the cache
+	}
 	if !pki.IsReceiveServerName(serverName) {
 		return passthrough.Target{}, false
 	}

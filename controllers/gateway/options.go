@@ -6,6 +6,7 @@ package gateway
 import (
 	"crypto/tls"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -39,6 +40,8 @@ type Options struct {
 	PollInterval time.Duration
 	// LookupGrace is the time that a Delivery has to become known to this gateway after another has told the sender of it. Default 1s.
 	LookupGrace time.Duration
+	// QueueAddress returns the host and port at which a Queue takes messages of other clusters. Default: that of its Service.
+	QueueAddress func(namespace, name string) string
 	// Registerer of metrics.
 	Registerer prometheus.Registerer
 	// Clock defaults to the real one.
@@ -57,6 +60,11 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.DeliveriesPerNamespace, 500)
 	setDefault(&o.PollInterval, 250*time.Millisecond)
 	setDefault(&o.LookupGrace, time.Second)
+	if o.QueueAddress == nil {
+		o.QueueAddress = func(namespace, name string) string {
+			return net.JoinHostPort(name+"."+namespace+".svc", queuePort)
+		}
+	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

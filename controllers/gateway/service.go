@@ -35,8 +35,9 @@ func (s *service) Hello(ctx context.Context, in *wirev1.HelloRequest) (_ *wirev1
 		return nil, err
 	}
 	_, _, isTransfer := from.identity.Transfer()
-	if !isTransfer && from.identity.Path != pki.ManagerPath {
-		return nil, untrusted("the certificate names %s, and only a manager or a Transfer may call a gateway", from.identity.Path)
+	_, _, isQueue := from.identity.Queue()
+	if !isTransfer && !isQueue && from.identity.Path != pki.ManagerPath {
+		return nil, untrusted("the certificate names %s, and only a manager, a Transfer or a Queue may call a gateway", from.identity.Path)
 	}
 	return &wirev1.HelloResponse{ProtocolVersion: wirev1.ProtocolVersion, Version: wirev1.Version, KnownAs: from.peer}, nil
 }

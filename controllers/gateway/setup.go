@@ -36,10 +36,18 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 		return fmt.Errorf("watching Deliveries: %w", err)
 	}
 	// The other kinds are read before the port opens, not with the first request.
-	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Peer{}); err != nil {
+	peers, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Peer{})
+	if err != nil {
 		return fmt.Errorf("watching Peers: %w", err)
 	}
-	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.PeerGrant{}); err != nil {
+	if _, err := peers.AddEventHandler(trustEvents(g)); err != nil {
+		return fmt.Errorf("watching Peers: %w", err)
+	}
+	grants, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.PeerGrant{})
+	if err != nil {
+		return fmt.Errorf("watching PeerGrants: %w", err)
+	}
+	if _, err := grants.AddEventHandler(trustEvents(g)); err != nil {
 		return fmt.Errorf("watching PeerGrants: %w", err)
 	}
 	listens := &listening{gateway: g, address: address}
@@ -47,6 +55,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr.Add(listens)
+}
+
+// trustEvents tell the gateway that somebody may have lost what let its queues in.
+func trustEvents(g *Gateway) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, _ any) { g.EndRevokedChannels() },
+		DeleteFunc: func(any) { g.EndRevokedChannels() },
+	}
 }
 
 // deliveryEvents tell the gateway what becomes of Deliveries.

@@ -84,6 +84,15 @@ func (i Identity) Transfer() (namespace, name string, ok bool) {
 	return parts[2], parts[4], true
 }
 
+// Queue returns the namespace and name of the Queue whose member this is; ok is false for everybody else.
+func (i Identity) Queue() (namespace, name string, ok bool) {
+	parts := strings.Split(i.Path, "/")
+	if len(parts) != 5 || parts[1] != "ns" || parts[3] != "queue" {
+		return "", "", false
+	}
+	return parts[2], parts[4], true
+}
+
 // String returns the identity as the URI that certificates carry.
 func (i Identity) String() string {
 	return i.uri().String()

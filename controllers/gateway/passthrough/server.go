@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,6 +127,13 @@ func (s *Server) CloseTarget(key string) {
 	for session := range s.targets[key] {
 		session.close()
 	}
+}
+
+// Keys returns those of the targets that connections are passed to now.
+func (s *Server) Keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.targets))
 }
 
 // handle owns the connection until it is closed or handed to the local listener.

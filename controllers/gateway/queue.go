@@ -1,0 +1,156 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/peergrant"
+)
+
+const (
+	// queuePort is that of a Queue's Service for channels.
+	queuePort = "8444"
+	// queueKeyPrefix is that of the keys of targets which are queues; those of Deliveries are UIDs.
+	queueKeyPrefix = "queue/"
+)
+
+// OpenQueue tells a Queue of a peer by which name it reaches a Queue here. There is nothing to be made for it: whether the Queue exists, and has
+// come to know of the grant, shows when the caller connects.
+func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_ *wirev1.OpenQueueResponse, err error) {
+	from, err := s.caller(ctx)
+	defer func() { s.ended("OpenQueue", from, err) }()
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := newQueueRequest(from, in)
+	if err != nil {
+		return nil, err
+	}
+	var grants v1alpha1.PeerGrantList
+	if err := s.options.Client.List(ctx, &grants, client.InNamespace(wanted.ToNamespace)); err != nil {
+		s.log.Error(err, "PeerGrants cannot be listed")
+		return nil, unavailable("the gateway cannot reach its API server now")
+	}
+	if !peergrant.Allowed(grants.Items, wanted) {
+		return nil, refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", peergrant.Refusal(wanted))
+	}
+	return &wirev1.OpenQueueResponse{
+		ServerName: wirev1.ChannelServerName(from.peer, wanted.Namespace, wanted.ToNamespace, wanted.Name), KnownAs: from.peer,
+	}, nil
+}
+
+// newQueueRequest checks what a caller asks for and returns what a PeerGrant must allow.
+func newQueueRequest(from caller, in *wirev1.OpenQueueRequest) (peergrant.Request, error) {
+	namespace, _, ok := from.identity.Queue()
+	if !ok {
+		return peergrant.Request{}, untrusted("the certificate names %s, and only a Queue may send to a Queue", from.identity.Path)
+	}
+	if in.GetProtocolVersion() != wirev1.ProtocolVersion {
+		return peergrant.Request{}, refuse(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+			"the sending queue speaks protocol %d and the receiving cluster (version %s) %d; upgrade the older cluster",
+			in.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)
+	}
+	if len(validation.IsDNS1123Label(in.GetNamespace())) > 0 {
+		return peergrant.Request{}, invalid("namespace must be the name of a namespace")
+	}
+	if len(validation.IsDNS1123Label(in.GetName())) > 0 {
+		return peergrant.Request{}, invalid("name must be the name of a Queue")
+	}
+	return peergrant.Request{
+		Peer: from.peer, Namespace: namespace, Kind: v1alpha1.GrantedQueue, ToNamespace: in.GetNamespace(), Name: in.GetName(),
+	}, nil
+}
+
+// queueWay is the way of the queues in a namespace of a peer to a Queue.
+type queueWay struct {
+	// caller is a hash of peer and namespace.
+	caller          string
+	namespace, name string
+}
+
+func parseQueueWay(serverName string) (queueWay, bool) {
+	caller, namespace, name, ok := wirev1.ParseChannelServerName(serverName)
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0 {
+		return queueWay{}, false
+	}
+	return queueWay{caller: caller, namespace: namespace, name: name}, true
+}
+
+func (w queueWay) key() string {
+	return queueKeyPrefix + w.caller + "/" + w.namespace + "/" + w.name
+}
+
+func parseQueueKey(key string) (queueWay, bool) {
+	rest, ok := strings.CutPrefix(key, queueKeyPrefix)
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 3 {
+		return queueWay{}, false
+	}
+	return queueWay{caller: parts[0], namespace: parts[1], name: parts[2]}, true
+}
+
+// queueTarget finds a Queue that some PeerGrant opens to the caller. That the caller is who it must be, the queue sees by its certificate.
+func (g *Gateway) queueTarget(way queueWay) (passthrough.Target, bool) {
+	open, err := g.open(way)
+	if err != nil {
+		g.options.Log.Error(err, "PeerGrants and Peers cannot be looked up")
+	}
+	if !open {
+		return passthrough.Target{}, false
+	}
+	return passthrough.Target{Address: g.options.QueueAddress(way.namespace, way.name), Key: way.key()}, true
+}
+
+// open reports whether a PeerGrant opens the way.
+func (g *Gateway) open(way queueWay) (bool, error) {
+	var grants v1alpha1.PeerGrantList
+	if err := g.options.Client.List(context.Background(), &grants, client.InNamespace(way.namespace)); err != nil {
+		return false, err
+	}
+	for _, grant := range grants.Items {
+		for _, from := range grant.Spec.From {
+			at := slices.IndexFunc(from.Namespaces, func(namespace string) bool { return wirev1.ChannelCaller(from.Peer, namespace) == way.caller })
+			if from.Peer == "" || at < 0 || !peergrant.Allowed([]v1alpha1.PeerGrant{grant}, peergrant.Request{
+				Peer: from.Peer, Namespace: from.Namespaces[at], Kind: v1alpha1.GrantedQueue, ToNamespace: way.namespace, Name: way.name,
+			}) {
+				continue
+			}
+			err := g.options.Client.Get(context.Background(), client.ObjectKey{Name: from.Peer}, &v1alpha1.Peer{})
+			if err == nil || !apierrors.IsNotFound(err) {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// EndRevokedChannels closes what is passed to Queues without a PeerGrant that allows it any more.
+func (g *Gateway) EndRevokedChannels() {
+	for _, key := range g.front.Keys() {
+		way, ok := parseQueueKey(key)
+		if !ok {
+			continue
+		}
+		open, err := g.open(way)
+		if err != nil {
+			g.options.Log.Error(err, "PeerGrants and Peers cannot be looked up")
+			continue
+		}
+		if !open {
+			g.options.Log.Info("Channels end because they are not granted any more", "queue", way.namespace+"/"+way.name)
+			g.front.CloseTarget(key)
+		}
+	}
+}
