@@ -40,14 +40,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 	if err != nil {
 		return fmt.Errorf("watching Peers: %w", err)
 	}
-	if _, err := peers.AddEventHandler(trustEvents(g)); err != nil {
+	if _, err := peers.AddEventHandler(trustEvents(g)); err != nil { //nolint:contextcheck // lookups in the cache
 		return fmt.Errorf("watching Peers: %w", err)
 	}
 	grants, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.PeerGrant{})
 	if err != nil {
 		return fmt.Errorf("watching PeerGrants: %w", err)
 	}
-	if _, err := grants.AddEventHandler(trustEvents(g)); err != nil {
+	if _, err := grants.AddEventHandler(trustEvents(g)); err != nil { //nolint:contextcheck // lookups in the cache
 		return fmt.Errorf("watching PeerGrants: %w", err)
 	}
 	listens := &listening{gateway: g, address: address}
