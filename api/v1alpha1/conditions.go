@@ -128,6 +128,18 @@ const (
 	ReasonAgentUnreachable = "AgentUnreachable"
 )
 
+// Reasons of Queue conditions, beside those that they share with others.
+const (
+	// ReasonMessagesRemain: the Queue is to be deleted, and has messages or does not say whether it has any.
+	ReasonMessagesRemain = "MessagesRemain"
+	// ReasonAuthenticationUnusable: members cannot use what spec.authentication names.
+	ReasonAuthenticationUnusable = "AuthenticationUnusable"
+	// ReasonNoLeader: no member leads, so that nothing can be put or got.
+	ReasonNoLeader = "NoLeader"
+	// ReasonMembersUnreachable: the member that leads does not reach the others.
+	ReasonMembersUnreachable = "MembersUnreachable"
+)
+
 // Reasons of Peer, PeerGrant, NodeProfile and CompressionPolicy conditions.
 const (
 	// ReasonReachable: the peer's gateway answered and accepted our certificate.
@@ -196,7 +208,7 @@ const (
 	CompressionNoNetwork = "NoNetwork"
 	// CompressionOtherContentType: not attempted, the type of the body is not one that is compressed.
 	CompressionOtherContentType = "OtherContentType"
-	// CompressionAlreadyEncoded: not attempted, the backend had encoded the body.
+	// CompressionAlreadyEncoded: not attempted, the backend had encoded the body, or the message was put compressed.
 	CompressionAlreadyEncoded = "AlreadyEncoded"
 	// CompressionNoTransform: not attempted, client or backend forbid it with Cache-Control: no-transform.
 	CompressionNoTransform = "NoTransform"
@@ -215,6 +227,8 @@ const (
 	CompressionAcceleratorBusy = "AcceleratorBusy"
 	// CompressionEngineFailed: the engine failed, and the body was sent as it is.
 	CompressionEngineFailed = "EngineFailed"
+	// CompressionOff: not attempted, minSize of the Queue is 0.
+	CompressionOff = "CompressionOff"
 	// CompressionNothingToSend: nothing had to be sent, so nothing was decided.
 	CompressionNothingToSend = "NothingToSend"
 )

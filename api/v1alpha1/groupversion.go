@@ -23,6 +23,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&CompressionPolicy{}, &CompressionPolicyList{},
 		&HTTPEndpoint{}, &HTTPEndpointList{},
 		&CompressionTrial{}, &CompressionTrialList{},
+		&Queue{}, &QueueList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

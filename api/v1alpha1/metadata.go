@@ -39,13 +39,20 @@ const (
 	// HTTPEndpointLabel is on everything that the manager makes for an HTTPEndpoint; the value is the object's UID.
 	HTTPEndpointLabel = "lighterage.dev/httpendpoint-uid"
 
-	// ResetStatisticsAnnotation with any new value sets the statistics of an HTTPEndpoint to 0. The value last acted upon is echoed
+	// QueueLabel is on everything that the manager makes for a Queue; the value is the object's UID.
+	QueueLabel = "lighterage.dev/queue-uid"
+
+	// DeleteMessagesAnnotation with the value "true" lets a Queue be deleted with the messages that are in it.
+	DeleteMessagesAnnotation = "lighterage.dev/delete-messages"
+
+	// ResetStatisticsAnnotation with any new value sets the statistics of an HTTPEndpoint or a Queue to 0. The value last acted upon is echoed
 	// in status.statistics.lastResetRequest.
 	ResetStatisticsAnnotation = "lighterage.dev/reset-statistics"
 
 	// RunLabel is on everything that the manager makes for one run; the value is the run's identifier.
 	RunLabel = "lighterage.dev/run-id"
 
-	// Finalizer on Transfers and Deliveries lets the manager end agents and tell the peer before the object goes.
+	// Finalizer on Transfers and Deliveries lets the manager end agents and tell the peer before the object goes, and on Queues it keeps
+	// messages from being lost.
 	Finalizer = "lighterage.dev/cleanup"
 )

@@ -111,6 +111,23 @@ func (a *agents) HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPRep
 	return response.GetReport(), nil
 }
 
+func (a *agents) QueueReport(ctx context.Context, target Target) (*wirev1.QueueReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, agentDeadline)
+	defer cancel()
+	conn, err := a.connection(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	response, err := wirev1.NewQueueAgentClient(conn).GetQueueReport(ctx, &wirev1.GetQueueReportRequest{})
+	if err != nil {
+		return nil, a.failed(target, err)
+	}
+	if response.GetReport() == nil {
+		return nil, fmt.Errorf("asking the agent at %s for its report: %w: it answered without one", target.Address, ErrIncompatible)
+	}
+	return response.GetReport(), nil
+}
+
 // connection returns one to the target, new or used, and closes those that have been idle for long.
 func (a *agents) connection(ctx context.Context, target Target) (*grpc.ClientConn, error) {
 	pair, ca, err := a.options.Credentials.Certificate(ctx)

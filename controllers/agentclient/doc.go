@@ -37,6 +37,8 @@ type Agents interface {
 	Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error)
 	// HTTPReport asks a replica of an HTTPEndpoint what it did.
 	HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPReport, error)
+	// QueueReport asks a member of a Queue what it holds and did.
+	QueueReport(ctx context.Context, target Target) (*wirev1.QueueReport, error)
 }
 
 // Gateway is the gateway of another cluster.

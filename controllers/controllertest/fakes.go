@@ -23,7 +23,8 @@ type Agents struct {
 	reports map[string]*wirev1.Report
 	asked   map[string]int
 	// http is by address: replicas share a server name.
-	http map[string]*wirev1.HTTPReport
+	http   map[string]*wirev1.HTTPReport
+	queues map[string]*wirev1.QueueReport
 }
 
 var _ agentclient.Agents = (*Agents)(nil)
@@ -80,6 +81,27 @@ func (a *Agents) HTTPReport(_ context.Context, target agentclient.Target) (*wire
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	report := a.http[target.Address]
+	if report == nil {
+		return nil, fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
+	}
+	return proto.CloneOf(report), nil
+}
+
+// SayQueue is what the member at an address answers from now on; nil: nothing.
+func (a *Agents) SayQueue(address string, report *wirev1.QueueReport) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.queues == nil {
+		a.queues = map[string]*wirev1.QueueReport{}
+	}
+	a.queues[address] = report
+}
+
+// QueueReport implements agentclient.Agents.
+func (a *Agents) QueueReport(_ context.Context, target agentclient.Target) (*wirev1.QueueReport, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	report := a.queues[target.Address]
 	if report == nil {
 		return nil, fmt.Errorf("agent at %s: %w", target.Address, agentclient.ErrUnreachable)
 	}

@@ -106,6 +106,7 @@ func (w Writer) apply(ctx context.Context, wanted client.Object, ours bool) (cli
 	unstructured.RemoveNestedField(applied.Object, "status")
 	unstructured.RemoveNestedField(applied.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(applied.Object, "spec", "template", "metadata", "creationTimestamp")
+	withoutStatusOfClaims(applied.Object)
 	options := []client.ApplyOption{client.FieldOwner(conditions.FieldOwner)}
 	if ours {
 		options = append(options, client.ForceOwnership)
@@ -123,10 +124,28 @@ func (w Writer) apply(ctx context.Context, wanted client.Object, ours bool) (cli
 	return after, nil
 }
 
+// withoutStatusOfClaims takes what the API server would own out of the templates of claims.
+func withoutStatusOfClaims(object map[string]any) {
+	templates, _, _ := unstructured.NestedSlice(object, "spec", "volumeClaimTemplates")
+	if len(templates) == 0 {
+		return
+	}
+	for i := range templates {
+		if claim, ok := templates[i].(map[string]any); ok {
+			delete(claim, "status")
+			unstructured.RemoveNestedField(claim, "metadata", "creationTimestamp")
+		}
+	}
+	// It was a slice before, so it can be one again.
+	_ = unstructured.SetNestedSlice(object, templates, "spec", "volumeClaimTemplates")
+}
+
 // specOf is what of an object is compared.
 func specOf(object client.Object) any {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
+		return o.Spec
+	case *appsv1.StatefulSet:
 		return o.Spec
 	case *corev1.Service:
 		return o.Spec

@@ -82,6 +82,11 @@ func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
 	return compression(report.GetCompression())
 }
 
+// DecompressionStatus is what status shows of a report's decompression.
+func DecompressionStatus(report *wirev1.Report) *v1alpha1.DecompressionStatus {
+	return decompression(report.GetDecompression())
+}
+
 // CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is not known.
 func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	return cpu(report, perGiB)

@@ -57,6 +57,18 @@ func endpoint(change func(*v1alpha1.HTTPEndpoint)) client.Object {
 	return e
 }
 
+func queue(change func(*v1alpha1.Queue)) client.Object {
+	q := &v1alpha1.Queue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"},
+		Spec: v1alpha1.QueueSpec{
+			Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("1Gi")},
+			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: "tokens"}},
+		},
+	}
+	change(q)
+	return q
+}
+
 // TestRefusals says, for what the API must refuse, which words of the message lead to the mend.
 func TestRefusals(t *testing.T) {
 	quantity := func(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
@@ -172,7 +184,19 @@ func TestRefusals(t *testing.T) {
 		"autoscaling upside down": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
 			e.Spec.Autoscaling = &v1alpha1.HTTPAutoscaling{MinReplicas: 3, MaxReplicas: 2}
 		}), "minReplicas must not be above maxReplicas"},
-		"too much padding": {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Breach.PaddingMaxBytes = 5000 }), "paddingMaxBytes"},
+		"queue with a dot":       {queue(func(q *v1alpha1.Queue) { q.Name = "my.orders" }), "beginning with a letter"},
+		"queue with a long name": {queue(func(q *v1alpha1.Queue) { q.Name = strings.Repeat("a", 41) }), "at most 40"},
+		"queue without room":     {queue(func(q *v1alpha1.Queue) { q.Spec.Storage.Size = resource.MustParse("1Mi") }), "size must be at least 16Mi"},
+		"queue of two":           {queue(func(q *v1alpha1.Queue) { q.Spec.Replicas = 2 }), `supported values: "1", "3"`},
+		"memory of a class": {queue(func(q *v1alpha1.Queue) {
+			class := "fast"
+			q.Spec.Storage.Type, q.Spec.Storage.StorageClassName = v1alpha1.QueueStorageMemory, &class
+		}), "storageClassName is for type File"},
+		"messages too large":         {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxMessageSize = quantity("64Mi") }), "maxMessageSize must be"},
+		"queue that holds nothing":   {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxBytes = quantity("1") }), "maxBytes must be at least 64Ki"},
+		"queue that forgets at once": {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxAge = &metav1.Duration{} }), "maxAge must be"},
+		"queue that compresses 1Gi":  {queue(func(q *v1alpha1.Queue) { q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: quantity("1Gi")} }), "minSize must be between 0 and 64Mi"},
+		"too much padding":           {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Breach.PaddingMaxBytes = 5000 }), "paddingMaxBytes"},
 		"grant to nobody": {&v1alpha1.PeerGrant{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Namespace: "bank"},
 			Spec:       v1alpha1.PeerGrantSpec{To: []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim}}},
@@ -212,6 +236,18 @@ func TestEndpointDefaults(t *testing.T) {
 	if len(spec.Codings) != 3 || spec.Codings[0] != v1alpha1.CodingGzip || spec.Listener.ServiceType != v1alpha1.HTTPServiceClusterIP ||
 		spec.Limits.MaxConnections != 20000 || spec.Breach.CrossSiteCookies != v1alpha1.HTTPCrossSiteCookiesDoNotCompress ||
 		spec.ResponseHeader != v1alpha1.HTTPResponseHeaderDisabled || spec.Backend.ResponseTimeout.Duration != time.Minute {
+		t.Errorf("unexpected defaults: %+v", spec)
+	}
+}
+
+func TestQueueDefaults(t *testing.T) {
+	object := queue(func(*v1alpha1.Queue) {}).(*v1alpha1.Queue)
+	if err := k8s.Create(context.Background(), object, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	spec := object.Spec
+	if spec.Storage.Type != v1alpha1.QueueStorageFile || spec.Replicas != 1 || spec.Limits.Overflow != v1alpha1.QueueOverflowRejectNew ||
+		spec.Limits.MaxMessageSize.Value() != 1<<20 || spec.Limits.MaxConnections != 10000 || spec.DuplicateWindow.Duration != 2*time.Minute {
 		t.Errorf("unexpected defaults: %+v", spec)
 	}
 }

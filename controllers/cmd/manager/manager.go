@@ -38,6 +38,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/queue"
 	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
 	"github.com/lighterage/lighterage/controllers/trial"
@@ -98,7 +99,7 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		Metrics:                       metricsserver.Options{BindAddress: s.metricsAddress},
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
-				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents,
+				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
 				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
 				&corev1.Service{}: {Transform: cache.TransformStripManagedFields()},
 				&corev1.Node{}:    {Transform: topology.Trim}, &corev1.PersistentVolume{}: {Transform: topology.Trim},
@@ -120,6 +121,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
 		func(mgr ctrl.Manager) error { return trial.Setup(mgr, wiring.trials) },
+		func(mgr ctrl.Manager) error { return queue.Setup(mgr, wiring.queues) },
 		func(mgr ctrl.Manager) error { return peer.Setup(mgr, peer.Options{Gateways: wiring.gateways}) },
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
@@ -140,6 +142,7 @@ type parts struct {
 	deliveries delivery.Options
 	endpoints  httpendpoint.Options
 	trials     trial.Options
+	queues     queue.Options
 }
 
 func newParts(mgr ctrl.Manager, s settings) parts {
@@ -178,6 +181,11 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
 			Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 			Metrics:  metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real,
+			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+		},
+		queues: queue.Options{
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
+			Recorder: mgr.GetEventRecorder("lighterage-queue"), Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 	}

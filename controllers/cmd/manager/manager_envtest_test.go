@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,9 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -139,6 +142,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		return cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(&jobs[0]), &corev1.Secret{})
 	})
 	checkEndpoint(t, cluster, endpoint)
+	checkQueue(t, cluster, namespace)
 	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +185,73 @@ func checkEndpoint(t *testing.T, cluster *controllertest.Cluster, endpoint *v1al
 		t.Fatal(err)
 	}
 	controllertest.Eventually(t, func() error { return count(&autoscalingv2.HorizontalPodAutoscalerList{}, 0) })
+}
+
+// checkQueue checks that a Queue gets all that it needs, and that the manager may delete it with its claims.
+func checkQueue(t *testing.T, cluster *controllertest.Cluster, namespace string) {
+	t.Helper()
+	ctx := context.Background()
+	queue := &v1alpha1.Queue{Spec: v1alpha1.QueueSpec{
+		Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("1Gi")},
+		Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: "tokens"}},
+	}}
+	queue.Name, queue.Namespace = "orders", namespace
+	cluster.Create(t, queue)
+	sets := &appsv1.StatefulSetList{}
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(queue), queue); err != nil {
+			return err
+		}
+		if err := controllertest.Expect(queue.Status.Conditions, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut); err != nil {
+			return err
+		}
+		err := cluster.Client.List(ctx, sets, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)})
+		if err == nil && len(sets.Items) != 1 {
+			err = fmt.Errorf("%d StatefulSets", len(sets.Items))
+		}
+		return err
+	})
+	claim := sets.Items[0].Spec.VolumeClaimTemplates[0].DeepCopy()
+	claim.Namespace, claim.Name = namespace, "data-"+sets.Items[0].Name+"-0"
+	cluster.Create(t, claim)
+	claim.Status.Phase = corev1.ClaimBound
+	if err := cluster.Client.Status().Update(ctx, claim); err != nil {
+		t.Fatal(err)
+	}
+	// The manager may ask for a larger claim. The API server grows none that is of no class, and says so in other words than of missing rights.
+	patch := client.MergeFrom(queue.DeepCopy())
+	queue.Spec.Storage.Size = resource.MustParse("2Gi")
+	if err := cluster.Client.Patch(ctx, queue, patch); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(queue), queue); err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || !strings.Contains(ready.Message, "dynamically provisioned") {
+			return fmt.Errorf("conditions %+v", queue.Status.Conditions)
+		}
+		return nil
+	})
+	patch = client.MergeFrom(queue.DeepCopy())
+	queue.Annotations = map[string]string{v1alpha1.DeleteMessagesAnnotation: "true"}
+	if err := cluster.Client.Patch(ctx, queue, patch); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Client.Delete(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(queue), queue); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the Queue is still there: %w", err)
+		}
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		if err == nil && claim.DeletionTimestamp == nil {
+			return errors.New("the claim stays")
+		}
+		return client.IgnoreNotFound(err)
+	})
 }
 
 // apply creates everything in a YAML file.

@@ -1,0 +1,432 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// QueueStorageType says where messages are kept.
+// +kubebuilder:validation:Enum=File;Memory
+type QueueStorageType string
+
+const (
+	// QueueStorageFile keeps messages on a volume of each member. They survive its pod.
+	QueueStorageFile QueueStorageType = "File"
+	// QueueStorageMemory keeps messages in the memory of the members. They are lost when the last member ends.
+	QueueStorageMemory QueueStorageType = "Memory"
+)
+
+// QueueStorage is where each member keeps messages.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.type) || self.type == oldSelf.type",message="type cannot be changed; create another Queue and move the messages"
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="size must not become smaller: volumes do not shrink; create another Queue and move the messages"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot be changed; create another Queue and move the messages"
+// +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.storageClassName)",message="storageClassName is for type File; leave it out with type Memory"
+type QueueStorage struct {
+	// type is File or Memory.
+	// +optional
+	// +default="File"
+	Type QueueStorageType `json:"type,omitempty"`
+	// size that stored messages may take in each member, in full. Of a volume 95 percent are for messages. It may grow; a volume does
+	// where its class allows that.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi; write for example 10Gi"
+	Size resource.Quantity `json:"size,omitzero"`
+	// storageClassName of the volumes. By default that of the cluster's default class.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// QueueCompression is what is wanted of compression for one Queue. What is set here wins over the named policy, which wins over the
+// default policy, which wins over what is built in. It may change at any time and applies to messages put from then on.
+type QueueCompression struct {
+	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PolicyName string `json:"policyName,omitempty"`
+	// mode says whether to compress.
+	// +optional
+	Mode CompressionMode `json:"mode,omitempty"`
+	// codecs lists the formats to use, in order of preference.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
+	Codecs []Codec `json:"codecs,omitempty"`
+	// level trades CPU for ratio.
+	// +optional
+	Level CompressionLevel `json:"level,omitempty"`
+	// placement says on which nodes members may run.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+	// minSize is the size below which a message is stored as it is, whatever would compress it; 0: all are. By default the sizes of the
+	// policy count, and where that has none 20000 for the accelerator and 1024 for software.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="minSize must be between 0 and 64Mi; write for example 16000"
+	MinSize *resource.Quantity `json:"minSize,omitempty"`
+}
+
+// QueueOverflow says what happens when a limit has no room for a message.
+// +kubebuilder:validation:Enum=RejectNew;DropOldest
+type QueueOverflow string
+
+const (
+	// QueueOverflowRejectNew refuses the message; whoever puts it learns of it.
+	QueueOverflowRejectNew QueueOverflow = "RejectNew"
+	// QueueOverflowDropOldest drops messages from the head of the queue, which are lost.
+	QueueOverflowDropOldest QueueOverflow = "DropOldest"
+)
+
+// QueueLimits bound what a Queue holds. They count bytes as stored, which are fewer than were put where messages are compressed.
+type QueueLimits struct {
+	// maxMessages that the queue holds. Absent: not bounded.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000000
+	MaxMessages *int64 `json:"maxMessages,omitempty"`
+	// maxBytes that its messages take. Absent: what storage.size has room for.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Ki')) >= 0",message="maxBytes must be at least 64Ki; write for example 8Gi"
+	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
+	// maxAge after which a message is dropped. Absent: never.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="maxAge must be between 1s and 87600h; write for example 168h"
+	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+	// maxMessageSize of a message as it is put.
+	// +optional
+	// +default="1Mi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('32Mi')) <= 0",message="maxMessageSize must be between 1Ki and 32Mi; write for example 1Mi"
+	MaxMessageSize *resource.Quantity `json:"maxMessageSize,omitempty"`
+	// overflow says what happens to a message for which there is no room.
+	// +optional
+	// +default="RejectNew"
+	Overflow QueueOverflow `json:"overflow,omitempty"`
+	// maxConnections of clients that each member has open at once; further ones are refused.
+	// +optional
+	// +default=10000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxConnections int32 `json:"maxConnections,omitempty"`
+}
+
+// QueueTokens are what clients show in place of a certificate.
+type QueueTokens struct {
+	// secretName of a Secret in the Queue's namespace. Each of its keys is a client's name, and the value that client's token. When it
+	// changes, new connections are judged by what it holds then within about two minutes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// QueueClientCertificates are those that let clients in.
+type QueueClientCertificates struct {
+	// caBundle is who vouches for clients, as PEM in base64: whoever shows a certificate of one of these CAs may put and get.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle []byte `json:"caBundle,omitempty"`
+}
+
+// QueueAuthentication says who may put and get. A client has to satisfy one of them.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.tokens) || has(self.clientCertificates)",message="at least one of tokens and clientCertificates must be given"
+type QueueAuthentication struct {
+	// tokens lets in clients that show one.
+	// +optional
+	Tokens *QueueTokens `json:"tokens,omitempty"`
+	// clientCertificates lets in clients that show a certificate.
+	// +optional
+	ClientCertificates *QueueClientCertificates `json:"clientCertificates,omitempty"`
+}
+
+// QueueTLS is the certificate that clients see.
+type QueueTLS struct {
+	// secretName of a Secret of type kubernetes.io/tls in the Queue's namespace, such as cert-manager makes. When it changes, new
+	// connections get the new certificate within about two minutes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// QueueSpec is what is kept, how, and for whom.
+//
+// +kubebuilder:validation:XValidation:rule="self.replicas == oldSelf.replicas",message="replicas cannot be changed; create another Queue and move the messages"
+type QueueSpec struct {
+	// storage of each member.
+	// +required
+	Storage QueueStorage `json:"storage,omitzero"`
+
+	// replicas is how many members have each message: 1, or 3, which go on while one is gone.
+	// +optional
+	// +default=1
+	// +kubebuilder:validation:Enum=1;3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// compression overrides the CompressionPolicy that applies.
+	// +optional
+	Compression *QueueCompression `json:"compression,omitempty"`
+
+	// limits of what the queue holds.
+	// +optional
+	// +default={}
+	Limits QueueLimits `json:"limits,omitzero"`
+
+	// duplicateWindow is how long the identifier of a message (header Nats-Msg-Id) is remembered; a message with a known one is
+	// acknowledged and not stored again.
+	// +optional
+	// +default="2m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duplicateWindow must be between 1s and 24h; write for example 2m"
+	DuplicateWindow *metav1.Duration `json:"duplicateWindow,omitempty"`
+
+	// authentication of clients. Nobody is let in without.
+	// +required
+	Authentication QueueAuthentication `json:"authentication,omitzero"`
+
+	// tls gives the certificate that clients see. Absent: one of the cluster's own CA for the name of the Service, which changes often.
+	// Clients have to speak TLS either way.
+	// +optional
+	TLS *QueueTLS `json:"tls,omitempty"`
+
+	// podTemplate adjusts the members' pods. By default they ask for 100m CPU and 128Mi and are limited to 512Mi, or for type Memory to
+	// 512Mi and one and a half of storage.size. A change restarts the members, one after the other.
+	// +optional
+	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
+}
+
+// QueueMessages counts messages and the bytes that they take as stored.
+type QueueMessages struct {
+	// count of messages.
+	// +optional
+	Count int64 `json:"count"`
+	// bytes as stored.
+	// +optional
+	Bytes int64 `json:"bytes"`
+}
+
+// QueueRate counts something. Rates are per second over the last 10 to 20 seconds, as decimals.
+type QueueRate struct {
+	// count since the start or the last reset.
+	// +optional
+	Count int64 `json:"count"`
+	// perSecond now.
+	// +optional
+	PerSecond string `json:"perSecond,omitempty"`
+	// highPerSecond is the highest that was, summed over the members.
+	// +optional
+	HighPerSecond string `json:"highPerSecond,omitempty"`
+}
+
+// QueueStatistics are what the queue holds, and what its members did since their start or the last reset.
+type QueueStatistics struct {
+	// depth is how many messages the queue holds, those included that a consumer has and did not acknowledge yet.
+	// +optional
+	Depth int64 `json:"depth"`
+	// persistent messages, which are those of type File.
+	// +optional
+	Persistent QueueMessages `json:"persistent"`
+	// nonPersistent messages, which are those of type Memory.
+	// +optional
+	NonPersistent QueueMessages `json:"nonPersistent"`
+	// oldestMessageTime is when the oldest message was put.
+	// +optional
+	OldestMessageTime *metav1.Time `json:"oldestMessageTime,omitempty"`
+	// averageSize of the messages in the queue as stored, in bytes.
+	// +optional
+	AverageSize int64 `json:"averageSize"`
+	// averageUncompressedSize of the messages that were compressed, before that, in bytes.
+	// +optional
+	AverageUncompressedSize int64 `json:"averageUncompressedSize"`
+	// averageRatio of compressed messages: uncompressed divided by compressed bytes, as a decimal.
+	// +optional
+	AverageRatio string `json:"averageRatio,omitempty"`
+	// recentRatio is the same of the last 10 to 20 seconds in which any was compressed.
+	// +optional
+	RecentRatio string `json:"recentRatio,omitempty"`
+	// averageCompressSeconds is the CPU time that compressing one message took, as a decimal. The sum is in status.cpu.
+	// +optional
+	AverageCompressSeconds string `json:"averageCompressSeconds,omitempty"`
+	// compressions of messages that were put.
+	// +optional
+	Compressions QueueRate `json:"compressions"`
+	// decompressions of messages for clients.
+	// +optional
+	Decompressions QueueRate `json:"decompressions"`
+	// puts that were acknowledged.
+	// +optional
+	Puts QueueRate `json:"puts"`
+	// gets are messages that were delivered to clients.
+	// +optional
+	Gets QueueRate `json:"gets"`
+	// storedFormGets of the gets were delivered compressed, since the client asked for that.
+	// +optional
+	StoredFormGets int64 `json:"storedFormGets"`
+	// refusedPuts because of a limit, of a header that claims what the payload is not, or since the message could not be stored.
+	// +optional
+	RefusedPuts int64 `json:"refusedPuts"`
+	// duplicates were acknowledged and not stored again.
+	// +optional
+	Duplicates int64 `json:"duplicates"`
+	// consumers of the queue.
+	// +optional
+	Consumers int64 `json:"consumers"`
+	// unacknowledged messages are with a consumer.
+	// +optional
+	Unacknowledged int64 `json:"unacknowledged"`
+	// redelivered of these were delivered before.
+	// +optional
+	Redelivered int64 `json:"redelivered"`
+	// connections of clients.
+	// +optional
+	Connections int64 `json:"connections"`
+	// highWaterConnections is the sum of the most that each member has had at once.
+	// +optional
+	HighWaterConnections int64 `json:"highWaterConnections"`
+	// opens of connections.
+	// +optional
+	Opens int64 `json:"opens"`
+	// closes of connections.
+	// +optional
+	Closes int64 `json:"closes"`
+	// refusedConnections because of limits.maxConnections.
+	// +optional
+	RefusedConnections int64 `json:"refusedConnections"`
+	// failedAuthentications of clients.
+	// +optional
+	FailedAuthentications int64 `json:"failedAuthentications"`
+	// fileBlocks are the files that hold messages, in all members.
+	// +optional
+	FileBlocks int64 `json:"fileBlocks"`
+	// fileBytes that these take.
+	// +optional
+	FileBytes int64 `json:"fileBytes"`
+	// memoryBytes that messages take in memory, in all members.
+	// +optional
+	MemoryBytes int64 `json:"memoryBytes"`
+	// lastReset is when the member that has counted longest began: its start, or the last reset.
+	// +optional
+	LastReset *metav1.Time `json:"lastReset,omitempty"`
+	// lastResetRequest is the value of the annotation lighterage.dev/reset-statistics that every member has acted upon.
+	// +optional
+	LastResetRequest string `json:"lastResetRequest,omitempty"`
+}
+
+// QueueMember is one pod.
+type QueueMember struct {
+	// name of the pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// node that it runs on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// architecture that the agent was built for.
+	// +optional
+	Architecture string `json:"architecture,omitempty"`
+	// engine that compressed most of what was put there.
+	// +optional
+	Engine string `json:"engine,omitempty"`
+	// state in a word: Starting, Serving, Draining or Unreachable.
+	// +optional
+	State string `json:"state,omitempty"`
+	// leader is true for the member that orders messages.
+	// +optional
+	Leader bool `json:"leader"`
+	// current is true when the member does what the spec says now.
+	// +optional
+	Current bool `json:"current"`
+}
+
+// QueueStatus is what was seen of a Queue.
+type QueueStatus struct {
+	// observedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Ready, Reconciling, Stalled, HardwareCompression.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// address for clients, as a URL.
+	// +optional
+	Address string `json:"address,omitempty"`
+	// ready members and those that are wanted, as ready/wanted.
+	// +optional
+	Ready string `json:"ready,omitempty"`
+	// certificateExpirationTime is when the first of the certificates that clients see expires.
+	// +optional
+	CertificateExpirationTime *metav1.Time `json:"certificateExpirationTime,omitempty"`
+	// policy in force.
+	// +optional
+	Policy *PolicyStatus `json:"policy,omitempty"`
+	// placement says where members may and should run, and why. Where each is, is in members.
+	// +optional
+	Placement *PlacementStatus `json:"placement,omitempty"`
+	// members that run, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Members []QueueMember `json:"members,omitempty"`
+	// compression by the members that run now, each since its start or the last reset.
+	// +optional
+	Compression *CompressionStatus `json:"compression,omitempty"`
+	// decompression by the members that run now, each since its start or the last reset.
+	// +optional
+	Decompression *DecompressionStatus `json:"decompression,omitempty"`
+	// cpu of the members that run now, each since its start or the last reset.
+	// +optional
+	CPU *CPUStatus `json:"cpu,omitempty"`
+	// statistics are read from the members every 15 seconds. The annotation lighterage.dev/reset-statistics with any new value sets what
+	// they count to 0, and compression, decompression and cpu too.
+	// +optional
+	Statistics *QueueStatistics `json:"statistics,omitempty"`
+}
+
+// Queue keeps messages until they are got, compressed where the policy and the message allow it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=lighterage
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a Queue is that of its Service: at most 40 lower-case letters, digits and -, beginning with a letter"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`,description="ready and wanted members"
+// +kubebuilder:printcolumn:name="Depth",type=integer,JSONPath=`.status.statistics.depth`,description="messages in the queue"
+// +kubebuilder:printcolumn:name="Puts/s",type=string,JSONPath=`.status.statistics.puts.perSecond`
+// +kubebuilder:printcolumn:name="Gets/s",type=string,JSONPath=`.status.statistics.gets.perSecond`
+// +kubebuilder:printcolumn:name="Ratio",type=string,JSONPath=`.status.statistics.averageRatio`,description="uncompressed by compressed bytes, of the messages that were compressed"
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.compression.engine`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Storage",type=string,JSONPath=`.spec.storage.size`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+type Queue struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +required
+	Spec QueueSpec `json:"spec,omitzero"`
+	// status is what was seen.
+	// +optional
+	Status QueueStatus `json:"status,omitzero"`
+}
+
+// QueueList is a list of Queues.
+// +kubebuilder:object:root=true
+type QueueList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Queue `json:"items"`
+}

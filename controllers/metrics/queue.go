@@ -1,0 +1,117 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Queues are the collectors that reports of Queues' members feed. They are labelled by namespace alone and safe for concurrent use.
+type Queues struct {
+	puts, refusedPuts, duplicates     *prometheus.CounterVec
+	gets, storedGets                  *prometheus.CounterVec
+	messages                          *prometheus.CounterVec
+	decompressions, fallback          *prometheus.CounterVec
+	plain, compressed, wired          *prometheus.CounterVec
+	opened, refused, unauthenticated  *prometheus.CounterVec
+	cpu                               *prometheus.CounterVec
+	depth, bytes, unacked, open, file *prometheus.GaugeVec
+
+	mu     sync.Mutex
+	series *series[*wirev1.QueueReport]
+}
+
+// NewQueues makes the collectors and registers them. What members did before started, which is now, is not counted: an earlier manager
+// has.
+func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
+	n := namespaced{registry}
+	return &Queues{
+		series:          newSeries(started, func(r *wirev1.QueueReport) time.Time { return r.GetStatistics().GetSince().AsTime() }),
+		puts:            n.counter("lighterage_queue_puts_total", "Messages that were put into Queues and acknowledged."),
+		refusedPuts:     n.counter("lighterage_queue_refused_puts_total", "Messages that Queues refused."),
+		duplicates:      n.counter("lighterage_queue_duplicates_total", "Messages that were acknowledged and not stored again."),
+		gets:            n.counter("lighterage_queue_gets_total", "Messages that Queues delivered to clients."),
+		storedGets:      n.counter("lighterage_queue_stored_form_gets_total", "Messages that were delivered compressed, as the client asked."),
+		messages:        n.counter("lighterage_queue_messages_total", "Messages that were put, by path: hardware, software, or stored for those kept as they were.", "path"),
+		decompressions:  n.counter("lighterage_queue_decompressions_total", "Messages that were inflated for clients."),
+		fallback:        n.counter("lighterage_queue_fallback_decompressions_total", "Messages that software inflated although hardware had compressed them."),
+		plain:           n.counter("lighterage_queue_uncompressed_bytes_total", "Bytes of the messages that were put, before compression."),
+		compressed:      n.counter("lighterage_queue_compressed_bytes_total", "Bytes of the messages that were put, as stored."),
+		wired:           n.counter("lighterage_queue_wire_bytes_total", "Bytes that members wrote to and read from clients and each other, TLS included."),
+		opened:          n.counter("lighterage_queue_opened_connections_total", "Connections that clients opened."),
+		refused:         n.counter("lighterage_queue_refused_connections_total", "Connections that were refused because of limits.maxConnections."),
+		unauthenticated: n.counter("lighterage_queue_failed_authentications_total", "Clients that were not let in."),
+		cpu:             n.counter("lighterage_queue_cpu_seconds_total", "CPU time of Queues' members: stage is compress, decompress, or other for the rest.", "stage"),
+		depth:           n.gauge("lighterage_queue_depth", "Messages in Queues."),
+		bytes:           n.gauge("lighterage_queue_stored_bytes", "Bytes that the messages in Queues take as stored."),
+		unacked:         n.gauge("lighterage_queue_unacknowledged", "Messages that were delivered and not acknowledged yet."),
+		open:            n.gauge("lighterage_queue_connections", "Connections of clients that are open."),
+		file:            n.gauge("lighterage_queue_file_bytes", "Bytes of the files in which members keep messages."),
+	}
+}
+
+// Observe counts what the members of a Queue, by their pods' UIDs, have done since they were observed last. content is what the Queue
+// holds, nil when that is not known; what was known last stays then.
+func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, members map[string]*wirev1.QueueReport) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.series.observe(namespace, queue, members, func(from, to *wirev1.QueueReport) { q.add(namespace, from, to) })
+	if content != nil {
+		q.series.set(namespace, queue, q.depth, float64(content.GetMessages()))
+		q.series.set(namespace, queue, q.bytes, float64(content.GetBytes()))
+		q.series.set(namespace, queue, q.unacked, float64(content.GetUnacknowledged()))
+	}
+	var open, file float64
+	for _, report := range members {
+		open += float64(report.GetStatistics().GetConnections())
+		file += float64(report.GetStatistics().GetFileBytes())
+	}
+	q.series.set(namespace, queue, q.open, open)
+	q.series.set(namespace, queue, q.file, file)
+}
+
+// Forget takes a Queue out of the gauges.
+func (q *Queues) Forget(queue string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.series.forget(queue)
+}
+
+func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
+	count := func(vector *prometheus.CounterVec, value func(*wirev1.QueueReport) uint64, scale float64, labels ...string) {
+		counted(vector, from, to, value, scale, append([]string{namespace}, labels...)...)
+	}
+	statistic := func(vector *prometheus.CounterVec, value func(*wirev1.QueueStatistics) uint64) {
+		count(vector, func(r *wirev1.QueueReport) uint64 { return value(r.GetStatistics()) }, 1)
+	}
+	statistic(q.puts, func(s *wirev1.QueueStatistics) uint64 { return s.GetPuts().GetCount() })
+	statistic(q.gets, func(s *wirev1.QueueStatistics) uint64 { return s.GetGets().GetCount() })
+	statistic(q.decompressions, func(s *wirev1.QueueStatistics) uint64 { return s.GetDecompressions().GetCount() })
+	statistic(q.refusedPuts, (*wirev1.QueueStatistics).GetRefusedPuts)
+	statistic(q.duplicates, (*wirev1.QueueStatistics).GetDuplicates)
+	statistic(q.storedGets, (*wirev1.QueueStatistics).GetStoredFormGets)
+	statistic(q.opened, (*wirev1.QueueStatistics).GetOpened)
+	statistic(q.refused, (*wirev1.QueueStatistics).GetRefusedConnections)
+	statistic(q.unauthenticated, (*wirev1.QueueStatistics).GetFailedAuthentications)
+	for path, value := range map[string]func(*wirev1.Compression) *wirev1.Operations{
+		"hardware": (*wirev1.Compression).GetHardware, "software": (*wirev1.Compression).GetSoftware, "stored": (*wirev1.Compression).GetStored,
+	} {
+		count(q.messages, func(r *wirev1.QueueReport) uint64 { return value(r.GetCompression()).GetOperations() }, 1, path)
+	}
+	count(q.fallback, func(r *wirev1.QueueReport) uint64 { return r.GetDecompression().GetFallback().GetOperations() }, 1)
+	count(q.plain, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetUncompressedBytes() }, 1)
+	count(q.compressed, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetCompressedBytes() }, 1)
+	count(q.wired, (*wirev1.QueueReport).GetWireBytes, 1)
+	const seconds = 1e-9
+	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetCompressNanos() }, seconds, "compress")
+	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetDecompressNanos() }, seconds, "decompress")
+	count(q.cpu, func(r *wirev1.QueueReport) uint64 {
+		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetDecompressNanos())
+	}, seconds, "other")
+}

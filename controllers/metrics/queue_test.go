@@ -1,0 +1,64 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/metrics"
+)
+
+func TestQueues(t *testing.T) {
+	started := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	report := func(since time.Time, puts uint64) *wirev1.QueueReport {
+		return &wirev1.QueueReport{
+			Statistics: &wirev1.QueueStatistics{Since: timestamppb.New(since), Puts: &wirev1.QueueRate{Count: puts}, Connections: 2, FileBytes: 50},
+			Compression: &wirev1.Compression{
+				UncompressedBytes: 400 * puts, CompressedBytes: 100 * puts, Hardware: &wirev1.Operations{Operations: puts},
+			},
+			Decompression: &wirev1.Decompression{Fallback: &wirev1.Operations{Operations: puts}},
+			Cpu:           &wirev1.CPU{SendNanos: 6e9 * puts, CompressNanos: 2e9 * puts, DecompressNanos: 1e9 * puts},
+		}
+	}
+	registry := prometheus.NewRegistry()
+	queues := metrics.NewQueues(registry, started)
+	before, after := started.Add(-time.Hour), started.Add(time.Minute)
+	holds := &wirev1.QueueContent{Messages: 7, Bytes: 700, Unacknowledged: 1}
+
+	// What an earlier manager saw is the base; what began since counts from 0.
+	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 100), "new": report(after, 5)})
+	// A member that does not answer loses nothing, and what is held stays while nobody knows.
+	queues.Observe("bank", "q1", nil, nil)
+	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 103), "new": report(after, 5)})
+	// A reset begins anew.
+	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(after, 2), "new": report(after, 6)})
+	queues.Observe("bank", "q2", &wirev1.QueueContent{Messages: 3}, map[string]*wirev1.QueueReport{"one": report(after, 0)})
+	queues.Forget("q2")
+
+	const puts = 5 + 3 + 2 + 1
+	for name, want := range map[string]float64{
+		"lighterage_queue_puts_total{bank}":                    puts,
+		"lighterage_queue_messages_total{bank,hardware}":       puts,
+		"lighterage_queue_fallback_decompressions_total{bank}": puts,
+		"lighterage_queue_uncompressed_bytes_total{bank}":      400 * puts,
+		"lighterage_queue_compressed_bytes_total{bank}":        100 * puts,
+		"lighterage_queue_cpu_seconds_total{bank,compress}":    2 * puts,
+		"lighterage_queue_cpu_seconds_total{bank,decompress}":  puts,
+		"lighterage_queue_cpu_seconds_total{bank,other}":       3 * puts,
+		"lighterage_queue_depth{bank}":                         7,
+		"lighterage_queue_stored_bytes{bank}":                  700,
+		"lighterage_queue_unacknowledged{bank}":                1,
+		"lighterage_queue_connections{bank}":                   4,
+		"lighterage_queue_file_bytes{bank}":                    100,
+	} {
+		if got := gathered(t, registry); got[name] != want {
+			t.Errorf("%s is %v, want %v (all: %v)", name, got[name], want, got)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// builtInQueueSoftwareMinSize is the size below which a compressed message saves about as much as the headers that describe it take.
+const builtInQueueSoftwareMinSize = 1024
+
+// ResolveQueue applies the inheritance for a Queue. A minSize of its own, 0 excepted, is that of hardware and software. The error is a
+// *NotFoundError or an *InvalidError.
+func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+	if inline == nil {
+		inline = &v1alpha1.QueueCompression{}
+	}
+	common := &v1alpha1.Compression{
+		PolicyName: inline.PolicyName, Mode: inline.Mode, Codecs: inline.Codecs, Level: inline.Level, Placement: inline.Placement,
+		MinSize: inline.MinSize,
+	}
+	resolved, err := Resolve(common, policies)
+	if err != nil {
+		return resolved, err
+	}
+	if chosen, _, err := choose(common, policies); inline.MinSize == nil && err == nil && !setsSoftwareMinSize(chosen) {
+		resolved.SoftwareMinSize = builtInQueueSoftwareMinSize
+	}
+	return resolved, nil
+}

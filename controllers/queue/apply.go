@@ -1,0 +1,80 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentsecret"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/owned"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+
+// memory is what the manager remembers of a Queue.
+type memory struct {
+	secret agentsecret.State
+	// statistics is when they were last written.
+	statistics time.Time
+}
+
+// ensureAll makes what is wanted to be, and returns the StatefulSet as it is then. The problem is what the API server, or somebody
+// else's object, has against it.
+func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity) (*appsv1.StatefulSet, *plan.Problem, error) {
+	queue := wanted.Queue
+	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
+	problem, err := r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), agentsecret.Content{
+		Identity:    pki.QueueIdentity(r.Cluster, queue.Namespace, queue.Name),
+		ServerNames: serverNames(queue),
+		Config:      wanted.Config,
+		Revision:    wanted.Config.GetRevision(),
+	})
+	if problem != nil || err != nil {
+		return in.set, problem, err
+	}
+	present := in.set
+	for _, object := range wanted.Objects(present, affinity, r.Image) {
+		after, problem, err := r.objects.Ensure(ctx, queue, object)
+		if problem != nil || err != nil {
+			return present, problem, err
+		}
+		if set, ok := after.(*appsv1.StatefulSet); ok {
+			present = set
+		}
+	}
+	problem, err = r.growClaims(ctx, queue, in.claims)
+	return present, problem, err
+}
+
+// growClaims asks for claims that are as large as the spec says. They never become smaller. One that is not bound yet cannot grow, and is
+// looked at again when it is.
+func (r *Reconciler) growClaims(ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) (*plan.Problem, error) {
+	for i := range claims {
+		claim := &claims[i]
+		if claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound ||
+			claim.Spec.Resources.Requests.Storage().Cmp(queue.Spec.Storage.Size) >= 0 {
+			continue
+		}
+		before := claim.DeepCopy()
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: queue.Spec.Storage.Size}
+		if err := r.Client.Patch(ctx, claim, client.MergeFrom(before), client.FieldOwner(conditions.FieldOwner)); err != nil {
+			claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+			return owned.Refusal(claim, fmt.Errorf("growing claim %s: %w", client.ObjectKeyFromObject(claim), err))
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,50 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package queue reconciles Queues: a StatefulSet of agents in mode queue, each with a claim, a Service for clients, one for the members
+// among themselves and a disruption budget. What is wanted and what status says are pure functions of what was gathered.
+//
+// A Queue whose deletion would lose messages is not let go: its finalizer stays, and it goes on serving, until it is empty or its
+// annotation says that the messages may be deleted.
+package queue
+
+import "time"
+
+const (
+	// kind of the owner of everything made here.
+	kind = "Queue"
+
+	// The container's ports: of clients, of the other members, of the manager and of health checks.
+	clientPort  = 4222
+	routePort   = 6222
+	controlPort = 9443
+	healthPort  = 8081
+
+	configDirectory  = "/etc/lighterage"
+	servingDirectory = "/etc/lighterage-serving"
+	tokensDirectory  = "/etc/lighterage-tokens" //nolint:gosec // It is a path, and holds no secret.
+	dataDirectory    = "/var/lib/lighterage"
+
+	// dataVolume is the name of the members' claims, before that of the member.
+	dataVolume = "data"
+
+	// StatisticsInterval is the shortest time between two writes of statistics.
+	StatisticsInterval = 15 * time.Second
+	// watchInterval is how often members are asked while something is going on.
+	watchInterval = 3 * time.Second
+	// conflictPause is the wait after a write from a stale read.
+	conflictPause = 200 * time.Millisecond
+	// startGrace is how long a pod may take to start before that is called Stalled. A volume has to be made and attached.
+	startGrace = 2 * time.Minute
+
+	// endpointPause is how long a member that is to stop goes on as if nothing were, while the word spreads that it is no endpoint of
+	// the Service any more.
+	endpointPause = 5 * time.Second
+	// drainTimeout is how long clients are answered after that.
+	drainTimeout = 10 * time.Second
+	// stopReserve is what a member gets on top of both to sync and to end its process.
+	stopReserve = 30 * time.Second
+
+	// maxMembersShown is what the API allows in status.
+	maxMembersShown = 8
+)

@@ -1,0 +1,116 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/topology"
+)
+
+// inputs are what a decision needs of the cluster, the members excepted.
+type inputs struct {
+	policies         []v1alpha1.CompressionPolicy
+	privilegeAllowed bool
+	set              *appsv1.StatefulSet
+	claims           []corev1.PersistentVolumeClaim
+	placement        placement.Facts
+}
+
+func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs, error) {
+	var in inputs
+	policies := &v1alpha1.CompressionPolicyList{}
+	if err := r.Client.List(ctx, policies); err != nil {
+		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
+	}
+	in.policies = policies.Items
+
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	found, err := r.get(ctx, client.ObjectKey{Name: queue.Namespace}, namespace)
+	if err != nil {
+		return in, err
+	}
+	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
+
+	set := &appsv1.StatefulSet{}
+	if found, err = r.get(ctx, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set); err != nil {
+		return in, err
+	}
+	if found && metav1.IsControlledBy(set, queue) {
+		in.set = set
+	}
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := r.Client.List(ctx, claims, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
+		return in, fmt.Errorf("listing the claims of %s: %w", client.ObjectKeyFromObject(queue), err)
+	}
+	in.claims = claims.Items
+	in.placement, err = topology.Facts(ctx, r.Client, queue.Namespace, "")
+	// Slots of accelerators are for agents that end; a member that took one would keep it.
+	in.placement.FreeSlots = nil
+	return in, err
+}
+
+// get reads an object; one that does not exist is no error.
+func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
+	err := r.Client.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
+	}
+	return true, nil
+}
+
+// askMembers returns the members that are not being stopped, with what they say. Whoever bears the labels without having the key of the
+// Queue's Secret cannot answer.
+func (r *Reconciler) askMembers(ctx context.Context, queue *v1alpha1.Queue, profiles map[string]v1alpha1.NodeProfileStatus) ([]Member, error) {
+	pods := &corev1.PodList{}
+	if err := r.Client.List(ctx, pods, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
+		return nil, fmt.Errorf("listing the members of %s: %w", client.ObjectKeyFromObject(queue), err)
+	}
+	var list []Member
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		if replicas.Ended(pod) || owner == nil || owner.Kind != "StatefulSet" || owner.Name != objectName(queue) {
+			continue
+		}
+		list = append(list, Member{
+			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
+		})
+	}
+	replicas.EachAtOnce(len(list), func(i int) {
+		if list[i].Asked {
+			r.ask(ctx, queue, &list[i])
+		}
+	})
+	return list, nil
+}
+
+// ask fills in a member's report. One that does not answer has just started, or status will say so.
+func (r *Reconciler) ask(ctx context.Context, queue *v1alpha1.Queue, member *Member) {
+	report, err := r.Agents.QueueReport(ctx, agentclient.Target{
+		Address: replicas.Address(member.Pod, controlPort), ServerName: pki.QueueServerName(string(queue.UID)),
+	})
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Member does not answer", "pod", member.Pod.Name, "reason", err.Error())
+		return
+	}
+	member.Report = report
+}

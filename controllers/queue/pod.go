@@ -1,0 +1,115 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/replicas"
+)
+
+// startAnnotation on a pod is a digest of what of the configuration counts at the start only, so that members begin anew when it
+// changes.
+const startAnnotation = "lighterage.dev/start-digest"
+
+// preparedMessageSize is up to which longest message every member is prepared from its start.
+const preparedMessageSize = 7 << 20
+
+func (w Wanted) startDigest() string {
+	c := w.Config
+	sum := sha256.New()
+	// A hash never fails to take what is written.
+	_, _ = fmt.Fprintln(sum, c.GetListenAddress(), c.GetRouteAddress(), c.GetControlAddress(), c.GetHealthAddress(), c.GetStorage().GetCapacity(),
+		max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize))
+	for _, member := range c.GetMembers() {
+		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+// pod is a member. It has no service account token and needs no privilege.
+func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.PodSpec {
+	spec := w.Queue.Spec
+	template := v1alpha1.AgentPodTemplate{}
+	if spec.PodTemplate != nil {
+		template = *spec.PodTemplate
+	}
+	security := plan.PodSecurity()
+	// A volume with many files is not walked through at each start.
+	security.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+	return corev1.PodSpec{
+		AutomountServiceAccountToken:  ptr.To(false),
+		EnableServiceLinks:            ptr.To(false),
+		TerminationGracePeriodSeconds: ptr.To(int64((endpointPause + drainTimeout + stopReserve).Seconds())),
+		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
+		Affinity:                      affinity,
+		TopologySpreadConstraints:     replicas.Spread(selector(w.Queue.UID)),
+		Tolerations:                   template.Tolerations,
+		PriorityClassName:             template.PriorityClassName,
+		SecurityContext:               security,
+		Containers:                    []corev1.Container{container(spec, template, image)},
+		Volumes:                       volumes(objectName(w.Queue), spec),
+	}
+}
+
+func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, image plan.AgentImage) corev1.Container {
+	if template.Resources == nil && spec.Storage.Type == v1alpha1.QueueStorageMemory {
+		template.Resources = memoryResources(spec.Storage.Size)
+	}
+	c := plan.Container(image, template)
+	c.Args = []string{"queue", "--config-dir", configDirectory}
+	port := func(name string, number int32) corev1.ContainerPort {
+		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}
+	}
+	c.Ports = []corev1.ContainerPort{
+		port("nats", clientPort), port("routes", routePort), port("control", controlPort), port("health", healthPort),
+	}
+	c.VolumeMounts = []corev1.VolumeMount{
+		{Name: "config", MountPath: configDirectory, ReadOnly: true}, {Name: dataVolume, MountPath: dataDirectory},
+	}
+	if spec.TLS != nil {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "serving", MountPath: servingDirectory, ReadOnly: true})
+	}
+	if spec.Authentication.Tokens != nil {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "tokens", MountPath: tokensDirectory, ReadOnly: true})
+	}
+	// A member that reads a large volume at its start is alive, but not ready for long.
+	c.ReadinessProbe = replicas.Probe("/readyz", healthPort, 2, 2)
+	c.LivenessProbe = replicas.Probe("/livez", healthPort, 10, 6)
+	// Requests keep coming for a moment after the pod has begun to stop; they are served as ever.
+	c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(endpointPause.Seconds())}}}
+	return c
+}
+
+// memoryResources have room for all messages, and for what it takes to keep and compress them.
+func memoryResources(size resource.Quantity) *corev1.ResourceRequirements {
+	limit := resource.NewQuantity(size.Value()+size.Value()/2+512<<20, resource.BinarySI)
+	return &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: *limit},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: *limit},
+	}
+}
+
+// volumes are those that are not claims.
+func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
+	list := []corev1.Volume{replicas.SecretVolume("config", secret)}
+	if spec.TLS != nil {
+		list = append(list, replicas.OptionalSecretVolume("serving", spec.TLS.SecretName, corev1.TLSCertKey, corev1.TLSPrivateKeyKey))
+	}
+	if spec.Authentication.Tokens != nil {
+		list = append(list, replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName))
+	}
+	if spec.Storage.Type == v1alpha1.QueueStorageMemory {
+		list = append(list, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	return list
+}

@@ -1,0 +1,183 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentsecret"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/owned"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=queues/status,verbs=patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods;namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options of the controller.
+type Options struct {
+	// Client reads from the manager's cache and writes. Secrets are written and never read.
+	Client client.Client
+	// Reader reads past the cache.
+	Reader client.Reader
+	// Agents asks members for reports.
+	Agents agentclient.Agents
+	// Authority issues the members' certificates; Lifetime is theirs, renewed at half of it.
+	Authority *pki.Authority
+	Lifetime  time.Duration
+	Recorder  events.EventRecorder
+	Metrics   *metrics.Queues
+	Clock     clock.PassiveClock
+	// Cluster is this cluster's name in identities.
+	Cluster string
+	// Image that agents run.
+	Image plan.AgentImage
+	// Concurrency is how many Queues are looked after at once.
+	Concurrency int
+}
+
+// Reconciler reconciles Queues.
+type Reconciler struct {
+	Options
+	objects  owned.Writer
+	secrets  agentsecret.Keeper
+	memories *owned.Memories[memory]
+}
+
+// NewReconciler returns a Reconciler; Setup is what registers one with a manager.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{
+		Options:  o,
+		objects:  owned.Writer{Client: o.Client, Reader: o.Reader, Kind: kind},
+		secrets:  agentsecret.Keeper{Client: o.Client, Authority: o.Authority, Lifetime: o.Lifetime, Clock: o.Clock},
+		memories: owned.NewMemories[memory](),
+	}
+}
+
+// Reconcile looks after one Queue.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	if apierrors.IsConflict(err) {
+		// The cache is behind; soon it will not be.
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	queue := &v1alpha1.Queue{}
+	err := r.Client.Get(ctx, request.NamespacedName, queue)
+	if apierrors.IsNotFound(err) {
+		r.Metrics.Forget(string(r.memories.Forget(request.NamespacedName)))
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Queue %s: %w", request.NamespacedName, err)
+	}
+	in, err := r.gather(ctx, queue)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	facts := Facts{Now: r.Clock.Now().Truncate(time.Second), Set: in.set}
+	if queue.DeletionTimestamp != nil {
+		if facts.Members, err = r.askMembers(ctx, queue, in.placement.Profiles); err != nil {
+			return ctrl.Result{}, err
+		}
+		if facts.Kept = keep(queue, in, facts.Members); facts.Kept == nil {
+			return ctrl.Result{}, r.release(ctx, queue, in.claims)
+		}
+	}
+	if err := r.protect(ctx, queue); err != nil {
+		return ctrl.Result{}, err
+	}
+	var usable *Wanted
+	wanted, problem := Want(queue, in.policies, in.privilegeAllowed)
+	if problem == nil {
+		usable = &wanted
+		where := placement.Decide(wanted.Placement(r.Image.Architectures), in.placement)
+		facts.Placement = &where.Status
+		if where.Blocked != nil {
+			problem = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+		} else if facts.Set, problem, err = r.ensureAll(ctx, wanted, in, where.Affinity); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	facts.Problem = problem
+	if facts.Members == nil {
+		if facts.Members, err = r.askMembers(ctx, queue, in.placement.Profiles); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return r.writeStatus(ctx, queue, usable, facts)
+}
+
+// writeStatus writes what was seen, if it differs, and tells of it once.
+func (r *Reconciler) writeStatus(ctx context.Context, queue *v1alpha1.Queue, wanted *Wanted, facts Facts) (ctrl.Result, error) {
+	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
+	facts.RefreshStatistics = count(facts.Members) && (facts.Now.Sub(m.statistics) >= StatisticsInterval || newReset(queue, facts.Members))
+	before := queue.DeepCopy()
+	queue.Status = Observe(queue, wanted, facts)
+	if _, err := conditions.WriteStatus(ctx, r.Client, before, queue); err != nil {
+		return ctrl.Result{}, err
+	}
+	if facts.RefreshStatistics {
+		m.statistics = facts.Now
+	}
+	r.observe(queue, facts.Members)
+	conditions.Tell(r.Recorder, queue, before.Status.Conditions, queue.Status.Conditions, v1alpha1.ReasonNoLeader, v1alpha1.ReasonAgentUnreachable)
+	ready := meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
+	m.secret.Settled = ready
+	if ready || facts.Problem != nil {
+		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
+	}
+	return ctrl.Result{RequeueAfter: watchInterval}, nil
+}
+
+// count reports whether there is anything to sum up: while no member counts, the last sums stay.
+func count(members []Member) bool {
+	for _, member := range members {
+		if member.Report.GetStatistics() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// newReset reports whether every member has acted upon a reset that status does not show yet.
+func newReset(queue *v1alpha1.Queue, members []Member) bool {
+	shown := ""
+	if queue.Status.Statistics != nil {
+		shown = queue.Status.Statistics.LastResetRequest
+	}
+	all := sum(members)
+	return all.ResetOK && all.Reset != shown
+}
+
+// observe feeds the metrics.
+func (r *Reconciler) observe(queue *v1alpha1.Queue, members []Member) {
+	reports := map[string]*wirev1.QueueReport{}
+	for _, member := range members {
+		if member.Report.GetStatistics() != nil {
+			reports[string(member.Pod.UID)] = member.Report
+		}
+	}
+	r.Metrics.Observe(queue.Namespace, string(queue.UID), contentOf(members), reports)
+}

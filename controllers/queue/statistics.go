@@ -1,0 +1,197 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/replicas"
+)
+
+// contentOf is what the queue holds in the words of the member that leads, else of the one that knows of most; nil if none says so.
+func contentOf(members []Member) *wirev1.QueueContent {
+	var best *wirev1.QueueContent
+	for _, member := range members {
+		content := member.Report.GetContent()
+		if content == nil {
+			continue
+		}
+		if content.GetLeader() != "" && content.GetLeader() == member.Pod.Name {
+			return content
+		}
+		if best == nil || content.GetLastSequence() > best.GetLastSequence() {
+			best = content
+		}
+	}
+	return best
+}
+
+// totals are the sums of what members report.
+type totals struct {
+	replicas.Sum
+	statistics *wirev1.QueueStatistics
+}
+
+// sum adds up the members that count.
+func sum(members []Member) *totals {
+	t := &totals{statistics: &wirev1.QueueStatistics{
+		Puts: &wirev1.QueueRate{}, Gets: &wirev1.QueueRate{}, Compressions: &wirev1.QueueRate{}, Decompressions: &wirev1.QueueRate{},
+	}}
+	for _, member := range members {
+		r := member.Report
+		if r.GetStatistics() == nil {
+			continue
+		}
+		t.addStatistics(r.GetStatistics())
+		t.Add(&wirev1.Report{Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(), WireBytes: r.GetWireBytes()},
+			r.GetStatistics().GetReset_(), member.NetworkSecondsPerGiB)
+	}
+	return t
+}
+
+func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
+	all := t.statistics
+	addRate(all.Puts, s.GetPuts())
+	addRate(all.Gets, s.GetGets())
+	addRate(all.Compressions, s.GetCompressions())
+	addRate(all.Decompressions, s.GetDecompressions())
+	all.CompressedPlainBytes += s.GetCompressedPlainBytes()
+	all.CompressedBytes += s.GetCompressedBytes()
+	all.RecentPlainBytes += s.GetRecentPlainBytes()
+	all.RecentBytes += s.GetRecentBytes()
+	all.StoredFormGets += s.GetStoredFormGets()
+	all.RefusedPuts += s.GetRefusedPuts()
+	all.Duplicates += s.GetDuplicates()
+	all.Connections += s.GetConnections()
+	all.HighWaterConnections += s.GetHighWaterConnections()
+	all.Opened += s.GetOpened()
+	all.Closed += s.GetClosed()
+	all.RefusedConnections += s.GetRefusedConnections()
+	all.FailedAuthentications += s.GetFailedAuthentications()
+	all.FileBlocks += s.GetFileBlocks()
+	all.FileBytes += s.GetFileBytes()
+	all.MemoryBytes += s.GetMemoryBytes()
+	if since := s.GetSince(); since != nil && (all.Since == nil || since.AsTime().Before(all.Since.AsTime())) {
+		all.Since = since
+	}
+}
+
+func addRate(all, one *wirev1.QueueRate) {
+	all.Count += one.GetCount()
+	all.MilliPerSecond += one.GetMilliPerSecond()
+	all.HighMilliPerSecond += one.GetHighMilliPerSecond()
+}
+
+// statisticsStatus is what status shows of the sums and of what the queue holds; lastResetRequest is what it showed until now.
+func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wirev1.QueueContent, lastResetRequest string) *v1alpha1.QueueStatistics {
+	s, clamp := t.statistics, replicas.Clamp
+	status := &v1alpha1.QueueStatistics{
+		Depth:                 clamp(content.GetMessages()),
+		AverageRatio:          replicas.Ratio(s.GetCompressedPlainBytes(), s.GetCompressedBytes()),
+		RecentRatio:           replicas.Ratio(s.GetRecentPlainBytes(), s.GetRecentBytes()),
+		Compressions:          rateStatus(s.GetCompressions()),
+		Decompressions:        rateStatus(s.GetDecompressions()),
+		Puts:                  rateStatus(s.GetPuts()),
+		Gets:                  rateStatus(s.GetGets()),
+		StoredFormGets:        clamp(s.GetStoredFormGets()),
+		RefusedPuts:           clamp(s.GetRefusedPuts()),
+		Duplicates:            clamp(s.GetDuplicates()),
+		Consumers:             clamp(content.GetConsumers()),
+		Unacknowledged:        clamp(content.GetUnacknowledged()),
+		Redelivered:           clamp(content.GetRedelivered()),
+		Connections:           clamp(s.GetConnections()),
+		HighWaterConnections:  clamp(s.GetHighWaterConnections()),
+		Opens:                 clamp(s.GetOpened()),
+		Closes:                clamp(s.GetClosed()),
+		RefusedConnections:    clamp(s.GetRefusedConnections()),
+		FailedAuthentications: clamp(s.GetFailedAuthentications()),
+		FileBlocks:            clamp(s.GetFileBlocks()),
+		FileBytes:             clamp(s.GetFileBytes()),
+		MemoryBytes:           clamp(s.GetMemoryBytes()),
+		LastResetRequest:      lastResetRequest,
+	}
+	messages := v1alpha1.QueueMessages{Count: clamp(content.GetMessages()), Bytes: clamp(content.GetBytes())}
+	if storage == v1alpha1.QueueStorageMemory {
+		status.NonPersistent = messages
+	} else {
+		status.Persistent = messages
+	}
+	if n := content.GetMessages(); n > 0 {
+		status.AverageSize = clamp(content.GetBytes() / n)
+	}
+	if n := s.GetCompressions().GetCount(); n > 0 {
+		status.AverageUncompressedSize = clamp(s.GetCompressedPlainBytes() / n)
+		status.AverageCompressSeconds = replicas.AverageSeconds(t.Report.GetCpu().GetCompressNanos(), n)
+	}
+	if oldest := content.GetOldestTime(); oldest != nil {
+		status.OldestMessageTime = &metav1.Time{Time: oldest.AsTime().Truncate(time.Second)}
+	}
+	if s.GetSince() != nil {
+		status.LastReset = &metav1.Time{Time: s.GetSince().AsTime().Truncate(time.Second)}
+	}
+	if t.ResetOK {
+		status.LastResetRequest = t.Reset
+	}
+	return status
+}
+
+func rateStatus(rate *wirev1.QueueRate) v1alpha1.QueueRate {
+	return v1alpha1.QueueRate{
+		Count: replicas.Clamp(rate.GetCount()), PerSecond: perSecond(rate.GetMilliPerSecond()), HighPerSecond: perSecond(rate.GetHighMilliPerSecond()),
+	}
+}
+
+func perSecond(milli uint64) string {
+	return strconv.FormatFloat(float64(milli)/1000, 'f', 1, 64)
+}
+
+// memberStatus shows the members by name.
+func memberStatus(members []Member, leader, revision string) []v1alpha1.QueueMember {
+	var list []v1alpha1.QueueMember
+	for _, member := range members {
+		one := v1alpha1.QueueMember{
+			Name: member.Pod.Name, Node: member.Pod.Spec.NodeName, State: "Starting", Leader: leader != "" && leader == member.Pod.Name,
+		}
+		if r := member.Report; r != nil {
+			one.Architecture, one.Engine = r.GetArchitecture(), r.GetCompression().GetEngine()
+			one.Current = revision != "" && r.GetRevision() == revision
+			switch r.GetState() {
+			case wirev1.QueueState_QUEUE_STATE_SERVING:
+				one.State = "Serving"
+			case wirev1.QueueState_QUEUE_STATE_DRAINING:
+				one.State = "Draining"
+			}
+		} else if member.Asked {
+			one.State = "Unreachable"
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.QueueMember) int { return cmp.Compare(a.Name, b.Name) })
+	return list[:min(len(list), maxMembersShown)]
+}
+
+// refresh puts the sums into status.
+func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, members []Member) {
+	all := sum(members)
+	lastResetRequest := ""
+	if status.Statistics != nil {
+		lastResetRequest = status.Statistics.LastResetRequest
+	}
+	status.Statistics = all.statisticsStatus(storage, contentOf(members), lastResetRequest)
+	status.Compression = plan.CompressionStatus(&all.Report)
+	status.Decompression = plan.DecompressionStatus(&all.Report)
+	status.CPU = plan.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())
+	if status.CPU != nil {
+		// One process does both, and sendSeconds has all of it.
+		status.CPU.ReceiveSeconds = ""
+	}
+}

@@ -1,0 +1,239 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/replicas"
+)
+
+// Member is a pod and what its agent says.
+type Member struct {
+	Pod *corev1.Pod
+	// Asked is true when the pod runs, so that its agent should answer.
+	Asked bool
+	// Report is nil when the agent was not asked or did not answer.
+	Report *wirev1.QueueReport
+	// NetworkSecondsPerGiB of the pod's node; nil when it is not known.
+	NetworkSecondsPerGiB *float64
+}
+
+// Facts are what was seen of a Queue.
+type Facts struct {
+	Now time.Time
+	// Kept is why a Queue that is to be deleted is still there; nil when it is not to be.
+	Kept *plan.Problem
+	// Problem is why the spec could not be made to be.
+	Problem *plan.Problem
+	// Set is nil when there is none.
+	Set     *appsv1.StatefulSet
+	Members []Member
+	// Placement says where members may and should run; nil when the spec cannot be used.
+	Placement *v1alpha1.PlacementStatus
+	// RefreshStatistics: they are old enough to be written again.
+	RefreshStatistics bool
+}
+
+// Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
+func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueStatus {
+	status := *queue.Status.DeepCopy()
+	status.ObservedGeneration = queue.Generation
+	status.Address = clientAddress(queue)
+	revision := ""
+	if wanted != nil {
+		status.Policy = wanted.Policy.Status()
+		revision = wanted.Config.GetRevision()
+	}
+	if facts.Placement != nil {
+		status.Placement = facts.Placement.DeepCopy()
+		status.Placement.Message = conditions.Shorten(status.Placement.Message)
+	}
+	status.Ready = fmt.Sprintf("%d/%d", readyMembers(facts.Set), memberCount(queue.Spec))
+	status.Members = memberStatus(facts.Members, contentOf(facts.Members).GetLeader(), revision)
+	status.CertificateExpirationTime = replicas.FirstExpiration(certificates(facts.Members))
+	if facts.RefreshStatistics {
+		refresh(&status, queue.Spec.Storage.Type, facts.Members)
+	}
+	now := append(state(queue, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages)...)
+	status.Conditions = conditions.Merge(status.Conditions, now, queue.Generation, facts.Now)
+	return status
+}
+
+func clientAddress(queue *v1alpha1.Queue) string {
+	return fmt.Sprintf("tls://%s.%s.svc:%d", queue.Name, queue.Namespace, clientPort)
+}
+
+// state is Ready, Reconciling and Stalled: the first that applies of what keeps the queue from being what its spec says.
+func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
+	if facts.Kept != nil {
+		return conditions.Stalled(facts.Kept.Reason, facts.Kept.Message)
+	}
+	if facts.Problem != nil {
+		message := facts.Problem.Message
+		if n := readyMembers(facts.Set); n > 0 {
+			message += fmt.Sprintf("; meanwhile %d members serve what the spec said before", n)
+		}
+		return conditions.Stalled(facts.Problem.Reason, message)
+	}
+	if wanted == nil || facts.Set == nil {
+		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
+	}
+	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
+		checkCertificate, checkAuthentication, checkRollout, checkConfig, checkReports, checkLeader,
+	} {
+		if found := check(queue, wanted, facts); found != nil {
+			return found
+		}
+	}
+	return conditions.Ready(v1alpha1.ReasonServing, fmt.Sprintf("%d members keep messages and serve clients at %s", readyMembers(facts.Set), clientAddress(queue)))
+}
+
+// checkCertificate is about the certificate for clients, in the members' words.
+func checkCertificate(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+	if queue.Spec.TLS == nil {
+		return nil
+	}
+	return replicas.CheckCertificates("members", queue.Namespace, queue.Spec.TLS.SecretName, certificates(facts.Members), facts.Now)
+}
+
+func certificates(members []Member) []*wirev1.HTTPCertificate {
+	var all []*wirev1.HTTPCertificate
+	for _, member := range members {
+		all = append(all, member.Report.GetCertificate())
+	}
+	return all
+}
+
+// checkAuthentication is about tokens, which the manager may not read.
+func checkAuthentication(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+	for _, member := range facts.Members {
+		text := member.Report.GetAuthenticationError()
+		if text == "" {
+			continue
+		}
+		mend := "mend spec.authentication"
+		if tokens := queue.Spec.Authentication.Tokens; tokens != nil {
+			mend = fmt.Sprintf("mend Secret %q in namespace %q, whose keys are names of clients and whose values are their tokens (members notice it "+
+				"within about two minutes)", tokens.SecretName, queue.Namespace)
+		}
+		return conditions.Stalled(v1alpha1.ReasonAuthenticationUnusable, fmt.Sprintf("%s cannot let in all who should be: %s; %s", member.Pod.Name, text, mend))
+	}
+	return nil
+}
+
+// checkConfig: members of another version may not understand what they are told, and some changes a store refuses. What takes a restart they
+// refuse too, until the rollout restarts them.
+func checkConfig(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
+	for _, member := range facts.Members {
+		if message := member.Report.GetConfigError(); message != "" && member.Report.GetRevision() != wanted.Config.GetRevision() {
+			return conditions.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("member %s does not accept what the spec says and goes on with what "+
+				"it said before: %s", member.Pod.Name, message))
+		}
+	}
+	return nil
+}
+
+// checkRollout: members that are not there yet, or not of the present pod template.
+func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+	set := facts.Set
+	wanted, ready := memberCount(queue.Spec), readyMembers(set)
+	if set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && ready >= wanted {
+		return nil
+	}
+	progress := fmt.Sprintf("%d of %d members are ready", ready, wanted)
+	for _, member := range facts.Members {
+		problem := plan.Stuck(member.Pod)
+		if problem == nil {
+			continue
+		}
+		message := progress + "; " + member.Pod.Name + ": " + problem.Message
+		if facts.Now.Sub(member.Pod.CreationTimestamp.Time) > startGrace {
+			return conditions.Stalled(problem.Reason, message)
+		}
+		return conditions.Reconciling(v1alpha1.ReasonRollingOut, message)
+	}
+	for _, member := range facts.Members {
+		if detail := member.Report.GetDetail(); detail != "" && member.Report.GetState() == wirev1.QueueState_QUEUE_STATE_STARTING {
+			return conditions.Reconciling(v1alpha1.ReasonRollingOut, progress+"; "+member.Pod.Name+": "+detail)
+		}
+	}
+	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s, %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted)))
+}
+
+// checkReports: members that do not answer, or have not taken the present configuration.
+func checkReports(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
+	var silent, old []string
+	for _, member := range facts.Members {
+		switch {
+		case member.Report == nil:
+			silent = append(silent, member.Pod.Name)
+		case member.Report.GetRevision() != wanted.Config.GetRevision():
+			old = append(old, member.Pod.Name)
+		}
+	}
+	slices.Sort(silent)
+	slices.Sort(old)
+	if len(silent) > 0 {
+		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("members are ready but %d of them do not answer the manager (%s), "+
+			"so what they do is not known; let the manager's namespace reach their port %d", len(silent), replicas.ShortList(silent), controlPort))
+	}
+	if len(old) > 0 {
+		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d members have not taken the present spec yet (%s); the kubelet "+
+			"brings it to them within about two minutes", len(old), len(facts.Members), replicas.ShortList(old)))
+	}
+	return nil
+}
+
+// checkLeader: without one nothing can be put. Members choose another by themselves when most of them reach each other.
+func checkLeader(_ *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+	content := contentOf(facts.Members)
+	switch {
+	case content.GetLeader() == "":
+		return conditions.Reconciling(v1alpha1.ReasonNoLeader, fmt.Sprintf("no member leads, so that nothing can be put or got; members choose one when "+
+			"most of them reach each other at port %d", routePort))
+	case content.GetUnreachable() > 0:
+		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%d members are not reached by %s, which leads: messages have fewer "+
+			"copies than the spec says; let the members reach each other at port %d", content.GetUnreachable(), content.GetLeader(), routePort))
+	}
+	return nil
+}
+
+func readyMembers(set *appsv1.StatefulSet) int32 {
+	if set == nil {
+		return 0
+	}
+	return min(set.Status.ReadyReplicas, ptr.Deref(set.Spec.Replicas, 1))
+}
+
+// hardwareMessages say what each reason means here.
+var hardwareMessages = map[string]string{
+	v1alpha1.CompressionHardwareUsed:  "the accelerator compresses",
+	v1alpha1.CompressionSoftwareUsed:  "software compresses, as the policy asks",
+	v1alpha1.CompressionNoAccelerator: "software compresses: no node of the members has an accelerator that is known to work",
+	v1alpha1.CompressionSelfTestFailed: "software compresses: a node has an accelerator, but its use could not be proved; status.accelerator of the " +
+		"NodeProfile says why",
+	v1alpha1.CompressionLevelNotAccelerated: "software compresses: the accelerator does not compress at the policy's level",
+	v1alpha1.CompressionCodecNotAccelerated: "software compresses: no accelerator does the first of the policy's codecs; put deflate first",
+	v1alpha1.CompressionBelowMinimum:        "most messages are smaller than compression.minSize, or the policy's sizes, and are stored as they are",
+	v1alpha1.CompressionOff:                 "nothing is compressed: compression.minSize is 0",
+	v1alpha1.CompressionSoftwareDisabled:    "nothing is compressed: there is no accelerator that is known to work, and the policy forbids software",
+	v1alpha1.CompressionIncompressible:      "most messages are stored as they are: they do not promise to shrink",
+	v1alpha1.CompressionDidNotShrink:        "most messages are stored as they are: they did not shrink",
+	v1alpha1.CompressionPolicyNever:         "nothing is compressed: the policy says Never",
+	v1alpha1.CompressionAlreadyEncoded:      "most messages were put compressed",
+	v1alpha1.CompressionAcceleratorBusy:     "software compresses: the accelerator is busy with others' work",
+	v1alpha1.CompressionEngineFailed:        "most messages are stored as they are: the engine fails, which is a fault; please report it with the members' logs",
+}

@@ -1,0 +1,115 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/queue"
+)
+
+func TestStates(t *testing.T) {
+	three := func(s *v1alpha1.QueueSpec) {
+		s.Replicas = 3
+		s.TLS = &v1alpha1.QueueTLS{SecretName: "orders-tls"}
+	}
+	for name, test := range map[string]struct {
+		change    func(*queue.Facts)
+		condition string
+		reason    string
+		says      string
+	}{
+		"well":          {func(*queue.Facts) {}, v1alpha1.ConditionReady, v1alpha1.ReasonServing, "tls://orders.bank.svc:4222"},
+		"nothing there": {func(f *queue.Facts) { f.Set = nil }, v1alpha1.ConditionReconciling, v1alpha1.ReasonPending, ""},
+		"kept":          {func(f *queue.Facts) { f.Kept = &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "has 2"} }, v1alpha1.ConditionStalled, v1alpha1.ReasonMessagesRemain, "has 2"},
+		"refused":       {func(f *queue.Facts) { f.Problem = &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: "quota"} }, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused, "meanwhile 3 members"},
+		"no certificate": {func(f *queue.Facts) {
+			f.Members[1].Report.Certificate.State = wirev1.CertificateState_CERTIFICATE_STATE_MISSING
+		}, v1alpha1.ConditionStalled, v1alpha1.ReasonCertificateNotFound, "orders-tls"},
+		"no tokens": {func(f *queue.Facts) { f.Members[2].Report.AuthenticationError = "there is no token" }, v1alpha1.ConditionStalled, v1alpha1.ReasonAuthenticationUnusable, `"orders-tokens"`},
+		"not accepted": {func(f *queue.Facts) {
+			f.Members[0].Report.Revision, f.Members[0].Report.ConfigError = "older", "less than is stored"
+		}, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "less than is stored"},
+		"one not ready": {func(f *queue.Facts) { f.Set.Status.ReadyReplicas = 2 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "2 of 3"},
+		"silent":        {func(f *queue.Facts) { f.Members[1].Report = nil }, v1alpha1.ConditionReconciling, v1alpha1.ReasonAgentUnreachable, "-1)"},
+		"older":         {func(f *queue.Facts) { f.Members[1].Report.Revision = "older" }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "1 of 3"},
+		"no leader": {func(f *queue.Facts) {
+			for _, m := range f.Members {
+				m.Report.Content.Leader = ""
+			}
+		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonNoLeader, "6222"},
+		"fewer copies": {func(f *queue.Facts) { f.Members[0].Report.Content.Unreachable = 1 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersUnreachable, "1 members"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wanted := want(t, newQueue(three))
+			facts := well(wanted)
+			test.change(&facts)
+			status := queue.Observe(wanted.Queue, &wanted, facts)
+			found := meta.FindStatusCondition(status.Conditions, test.condition)
+			if found == nil || found.Status != "True" || found.Reason != test.reason || !strings.Contains(found.Message, test.says) {
+				t.Errorf("%s in place of %s: %+v", test.condition, test.reason, status.Conditions)
+			}
+		})
+	}
+}
+
+func TestStatisticsAreSums(t *testing.T) {
+	wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Replicas = 3 }))
+	facts := well(wanted)
+	for i, m := range facts.Members {
+		r, n := m.Report, uint64(i+1)
+		r.Content = &wirev1.QueueContent{Messages: 10 * n, Bytes: 1000 * n, LastSequence: 100 - n, Leader: wanted.Config.GetMembers()[1].GetName(), Consumers: n}
+		r.Statistics.Puts = &wirev1.QueueRate{Count: n, MilliPerSecond: 1500, HighMilliPerSecond: 2500}
+		r.Statistics.Compressions = &wirev1.QueueRate{Count: 2}
+		r.Statistics.CompressedPlainBytes, r.Statistics.CompressedBytes = 8000, 2000
+		r.Statistics.RecentPlainBytes, r.Statistics.RecentBytes = 600, 200
+		r.Statistics.Reset_ = "monday"
+		r.Compression = &wirev1.Compression{
+			Engine: "dfltcc", Reason: v1alpha1.CompressionHardwareUsed, UncompressedBytes: 8000, CompressedBytes: 2000, Hardware: &wirev1.Operations{Operations: 2, Bytes: 8000},
+		}
+		r.Decompression = &wirev1.Decompression{Fallback: &wirev1.Operations{Operations: n}}
+		r.Cpu = &wirev1.CPU{SendNanos: 3e9, CompressNanos: 1e6}
+	}
+	status := queue.Observe(wanted.Queue, &wanted, facts)
+	s := status.Statistics
+	if s.Depth != 20 || s.Persistent.Bytes != 2000 || s.NonPersistent.Count != 0 || s.AverageSize != 100 || s.Consumers != 2 {
+		t.Errorf("content of another member than the leader: %+v", s)
+	}
+	if s.Puts != (v1alpha1.QueueRate{Count: 6, PerSecond: "4.5", HighPerSecond: "7.5"}) {
+		t.Errorf("puts %+v", s.Puts)
+	}
+	if s.AverageRatio != "4.00" || s.RecentRatio != "3.00" || s.AverageUncompressedSize != 4000 || s.AverageCompressSeconds != "0.000500" {
+		t.Errorf("ratio %s, recently %s, size %d, %s s", s.AverageRatio, s.RecentRatio, s.AverageUncompressedSize, s.AverageCompressSeconds)
+	}
+	if s.LastResetRequest != "monday" {
+		t.Errorf("last reset %q", s.LastResetRequest)
+	}
+	if status.Compression.SavedPercent != 75 || status.Compression.Engine != "dfltcc" || status.Decompression.Fallback.Operations != 6 || status.CPU.SendSeconds != "9.00" {
+		t.Errorf("compression %+v, decompression %+v, CPU %+v", status.Compression, status.Decompression, status.CPU)
+	}
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionHardwareCompression) {
+		t.Errorf("conditions %+v", status.Conditions)
+	}
+	if !status.Members[1].Leader || status.Members[0].Leader || status.Members[0].State != "Serving" || !status.Members[0].Current {
+		t.Errorf("members %+v", status.Members)
+	}
+
+	// One that has not acted on the reset yet: the old request stays shown.
+	facts.Members[2].Report.Statistics.Reset_ = ""
+	wanted.Queue.Status = status
+	if got := queue.Observe(wanted.Queue, &wanted, facts).Statistics.LastResetRequest; got != "monday" {
+		t.Errorf("last reset %q", got)
+	}
+	facts.RefreshStatistics = false
+	facts.Members[0].Report.Statistics.Puts.Count = 99
+	if got := queue.Observe(wanted.Queue, &wanted, facts).Statistics.Puts.Count; got != 6 {
+		t.Errorf("%d puts though statistics are not due", got)
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/queue"
+)
+
+var (
+	cluster *controllertest.Cluster
+	agents  = &controllertest.Agents{}
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctrl.SetLogger(logr.Discard())
+	if cluster, err = controllertest.Start("../../config/crd/bases"); err != nil {
+		return 1, err
+	}
+	defer func() { _ = cluster.Stop() }()
+	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
+		Scheme: cluster.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
+	})
+	if err != nil {
+		return 1, fmt.Errorf("making a manager: %w", err)
+	}
+	err = queue.Setup(mgr, queue.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: cluster.Authority(), Lifetime: time.Hour,
+		Recorder: mgr.GetEventRecorder("lighterage-queue"),
+		Metrics:  metrics.NewQueues(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
+		Image: image, Concurrency: 4,
+	})
+	if err != nil {
+		return 1, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	defer func() { cancel(); <-done }()
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		return 1, fmt.Errorf("starting the manager: %w", <-done)
+	}
+	return m.Run(), nil
+}

@@ -1,0 +1,199 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/agentsecret"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/replicas"
+)
+
+// Wanted is what a Queue asks for. It is pure: policies, and whether the namespace allows privilege, are given.
+type Wanted struct {
+	Queue  *v1alpha1.Queue
+	Policy policy.Resolved
+	Config *wirev1.QueueConfig
+}
+
+// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then.
+func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool) (Wanted, *plan.Problem) {
+	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
+	var notFound *policy.NotFoundError
+	if errors.As(err, &notFound) {
+		return Wanted{}, &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
+	}
+	if err != nil {
+		return Wanted{}, invalid(err)
+	}
+	if problem := plan.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
+		return Wanted{}, problem
+	}
+	config, err := configOf(queue, resolved)
+	if err != nil {
+		return Wanted{}, invalid(err)
+	}
+	return Wanted{Queue: queue, Policy: resolved, Config: config}, nil
+}
+
+func invalid(err error) *plan.Problem {
+	return &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+}
+
+// Placement is what is wanted of nodes.
+func (w Wanted) Placement(architectures []string) placement.Request {
+	var tolerations []corev1.Toleration
+	if template := w.Queue.Spec.PodTemplate; template != nil {
+		tolerations = template.Tolerations
+	}
+	return placement.Request{
+		Placement:        w.Policy.Placement,
+		Mode:             w.Policy.Mode,
+		Codecs:           w.Policy.Codecs,
+		Level:            w.Policy.Level,
+		SoftwareDisabled: w.Policy.SoftwareDisabled,
+		SoftwareEngines:  w.Policy.SoftwareEngines,
+		Tolerations:      tolerations,
+		Architectures:    architectures,
+	}
+}
+
+// configOf is what the members are told.
+func configOf(queue *v1alpha1.Queue, resolved policy.Resolved) (*wirev1.QueueConfig, error) {
+	spec := queue.Spec
+	limits, err := limitsOf(spec.Limits)
+	if err != nil {
+		return nil, err
+	}
+	authentication, err := authenticationOf(spec.Authentication)
+	if err != nil {
+		return nil, err
+	}
+	config := &wirev1.QueueConfig{
+		Queue:              queue.Name,
+		ListenAddress:      address(clientPort),
+		ControlAddress:     address(controlPort),
+		HealthAddress:      address(healthPort),
+		Members:            members(queue),
+		Storage:            storageOf(spec.Storage),
+		Limits:             limits,
+		Compression:        resolved.Wire(),
+		CompressionMinSize: minSize(spec.Compression, resolved),
+		Authentication:     authentication,
+		DuplicateWindow:    durationpb.New(duration(spec.DuplicateWindow, 2*time.Minute)),
+		DrainTimeout:       durationpb.New(drainTimeout),
+		ResetStatistics:    replicas.ResetRequest(queue),
+	}
+	if memberCount(spec) > 1 {
+		config.RouteAddress = address(routePort)
+	}
+	if spec.TLS != nil {
+		config.ServingDirectory = servingDirectory
+	}
+	config.Revision, err = agentsecret.Revision(config)
+	return config, err
+}
+
+func memberCount(spec v1alpha1.QueueSpec) int32 { return max(spec.Replicas, 1) }
+
+// members are the pods that the StatefulSet will have.
+func members(queue *v1alpha1.Queue) []*wirev1.QueueMember {
+	var all []*wirev1.QueueMember
+	set := objectName(queue)
+	for i := range memberCount(queue.Spec) {
+		name := set + "-" + strconv.Itoa(int(i))
+		all = append(all, &wirev1.QueueMember{
+			Name: name, RouteAddress: name + "." + set + "." + queue.Namespace + ".svc:" + strconv.Itoa(routePort),
+		})
+	}
+	return all
+}
+
+// storageOf leaves a twentieth of a volume to the file system and to what is about the messages.
+func storageOf(storage v1alpha1.QueueStorage) *wirev1.QueueStorage {
+	size := uint64(max(storage.Size.Value(), 0))
+	if storage.Type == v1alpha1.QueueStorageMemory {
+		return &wirev1.QueueStorage{Directory: dataDirectory, Memory: true, Capacity: size}
+	}
+	return &wirev1.QueueStorage{Directory: dataDirectory, Capacity: size - size/20}
+}
+
+// limitsOf checks a little of what the API server checks: an object may be older than a rule.
+func limitsOf(limits v1alpha1.QueueLimits) (*wirev1.QueueLimits, error) {
+	wire := &wirev1.QueueLimits{
+		MaxMessageSize: 1 << 20,
+		Overflow:       wirev1.QueueOverflow_QUEUE_OVERFLOW_REJECT_NEW,
+		MaxConnections: uint32(max(limits.MaxConnections, 0)),
+	}
+	if limits.MaxMessages != nil {
+		wire.MaxMessages = uint64(max(*limits.MaxMessages, 0))
+	}
+	if limits.MaxBytes != nil {
+		wire.MaxBytes = uint64(max(limits.MaxBytes.Value(), 0))
+	}
+	if limits.MaxAge != nil {
+		wire.MaxAge = durationpb.New(limits.MaxAge.Duration)
+	}
+	if limits.MaxMessageSize != nil {
+		size := limits.MaxMessageSize.Value()
+		if size < 1 {
+			return nil, &policy.InvalidError{Field: "spec.limits.maxMessageSize", Mend: "must be at least 1Ki; write for example 1Mi"}
+		}
+		wire.MaxMessageSize = uint64(size)
+	}
+	if wire.MaxBytes > 0 && wire.MaxBytes < wire.MaxMessageSize {
+		return nil, &policy.InvalidError{Field: "spec.limits.maxBytes", Mend: fmt.Sprintf("must not be less than maxMessageSize, which is %d bytes: "+
+			"no message of that size would ever have room; make the one larger or the other smaller", wire.MaxMessageSize)}
+	}
+	if limits.Overflow == v1alpha1.QueueOverflowDropOldest {
+		wire.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST
+	}
+	return wire, nil
+}
+
+func authenticationOf(authentication v1alpha1.QueueAuthentication) (*wirev1.QueueAuthentication, error) {
+	wire := &wirev1.QueueAuthentication{}
+	if authentication.Tokens != nil {
+		wire.TokensDirectory = tokensDirectory
+	}
+	if certificates := authentication.ClientCertificates; certificates != nil {
+		if _, err := pki.ParseBundle(certificates.CABundle); err != nil {
+			return nil, &policy.InvalidError{
+				Field: "spec.authentication.clientCertificates.caBundle", Mend: "must be CA certificates as PEM: " + err.Error(),
+			}
+		}
+		wire.ClientCaBundle = certificates.CABundle
+	}
+	return wire, nil
+}
+
+// minSize is 0 only where the Queue itself says so, which turns compression off; else no size at all is one byte.
+func minSize(inline *v1alpha1.QueueCompression, resolved policy.Resolved) uint64 {
+	if inline != nil && inline.MinSize != nil {
+		return uint64(max(inline.MinSize.Value(), 0))
+	}
+	return uint64(max(min(resolved.HardwareMinSize, resolved.SoftwareMinSize), 1))
+}
+
+func duration(value *metav1.Duration, built time.Duration) time.Duration {
+	if value == nil {
+		return built
+	}
+	return value.Duration
+}
+
+func address(port int) string { return ":" + strconv.Itoa(port) }

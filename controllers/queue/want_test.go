@@ -1,0 +1,131 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/queue"
+)
+
+func policyWith(change func(*v1alpha1.CompressionPolicySpec)) v1alpha1.CompressionPolicy {
+	p := v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: "all", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+	}}
+	change(&p.Spec)
+	return p
+}
+
+func TestWantOfMinimumSizes(t *testing.T) {
+	quantity := func(s string) *resource.Quantity { return ptr.To(resource.MustParse(s)) }
+	sized := policyWith(func(s *v1alpha1.CompressionPolicySpec) {
+		s.Hardware = &v1alpha1.HardwareCompression{MinSize: quantity("8000")}
+		s.Software = &v1alpha1.SoftwareCompression{MinSize: quantity("0")}
+	})
+	for name, test := range map[string]struct {
+		inline                   *resource.Quantity
+		policies                 []v1alpha1.CompressionPolicy
+		size, hardware, software uint64
+	}{
+		"built in":            {nil, nil, 1024, 20000, 1024},
+		"of the policy":       {nil, []v1alpha1.CompressionPolicy{sized}, 1, 8000, 0},
+		"of the queue":        {quantity("16000"), []v1alpha1.CompressionPolicy{sized}, 16000, 16000, 16000},
+		"off, for this queue": {quantity("0"), []v1alpha1.CompressionPolicy{sized}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Compression = &v1alpha1.QueueCompression{MinSize: test.inline} }), test.policies...).Config
+			if c.GetCompressionMinSize() != test.size || c.GetCompression().GetHardwareMinSize() != test.hardware ||
+				c.GetCompression().GetSoftwareMinSize() != test.software {
+				t.Errorf("sizes %d, %d in hardware, %d in software", c.GetCompressionMinSize(), c.GetCompression().GetHardwareMinSize(), c.GetCompression().GetSoftwareMinSize())
+			}
+		})
+	}
+}
+
+func TestWantOfLimits(t *testing.T) {
+	c := want(t, newQueue(func(s *v1alpha1.QueueSpec) {
+		s.Limits = v1alpha1.QueueLimits{
+			MaxMessages: ptr.To[int64](7), MaxBytes: ptr.To(resource.MustParse("8Mi")), MaxAge: &metav1.Duration{Duration: time.Hour},
+			MaxMessageSize: ptr.To(resource.MustParse("2Mi")), Overflow: v1alpha1.QueueOverflowDropOldest, MaxConnections: 9,
+		}
+	})).Config
+	l := c.GetLimits()
+	if l.GetMaxMessages() != 7 || l.GetMaxBytes() != 8<<20 || l.GetMaxAge().AsDuration() != time.Hour || l.GetMaxMessageSize() != 2<<20 ||
+		l.GetOverflow() != wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST || l.GetMaxConnections() != 9 {
+		t.Errorf("limits %v", l)
+	}
+	if got, most := c.GetStorage().GetCapacity(), uint64(1<<30); got >= most || got < most*9/10 {
+		t.Errorf("capacity %d of a volume of %d", got, most)
+	}
+	if c.GetRouteAddress() != "" || len(c.GetMembers()) != 1 {
+		t.Errorf("one member has routes at %q to %v", c.GetRouteAddress(), c.GetMembers())
+	}
+}
+
+func TestWantRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.QueueSpec)
+		reason string
+		says   string
+	}{
+		"a policy that is not there": {
+			func(s *v1alpha1.QueueSpec) { s.Compression = &v1alpha1.QueueCompression{PolicyName: "gone"} }, v1alpha1.ReasonPolicyNotFound, "gone",
+		},
+		"room for less than a message": {
+			func(s *v1alpha1.QueueSpec) { s.Limits.MaxBytes = ptr.To(resource.MustParse("64Ki")) }, v1alpha1.ReasonInvalidSpec, "spec.limits.maxBytes",
+		},
+		"a bundle without certificates": {
+			func(s *v1alpha1.QueueSpec) {
+				s.Authentication.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: []byte("none")}
+			}, v1alpha1.ReasonInvalidSpec, "caBundle",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problem := queue.Want(newQueue(test.change), nil, false)
+			if problem == nil || problem.Reason != test.reason || !strings.Contains(problem.Message, test.says) {
+				t.Errorf("problem %+v", problem)
+			}
+		})
+	}
+}
+
+// What members read again must not restart them, and what they do not must.
+func TestMembersRestartOnlyForWhatCountsAtTheStart(t *testing.T) {
+	template := func(change func(*v1alpha1.QueueSpec)) (string, string) {
+		wanted := want(t, newQueue(change))
+		set := statefulSet(t, wanted, nil)
+		return set.Spec.Template.String(), wanted.Config.GetRevision()
+	}
+	base, revision := template(nil)
+	for name, test := range map[string]struct {
+		change   func(*v1alpha1.QueueSpec)
+		restarts bool
+	}{
+		"limits": {func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessages = ptr.To[int64](5) }, false},
+		"compression": {func(s *v1alpha1.QueueSpec) {
+			s.Compression = &v1alpha1.QueueCompression{MinSize: ptr.To(resource.MustParse("1Ki"))}
+		}, false},
+		"storage":            {func(s *v1alpha1.QueueSpec) { s.Storage.Size = resource.MustParse("2Gi") }, true},
+		"longest message":    {func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("2Mi")) }, false},
+		"longer message yet": {func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("20Mi")) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, changed := template(test.change)
+			if changed == revision {
+				t.Error("the configuration is the same")
+			}
+			if (got != base) != test.restarts {
+				t.Errorf("members restart: %v", got != base)
+			}
+		})
+	}
+}
