@@ -200,6 +200,31 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
+// TestFiltered: no way of writing a request hides what it asks for.
+func TestFiltered(t *testing.T) {
+	front := &Front{options: Options{Queue: "orders"}}
+	for body, want := range map[string]string{
+		`{"config":{}}`: `{"config":{"filter_subjects":["orders","orders.\u003e"]}}`,
+		`{"config":{"filter_subject":"orders.a"},"stream_name":"orders"}`:                                    `{"config":{"filter_subject":"orders.a"},"stream_name":"orders"}`,
+		`{"config":{"deliver_subject":"$JS.API.STREAM.DELETE.orders"},"config":{"filter_subject":"orders"}}`: `{"config":{"filter_subject":"orders"}}`,
+		`{"config":{"filter_subject":">","filter_subject":"orders"}}`:                                        `{"config":{"filter_subject":"orders"}}`,
+		`{"config":{"filter_subject":"orders2"}}`:                                                            "",
+		`{"config":{"Filter_Subject":">"}}`:                                                                  "",
+		`{"config":{"filter_ſubject":">"}}`:                                                                  "",
+		`{"Config":{"filter_subject":">"},"config":{}}`:                                                      "",
+		`{"config":{"deliver_ſubject":"$JS.API.STREAM.DELETE.orders"}}`:                                      "",
+		`{"config":null}`: "",
+		`{}`:              "",
+		`[]`:              "",
+		``:                "",
+	} {
+		got, err := front.filtered([]byte(body))
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %s, %v", body, got, err)
+		}
+	}
+}
+
 // FuzzFiltered: a request that is let through has filters, and is let through again as it is.
 func FuzzFiltered(f *testing.F) {
 	front := &Front{options: Options{Queue: "orders"}}

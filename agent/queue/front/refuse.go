@@ -92,6 +92,9 @@ func (f *Front) consumer(out []byte, op *operation) []byte {
 // maxRequest bounds requests to make consumers in bytes.
 const maxRequest = 64 << 10
 
+// judged are the fields that decide what a consumer sees and where that goes.
+var judged = []string{"config", "filter_subject", "filter_subjects", "deliver_subject"}
+
 // filtered returns a request to make a consumer with filters for the queue's subjects.
 func (f *Front) filtered(body []byte) ([]byte, error) {
 	if len(body) > maxRequest {
@@ -104,15 +107,12 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 	if err := json.Unmarshal(request["config"], &config); err != nil || config == nil {
 		return nil, fmt.Errorf("the request has no config of a consumer")
 	}
-	// The server reads names of fields in any case, and the last of several.
-	for name := range config {
-		if lower := strings.ToLower(name); lower != name && slices.Contains([]string{"filter_subject", "filter_subjects", "deliver_subject"}, lower) {
-			return nil, fmt.Errorf("field %q: write it in lower case", name)
-		}
-	}
-	for name := range request {
-		if name != "config" && strings.EqualFold(name, "config") {
-			return nil, fmt.Errorf("field %q: write it in lower case", name)
+	// The server reads names of fields in any case.
+	for _, fields := range []map[string]json.RawMessage{request, config} {
+		for name := range fields {
+			if i := slices.IndexFunc(judged, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 && judged[i] != name {
+				return nil, fmt.Errorf("field %q: write it %s", name, judged[i])
+			}
 		}
 	}
 	var deliver, one string
@@ -135,15 +135,15 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 			return nil, fmt.Errorf("filter %q: use subjects of the queue, %s or %s.>", subject, f.options.Queue, f.options.Queue)
 		}
 	}
-	if len(several) > 0 {
-		return body, nil
+	var err error
+	if len(several) == 0 {
+		delete(config, "filter_subject")
+		if config["filter_subjects"], err = json.Marshal([]string{f.options.Queue, f.options.Queue + ".>"}); err != nil {
+			return nil, err
+		}
 	}
-	delete(config, "filter_subject")
-	all, err := json.Marshal([]string{f.options.Queue, f.options.Queue + ".>"})
-	if err != nil {
-		return nil, err
-	}
-	config["filter_subjects"] = all
+	// It is written anew in any case: of a field that stands there twice, the server might
+	// have read what was not looked at.
 	if request["config"], err = json.Marshal(config); err != nil {
 		return nil, err
 	}
