@@ -173,9 +173,11 @@ func TestOrderAndPartition(t *testing.T) {
 func TestTwoSenders(t *testing.T) {
 	east, west := newQueue(t, "orders", nil), newQueue(t, "orders", nil)
 	_, network := newReceiver(t, west, channel.Acceptance{Any: true})
-	send(t, senderOptions(east, network))
-	send(t, senderOptions(east, network))
-	const count = 40
+	o := senderOptions(east, network)
+	o.BatchMessages = 2
+	send(t, o)
+	send(t, o)
+	const count = 30
 	var want []string
 	for i := range count {
 		want = append(want, fmt.Sprint(i))
