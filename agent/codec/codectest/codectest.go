@@ -451,9 +451,13 @@ func (s suite) allocations(t *testing.T) {
 }
 
 // Allocations returns how many a function makes on average. The collector rests meanwhile: it empties pools, of libraries too, and
-// filling them again is not the function's.
+// filling them again is not the function's. Nor is what goroutines of others allocate, which are counted as well: it makes them every time.
 func Allocations(f func()) float64 {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	return testing.AllocsPerRun(5, f)
+	least := testing.AllocsPerRun(5, f)
+	for range 2 {
+		least = min(least, testing.AllocsPerRun(5, f))
+	}
+	return least
 }
