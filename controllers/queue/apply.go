@@ -36,6 +36,16 @@ type memory struct {
 // else's object, has against it.
 func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity) (*appsv1.StatefulSet, *plan.Problem, error) {
 	queue := wanted.Queue
+	refused, err := r.growClaims(ctx, queue, in.claims)
+	if err != nil {
+		return in.set, nil, err
+	}
+	if refused != nil {
+		// Members must not count on room that they do not get. All else goes on.
+		if wanted, err = wanted.within(in.claims); err != nil {
+			return in.set, nil, err
+		}
+	}
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
 	problem, err := r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), agentsecret.Content{
 		Identity:    pki.QueueIdentity(r.Cluster, queue.Namespace, queue.Name),
@@ -56,8 +66,23 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 			present = set
 		}
 	}
-	problem, err = r.growClaims(ctx, queue, in.claims)
-	return present, problem, err
+	return present, refused, nil
+}
+
+// within is the same for members whose claims are as they are.
+func (w Wanted) within(claims []corev1.PersistentVolumeClaim) (Wanted, error) {
+	queue := w.Queue.DeepCopy()
+	for i := range claims {
+		if size := claims[i].Spec.Resources.Requests.Storage(); size.Cmp(queue.Spec.Storage.Size) < 0 {
+			queue.Spec.Storage.Size = *size
+		}
+	}
+	config, err := configOf(queue, w.Policy)
+	if err != nil {
+		return w, fmt.Errorf("making the configuration for %s of storage: %w", &queue.Spec.Storage.Size, err)
+	}
+	w.Queue, w.Config = queue, config
+	return w, nil
 }
 
 // growClaims asks for claims that are as large as the spec says. They never become smaller. One that is not bound yet cannot grow, and is
@@ -69,9 +94,9 @@ func (r *Reconciler) growClaims(ctx context.Context, queue *v1alpha1.Queue, clai
 			claim.Spec.Resources.Requests.Storage().Cmp(queue.Spec.Storage.Size) >= 0 {
 			continue
 		}
-		before := claim.DeepCopy()
-		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: queue.Spec.Storage.Size}
-		if err := r.Client.Patch(ctx, claim, client.MergeFrom(before), client.FieldOwner(conditions.FieldOwner)); err != nil {
+		grown := claim.DeepCopy()
+		grown.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: queue.Spec.Storage.Size}
+		if err := r.Client.Patch(ctx, grown, client.MergeFrom(claim), client.FieldOwner(conditions.FieldOwner)); err != nil {
 			claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 			return owned.Refusal(claim, fmt.Errorf("growing claim %s: %w", client.ObjectKeyFromObject(claim), err))
 		}

@@ -282,14 +282,32 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// The claims of a queue grow with it.
+// The claims of a queue grow with it, and where they cannot, its members do not count on more room.
 func TestGrowth(t *testing.T) {
 	q := create(t, cluster.Namespace(t), nil)
 	s := set(t, q)
 	member(t, s)
+	before, _ := secret(t, s)
 	update(t, q, func() { q.Spec.Storage.Size = resource.MustParse("3Gi") })
 	// The claim is of no class that allows it, so the API server refuses, and status says so.
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused)
+	after, _ := secret(t, s)
+	if got, want := after.GetStorage().GetCapacity(), before.GetStorage().GetCapacity(); got != want || after.GetRevision() != before.GetRevision() {
+		t.Errorf("members are told of %d bytes, with %d in their volumes", got, want)
+	}
+	if got := set(t, q).Generation; got != s.Generation {
+		t.Errorf("the members restart for nothing: generation %d, before %d", got, s.Generation)
+	}
+
+	// All else goes on.
+	update(t, q, func() {
+		size := resource.MustParse("0")
+		q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: &size}
+	})
+	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused)
+	if after, _ = secret(t, s); after.GetCompressionMinSize() != 0 || after.GetStorage().GetCapacity() != before.GetStorage().GetCapacity() {
+		t.Errorf("members are told %v", after)
+	}
 }
 
 func checkCertificate(t *testing.T, q *v1alpha1.Queue, held *corev1.Secret) {
