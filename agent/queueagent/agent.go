@@ -64,6 +64,7 @@ type Agent struct {
 	authError   string
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
+	pending     bool          // the stream is not as the configuration says yet
 }
 
 // running is what serves clients.
@@ -123,7 +124,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer conn.Close()
 	a.say("the members have not agreed on the stream yet")
-	if err := kept.Ensure(ctx, conn, streamSettings(c)); err != nil {
+	if err := a.ensureFirst(ctx, kept, conn, c); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to end before it began
 		}
@@ -173,6 +174,49 @@ func (a *Agent) Run(ctx context.Context) error {
 	stop()
 	<-followed
 	return a.drain(served) //nolint:contextcheck // The context has ended; clients get time of their own.
+}
+
+// ensureFirst makes the stream. One that is there and cannot be changed yet is served as it is: a
+// member that has been given room is the first of several, and the others are given theirs only when
+// it is ready.
+func (a *Agent) ensureFirst(ctx context.Context, s *store.Store, conn *nats.Conn, c *wirev1.QueueConfig) error {
+	err := s.Ensure(ctx, conn, streamSettings(c))
+	var refused *store.StreamError
+	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent {
+		return err
+	}
+	a.options.Log.Warn("The stream keeps the limits that it has until it can be given others", "error", err.Error())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.configError, a.pending = err.Error(), true
+	return nil
+}
+
+// ensurePatience bounds how long other changes wait for that of the stream.
+const ensurePatience = 5 * time.Second
+
+// ensureAgain tries what the stream refused before.
+func (a *Agent) ensureAgain(ctx context.Context, r *running, c *wirev1.QueueConfig) {
+	a.mu.Lock()
+	pending := a.pending
+	a.mu.Unlock()
+	if !pending {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
+	defer cancel()
+	if err := r.store.Ensure(ctx, r.conn, streamSettings(c)); err != nil {
+		return // it is noted
+	}
+	a.settled()
+	a.options.Log.Info("The stream's limits were changed", "revision", c.GetRevision())
+}
+
+// settled notes that the stream is as the configuration says.
+func (a *Agent) settled() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pending = false
 }
 
 // say notes what the start waits for.
@@ -254,6 +298,7 @@ func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfi
 			return
 		case <-ticker.C:
 		}
+		a.ensureAgain(ctx, r, current)
 		c, err := a.options.Read()
 		if err == nil && (refused == nil || !proto.Equal(c, refused)) {
 			if proto.Equal(c, current) {
@@ -286,7 +331,9 @@ func (a *Agent) note(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
-		a.configError = ""
+		if !a.pending {
+			a.configError = ""
+		}
 		return
 	}
 	if text := err.Error(); text != a.configError {
@@ -317,6 +364,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 			}
 			return err
 		}
+		a.settled()
 	}
 	next := a.settings(c, encoding, s.Decoding)
 	if err := r.front.Reload(next); err != nil {
@@ -338,7 +386,10 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 func (a *Agent) adopt(f *front.Front, c *wirev1.QueueConfig) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.config, a.configError = c, ""
+	a.config = c
+	if !a.pending {
+		a.configError = ""
+	}
 	if reset := c.GetResetStatistics(); reset != a.reset {
 		a.reset = reset
 		f.ResetStatistics(time.Now())

@@ -32,6 +32,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -287,4 +288,58 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// TestLimitsThatCannotBeYet: a member whose stream cannot be given the limits of the configuration serves it as it is, says so, and has
+// the configuration when the limits can be.
+func TestLimitsThatCannotBeYet(t *testing.T) {
+	const room = 64 << 20
+	m := newMember(t)
+	m.config.Storage.Capacity = room
+	roots := m.certify()
+	// Half of the volume is another's, as it is while other members have half of the room.
+	kept, err := store.Start(t.Context(), store.Options{
+		Queue: "orders", Member: "orders-0", Directory: m.config.GetStorage().GetDirectory(), Capacity: room, MaxPayload: 8 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := kept.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Ensure(t.Context(), conn, store.Settings{Replicas: 1, MaxBytes: room / 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "another", Subjects: []string{"another"}, MaxBytes: room / 2}); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	kept.Shutdown()
+
+	m.run()
+	serving := func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING }
+	if r := m.await("it serves", serving); r.GetRevision() != "" || !strings.Contains(r.GetConfigError(), "insufficient storage") {
+		t.Errorf("revision %q, problem %q", r.GetRevision(), r.GetConfigError())
+	}
+	if code := m.health("/readyz"); code != http.StatusOK {
+		t.Errorf("ready: %d", code)
+	}
+	client, err := m.client(roots, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if js, err = jetstream.New(client); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "orders", []byte("1")); err != nil {
+		t.Error(err)
+	}
+	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Limits.MaxBytes = "2", room/2 })
+	m.await("it has taken the limits over", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" && r.GetConfigError() == "" })
 }

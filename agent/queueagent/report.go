@@ -30,6 +30,9 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(a.started),
 		Member: a.options.Member, Revision: a.config.GetRevision(), ConfigError: a.configError, AuthenticationError: a.authError, Detail: a.detail,
 	}
+	if a.pending {
+		r.Revision = "" // the limits of an earlier one are in effect
+	}
 	reset, base := a.reset, a.cpuBase
 	a.mu.Unlock()
 	r.Certificate = a.certificate()

@@ -136,9 +136,16 @@ func checkAuthentication(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1
 
 // checkConfig: members of another version may not understand what they are told, and some changes a store refuses. What takes a restart they
 // refuse too, until the rollout restarts them.
+// A member that names no revision does what the spec says but for the limits of the stream, which change when all members have room.
 func checkConfig(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
 	for _, member := range facts.Members {
-		if message := member.Report.GetConfigError(); message != "" && member.Report.GetRevision() != wanted.Config.GetRevision() {
+		message, revision := member.Report.GetConfigError(), member.Report.GetRevision()
+		switch {
+		case message == "" || revision == wanted.Config.GetRevision():
+		case revision == "":
+			return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("member %s serves with limits that were before, and tries again to "+
+				"change them: %s", member.Pod.Name, message))
+		default:
 			return conditions.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("member %s does not accept what the spec says and goes on with what "+
 				"it said before: %s", member.Pod.Name, message))
 		}

@@ -37,6 +37,9 @@ func TestStates(t *testing.T) {
 		"not accepted": {func(f *queue.Facts) {
 			f.Members[0].Report.Revision, f.Members[0].Report.ConfigError = "older", "less than is stored"
 		}, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "less than is stored"},
+		"limits of before": {func(f *queue.Facts) {
+			f.Members[0].Report.Revision, f.Members[0].Report.ConfigError = "", "insufficient storage"
+		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "insufficient storage"},
 		"one not ready": {func(f *queue.Facts) { f.Set.Status.ReadyReplicas = 2 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "2 of 3"},
 		"silent":        {func(f *queue.Facts) { f.Members[1].Report = nil }, v1alpha1.ConditionReconciling, v1alpha1.ReasonAgentUnreachable, "-1)"},
 		"older":         {func(f *queue.Facts) { f.Members[1].Report.Revision = "older" }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "1 of 3"},

@@ -4,6 +4,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -26,13 +27,14 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")
 	}
+	const capacity = 32 << 20
 	authority := transporttest.NewAuthority(t, "east")
 	config := transport.NewFiles(authority.Directory(t, authority, "/ns/bank/queue/orders", "")).MembersConfig()
 	var members []*store.Store
 	known := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} // nobody is there, but a cluster of three expects three
 	for i := range 3 {
 		s := start(t, store.Options{
-			Member: fmt.Sprintf("orders-%d", i), Directory: t.TempDir(),
+			Member: fmt.Sprintf("orders-%d", i), Directory: t.TempDir(), Capacity: capacity,
 			Cluster: &store.Cluster{ListenAddress: "127.0.0.1:0", Members: known, TLS: config},
 		})
 		if i == 0 {
@@ -40,7 +42,7 @@ func TestCluster(t *testing.T) {
 		}
 		members = append(members, s)
 	}
-	settings := store.Settings{Replicas: 3}
+	settings := store.Settings{Replicas: 3, MaxBytes: capacity}
 	for _, s := range members { // each does, and one is first
 		conn, _ := connect(t, s)
 		ensure(t, s, conn, settings)
@@ -48,6 +50,12 @@ func TestCluster(t *testing.T) {
 	conn, js := connect(t, members[1])
 	for i := range 5 {
 		put(t, js, "orders.new", fmt.Sprint(i))
+	}
+	// More than members have is refused, and the stream stays as it is.
+	var refused *store.StreamError
+	err := members[1].Ensure(t.Context(), conn, store.Settings{Replicas: 3, MaxBytes: 2 * capacity})
+	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent {
+		t.Errorf("limits beyond the members' capacity: %v", err)
 	}
 	got := statistics(t, members[1], conn)
 	var leader int
@@ -77,4 +85,21 @@ func TestCluster(t *testing.T) {
 			t.Fatalf("two of three do not elect a leader: %v", err)
 		}
 	}
+}
+
+// TestAddressInUse: a member that nobody could reach does not start.
+func TestAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s, err := store.Start(t.Context(), store.Options{
+		Queue: "orders", Directory: t.TempDir(), Cluster: &store.Cluster{ListenAddress: taken.Addr().String(), Members: []string{"127.0.0.1:1"}},
+	})
+	if err == nil {
+		s.Shutdown()
+		t.Fatal("it started")
+	}
+	t.Log(err)
 }

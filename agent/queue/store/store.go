@@ -79,6 +79,9 @@ const (
 // message of the last block and reads the index of the others.
 const startTimeout = 5 * time.Minute
 
+// listenInterval is between two looks whether other members can connect.
+const listenInterval = 5 * time.Millisecond
+
 const defaultMaxPayload = 1 << 20
 
 // Start opens the volume and starts the server, which has no stream on a new volume; see
@@ -121,6 +124,14 @@ func (s *Store) awaitStart(ctx context.Context, started <-chan struct{}) error {
 	case <-started:
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	// It begins to listen for other members by itself.
+	for s.options.Cluster != nil && s.server.ClusterAddr() == nil && s.log.fatal() == nil {
+		select {
+		case <-time.After(listenInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if err := s.log.fatal(); err != nil {
 		return err

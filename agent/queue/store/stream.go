@@ -84,9 +84,12 @@ func (s *Store) streamConfig(settings Settings) jetstream.StreamConfig {
 // StreamError says that the stream cannot be as the settings want it.
 type StreamError struct {
 	Queue string
-	// Permanent says that trying again without a change does not help.
+	// Permanent says that trying again without a change of the settings, or of another
+	// member's capacity, does not help.
 	Permanent bool
-	Err       error
+	// Exists says that the stream is there, with other settings.
+	Exists bool
+	Err    error
 }
 
 func (e *StreamError) Error() string {
@@ -102,11 +105,11 @@ func (e *StreamError) Unwrap() error { return e.Err }
 func (s *Store) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
 	want := s.streamConfig(settings)
 	for {
-		err := ensure(ctx, conn, want)
+		exists, err := ensure(ctx, conn, want)
 		if err == nil {
 			return nil
 		}
-		failure := &StreamError{Queue: s.options.Queue, Permanent: permanent(err), Err: err}
+		failure := &StreamError{Queue: s.options.Queue, Permanent: permanent(err), Exists: exists, Err: err}
 		if failure.Permanent {
 			return failure
 		}
@@ -130,10 +133,10 @@ func permanent(err error) bool {
 	return errors.As(err, &refused) && refused.Code != 503
 }
 
-func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) error {
+func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) (exists bool, err error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -141,14 +144,14 @@ func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) e
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		_, err = js.CreateStream(ctx, want)
-		return err
+		return false, err
 	case err != nil:
-		return err
+		return false, err
 	case same(stream.CachedInfo().Config, want):
-		return nil
+		return true, nil
 	}
 	_, err = js.UpdateStream(ctx, want)
-	return err
+	return true, err
 }
 
 // same reports whether a stream is as it is wanted. What the server adds of its own does
