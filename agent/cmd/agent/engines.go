@@ -56,8 +56,23 @@ func (a *agent) plan(ctx context.Context, c transfer.Compression, options calibr
 	}
 	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software", strings.Join(said, "; "),
 		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
-	// The registry is for what the peer and the policy agree on alone.
-	return encoders{registry: codec.NewRegistry(options.Engines...), accelerator: verdict.Accelerator(c.Policy.Level), plan: plan}
+	return encoders{registry: codec.NewRegistry(preferred(plan, options)...), accelerator: verdict.Accelerator(c.Policy.Level), plan: plan}
+}
+
+// preferred returns all engines, first those that were chosen for the level: who does not follow the plan uses the first that does a codec.
+func preferred(plan calibrate.Plan, o calibrate.Options) []codec.Engine {
+	var first []codec.Engine
+	for _, id := range o.Codecs {
+		if e, ok := plan.Engines[policy.Option{Codec: id, Class: codec.Software, Level: o.Level}]; ok {
+			first = append(first, e)
+		}
+	}
+	for _, e := range o.Engines {
+		if !slices.ContainsFunc(first, func(have codec.Engine) bool { return have.Name() == e.Name() }) {
+			first = append(first, e)
+		}
+	}
+	return first
 }
 
 // decoders does for a receiver what encoders does for a sender, and says how fast they are, as far as it was measured. Which codec the sender will use is not known yet.

@@ -29,6 +29,7 @@ func TestEncoders(t *testing.T) {
 	}{
 		"measured":      {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Deflate}}, nil, "deflate: "},
 		"named":         {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Zstd}, Engines: []string{"go-zstd"}}, nil, "zstd: go-zstd (named by the policy)"},
+		"named deflate": {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Deflate, codec.Zstd}, Engines: []string{"go"}}, nil, "deflate: go (named by the policy)"},
 		"never":         {transfer.Compression{Policy: never, Codecs: []codec.ID{codec.Deflate}}, static, ""},
 		"no codec":      {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.None}}, static, ""},
 		"only hardware": {transfer.Compression{Policy: onlyHardware, Codecs: []codec.ID{codec.Deflate}}, static, `"software":""`},
@@ -42,8 +43,15 @@ func TestEncoders(t *testing.T) {
 				t.Errorf("engines: %q, want %q", names, test.names)
 			}
 			for _, id := range test.compression.Codecs {
-				if _, ok := got.registry.Best(id, codec.Software, codec.Balanced); !ok && id != codec.None {
+				best, ok := got.registry.Best(id, codec.Software, codec.Balanced)
+				if !ok && id != codec.None {
 					t.Errorf("no engine for %v: %q", id, names)
+				}
+				// What the policy names comes first, also for who takes the first one.
+				for _, named := range test.compression.Engines {
+					if e, _ := got.registry.ByName(named); e.Codec() == id && best.Name() != named {
+						t.Errorf("%s compresses %v, and the policy names %s", best.Name(), id, named)
+					}
 				}
 			}
 			if test.says == "" && log.String() != "" || !strings.Contains(log.String(), test.says) {
