@@ -124,18 +124,27 @@ func (q *queue) put(js jetstream.JetStream, m *nats.Msg, options ...jetstream.Pu
 	return ack
 }
 
-// stored returns a message as it is stored.
+// stored returns a message as it is stored. It waits for it: what was put without asking for an acknowledgement is stored some time
+// after the server has read it.
 func (q *queue) stored(sequence uint64) *jetstream.RawStreamMsg {
 	q.Helper()
 	stream, err := q.direct.Stream(q.Context(), "orders")
 	if err != nil {
 		q.Fatal(err)
 	}
-	m, err := stream.GetMsg(q.Context(), sequence)
-	if err != nil {
-		q.Fatal(err)
+	ctx, cancel := context.WithTimeout(q.Context(), time.Minute)
+	defer cancel()
+	for {
+		m, err := stream.GetMsg(ctx, sequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		if err != nil {
+			q.Fatal(err)
+		}
+		return m
 	}
-	return m
 }
 
 func (q *queue) consumer(js jetstream.JetStream, name string) jetstream.Consumer {
