@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -78,7 +79,11 @@ func (m *member) certify() *x509.CertPool {
 	if err != nil {
 		m.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	host, _, err := net.SplitHostPort(m.config.GetListenAddress())
+	if err != nil {
+		m.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(host)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		m.Fatal(err)
@@ -119,7 +124,9 @@ func (m *member) health(path string) int {
 
 func newMember(t *testing.T) *member {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	// Connections begin at 127.0.0.1, so that none takes the port before the agent does.
+	host := fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 1+mathrand.IntN(250))
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +173,7 @@ func (m *member) run() (stop func()) {
 }
 
 func (m *member) client(pool *x509.CertPool, token string) (*nats.Conn, error) {
-	return nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(token), nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}))
+	return nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(token), nats.Timeout(patience), nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}))
 }
 
 func TestAgent(t *testing.T) {
@@ -191,7 +198,7 @@ func TestAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,11 +216,12 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := consumer.Next()
+	got, err := consumer.Next(jetstream.FetchMaxWait(patience), jetstream.FetchHeartbeat(patience/2))
 	if err != nil || len(got.Data()) != 12000 {
 		t.Fatalf("%v", err)
 	}
-	r := m.Report(t.Context())
+	known := func(r *wirev1.QueueReport) bool { return r.GetContent() != nil }
+	r := m.await("its content is known", known)
 	if r.GetContent().GetMessages() != 2 || r.GetContent().GetUnacknowledged() != 1 || r.GetContent().GetConsumers() != 1 || r.GetContent().GetLeader() != "orders-0" ||
 		r.GetStatistics().GetPuts().GetCount() != 2 || r.GetStatistics().GetGets().GetCount() != 1 || r.GetStatistics().GetFileBlocks() == 0 ||
 		r.GetCompression().GetCodec() != "zstd" || r.GetCompression().GetReason() != "SoftwareUsed" || r.GetCompression().GetLevel() != "Fast" || r.GetCompression().GetEngine() == "" ||
@@ -231,7 +239,7 @@ func TestAgent(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "orders.new", plain); err == nil {
 		t.Error("a full queue takes more")
 	}
-	r = m.Report(t.Context())
+	r = m.await("its content is known", known)
 	if r.GetStatistics().GetPuts().GetCount() != 1 || r.GetStatistics().GetRefusedPuts() != 1 || r.GetCompression().GetSkipped()["CompressionOff"] != 2 ||
 		r.GetStatistics().GetReset_() != "now" || r.GetContent().GetMessages() != 3 {
 		t.Errorf("%v", r)
@@ -308,7 +316,7 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +342,7 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	if js, err = jetstream.New(client); err != nil {
+	if js, err = jetstream.New(client, jetstream.WithDefaultTimeout(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.Publish(t.Context(), "orders", []byte("1")); err != nil {

@@ -79,11 +79,11 @@ func openQueue(name, directory, address string, change func(*jetstream.StreamCon
 	if !s.ReadyForConnections(patience) {
 		return nil, errors.New("the server does not start")
 	}
-	conn, err := nats.Connect("", nats.InProcessServer(s), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	conn, err := nats.Connect("", nats.InProcessServer(s), nats.Timeout(patience), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		return nil, err
 	}

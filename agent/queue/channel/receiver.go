@@ -261,15 +261,16 @@ func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev
 		messages: MaxBatchMessages, bytes: maxBatchBytes, maxMessage: r.options.MaxMessage,
 		codec: negotiate(begin.GetBegin().GetCodecs(), accepts, r.options.Readable),
 	}
+	// Who has been told may ask for the status.
+	r.update(s, func(now *wirev1.ReceivedChannel) {
+		now.Connected, now.Codec, now.Position = true, l.codec.String(), at.position
+	})
 	if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Accepted{Accepted: &wirev1.ChannelAccepted{
 		Codec: l.codec.String(), Position: at.position,
 		MaxBatchMessages: uint32(l.messages), MaxBatchBytes: uint64(l.bytes), MaxMessageBytes: uint64(l.maxMessage),
 	}}}); err != nil {
 		return fmt.Errorf("accept the channel: %w", err)
 	}
-	r.update(s, func(now *wirev1.ReceivedChannel) {
-		now.Connected, now.Codec, now.Position = true, l.codec.String(), at.position
-	})
 	r.options.Log.Info("Channel is received", "stream", r.options.Stream, "source", name.String(), "codec", l.codec.String(), "position", at.position)
 	for {
 		m, err := next(ctx, requests, nil)
@@ -283,9 +284,6 @@ func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev
 			return err
 		}
 		s.marker = at // Only the channel that runs uses it.
-		if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Stored{Stored: &wirev1.ChannelStored{Position: at.position}}}); err != nil {
-			return fmt.Errorf("answer a batch: %w", err)
-		}
 		r.update(s, func(now *wirev1.ReceivedChannel) {
 			now.Position = at.position
 			now.Batches++
@@ -294,6 +292,9 @@ func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev
 				now.PayloadBytes += uint64(len(one.GetPayload()))
 			}
 		})
+		if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Stored{Stored: &wirev1.ChannelStored{Position: at.position}}}); err != nil {
+			return fmt.Errorf("answer a batch: %w", err)
+		}
 	}
 }
 

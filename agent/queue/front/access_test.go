@@ -80,14 +80,14 @@ func TestAuthentication(t *testing.T) {
 		"the store's user":       {[]nats.Option{secure(), nats.UserInfo("agent", "")}, false},
 		"who trusts another":     {[]nats.Option{nats.Secure(&tls.Config{RootCAs: trustedPool, MinVersion: tls.VersionTLS13}), nats.Token("secret")}, false},
 	} {
-		conn, err := nats.Connect("nats://"+q.address, test.options...)
+		conn, err := q.connect(test.options...)
 		if (err == nil) != test.ok {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err != nil {
 			continue
 		}
-		js, err := jetstream.New(conn)
+		js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestAuthentication(t *testing.T) {
 	if err := q.front.Reload(s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nats.Connect("nats://"+q.address, secure(), nats.Token("secret")); !errors.Is(err, nats.ErrAuthorization) {
+	if _, err := q.connect(secure(), nats.Token("secret")); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("with a token of before: %v", err)
 	}
 	q.client(secure(), nats.Token("new"))
@@ -124,7 +124,7 @@ func (q *queue) raw(t *testing.T) raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	return raw{conn, bufio.NewReader(conn), t}
@@ -140,6 +140,9 @@ func (r raw) say(text string) {
 func (r raw) hear(want string) {
 	r.t.Helper()
 	line, err := r.ReadString('\n')
+	for err == nil && line == "PING\r\n" { // the server asks two seconds after a client came
+		line, err = r.ReadString('\n')
+	}
 	if err != nil || !strings.HasPrefix(line, want) {
 		r.t.Fatalf("heard %q, %v; want %q", line, err, want)
 	}
@@ -197,6 +200,17 @@ func TestRudeClients(t *testing.T) {
 	}
 }
 
+// TestSlowClient: a client may take longer to say who it is than the server would wait for one of its own.
+func TestSlowClient(t *testing.T) {
+	t.Parallel()
+	q := start(t, settings(t, nil), nil)
+	r := q.raw(t)
+	r.hear("INFO {")
+	time.Sleep(2500 * time.Millisecond)
+	r.say("CONNECT {\"verbose\":false}\r\nPING\r\n")
+	r.hear("PONG")
+}
+
 // TestWithoutHeaders: a client that does not know headers gets plain messages without any.
 func TestWithoutHeaders(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
@@ -245,7 +259,7 @@ func TestDrain(t *testing.T) {
 	go func() { drained <- q.front.Drain(t.Context()) }()
 	<-told
 	q.put(js, &nats.Msg{Subject: "orders", Data: xml(t, 12000)})
-	if _, err := nats.Connect("nats://" + q.address); err == nil {
+	if _, err := q.connect(); err == nil {
 		t.Error("another client was taken")
 	}
 	conn.Close()
@@ -279,7 +293,7 @@ func TestManyClients(t *testing.T) {
 	all.Wait()
 	_, js := q.client()
 	consumer := q.consumer(js, "clerk")
-	batch, err := consumer.Fetch(clients * messages)
+	batch, err := consumer.Fetch(clients*messages, soon...)
 	if err != nil {
 		t.Fatal(err)
 	}

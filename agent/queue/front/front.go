@@ -223,7 +223,7 @@ func (f *Front) accept(outer net.Conn) {
 	counted := counting{outer, &f.counters.wire}
 	c := &conn{front: f, outer: counted, raw: counted, inner: inner}
 	f.mu.Lock()
-	if f.closed {
+	if f.closed || f.draining.Load() { // nobody may come when they are waited for
 		f.mu.Unlock()
 		c.close()
 		f.gone()

@@ -27,6 +27,12 @@ import (
 
 const maxMessage = 1 << 20
 
+// patience bounds what takes moments, on a machine that does much else.
+const patience = time.Minute
+
+// soon waits for a message as long. Without heartbeats as rare the library gives up after ten seconds.
+var soon = []jetstream.FetchOpt{jetstream.FetchMaxWait(patience), jetstream.FetchHeartbeat(patience / 2)}
+
 // queue is a store with a front.
 type queue struct {
 	*testing.T
@@ -73,7 +79,7 @@ func start(t *testing.T, s front.Settings, change func(*front.Options)) *queue {
 	if err := kept.Ensure(t.Context(), conn, store.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	direct, err := jetstream.New(conn)
+	direct, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +107,18 @@ func start(t *testing.T, s front.Settings, change func(*front.Options)) *queue {
 	return &queue{t, kept, f, listener.Addr().String(), direct}
 }
 
+func (q *queue) connect(options ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect("nats://"+q.address, append(options, nats.Timeout(patience))...)
+}
+
 func (q *queue) client(options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
 	q.Helper()
-	conn, err := nats.Connect("nats://"+q.address, options...)
+	conn, err := q.connect(options...)
 	if err != nil {
 		q.Fatal(err)
 	}
 	q.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		q.Fatal(err)
 	}
@@ -132,7 +142,7 @@ func (q *queue) stored(sequence uint64) *jetstream.RawStreamMsg {
 	if err != nil {
 		q.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(q.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(q.Context(), patience)
 	defer cancel()
 	for {
 		m, err := stream.GetMsg(ctx, sequence)
@@ -211,7 +221,7 @@ func TestPutAndGet(t *testing.T) {
 	consumer := q.consumer(js, "clerk")
 	for i := range acks {
 		n := sizes[i%len(sizes)]
-		m, err := consumer.Next()
+		m, err := consumer.Next(soon...)
 		if err != nil {
 			t.Fatalf("message %d: %v", i, err)
 		}
@@ -258,7 +268,7 @@ func TestWaysToGet(t *testing.T) {
 	}
 	put(10)
 	consumer := q.consumer(js, "clerk")
-	batch, err := consumer.Fetch(10)
+	batch, err := consumer.Fetch(10, soon...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +297,9 @@ func TestWaysToGet(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	push, err := js.CreatePushConsumer(t.Context(), "orders", jetstream.ConsumerConfig{DeliverSubject: conn.NewInbox(), AckPolicy: jetstream.AckExplicitPolicy})
+	push, err := js.CreatePushConsumer(t.Context(), "orders", jetstream.ConsumerConfig{
+		DeliverSubject: conn.NewInbox(), AckPolicy: jetstream.AckExplicitPolicy, InactiveThreshold: patience,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +326,7 @@ func TestCore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Flush(); err != nil {
+	if err := other.FlushTimeout(patience); err != nil {
 		t.Fatal(err)
 	}
 	ack, err := conn.RequestWithContext(t.Context(), "orders.new", plain)
@@ -331,7 +343,7 @@ func TestCore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Flush(); err != nil {
+	if err := conn.FlushTimeout(patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Publish(inbox, plain); err != nil {
@@ -392,7 +404,7 @@ func TestStoredForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := consumer.Next()
+	m, err := consumer.Next(soon...)
 	if err != nil || !bytes.Equal(m.Data(), asked.Data) {
 		t.Errorf("the connection asked: %v", err)
 	}
@@ -492,7 +504,7 @@ func TestReload(t *testing.T) {
 	q.put(js, &nats.Msg{Subject: "orders", Data: deflated.Data, Header: deflated.Header})
 	consumer := q.consumer(js, "clerk")
 	for i := range 5 {
-		m, err := consumer.Next()
+		m, err := consumer.Next(soon...)
 		if err != nil || !bytes.Equal(m.Data(), plain) {
 			t.Errorf("message %d: %v", i+1, err)
 		}
@@ -522,7 +534,7 @@ func TestDamaged(t *testing.T) {
 	if _, err := q.direct.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	got, err := q.consumer(js, "clerk").Next()
+	got, err := q.consumer(js, "clerk").Next(soon...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +554,7 @@ func TestConsumers(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.put(js, &nats.Msg{Subject: "orders.new", Data: xml(t, 12000)})
-	m, err := q.consumer(js, "clerk").Next()
+	m, err := q.consumer(js, "clerk").Next(soon...)
 	if err != nil || m.Subject() != "orders.new" {
 		t.Errorf("got %v", err)
 	}
@@ -553,7 +565,7 @@ func TestConsumers(t *testing.T) {
 		"deliver to API":  {DeliverSubject: "$JS.API.STREAM.DELETE.orders"},
 		"deliver outside": {DeliverSubject: "elsewhere"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		var err error
 		if config.DeliverSubject != "" {
 			_, err = js.CreatePushConsumer(ctx, "orders", config)
@@ -572,11 +584,11 @@ func TestHeadersOnly(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	_, js := q.client()
 	q.put(js, &nats.Msg{Subject: "orders", Data: xml(t, 12000), Header: nats.Header{"A": {"1"}}})
-	c, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{HeadersOnly: true})
+	c, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{HeadersOnly: true, InactiveThreshold: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Next()
+	m, err := c.Next(soon...)
 	if err != nil || m.Headers().Get("Nats-Msg-Size") != "12000" || m.Headers().Get("A") != "1" || m.Headers().Get(message.CodecHeader) != "" || len(m.Data()) > 0 {
 		t.Errorf("%v, %v", m, err)
 	}

@@ -82,6 +82,13 @@ const startTimeout = 5 * time.Minute
 // listenInterval is between two looks whether other members can connect.
 const listenInterval = 5 * time.Millisecond
 
+// connectTimeout bounds how long the server may take to let in who is in this process.
+const connectTimeout = 30 * time.Second
+
+// authTimeout bounds how long a connection within the process may take to say who it is. The server's own of two
+// seconds would be that of clients of the front, whose name it says when they have said it.
+const authTimeout = time.Minute
+
 const defaultMaxPayload = 1 << 20
 
 // Start opens the volume and starts the server, which has no stream on a new volume; see
@@ -159,7 +166,7 @@ func (s *Store) serverOptions() (*server.Options, error) {
 	settings := &server.Options{
 		ServerName: o.Member, DontListen: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 		MaxPayload: o.MaxPayload, MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(o.MaxPayload)),
-		JetStream: true, StoreDir: o.Directory,
+		AuthTimeout: authTimeout.Seconds(), JetStream: true, StoreDir: o.Directory,
 		Users: []*server.User{
 			{Username: agentUser, Password: s.password[agentUser], AllowedConnectionTypes: inProcess},
 			{Username: clientUser, Password: s.password[clientUser], Permissions: permissions(o.Queue), AllowedConnectionTypes: inProcess},
@@ -254,6 +261,7 @@ func (s *Store) ClientCredentials() (user, password string) {
 func (s *Store) Connect(name string, options ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
 		nats.InProcessServer(s.server), nats.Name(name), nats.UserInfo(agentUser, s.password[agentUser]), nats.MaxReconnects(-1),
+		nats.Timeout(connectTimeout),
 	}, options...)
 	conn, err := nats.Connect("", all...)
 	if err != nil {

@@ -18,6 +18,12 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
+// patience bounds what takes moments, on a machine that does much else.
+const patience = time.Minute
+
+// soon waits for a message as long. Without heartbeats as rare the library gives up after ten seconds.
+var soon = []jetstream.FetchOpt{jetstream.FetchMaxWait(patience), jetstream.FetchHeartbeat(patience / 2)}
+
 func start(t *testing.T, o store.Options) *store.Store {
 	t.Helper()
 	if o.Queue == "" {
@@ -38,7 +44,7 @@ func connect(t *testing.T, s *store.Store) (*nats.Conn, jetstream.JetStream) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +92,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		m, err := consumer.Next()
+		m, err := consumer.Next(soon...)
 		if err != nil || string(m.Data()) != fmt.Sprint(i) {
 			t.Fatalf("message %d: %v", i, err)
 		}
@@ -114,7 +120,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := 3; i < 10; i++ {
-		m, err := consumer.Next()
+		m, err := consumer.Next(soon...)
 		if err != nil || string(m.Data()) != fmt.Sprint(i) {
 			t.Fatalf("message %d: %v", i, err)
 		}
@@ -182,7 +188,7 @@ func TestClientRights(t *testing.T) {
 	ensure(t, s, conn, store.Settings{})
 	user, password := s.ClientCredentials()
 	denied := make(chan error, 100)
-	client, err := nats.Connect("", nats.InProcessServer(inProcess{s}), nats.UserInfo(user, password),
+	client, err := nats.Connect("", nats.InProcessServer(inProcess{s}), nats.UserInfo(user, password), nats.Timeout(patience),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +202,7 @@ func TestClientRights(t *testing.T) {
 		if err := client.Publish(subject, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.Flush(); err != nil {
+		if err := client.FlushTimeout(patience); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-denied; !errors.Is(err, nats.ErrPermissionViolation) {
@@ -207,7 +213,7 @@ func TestClientRights(t *testing.T) {
 		if _, err := client.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.Flush(); err != nil {
+		if err := client.FlushTimeout(patience); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-denied; !errors.Is(err, nats.ErrPermissionViolation) {
