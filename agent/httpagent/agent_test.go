@@ -7,8 +7,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +33,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // configs hands out what a test sets.
 type configs struct {
@@ -76,7 +78,9 @@ func config(t *testing.T) *wirev1.HTTPConfig {
 		_, _ = io.WriteString(w, strings.Repeat("compress me ", 500))
 	}))
 	t.Cleanup(behind.Close)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// Connections begin at 127.0.0.1, so that none takes the port before the agent does.
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

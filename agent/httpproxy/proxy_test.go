@@ -22,6 +22,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func settings(backend string) httpproxy.Settings {
 		Backend: backend, Codings: []negotiate.Coding{negotiate.Gzip, negotiate.Deflate, negotiate.Zstd}, Engines: engines.Default(), Explain: true,
 		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 20000, SoftwareMinSize: 100},
 		Limits: httpproxy.Limits{HeaderTimeout: patience, IdleTimeout: patience, StallTimeout: patience},
+		Health: httpproxy.Health{Timeout: patience},
 	}
 }
 
@@ -236,6 +238,7 @@ func TestEveryWay(t *testing.T) {
 		for _, known := range []bool{true, false} {
 			handler := answers(body, known)
 			for protocol, p := range map[string]*proxy{"1.1": start(t, handler, nil), "2": startTLS(t, handler, nil)} {
+				p.WaitForBodies(patience) // the short ones are to be seen whole
 				for _, coding := range []string{"gzip", "deflate", "zstd", "identity"} {
 					res := p.ask(t, "GET", "/", nil, "Accept-Encoding", coding)
 					wire, plain := read(t, res)
@@ -306,6 +309,7 @@ func TestWhatIsCompressed(t *testing.T) {
 			}
 			p := start(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/plain")
+				w.Header().Set("Content-Length", strconv.Itoa(len(test.body))) // else what is decided depends on how much comes soon
 				for i := 0; i < len(test.header); i += 2 {
 					w.Header().Set(test.header[i], test.header[i+1])
 				}

@@ -31,6 +31,8 @@ type Server struct {
 	wire         atomic.Int64
 	buffers      buffers
 	draining     atomic.Bool
+	// firstPatience is how long after its first byte a body is waited for.
+	firstPatience time.Duration
 	// abort is closed when connections that switched protocols have to end.
 	abort     chan struct{}
 	abortOnce sync.Once
@@ -47,7 +49,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		certificates: o.Certificates, log: o.Log, failures: newFailureLog(), abort: make(chan struct{}),
-		live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}),
+		live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}), firstPatience: firstPatience,
 	}
 	s.stats.reset(time.Now())
 	if err := s.Reload(o.Settings); err != nil {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,9 @@ import (
 )
 
 var k8s client.Client
+
+// patience bounds what takes moments.
+const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -53,6 +57,9 @@ func run(m *testing.M) (int, error) {
 			"../../config/crd/bases", filepath.Join(gatewayAPI, "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
 		},
 		ErrorIfCRDPathMissing: true,
+		// On a machine that does much else the defaults of 20 and 10 seconds are too short.
+		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
 	}
 	config, err := env.Start()
 	if err != nil {

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lighterage/lighterage/agent/httpproxy/backend"
 )
 
@@ -168,6 +170,7 @@ func TestUnasked(t *testing.T) {
 		if n == 0 {
 			<-poison
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
+			awaitReceipt(t, c)
 			poison <- struct{}{}
 		}
 		_, _ = io.Copy(io.Discard, c)
@@ -176,9 +179,29 @@ func TestUnasked(t *testing.T) {
 	do(t, b, request(t, "GET"))
 	poison <- struct{}{}
 	<-poison
-	time.Sleep(20 * time.Millisecond) // loopback delivers before write returns; this is for those that do not
 	if got := do(t, b, request(t, "GET")); got != "good" {
 		t.Errorf("%q", got)
+	}
+}
+
+// awaitReceipt waits until the other side's kernel has all that was sent.
+func awaitReceipt(t *testing.T, c net.Conn) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		var unacknowledged int
+		var asked error
+		err := raw.Control(func(fd uintptr) { unacknowledged, asked = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+		err = errors.Join(err, asked)
+		if err != nil || time.Now().After(deadline) {
+			t.Errorf("%d bytes were not received: %v", unacknowledged, err)
+		}
+		if err != nil || unacknowledged == 0 {
+			return
+		}
 	}
 }
 

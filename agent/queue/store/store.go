@@ -280,12 +280,24 @@ func (s *Store) Leader() bool {
 
 // Ready returns an error unless the server serves and its stream is up to date.
 func (s *Store) Ready() error {
-	status := s.server.Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: s.options.Queue})
-	if status.StatusCode != http.StatusOK {
+	for try := 1; ; try++ {
+		status := s.server.Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: s.options.Queue})
+		if status.StatusCode == http.StatusOK {
+			return nil
+		}
+		// By this code alone it says that it did not find itself serving within a millisecond, which may be over before a
+		// process that waits for a processor has looked.
+		if status.StatusCode == http.StatusInternalServerError && try < readyTries && s.server.ReadyForConnections(readyPatience) {
+			continue
+		}
 		return fmt.Errorf("the store of queue %s is not ready: %s", s.options.Queue, status.Error)
 	}
-	return nil
 }
+
+const (
+	readyTries    = 20
+	readyPatience = 500 * time.Millisecond
+)
 
 // RouteAddress is where other members connect; nil for a queue of one.
 func (s *Store) RouteAddress() net.Addr {
