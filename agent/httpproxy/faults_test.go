@@ -119,7 +119,7 @@ func TestLongerThanItSays(t *testing.T) {
 }
 
 func TestDeadBackend(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.111.222.33:0") // where nobody else takes the port
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,6 @@ type Server struct {
 	wire         atomic.Int64
 	buffers      buffers
 	draining     atomic.Bool
-	// firstPatience is how long after its first byte a body is waited for.
-	firstPatience time.Duration
 	// abort is closed when connections that switched protocols have to end.
 	abort     chan struct{}
 	abortOnce sync.Once
@@ -49,7 +47,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		certificates: o.Certificates, log: o.Log, failures: newFailureLog(), abort: make(chan struct{}),
-		live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}), firstPatience: firstPatience,
+		live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}),
 	}
 	s.stats.reset(time.Now())
 	if err := s.Reload(o.Settings); err != nil {

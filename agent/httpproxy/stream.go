@@ -53,7 +53,7 @@ func (x *exchange) stream(res *http.Response) {
 			x.server.buffers.put(b)
 		}
 	}()
-	first, err := p.take(hold[2].b[:partSize], firstBlock, x.server.firstPatience)
+	first, err := p.take(hold[2].b[:partSize], firstBlock, firstPatience)
 	switch {
 	case errors.Is(err, io.EOF) && res.ContentLength < 0:
 		x.sendWhole(res, first, nil) // short after all

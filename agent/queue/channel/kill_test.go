@@ -130,7 +130,7 @@ func TestKills(t *testing.T) {
 	wire := freeAddress(t)
 	west, east := newProcess(t, "receiver", wire), newProcess(t, "sender", wire)
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // processes start a dozen times
 	defer cancel()
 	put := make(chan error, 1)
 	go func() { put <- putAll(ctx, east.js, count) }()
