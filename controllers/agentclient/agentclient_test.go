@@ -26,7 +26,13 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-const serverName = "uid.send.lighterage.internal"
+const (
+	serverName = "uid.send.lighterage.internal"
+	// patience is for a busy machine.
+	patience = time.Minute
+	// closed is where nobody listens. A port that was free a moment ago may be somebody's by now.
+	closed = "127.0.0.1:1"
+)
 
 // fixedCredentials are of a manager.
 type fixedCredentials struct{ ca *pki.CA }
@@ -127,7 +133,7 @@ func TestAgentsReuseConnections(t *testing.T) {
 	s := &server{}
 	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
 	fake := clocktesting.NewFakeClock(time.Now())
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: fake})
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: fake, Timeout: patience})
 	ask := func() {
 		t.Helper()
 		report, err := agents.Report(context.Background(), target)
@@ -175,14 +181,14 @@ func TestAgentErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: test.err}
 			target := agentclient.Target{Address: s.serve(t, test.ca, test.serverName, test.clientCA), ServerName: serverName}
-			agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}})
+			agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}, Timeout: patience})
 			if _, err := agents.Report(context.Background(), target); !errors.Is(err, test.want) {
 				t.Fatal(err)
 			}
 		})
 	}
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}})
-	if _, err := agents.Profile(context.Background(), agentclient.Target{Address: closedPort(t), ServerName: serverName}); !errors.Is(err, agentclient.ErrUnreachable) {
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}, Timeout: patience})
+	if _, err := agents.Profile(context.Background(), agentclient.Target{Address: closed, ServerName: serverName}); !errors.Is(err, agentclient.ErrUnreachable) {
 		t.Fatal(err)
 	}
 	s := &server{}
@@ -190,17 +196,6 @@ func TestAgentErrors(t *testing.T) {
 	if _, err := agents.Profile(context.Background(), target); !errors.Is(err, agentclient.ErrIncompatible) {
 		t.Fatalf("an answer without a measurement: %v", err)
 	}
-}
-
-// closedPort is an address where nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func TestGateway(t *testing.T) {
@@ -237,7 +232,7 @@ func TestGateway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: test.err, protocol: test.protocol}
 			gateway := agentclient.Gateway{Endpoint: s.serve(t, theirs, test.serverName, test.clientCA), CABundle: test.bundle}
-			client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}})
+			client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}, Timeout: patience})
 			hello, err := client.Hello(context.Background(), gateway)
 			if test.want == nil {
 				if err != nil || hello.GetKnownAs() != "east" {
@@ -253,8 +248,8 @@ func TestGateway(t *testing.T) {
 			}
 		})
 	}
-	client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}})
-	_, err := client.Hello(context.Background(), agentclient.Gateway{Endpoint: closedPort(t), CABundle: theirs.CertificatePEM})
+	client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}, Timeout: patience})
+	_, err := client.Hello(context.Background(), agentclient.Gateway{Endpoint: closed, CABundle: theirs.CertificatePEM})
 	if !errors.Is(err, agentclient.ErrUnreachable) || !strings.Contains(err.Error(), "firewalls") {
 		t.Fatal(err)
 	}
@@ -264,7 +259,7 @@ func TestHTTPReport(t *testing.T) {
 	ca := newCA(t)
 	s := &server{}
 	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}})
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}, Timeout: patience})
 	report, err := agents.HTTPReport(context.Background(), target)
 	if err != nil || report.GetRevision() != "abc" {
 		t.Errorf("%v, %v", report, err)

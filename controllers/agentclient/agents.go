@@ -4,6 +4,7 @@
 package agentclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -20,8 +21,8 @@ import (
 )
 
 const (
-	// agentDeadline bounds a question to an agent: it is in the same cluster and answers from memory.
-	agentDeadline = 1500 * time.Millisecond
+	// agentTimeout bounds a question to an agent: it is in the same cluster and answers from memory.
+	agentTimeout = 1500 * time.Millisecond
 	// idleLimit is how long a connection that nobody uses is kept.
 	idleLimit = time.Minute
 	// maxMessageBytes bounds what is read from an agent or a gateway.
@@ -37,6 +38,8 @@ type Credentials interface {
 type Options struct {
 	Credentials Credentials
 	Clock       clock.PassiveClock
+	// Timeout of a question, connecting included. Zero stands for 1.5s to an agent and 10s to another cluster's gateway.
+	Timeout time.Duration
 }
 
 // agents keeps a connection to every agent that was asked within the last minute.
@@ -57,11 +60,12 @@ var _ Agents = (*agents)(nil)
 
 // NewAgents returns a client of agents that is safe for concurrent use and reuses connections.
 func NewAgents(o Options) Agents {
+	o.Timeout = cmp.Or(o.Timeout, agentTimeout)
 	return &agents{options: o, connections: map[Target]*connection{}}
 }
 
 func (a *agents) Report(ctx context.Context, target Target) (*wirev1.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentDeadline)
+	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
 	defer cancel()
 	conn, err := a.connection(ctx, target)
 	if err != nil {
@@ -78,7 +82,7 @@ func (a *agents) Report(ctx context.Context, target Target) (*wirev1.Report, err
 }
 
 func (a *agents) Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentDeadline)
+	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
 	defer cancel()
 	conn, err := a.connection(ctx, target)
 	if err != nil {
@@ -95,7 +99,7 @@ func (a *agents) Profile(ctx context.Context, target Target) (*wirev1.NodeMeasur
 }
 
 func (a *agents) HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPReport, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentDeadline)
+	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
 	defer cancel()
 	conn, err := a.connection(ctx, target)
 	if err != nil {
@@ -112,7 +116,7 @@ func (a *agents) HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPRep
 }
 
 func (a *agents) QueueReport(ctx context.Context, target Target) (*wirev1.QueueReport, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentDeadline)
+	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
 	defer cancel()
 	conn, err := a.connection(ctx, target)
 	if err != nil {

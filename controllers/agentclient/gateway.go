@@ -4,6 +4,7 @@
 package agentclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// gatewayDeadline bounds a question to another cluster's gateway, connecting included.
-const gatewayDeadline = 10 * time.Second
+// gatewayTimeout bounds a question to another cluster's gateway, connecting included.
+const gatewayTimeout = 10 * time.Second
 
 type peerGateway struct {
 	options Options
@@ -30,6 +31,7 @@ var _ PeerGateway = (*peerGateway)(nil)
 
 // NewPeerGateway returns a client of other clusters' gateways. It makes a connection for every question, as there are few.
 func NewPeerGateway(o Options) PeerGateway {
+	o.Timeout = cmp.Or(o.Timeout, gatewayTimeout)
 	return &peerGateway{options: o}
 }
 
@@ -65,7 +67,7 @@ func (p *peerGateway) call(ctx context.Context, gateway Gateway, question func(c
 	if err != nil {
 		return fmt.Errorf("taking the manager's certificate: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, gatewayDeadline)
+	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
 	transport := newCredentials(pki.ClientConfig(pair, pki.Pool(roots), pki.GatewayServerName))
 	conn, err := grpc.NewClient(gateway.Endpoint,
@@ -78,13 +80,13 @@ func (p *peerGateway) call(ctx context.Context, gateway Gateway, question func(c
 	}
 	defer conn.Close()
 	if err := question(ctx, wirev1.NewGatewayClient(conn)); err != nil {
-		return classify(gateway, err, transport.log.last())
+		return classify(gateway, err, transport.log.last(), p.options.Timeout)
 	}
 	return nil
 }
 
 // classify turns what gRPC and TLS say into one of the errors of this package, with the mend.
-func classify(gateway Gateway, err, handshake error) error {
+func classify(gateway Gateway, err, handshake error, timeout time.Duration) error {
 	if failure := failureOf(err); failure != nil {
 		switch failure.GetReason() {
 		case wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED:
@@ -116,7 +118,7 @@ func classify(gateway Gateway, err, handshake error) error {
 		return fmt.Errorf("%w: the gateway at %s: %s; upgrade the older cluster", ErrIncompatible, gateway.Endpoint, status.Convert(err).Message())
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("%w: the gateway at %s does not answer within %s; check spec.endpoint, its Service and firewalls",
-			ErrUnreachable, gateway.Endpoint, gatewayDeadline)
+			ErrUnreachable, gateway.Endpoint, timeout)
 	default:
 		return fmt.Errorf("%w: the gateway at %s does not answer (%s); check spec.endpoint, its Service and firewalls",
 			ErrUnreachable, gateway.Endpoint, status.Convert(err).Message())

@@ -7,11 +7,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +35,7 @@ const (
 	// OperatorNamespace is where the operator would be installed.
 	OperatorNamespace = "lighterage-system"
 	// patience is how long Eventually waits. It is generous: a busy machine is no failure.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 )
 
 // Cluster is an API server with the operator's kinds and nothing that acts on its own.
@@ -39,7 +43,7 @@ type Cluster struct {
 	Config *rest.Config
 	Scheme *runtime.Scheme
 	// Client reads past any cache.
-	Client client.Client
+	Client client.WithWatch
 
 	environment *envtest.Environment
 }
@@ -53,12 +57,16 @@ func Start(crds string) (*Cluster, error) {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
-	c.environment = &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true, Scheme: c.Scheme}
+	c.environment = &envtest.Environment{
+		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+		CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
+		Scheme: c.Scheme,
+	}
 	var err error
 	if c.Config, err = c.environment.Start(); err != nil {
 		return nil, fmt.Errorf("starting the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver): %w", err)
 	}
-	if c.Client, err = client.New(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
+	if c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: OperatorNamespace}}
@@ -123,7 +131,79 @@ func (c *Cluster) NoJobs(t testing.TB, namespace string) *corev1.ResourceQuota {
 	if err := c.Client.Status().Update(context.Background(), quota); err != nil {
 		t.Fatal(err)
 	}
+	// The API server admits by what it has cached of quotas.
+	Eventually(t, func() error {
+		err := c.Client.Create(context.Background(), anyJob(namespace), client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+			return fmt.Errorf("the quota is not in force yet: %w", err)
+		}
+		return nil
+	})
 	return quota
+}
+
+// anyJob is a Job that the API server finds nothing wrong with.
+func anyJob(namespace string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "any-"},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "any", Image: "any"}},
+		}}},
+	}
+}
+
+// Allow gives a user the rights in rules, in every namespace, and returns when the API server grants them: it decides by what it has
+// cached of roles.
+func (c *Cluster) Allow(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	c.Create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+	for _, rule := range rules {
+		asked := &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
+		asked.Resource, asked.Subresource, _ = strings.Cut(rule.Resources[0], "/")
+		if len(rule.ResourceNames) > 0 {
+			asked.Name = rule.ResourceNames[0]
+		}
+		Eventually(t, func() error {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: asked}}
+			if err := c.Client.Create(context.Background(), review); err != nil {
+				return err
+			}
+			if !review.Status.Allowed {
+				return fmt.Errorf("%s may not yet do what %+v allows", user, rule)
+			}
+			return nil
+		})
+	}
+}
+
+// See does something, and waits until check returns nil for one of the states that the objects of a namespace have from then on. It
+// sees also those that have passed before anybody can ask for them.
+func (c *Cluster) See(t testing.TB, list client.ObjectList, namespace string, do func(), check func(client.Object) error) {
+	t.Helper()
+	watcher, err := c.Client.Watch(context.Background(), list, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	do()
+	for deadline := time.After(patience); ; {
+		select {
+		case event := <-watcher.ResultChan():
+			object, ok := event.Object.(client.Object)
+			if !ok {
+				t.Fatalf("watching ended with %+v, before that: %v", event, err)
+			}
+			if err = check(object); err == nil {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("after %s: %v", patience, err)
+		}
+	}
 }
 
 // Peer makes a Peer with an endpoint and a CA of its own, and returns its endpoint.

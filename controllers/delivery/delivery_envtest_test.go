@@ -121,6 +121,19 @@ func (f *fixture) wait(d *v1alpha1.Delivery, phase v1alpha1.DeliveryPhase, condi
 	})
 }
 
+// ends does something and waits for the phase that the Delivery has then until it is forgotten, which may be before anybody asks for it.
+func (f *fixture) ends(d *v1alpha1.Delivery, phase v1alpha1.DeliveryPhase, conditionType, reason string, do func()) {
+	f.Helper()
+	cluster.See(f, &v1alpha1.DeliveryList{}, f.namespace, do, func(object client.Object) error {
+		seen, ok := object.(*v1alpha1.Delivery)
+		if !ok || seen.Name != d.Name || seen.Status.Phase != phase {
+			return fmt.Errorf("%s is not %s: %+v", d.Name, phase, object)
+		}
+		seen.DeepCopyInto(d)
+		return controllertest.Expect(seen.Status.Conditions, conditionType, reason)
+	})
+}
+
 // run has the Delivery's pod run and become ready.
 func (f *fixture) run(d *v1alpha1.Delivery) *corev1.Pod {
 	f.Helper()
@@ -169,8 +182,9 @@ func TestReceivesAndIsForgottenLater(t *testing.T) {
 		t.Fatalf("%+v %+v", d.Status.Progress, d.Status.CPU)
 	}
 	report.State = wirev1.AgentState_AGENT_STATE_SUCCEEDED
-	cluster.EndPod(t, pod, 0, encode(t, report))
-	f.wait(d, v1alpha1.DeliveryComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	f.ends(d, v1alpha1.DeliveryComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded, func() {
+		cluster.EndPod(t, pod, 0, encode(t, report))
+	})
 	if d.Status.Endpoint != "" || d.Status.ServerName != "" || d.Status.Decompression.Software.Operations != 1 {
 		t.Fatalf("%+v", d.Status)
 	}
@@ -221,8 +235,7 @@ func TestRefuses(t *testing.T) {
 			f := prepare(t)
 			d := f.make("ledger", 1, "/")
 			test.change(f, d)
-			cluster.Create(t, d)
-			f.wait(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, test.reason)
+			f.ends(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, test.reason, func() { cluster.Create(t, d) })
 			if jobs := cluster.Jobs(t, f.namespace, v1alpha1.DeliveryLabel, string(d.UID)); len(jobs) != 0 {
 				t.Fatalf("%d Jobs", len(jobs))
 			}
@@ -235,10 +248,11 @@ func TestFailureOfTheAgent(t *testing.T) {
 	d := f.make("ledger", 1, "/")
 	cluster.Create(t, d)
 	pod := f.run(d)
-	cluster.EndPod(t, pod, 1, encode(t, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
-		Reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, Message: "no room left",
-	}}))
-	f.wait(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationFull)
+	f.ends(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationFull, func() {
+		cluster.EndPod(t, pod, 1, encode(t, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
+			Reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, Message: "no room left",
+		}}))
+	})
 }
 
 func TestNewerAttemptWaitsForTheOlderOne(t *testing.T) {
@@ -278,8 +292,7 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 	f := prepare(t)
 	cluster.NoJobs(t, f.namespace)
 	d := f.make("ledger", 1, "/")
-	cluster.Create(t, d)
-	f.wait(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted)
+	f.ends(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted, func() { cluster.Create(t, d) })
 	message := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled).Message
 	if !strings.Contains(message, "the receiving cluster") || !strings.Contains(message, "exceeded quota: no-jobs") || d.Status.Run.CompletionTime == nil {
 		t.Errorf("%q %+v", message, d.Status.Run)

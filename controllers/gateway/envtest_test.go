@@ -95,7 +95,10 @@ func start(t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	go func() {
+		defer stop() // when it ends early the caches are never filled
+		ended <- mgr.Start(ctx)
+	}()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -148,15 +151,12 @@ func startGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 		t.Fatal(err)
 	}
 	const user = "the-gateway"
-	cluster.Create(t, &role, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	})
+	cluster.Allow(t, user, role.Rules...)
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	// On an address that nobody else uses, so that the port is free still when the gateway opens it.
+	free, err := net.Listen("tcp", "127.0.0.77:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func startGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	mgr := newManager(t, cluster, config)
 	err = gateway.Setup(context.Background(), mgr, w.address, gateway.Options{
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
-		Limits:      passthrough.Limits{DrainTimeout: time.Second},
+		Limits:      passthrough.Limits{HelloTimeout: patience, DrainTimeout: time.Second},
 		Registerer:  prometheus.NewRegistry(),
 	})
 	if err != nil {

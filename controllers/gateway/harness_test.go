@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,9 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
+// patience is for a busy machine.
+const patience = 2 * time.Minute
+
 // west is the receiving cluster: a gateway on loopback over an API server in memory.
 type west struct {
 	t       *testing.T
@@ -38,6 +42,8 @@ type west struct {
 	address string
 	api     client.Client
 	gateway *gateway.Gateway
+	// lookups counts those for a receiving agent.
+	lookups atomic.Int32
 	stop    context.CancelFunc
 	served  chan error
 }
@@ -96,13 +102,18 @@ func newWest(t *testing.T, adjust func(*gateway.Options), objects ...client.Obje
 			o.SetUID(types.UID(uuid.NewString()))
 			o.SetFinalizers([]string{v1alpha1.Finalizer}) // as the manager does
 			return c.Create(ctx, o, options...)
+		}, List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if applied := new(client.ListOptions).ApplyOptions(options); applied.FieldSelector != nil {
+				w.lookups.Add(1)
+			}
+			return c.List(ctx, list, options...)
 		}}).Build()
 	serving := issue(t, w.ca, pki.Identity{Cluster: "west", Path: pki.GatewayPath}, time.Now(), pki.GatewayServerName)
 	options := gateway.Options{
 		Client: w.api, Reader: w.api, Registerer: prometheus.NewRegistry(), Log: logr.Discard(),
 		Certificate:  func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
 		PollInterval: 10 * time.Millisecond, LookupGrace: 200 * time.Millisecond,
-		Limits: passthrough.Limits{DrainTimeout: 100 * time.Millisecond},
+		Limits: passthrough.Limits{HelloTimeout: patience, DrainTimeout: 100 * time.Millisecond},
 	}
 	if adjust != nil {
 		adjust(&options)
@@ -208,7 +219,7 @@ type stream struct {
 
 func open(t *testing.T, c wirev1.GatewayClient, request *wirev1.OpenRequest) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	opened, err := c.Open(ctx, request)
 	if err != nil {

@@ -245,11 +245,10 @@ func TestLimitOfStrangers(t *testing.T) {
 
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
-	for range 400 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if condition() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("it did not happen within 4 seconds")
+	t.Fatalf("it did not happen within %s", patience)
 }

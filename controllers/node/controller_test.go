@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -456,14 +457,24 @@ func TestEndlessEngines(t *testing.T) {
 	for i := range 300_000 {
 		b.agents.measured.Engines = append(b.agents.measured.Engines, &wirev1.EngineMeasurement{Name: fmt.Sprint("engine-", i), CompressBytesPerSecond: uint64(i)})
 	}
-	begin := time.Now()
+	begin := processorTime(t)
 	b.reconcile()
 	// Searched for pairs of the same name the list takes minutes.
-	if took := time.Since(begin); took > 30*time.Second {
+	if took := processorTime(t) - begin; took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	engines := b.profile().Status.Engines
 	if len(engines) != 16 || engines[0].Name != "engine-15" || engines[15].Name != "engine-0" {
 		t.Errorf("%d engines: %+v", len(engines), engines)
 	}
+}
+
+// processorTime is what this process has had of it, which others on the machine have no part in.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

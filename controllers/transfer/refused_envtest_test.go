@@ -45,10 +45,7 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 	if f.transfer.ResourceVersion != version {
 		t.Errorf("version %s became %s: %+v", version, f.transfer.ResourceVersion, f.transfer.Status.Conditions)
 	}
-	f.transfer.Spec.PodTemplate.Resources = nil
-	if err := cluster.Client.Update(context.Background(), f.transfer); err != nil {
-		t.Fatal(err)
-	}
+	f.change(func(transfer *v1alpha1.Transfer) { transfer.Spec.PodTemplate.Resources = nil })
 	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	if f.transfer.Status.Run.ID == run || f.transfer.Status.Run.Attempt != 1 {
 		t.Errorf("%+v", f.transfer.Status.Run)

@@ -84,7 +84,11 @@ func startManager() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
+	go func() {
+		defer close(done)
+		defer cancel() // when it ends early the caches are never filled
+		done <- mgr.Start(ctx)
+	}()
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
 		cancel()
 		return fmt.Errorf("starting the manager: %w", <-done)

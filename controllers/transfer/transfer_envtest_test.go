@@ -84,6 +84,29 @@ func (f *fixture) wait(phase v1alpha1.TransferPhase, conditionType, reason strin
 	})
 }
 
+// retries does something and waits for the Transfer to say that it will try again, which it does for a few seconds only.
+func (f *fixture) retries(conditionType, reason string, do func()) {
+	f.Helper()
+	cluster.See(f, &v1alpha1.TransferList{}, f.namespace, do, func(object client.Object) error {
+		seen, ok := object.(*v1alpha1.Transfer)
+		if !ok || seen.Name != f.transfer.Name || seen.Status.Phase != v1alpha1.TransferRetrying {
+			return fmt.Errorf("%s is not retrying: %+v", f.transfer.Name, object)
+		}
+		seen.DeepCopyInto(f.transfer)
+		return controllertest.Expect(seen.Status.Conditions, conditionType, reason)
+	})
+}
+
+// change changes the Transfer as a user would who does not mind what the controller writes meanwhile.
+func (f *fixture) change(change func(*v1alpha1.Transfer)) {
+	f.Helper()
+	patch := client.MergeFrom(f.transfer.DeepCopy())
+	change(f.transfer)
+	if err := cluster.Client.Patch(context.Background(), f.transfer, patch); err != nil {
+		f.Fatal(err)
+	}
+}
+
 func (f *fixture) jobs() []batchv1.Job {
 	f.Helper()
 	return cluster.Jobs(f, f.namespace, v1alpha1.TransferLabel, string(f.transfer.UID))
@@ -278,12 +301,13 @@ func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	cluster.RunPod(t, job, "node-1")
 	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
 	asked := agents.Asked(f.serverName())
-	controllertest.Eventually(t, func() error { return f.askedSince(asked, 1) })
+	// The one before the second has been written by now.
+	controllertest.Eventually(t, func() error { return f.askedSince(asked, 2) })
 	if err := f.refresh(); err != nil {
 		t.Fatal(err)
 	}
 	version := f.transfer.ResourceVersion
-	controllertest.Eventually(t, func() error { return f.askedSince(asked, 4) })
+	controllertest.Eventually(t, func() error { return f.askedSince(asked, 5) })
 	if err := f.refresh(); err != nil {
 		t.Fatal(err)
 	}
@@ -303,8 +327,9 @@ func TestRetriesAndGivesUp(t *testing.T) {
 	f := prepare(t)
 	f.transfer.Spec.MaxAttempts = 2
 	f.create()
-	f.fail(1, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender was cut off")
-	f.wait(v1alpha1.TransferRetrying, v1alpha1.ConditionReconciling, v1alpha1.ReasonRetrying)
+	f.retries(v1alpha1.ConditionReconciling, v1alpha1.ReasonRetrying, func() {
+		f.fail(1, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender was cut off")
+	})
 	if next := f.transfer.Status.Run.NextAttemptTime; next == nil || f.transfer.Status.Run.Failures != 1 {
 		t.Fatalf("%+v", f.transfer.Status.Run)
 	}
@@ -322,10 +347,7 @@ func TestRetriesAndGivesUp(t *testing.T) {
 	}
 	// A changed spec after a failure starts a new run.
 	run := status.Run.ID
-	f.transfer.Spec.MaxAttempts = 3
-	if err := cluster.Client.Update(context.Background(), f.transfer); err != nil {
-		t.Fatal(err)
-	}
+	f.change(func(transfer *v1alpha1.Transfer) { transfer.Spec.MaxAttempts = 3 })
 	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	if f.transfer.Status.Run.ID == run || f.transfer.Status.Run.Attempt != 1 {
 		t.Fatalf("%+v", f.transfer.Status.Run)
@@ -338,7 +360,8 @@ func TestNotGrantedWaitsForSomebody(t *testing.T) {
 	f.fail(1, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "create a PeerGrant in namespace bank")
 	f.wait(v1alpha1.TransferRetrying, v1alpha1.ConditionStalled, v1alpha1.ReasonNotGranted)
 	run := f.transfer.Status.Run
-	if wait := time.Until(run.NextAttemptTime.Time); wait < 50*time.Second || run.Failures != 0 {
+	stalled := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionStalled)
+	if wait := run.NextAttemptTime.Sub(stalled.LastTransitionTime.Time); wait < 50*time.Second || run.Failures != 0 {
 		t.Fatalf("next attempt in %s, %d failures", wait, run.Failures)
 	}
 	version := f.transfer.ResourceVersion
@@ -350,10 +373,9 @@ func TestNotGrantedWaitsForSomebody(t *testing.T) {
 		t.Fatalf("%d Jobs, version %s then %s", len(jobs), version, f.transfer.ResourceVersion)
 	}
 	// The annotation is how somebody says that it is mended.
-	f.transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "granted"}
-	if err := cluster.Client.Update(context.Background(), f.transfer); err != nil {
-		t.Fatal(err)
-	}
+	f.change(func(transfer *v1alpha1.Transfer) {
+		transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "granted"}
+	})
 	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 }
 
@@ -474,10 +496,7 @@ func TestRunAnnotationStartsAnotherRun(t *testing.T) {
 	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
 	first := f.transfer.Status.Run.ID
 	// A changed spec starts none.
-	f.transfer.Spec.MaxAttempts = 7
-	if err := cluster.Client.Update(context.Background(), f.transfer); err != nil {
-		t.Fatal(err)
-	}
+	f.change(func(transfer *v1alpha1.Transfer) { transfer.Spec.MaxAttempts = 7 })
 	controllertest.Eventually(t, func() error {
 		if err := f.refresh(); err != nil || f.transfer.Status.ObservedGeneration != f.transfer.Generation {
 			return fmt.Errorf("generation %d, observed %d, %v", f.transfer.Generation, f.transfer.Status.ObservedGeneration, err)
@@ -487,10 +506,9 @@ func TestRunAnnotationStartsAnotherRun(t *testing.T) {
 	if f.transfer.Status.Phase != v1alpha1.TransferComplete {
 		t.Fatal(f.transfer.Status.Phase)
 	}
-	f.transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
-	if err := cluster.Client.Update(context.Background(), f.transfer); err != nil {
-		t.Fatal(err)
-	}
+	f.change(func(transfer *v1alpha1.Transfer) {
+		transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
+	})
 	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	status := f.transfer.Status
 	if status.Run.ID == first || status.Run.Attempt != 1 || status.LastRunRequest != "again" || status.Progress != nil || len(status.History) != 1 {

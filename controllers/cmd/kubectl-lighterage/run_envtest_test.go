@@ -192,14 +192,7 @@ func update(t *testing.T, cluster *controllertest.Cluster, object client.Object)
 func user(t *testing.T, cluster *controllertest.Cluster, name string, kinds ...string) string {
 	t.Helper()
 	if len(kinds) > 0 {
-		cluster.Create(t, &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: kinds, Verbs: []string{"get"}}},
-		}, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		})
+		cluster.Allow(t, name, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: kinds, Verbs: []string{"get"}})
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["east"] = &clientcmdapi.Cluster{Server: cluster.Config.Host, CertificateAuthorityData: cluster.Config.CAData}
