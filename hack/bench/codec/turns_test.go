@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -41,7 +42,10 @@ func TestFaster(t *testing.T) {
 	}
 }
 
-func TestInTurn(t *testing.T) {
+// TestInTurn has the clock of a bubble: how many rounds there are depends on how long a pass takes.
+func TestInTurn(t *testing.T) { synctest.Test(t, testInTurn) }
+
+func testInTurn(t *testing.T) {
 	var order []string
 	closed := 0
 	named := func(name string, took time.Duration) contender {

@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/lighterage/lighterage/hack/cluster/internal/storage"
 )
@@ -44,14 +46,31 @@ func claim(name, class, node string) *corev1.PersistentVolumeClaim {
 	return pvc
 }
 
-// eventually fails the test when ok does not become true within a few seconds.
+// eventually fails the test when ok does not become true within a minute.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// watched closes the channel it returns when somebody watches the volumes of a fake cluster, which tells nobody of what happened between
+// a list and a watch.
+func watched(client *fake.Clientset) <-chan struct{} {
+	started := make(chan struct{})
+	var once sync.Once
+	client.PrependWatchReactor("persistentvolumes", func(action k8stesting.Action) (bool, watch.Interface, error) {
+		var options metav1.ListOptions
+		if with, ok := action.(k8stesting.WatchActionImpl); ok {
+			options = with.ListOptions
+		}
+		events, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace(), options)
+		once.Do(func() { close(started) })
+		return true, events, err
+	})
+	return started
 }
 
 func TestClaimsGetVolumesAndLoseThem(t *testing.T) {
@@ -60,6 +79,7 @@ func TestClaimsGetVolumesAndLoseThem(t *testing.T) {
 		class("disk", storage.Provisioner, ""), class("memory", storage.Provisioner, storage.MediumTmpfs), class("foreign", "example.org/x", ""),
 		claim("foreign", "foreign", "n1"), claim("unscheduled", "disk", ""), claim("disk", "disk", "n1"), claim("memory", "memory", "n2"),
 	)
+	watching := watched(client)
 	var mu sync.Mutex
 	mounted := map[string]int64{}
 	c := &storage.Controller{
@@ -105,6 +125,7 @@ func TestClaimsGetVolumesAndLoseThem(t *testing.T) {
 		t.Errorf("node affinity %v", node)
 	}
 
+	<-watching
 	for _, name := range []string{"disk", "memory"} {
 		pv := volume(name)
 		pv.Status.Phase = corev1.VolumeReleased
@@ -126,26 +147,42 @@ func TestClaimsGetVolumesAndLoseThem(t *testing.T) {
 // A PersistentVolume is the word of whoever may write one: it must not name a
 // folder to delete.
 func TestForeignPathIsNotDeleted(t *testing.T) {
-	precious := t.TempDir()
-	pv := storage.Volume(claim("c", "disk", "n1"), class("disk", storage.Provisioner, ""), "n1", t.TempDir())
-	pv.Spec.Local.Path = precious
-	pv.Status.Phase = corev1.VolumeReleased
-	client := fake.NewClientset(pv)
-	asked := make(chan struct{}, 1)
-	c := &storage.Controller{
-		Client: client, Dir: t.TempDir(),
-		Mount:   func(string, int64) error { return nil },
-		Unmount: func(string) error { asked <- struct{}{}; return nil },
+	precious, dir := t.TempDir(), t.TempDir()
+	released := func(name string) *corev1.PersistentVolume {
+		pv := storage.Volume(claim(name, "disk", "n1"), class("disk", storage.Provisioner, ""), "n1", dir)
+		pv.Status.Phase = corev1.VolumeReleased
+		return pv
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	if err := c.Run(ctx); err != nil {
+	foreign := released("foreign")
+	foreign.Spec.Local.Path = precious
+	client := fake.NewClientset(foreign)
+	watching := watched(client)
+	asked := make(chan string, 10)
+	c := &storage.Controller{
+		Client: client, Dir: dir,
+		Mount:   func(string, int64) error { return nil },
+		Unmount: func(dir string) error { asked <- filepath.Base(dir); return nil },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	// One volume after the other is looked at: when a later one is gone, the foreign one was.
+	<-watching
+	if _, err := client.CoreV1().PersistentVolumes().Create(ctx, released("ours"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the volume with a path of ours is gone", func() bool {
+		_, err := client.CoreV1().PersistentVolumes().Get(ctx, "pvc-ours", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	cancel()
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(precious); err != nil {
 		t.Errorf("the folder was deleted: %v", err)
 	}
-	if len(asked) != 0 {
-		t.Error("something was unmounted")
+	if first := <-asked; first != "pvc-ours" || len(asked) != 0 {
+		t.Errorf("%s was unmounted, and %d others", first, len(asked))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,9 @@ type Record struct {
 	// Digest is the Digest of the unit that was started.
 	Digest string
 }
+
+// endTimeout is how long a killed process may take to be gone.
+const endTimeout = 2 * time.Minute
 
 // maxPidFile bounds what is read of a pid file, in bytes.
 const maxPidFile = 4096
@@ -99,12 +103,20 @@ func (r Record) Kill() error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("killing process %d: %w", r.PID, err)
 	}
-	// The handle becomes readable when the process has ended.
+	// The handle becomes readable when the process has ended, which takes time when it waits for a disk. Signals interrupt the poll.
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	if _, err := unix.Poll(fds, 5000); err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("waiting for process %d: %w", r.PID, err)
+	for deadline := time.Now().Add(endTimeout); ; {
+		n, err := unix.Poll(fds, int(max(time.Until(deadline), 0).Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("waiting for process %d: %w", r.PID, err)
+		case n == 0:
+			return fmt.Errorf("process %d was killed and has not ended after %s", r.PID, endTimeout)
+		default:
+			return nil
+		}
 	}
-	return nil
 }
 
 // processStart returns a process's start time and its state letter.
