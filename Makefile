@@ -124,7 +124,7 @@ engines: tools-go ## Build the compression libraries in C for amd64, arm64 and s
 ##@ Tests
 
 .PHONY: test
-test: ## Everything that must hold: lint, generated files, all tests, end to end on clusters that it takes down
+test: ## Everything that must hold: lint, generated files, all tests, end to end on fresh clusters that it takes down
 	$(SUBMAKE) lint
 	$(SUBMAKE) verify-generated
 	$(SUBMAKE) test-unit
@@ -132,7 +132,7 @@ test: ## Everything that must hold: lint, generated files, all tests, end to end
 	$(SUBMAKE) test-s390x-formats
 	$(SUBMAKE) test-dfltcc
 	$(SUBMAKE) test-envtest
-	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) test-e2e
+	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) test-e2e
 
 # Code without goroutines, on megabytes or in long simulations: the race detector makes its tests ten times slower and has nothing to
 # find but in those that share an engine.
@@ -180,7 +180,7 @@ test-envtest: tools-go ## Tests against a bare API server
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version
-	go test -v -count=1 -timeout 20m -tags e2e ./test/e2e/...
+	go test -v -count=1 -timeout 30m -tags e2e ./test/e2e/...
 
 .PHONY: test-faults
 test-faults: faults-clusters ## Kill, cut off, fill up and let expire what takes part in Transfers between the local clusters, in the middle of them, as root

@@ -83,5 +83,6 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 fi
 echo "ensure-tools: installing ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
-install() { apt-get install -y -q --no-install-recommends "${missing[@]}" >&2; }
-install || { apt-get update -q >&2 && install; } || die "could not install ${missing[*]}; apt-get's messages are above"
+# Another apt-get may be at work, and one that was killed may have left packages half configured.
+install() { apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}" >&2; }
+install || { dpkg --configure -a >&2; install; } || { apt-get update -q >&2 && install; } || die "could not install ${missing[*]}; apt-get's messages are above"

@@ -31,8 +31,8 @@ import (
 
 // How long things may take on a slow machine before they count as broken.
 const (
-	startTimeout = 2 * time.Minute
-	readyTimeout = 3 * time.Minute
+	startTimeout = 5 * time.Minute
+	readyTimeout = 5 * time.Minute
 )
 
 // hostCgroup is the cgroup of processes that belong to no node.
@@ -327,7 +327,7 @@ func (m *machine) startCluster(ctx context.Context, c layout.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := addons.Apply(ctx, c, m.coreDNSImage().Ref, m.kubectl, pki.Kubeconfig(c, "admin")); err != nil {
+	if err := addons.Apply(ctx, startTimeout, c, m.coreDNSImage().Ref, m.kubectl, pki.Kubeconfig(c, "admin")); err != nil {
 		return err
 	}
 	// After the addons, which give it its permissions.

@@ -48,16 +48,16 @@ for cluster in east west; do
     "$cluster" apply -f - >/dev/null
   show helm upgrade --install lighterage charts/lighterage --kubeconfig ".cluster/$cluster.kubeconfig" --namespace "$NAMESPACE" \
     --set clusterName="$cluster" --set image.registry="$REGISTRY" --set image.tag="$VERSION" \
-    "${gateway_values[@]}" --wait --timeout 5m >/dev/null
+    "${gateway_values[@]}" --wait --timeout 10m >/dev/null
   "$cluster" -n "$NAMESPACE" get pods -o wide
 done
 
 # join CLUSTER OTHER: makes the Peer OTHER in CLUSTER, from what OTHER publishes.
 join() {
   local cluster=$1 other=$2 endpoint ca
-  wait_until 120 "the address of the gateway of $other (set ${other^^}_GATEWAY_ENDPOINT=host:port if it has none)" gateway_endpoint "$other"
+  wait_until 300 "the address of the gateway of $other (set ${other^^}_GATEWAY_ENDPOINT=host:port if it has none)" gateway_endpoint "$other"
   endpoint=$(gateway_endpoint "$other")
-  wait_until 60 "the CA of cluster $other" "$other" -n "$NAMESPACE" get configmap lighterage-ca
+  wait_until 300 "the CA of cluster $other" "$other" -n "$NAMESPACE" get configmap lighterage-ca
   ca=$("$other" -n "$NAMESPACE" get configmap lighterage-ca -o 'jsonpath={.data.ca\.crt}' | base64 -w0)
   "$cluster" apply -f - <<YAML
 apiVersion: lighterage.dev/v1alpha1
@@ -75,7 +75,7 @@ join east west
 join west east
 # ready CLUSTER PEER: the peer answers and trusts us.
 ready() {
-  wait_until 90 "peer $2 of cluster $1 to be Ready" "$1" wait "peer/$2" --for=condition=Ready --timeout=2s
+  wait_until 300 "peer $2 of cluster $1 to be Ready" "$1" wait "peer/$2" --for=condition=Ready --timeout=2s
   show "$1" get "peer/$2"
 }
 ready east west

@@ -43,12 +43,28 @@ func Render(c layout.Cluster, coreDNSImage string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Apply writes the manifests into the cluster.
-func Apply(ctx context.Context, c layout.Cluster, coreDNSImage, kubectl, kubeconfig string) error {
+// Apply writes the manifests into the cluster, for no longer than the limit.
+//
+// An API server that calls itself ready may still refuse some: what it begins with,
+// such as the range that Services get addresses from, it learns of a moment later.
+func Apply(ctx context.Context, limit time.Duration, c layout.Cluster, coreDNSImage, kubectl, kubeconfig string) error {
 	data, err := Render(c, coreDNSImage)
 	if err != nil {
 		return err
 	}
+	for deadline := time.Now().Add(limit); ; {
+		if err = apply(ctx, c, data, kubectl, kubeconfig); err == nil || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func apply(ctx context.Context, c layout.Cluster, data []byte, kubectl, kubeconfig string) error {
 	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig="+kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=lighterage-clusters", "-f", "-")
 	cmd.Stdin = bytes.NewReader(data)
 	if out, err := cmd.CombinedOutput(); err != nil {

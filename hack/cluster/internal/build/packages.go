@@ -108,6 +108,8 @@ func (b Builder) EnsureTools(ctx context.Context, tools []Tool) error {
 		if out, err := aptGet(ctx, apt, "update", "--quiet"); err != nil {
 			return fmt.Errorf("apt-get update: %w\n%s", err, out)
 		}
+		// One that was killed may have left packages half configured; what cannot be mended the installation tells of.
+		_ = exec.CommandContext(ctx, "dpkg", "--configure", "-a").Run()
 		args := append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, packages...)
 		if out, err := aptGet(ctx, apt, args...); err != nil {
 			return fmt.Errorf("%s: %w\n%s", install, err, out)
@@ -124,7 +126,8 @@ func (b Builder) EnsureTools(ctx context.Context, tools []Tool) error {
 }
 
 func aptGet(ctx context.Context, apt string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, apt, args...)
+	// Another apt-get may be at work.
+	cmd := exec.CommandContext(ctx, apt, append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	return cmd.CombinedOutput()
 }
