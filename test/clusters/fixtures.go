@@ -6,6 +6,7 @@ package clusters
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,13 @@ func (p *Pair) Namespace(t *testing.T, prefix string) string {
 			_ = c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 	})
+	for _, c := range []*Cluster{p.East, p.West} {
+		// Pods are refused before, and the API server waits for it no longer than a second or two.
+		Eventually(t, 6*time.Minute, "the service account of pods in namespace "+name+" of "+c.Name, func() (bool, string) {
+			err := c.Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
+			return err == nil, fmt.Sprint(err)
+		})
+	}
 	return name
 }
 

@@ -97,6 +97,15 @@ func (c *cluster) allow(t *testing.T, namespace string) {
 	if err := c.Patch(context.Background(), object, patch); err != nil {
 		t.Fatalf("%s: annotate namespace %s: %v", c.name, namespace, err)
 	}
+	// Admission goes by what the API server has heard of its own namespaces, which may be a moment later.
+	root := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "root"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "root", Image: c.Busybox()}}},
+	}
+	eventually(t, 6*time.Minute, "namespace "+namespace+" of "+c.name+" to take pods of root", func() (bool, string) {
+		err := c.Create(context.Background(), root.DeepCopy(), client.DryRunAll)
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 // folder is the volume of a claim on this machine, "" if the cluster is elsewhere.

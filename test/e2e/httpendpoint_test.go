@@ -51,8 +51,9 @@ func backend(t *testing.T, namespace string) []byte {
 					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 				ReadinessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/table.html", Port: intstr.FromInt32(8080)}},
-					PeriodSeconds: 1,
+					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/table.html", Port: intstr.FromInt32(8080)}},
+					// A machine that is busy is not a backend that is ill.
+					PeriodSeconds: 1, TimeoutSeconds: 60, FailureThreshold: 60,
 				},
 			}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
@@ -67,7 +68,7 @@ func backend(t *testing.T, namespace string) []byte {
 			t.Fatal(err)
 		}
 	}
-	if out, err := east.command("-n", namespace, "wait", "pod/api", "--for=condition=Ready", "--timeout=2m").CombinedOutput(); err != nil {
+	if out, err := east.command("-n", namespace, "wait", "pod/api", "--for=condition=Ready", "--timeout=6m").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	body, err := east.command("-n", namespace, "exec", "api", "--", "cat", "/data/www/table.html").Output()
@@ -80,7 +81,7 @@ func backend(t *testing.T, namespace string) []byte {
 // waitForEndpoint waits until status is about the present spec and a condition is True with a reason.
 func waitForEndpoint(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, condition, reason string) {
 	t.Helper()
-	eventually(t, 4*time.Minute, "HTTPEndpoint "+endpoint.Name+" to be "+condition+" for "+reason, func() (bool, string) {
+	eventually(t, 6*time.Minute, "HTTPEndpoint "+endpoint.Name+" to be "+condition+" for "+reason, func() (bool, string) {
 		if err := east.Get(context.Background(), client.ObjectKeyFromObject(endpoint), endpoint); err != nil {
 			return false, err.Error()
 		}
@@ -199,7 +200,7 @@ func TestHTTPEndpoint(t *testing.T) {
 	if err := east.Delete(ctx, endpoint); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, "everything of the HTTPEndpoint to go", func() (bool, string) {
+	eventually(t, 6*time.Minute, "everything of the HTTPEndpoint to go", func() (bool, string) {
 		out, err := east.command("-n", namespace, "get", "deployments,services,secrets,pods,poddisruptionbudgets", "-o", "name",
 			"-l", v1alpha1.HTTPEndpointLabel).CombinedOutput()
 		return err == nil && len(bytes.TrimSpace(out)) == 0, string(out)
@@ -230,7 +231,7 @@ func changeCertificate(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front, 
 	patch(t, secret, func() { secret.Data = data })
 	waitForEndpoint(t, endpoint, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	// A replica that had not seen the broken one may still have the first for a while.
-	eventually(t, 3*time.Minute, "every replica to serve the new certificate", func() (bool, string) {
+	eventually(t, 6*time.Minute, "every replica to serve the new certificate", func() (bool, string) {
 		for range 10 {
 			transport := f.transport(false)
 			_, got, err := f.get(transport, "gzip")
@@ -247,13 +248,13 @@ func changeCertificate(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front, 
 func restart(t *testing.T, endpoint *v1alpha1.HTTPEndpoint) {
 	t.Helper()
 	name := "deployment/" + deploymentOf(t, endpoint).Name
-	for _, args := range [][]string{{"rollout", "restart", name}, {"rollout", "status", name, "--timeout=4m"}} {
+	for _, args := range [][]string{{"rollout", "restart", name}, {"rollout", "status", name, "--timeout=6m"}} {
 		if out, err := east.command(append([]string{"-n", endpoint.Namespace}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	// The old replicas are gone when they have drained.
-	eventually(t, 2*time.Minute, "the old replicas to end", func() (bool, string) {
+	eventually(t, 6*time.Minute, "the old replicas to end", func() (bool, string) {
 		var pods corev1.PodList
 		if err := east.List(context.Background(), &pods, client.InNamespace(endpoint.Namespace),
 			client.MatchingLabels{v1alpha1.HTTPEndpointLabel: string(endpoint.UID)}); err != nil {
@@ -281,7 +282,7 @@ func checkStatistics(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front) {
 		f.expectCoding(t, "gzip", "gzip")
 		f.expectCoding(t, "", "")
 	}
-	eventually(t, time.Minute, "the statistics to count 20 responses of each kind", func() (bool, string) {
+	eventually(t, 6*time.Minute, "the statistics to count 20 responses of each kind", func() (bool, string) {
 		if err := east.Get(context.Background(), client.ObjectKeyFromObject(endpoint), endpoint); err != nil {
 			return false, err.Error()
 		}
@@ -303,11 +304,14 @@ func checkStatistics(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front) {
 	patch(t, endpoint, func() {
 		metav1.SetMetaDataAnnotation(&endpoint.ObjectMeta, v1alpha1.ResetStatisticsAnnotation, "again")
 	})
-	eventually(t, 3*time.Minute, "the statistics to begin anew", func() (bool, string) {
+	eventually(t, 6*time.Minute, "the statistics to begin anew", func() (bool, string) {
 		if err := east.Get(context.Background(), client.ObjectKeyFromObject(endpoint), endpoint); err != nil {
 			return false, err.Error()
 		}
 		s := endpoint.Status.Statistics
+		if s == nil {
+			return false, "no statistics"
+		}
 		return s.LastResetRequest == "again" && s.SoftwareCount+s.HardwareCount == 0, fmt.Sprintf("%+v", *s)
 	})
 	waitForEndpoint(t, endpoint, v1alpha1.ConditionReady, v1alpha1.ReasonServing)

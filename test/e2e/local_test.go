@@ -143,7 +143,7 @@ func TestToAnotherNamespace(t *testing.T) {
 	if want, got := east.sh(t, from, "source", listing), east.sh(t, to, "copy", listing); want != got {
 		t.Errorf("the two claims differ:\nsource:\n%s\ncopy:\n%s", want, got)
 	}
-	eventually(t, time.Minute, "one complete Delivery from this cluster", func() (bool, string) {
+	eventually(t, 6*time.Minute, "one complete Delivery from this cluster", func() (bool, string) {
 		var deliveries v1alpha1.DeliveryList
 		if err := east.List(ctx, &deliveries, client.InNamespace(to)); err != nil {
 			return false, err.Error()

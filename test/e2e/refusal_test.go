@@ -196,9 +196,10 @@ func TestDeletedInTheMiddle(t *testing.T) {
 		return p != nil && p.Files >= 1 && p.Bytes < p.BytesTotal, string(transfer.Status.Phase)
 	})
 
+	// Not by an update, which is refused as well when the status has been written since.
 	changed := transfer.DeepCopy()
 	changed.Spec.Source.PersistentVolumeClaim.Path = "/elsewhere"
-	if err := east.Update(ctx, changed); !apierrors.IsInvalid(err) {
+	if err := east.Patch(ctx, changed, client.MergeFrom(transfer)); !apierrors.IsInvalid(err) {
 		t.Errorf("changing the source while running should be refused, got %v", err)
 	}
 	if err := east.Delete(ctx, transfer); err != nil {

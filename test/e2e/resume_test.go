@@ -23,7 +23,7 @@ import (
 // TestResume kills the sender's agent in the middle of a file, and then the receiver's. Each time the next attempt sends the rest.
 func TestResume(t *testing.T) {
 	t.Parallel()
-	const size, interval = 700 << 20, 16 << 20
+	const size, interval = 700 << 20, 8 << 20
 	ctx := context.Background()
 	namespace := newNamespace(t)
 	east.claim(t, namespace, "source", "", "1Gi")

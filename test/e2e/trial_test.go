@@ -45,7 +45,7 @@ func TestTrial(t *testing.T) {
 	if err := east.Create(ctx, trial); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Minute, "the trial", func() (bool, string) {
+	eventually(t, 6*time.Minute, "the trial", func() (bool, string) {
 		if err := east.Get(ctx, client.ObjectKeyFromObject(trial), trial); err != nil {
 			return false, err.Error()
 		}
