@@ -324,9 +324,7 @@ func TestDrift(t *testing.T) {
 		return nil
 	})
 	front := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front"}}
-	if err := cluster.Client.Delete(ctx, front); err != nil {
-		t.Fatal(err)
-	}
+	controllertest.Eventually(t, func() error { return cluster.Client.Delete(ctx, front) })
 	controllertest.Eventually(t, func() error { return cluster.Client.Get(ctx, client.ObjectKeyFromObject(front), front) })
 }
 

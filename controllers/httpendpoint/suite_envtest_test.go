@@ -60,7 +60,11 @@ func run(m *testing.M) (code int, err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
+	go func() {
+		defer close(done)
+		defer cancel() // when it ends early the caches are never filled
+		done <- mgr.Start(ctx)
+	}()
 	defer func() { cancel(); <-done }()
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
 		return 1, fmt.Errorf("starting the manager: %w", <-done)

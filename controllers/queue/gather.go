@@ -33,6 +33,11 @@ type inputs struct {
 
 func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs, error) {
 	var in inputs
+	// What a deletion takes with it is final, so for that the API server is asked: the cache may not know yet of what was just made.
+	var own client.Reader = r.Client
+	if queue.DeletionTimestamp != nil {
+		own = r.Reader
+	}
 	policies := &v1alpha1.CompressionPolicyList{}
 	if err := r.Client.List(ctx, policies); err != nil {
 		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
@@ -41,21 +46,21 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := r.get(ctx, client.ObjectKey{Name: queue.Namespace}, namespace)
+	found, err := get(ctx, r.Client, client.ObjectKey{Name: queue.Namespace}, namespace)
 	if err != nil {
 		return in, err
 	}
 	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
 
 	set := &appsv1.StatefulSet{}
-	if found, err = r.get(ctx, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set); err != nil {
+	if found, err = get(ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set); err != nil {
 		return in, err
 	}
 	if found && metav1.IsControlledBy(set, queue) {
 		in.set = set
 	}
 	claims := &corev1.PersistentVolumeClaimList{}
-	if err := r.Client.List(ctx, claims, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
+	if err := own.List(ctx, claims, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
 		return in, fmt.Errorf("listing the claims of %s: %w", client.ObjectKeyFromObject(queue), err)
 	}
 	in.claims = claims.Items
@@ -66,8 +71,8 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 }
 
 // get reads an object; one that does not exist is no error.
-func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := r.Client.Get(ctx, key, object)
+func get(ctx context.Context, reader client.Reader, key client.ObjectKey, object client.Object) (bool, error) {
+	err := reader.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -98,8 +98,9 @@ func member(t *testing.T, s *appsv1.StatefulSet) string {
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
 	}})
 	cluster.Create(t, claim, pod)
+	bound := client.MergeFrom(claim.DeepCopy())
 	claim.Status.Phase = corev1.ClaimBound
-	if err := cluster.Client.Status().Update(ctx, claim); err != nil {
+	if err := cluster.Client.Status().Patch(ctx, claim, bound); err != nil {
 		t.Fatal(err)
 	}
 	ip := fmt.Sprintf("10.8.%d.1", addresses.Add(1))

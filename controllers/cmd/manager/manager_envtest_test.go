@@ -214,8 +214,9 @@ func checkQueue(t *testing.T, cluster *controllertest.Cluster, namespace string)
 	claim := sets.Items[0].Spec.VolumeClaimTemplates[0].DeepCopy()
 	claim.Namespace, claim.Name = namespace, "data-"+sets.Items[0].Name+"-0"
 	cluster.Create(t, claim)
+	bound := client.MergeFrom(claim.DeepCopy())
 	claim.Status.Phase = corev1.ClaimBound
-	if err := cluster.Client.Status().Update(ctx, claim); err != nil {
+	if err := cluster.Client.Status().Patch(ctx, claim, bound); err != nil {
 		t.Fatal(err)
 	}
 	// The manager may ask for a larger claim. The API server grows none that is of no class, and says so in other words than of missing rights.
