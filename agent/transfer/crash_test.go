@@ -25,8 +25,9 @@ type machine struct {
 	mu   sync.Mutex
 	left int // operations; negative: for ever
 	dead bool
-	// written bytes of files.
+	// written bytes of files; wrote, unless it is nil, is called with them after each write.
 	written  int64
+	wrote    func(int64)
 	unsynced map[uint64]*staging
 	small    []string // files that got their names since the last sync
 	journals map[journal.File][]region
@@ -144,13 +145,18 @@ type machineFile struct {
 }
 
 func (f machineFile) WriteAt(p []byte, offset int64) (n int, err error) {
+	var written int64
 	err = f.m.do(func() error {
 		s := f.m.unsynced[f.number]
 		s.regions = append(s.regions, region{offset, len(p)})
 		f.m.written += int64(len(p))
+		written = f.m.written
 		n, err = f.StagedFile.WriteAt(p, offset)
 		return err
 	})
+	if f.m.wrote != nil {
+		f.m.wrote(written)
+	}
 	return n, err
 }
 

@@ -96,30 +96,88 @@ func TestVerifyFindsDamagedStorage(t *testing.T) {
 	}
 }
 
-// slow is a destination that pauses at every file, so that there is a middle of the attempt.
-type slow struct {
+// pausing is a destination that calls a function at a file in the middle of the attempt, and takes no further one before it may.
+type pausing struct {
 	transfer.Destination
-	files *atomic.Int64
+	files  atomic.Int64
+	at     int64
+	middle func()
+	resume <-chan struct{}
 }
 
-func (s slow) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
-	s.files.Add(1)
-	time.Sleep(time.Millisecond)
-	return s.Destination.Stage(number, e)
+func (d *pausing) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+	n := d.files.Add(1)
+	if n == d.at {
+		d.middle()
+	}
+	if n >= d.at {
+		<-d.resume
+	}
+	return d.Destination.Stage(number, e)
 }
 
 // gate is a listener in front of the receiver, like a gateway, whose connections can be cut.
 type gate struct {
-	mu    sync.Mutex
-	conns []io.Closer
+	mu     sync.Mutex
+	conns  []io.Closer
+	closed bool
+}
+
+// add lets connections pass until the gate is cut.
+func (g *gate) add(conns ...io.Closer) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conns = append(g.conns, conns...)
+	if g.closed {
+		g.close()
+	}
 }
 
 func (g *gate) cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.closed = true
+	g.close()
+}
+
+func (g *gate) close() {
 	for _, c := range g.conns {
 		c.Close()
 	}
+}
+
+// overheard is a receiver of which a test learns what it hears in its session, or that it hears no more.
+type overheard struct {
+	*transfer.Receiver
+	heard func(*wirev1.SessionRequest, error)
+}
+
+func (o overheard) Session(stream wirev1.Receiver_SessionServer) error {
+	return o.Receiver.Session(overheardStream{stream, o.heard})
+}
+
+type overheardStream struct {
+	wirev1.Receiver_SessionServer
+	heard func(*wirev1.SessionRequest, error)
+}
+
+func (s overheardStream) Recv() (*wirev1.SessionRequest, error) {
+	m, err := s.Receiver_SessionServer.Recv()
+	s.heard(m, err)
+	return m, err
+}
+
+// overhear serves the receiver anew and returns what is closed when it has heard that its sender gave up or is gone.
+func (p *pair) overhear(t *testing.T) (gone <-chan struct{}) {
+	t.Helper()
+	heard := make(chan struct{})
+	var once sync.Once
+	p.dialer = serve(t, overheard{p.receiver, func(m *wirev1.SessionRequest, err error) {
+		if err != nil || m.GetFailure() != nil {
+			once.Do(func() { close(heard) })
+		}
+	}}, &transport.Counter{})
+	return heard
 }
 
 func manyFiles(t *testing.T, n int) string {
@@ -133,16 +191,12 @@ func manyFiles(t *testing.T, n int) string {
 
 func TestInterruptedAttemptLeavesCompleteFilesOnly(t *testing.T) {
 	source, destination := manyFiles(t, 1500), t.TempDir()
-	var staged atomic.Int64
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.Destination = slow{o.Destination, &staged} })
 	g := &gate{}
+	// What three streams are at then are 1,047 files at most.
+	d := &pausing{at: 400, middle: g.cut}
+	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { d.Destination, o.Destination = o.Destination, d })
+	d.resume = p.overhear(t)
 	p.dialer.Address = splice(t, g, p.dialer.Address)
-	go func() {
-		for staged.Load() < 500 {
-			time.Sleep(time.Millisecond)
-		}
-		g.cut()
-	}()
 	_, err := p.send(t.Context(), t, source)
 	wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST)
 	n := noRemains(t, source, destination)
@@ -159,15 +213,12 @@ func TestInterruptedAttemptLeavesCompleteFilesOnly(t *testing.T) {
 
 func TestSenderIsStopped(t *testing.T) {
 	source, destination := manyFiles(t, 1500), t.TempDir()
-	var staged atomic.Int64
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.Destination = slow{o.Destination, &staged} })
 	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() {
-		for staged.Load() < 200 {
-			time.Sleep(time.Millisecond)
-		}
+	d := &pausing{at: 200, middle: func() {
 		cancel(failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "stopped by the test"))
-	}()
+	}}
+	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { d.Destination, o.Destination = o.Destination, d })
+	d.resume = p.overhear(t)
 	report, err := p.send(ctx, t, source)
 	wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_ABORTED)
 	if report.Failure.Reason != wirev1.FailureReason_FAILURE_REASON_ABORTED {
@@ -238,6 +289,29 @@ func TestDirectoryInPlaceOfFile(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(destination, "name/precious")); err != nil || string(b) != "kept" {
 		t.Errorf("what was there is %q, %v", b, err)
 	}
+}
+
+// busyDisk is a destination that is not closed before it may be.
+type busyDisk struct {
+	transfer.Destination
+	release <-chan struct{}
+}
+
+func (d busyDisk) Close() error {
+	<-d.release
+	return d.Destination.Close()
+}
+
+// A sender learns why the receiver gives up however long that one's disk keeps it afterwards.
+func TestVerdictDoesNotWaitForTheDisk(t *testing.T) {
+	source, destination := t.TempDir(), t.TempDir()
+	file(t, source, "name", []byte("a file"), 0o600)
+	file(t, destination, "name/precious", []byte("kept"), 0o600)
+	told := make(chan struct{})
+	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.Destination = busyDisk{o.Destination, told} })
+	_, err := p.send(t.Context(), t, source)
+	close(told)
+	wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE)
 }
 
 func TestUntrustedReceiver(t *testing.T) {

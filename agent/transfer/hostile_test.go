@@ -47,6 +47,16 @@ func newPeer(t *testing.T, p *pair) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	client := wirev1.NewReceiverClient(conn)
+	session, err := client.Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &peer{t: t, dialer: p.dialer, client: client, session: session, encoder: newEncoder(t)}
+}
+
+func newEncoder(t *testing.T) *frame.Encoder {
+	t.Helper()
 	encoder, err := frame.NewEncoder(frame.EncoderOptions{
 		Engines: engines.Default(), Codec: codec.Deflate, Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast},
 	})
@@ -54,12 +64,7 @@ func newPeer(t *testing.T, p *pair) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { encoder.Close() })
-	client := wirev1.NewReceiverClient(conn)
-	session, err := client.Session(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &peer{t: t, dialer: p.dialer, client: client, session: session, encoder: encoder}
+	return encoder
 }
 
 func goodBegin() *wirev1.Begin {
@@ -94,6 +99,23 @@ func (p *peer) accepted() {
 func (p *peer) announce(entries ...*wirev1.Entry) {
 	p.t.Helper()
 	p.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: &wirev1.Manifest{Entries: entries}}})
+}
+
+// needs returns the receiver's next answer to an announcement. How far it is, which it says every second, may come before.
+func (p *peer) needs() *wirev1.Need {
+	p.t.Helper()
+	for {
+		m, err := p.session.Recv()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if need := m.GetNeed(); need != nil {
+			return need
+		}
+		if m.GetReceived() == nil {
+			p.t.Fatalf("the answer is %v", m)
+		}
+	}
 }
 
 // verdict returns the failure that ends the session.
@@ -284,7 +306,7 @@ func (c blockConn) send(m *wirev1.DataRequest) error {
 // refused returns an error unless the receiver closes the connection without an answer.
 func (c blockConn) refused(m *wirev1.DataRequest) error {
 	_ = c.send(m)
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	n, err := c.Read(make([]byte, 1))
@@ -381,8 +403,8 @@ func TestHostileBlocks(t *testing.T) {
 			h := newPeer(t, p)
 			h.accepted()
 			h.announce(root(), fileEntry("a", 2*chunk+1), fileEntry("b", 10), fileEntry("c", 0))
-			if m, err := h.session.Recv(); err != nil || m.GetNeed() == nil || m.GetNeed().Bitmap[0] != 0b110 {
-				t.Fatalf("the answer is %v, %v", m, err)
+			if need := h.needs(); need.Bitmap[0] != 0b110 {
+				t.Fatalf("the answer is %v", need)
 			}
 			data := h.blocks()
 			for _, m := range messages(h) {
@@ -444,17 +466,20 @@ func TestHostileEndings(t *testing.T) {
 
 // TestAnnouncingWithoutSendingIsBounded: the receiver looks no further, and when nothing comes the sender is a silent one.
 func TestAnnouncingWithoutSendingIsBounded(t *testing.T) {
-	p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 2 * time.Second })
+	t.Parallel() // It waits most of the time.
+	p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 6 * time.Second })
 	h := newPeer(t, p)
 	h.accepted()
 	h.announce(root())
 	go func() {
-		// Long names, so that fewer of them reach the bound.
-		name := strings.Repeat("n", 240)
+		// Heavy ones, so that fewer of them reach the bound.
+		heavy := []*wirev1.Xattr{{Name: []byte("user.heavy"), Value: make([]byte, 60_000)}}
 		for i := 0; ; i++ {
 			m := &wirev1.Manifest{}
-			for j := range 2000 {
-				m.Entries = append(m.Entries, fileEntry(fmt.Sprintf("%08d%s", i*2000+j, name), 1))
+			for j := range 40 {
+				e := fileEntry(fmt.Sprintf("%08d", i*40+j), 1)
+				e.Xattrs = heavy
+				m.Entries = append(m.Entries, e)
 			}
 			if h.session.Send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: m}}) != nil {
 				return
@@ -490,7 +515,7 @@ func TestWrongSession(t *testing.T) {
 	}
 	// None of this disturbs the session.
 	h.announce(root(), fileEntry("a", 10))
-	if m, err := h.session.Recv(); err != nil || m.GetNeed() == nil {
-		t.Errorf("the session says %v, %v", m, err)
+	if need := h.needs(); need.Bitmap[0] != 0b10 {
+		t.Errorf("the session says %v", need)
 	}
 }

@@ -287,7 +287,7 @@ func TestSenderHoldsBoundedBlocks(t *testing.T) {
 		case <-waiting:
 		case err := <-sent:
 			t.Fatal(err)
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Fatal("not all streams have a block to send")
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
@@ -332,9 +331,8 @@ func oldPeer(t *testing.T) (*pair, *peer) {
 	sparse := fileEntry("c", 320<<10+1)
 	sparse.Sparse = true
 	h.announce(root(), fileEntry("a", 320<<10+1), fileEntry("b", 320<<10+1), sparse)
-	m, err := h.session.Recv()
-	if err != nil || !bytes.Equal(m.GetNeed().GetOld(), []byte{0b10}) || !bytes.Equal(m.GetNeed().GetBitmap(), []byte{0b1110}) {
-		t.Fatalf("the answer is %v, %v", m, err)
+	if need := h.needs(); !bytes.Equal(need.GetOld(), []byte{0b10}) || !bytes.Equal(need.GetBitmap(), []byte{0b1110}) {
+		t.Fatalf("the answer is %v", need)
 	}
 	return p, h
 }
@@ -509,7 +507,7 @@ func TestHostileOld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &pair{dialer: serve(t, asked{mute{says: []*wirev1.SessionResponse{accepted, test.need}}, test.answer}, &transport.Counter{})}
-			_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = 20 * time.Second })
+			_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = patience })
 			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 				t.Errorf("the sender ended with %v", err)
 			}

@@ -111,8 +111,8 @@ func TestOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &gateway{scripts: test.scripts}
 			report, backoff := transfer.NewSendReport(), quick
-			if test.want != "" {
-				backoff.Patience = time.Minute // a slow machine is no gateway that is away
+			if test.reason != wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE {
+				backoff.Patience = patience // a slow machine is no gateway that is away
 			}
 			got, err := transfer.Open(t.Context(), g.serve(t), &wirev1.OpenRequest{}, report, backoff)
 			if test.want != "" && (err != nil || got != test.want) {

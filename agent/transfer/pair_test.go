@@ -21,6 +21,9 @@ import (
 
 const serverName = "0000.receive.lighterage.internal"
 
+// patience is how long to wait for what comes: only a failure takes so long, however busy machine and disk are.
+const patience = 3 * time.Minute
+
 // pair is a receiver that serves on loopback, and what a sender needs to reach it.
 type pair struct {
 	receiver *transfer.Receiver
@@ -54,8 +57,18 @@ func startAttempt(t testing.TB, attempt uint32, destination string, options ...r
 	receiver := transfer.NewReceiver(o)
 	p := &pair{receiver: receiver, report: report, dialer: serve(t, receiver, &report.Wire), done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
+	closed := make(chan struct{})
+	t.Cleanup(func() {
+		cancel()
+		// Nothing is written any more when the directory is removed.
+		select {
+		case <-closed:
+		case <-time.After(patience):
+			t.Error("the receiver does not stop")
+		}
+	})
 	go func() {
+		defer close(closed)
 		err := receiver.Wait(ctx)
 		report.End(err)
 		p.done <- err
@@ -91,7 +104,7 @@ func (p *pair) wait(t testing.TB) error {
 	select {
 	case err := <-p.done:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the receiver does not end")
 		return nil
 	}

@@ -177,6 +177,12 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 	s.touch()
 	err := s.serve()
 	cancel(err)
+	// At once: the connections are closed now, the sender waits for the reason, and what follows takes as long as a disk does.
+	var last *wirev1.SessionResponse
+	if err != nil && !s.silent.Load() {
+		last = &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Failure{Failure: failure.ToWire(err)}}
+	}
+	_ = s.lastWord(last)
 	s.shut()
 	if err != nil && s.checkpoints != nil {
 		// What did not pass the verification is nothing to build upon.
@@ -185,11 +191,6 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 	if closing := s.Destination.Close(); err == nil {
 		err = closing
 	}
-	var last *wirev1.SessionResponse
-	if err != nil && !s.silent.Load() {
-		last = &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Failure{Failure: failure.ToWire(err)}}
-	}
-	_ = s.lastWord(last)
 	r.err = err
 	close(r.ended)
 	return nil

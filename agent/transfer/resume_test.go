@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -105,7 +104,7 @@ func TestPowerLossAnywhere(t *testing.T) {
 // The connections break again and again. What was written is never sent again.
 func TestConnectionBreaks(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
-	const size = 60<<20 + 12345
+	const size = 40<<20 + 12345
 	file(t, source, "large", noise(1, size), 0o600)
 	var written int64
 	for attempt := uint32(1); ; attempt++ {
@@ -115,25 +114,15 @@ func TestConnectionBreaks(t *testing.T) {
 			m = newMachine(o.Destination, destination, -1)
 			o.Destination = m
 		})
-		p.dialer.Address = splice(t, g, p.dialer.Address)
-		stop := make(chan struct{})
-		go func() {
-			for {
-				m.mu.Lock()
-				enough := m.written > 9<<20
-				m.mu.Unlock()
-				if enough {
-					g.cut()
-				}
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Millisecond):
-				}
+		gone := p.overhear(t)
+		m.wrote = func(written int64) {
+			if written > 9<<20 {
+				g.cut()
+				<-gone
 			}
-		}()
+		}
+		p.dialer.Address = splice(t, g, p.dialer.Address)
 		sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.Attempt = attempt })
-		close(stop)
 		if received := p.wait(t); err == nil {
 			err = received
 		}

@@ -80,8 +80,13 @@ type SendOptions struct {
 
 const defaultSilence = time.Minute
 
-// verdictPatience is how long a sender whose stream broke waits for the receiver to say why.
-const verdictPatience = 5 * time.Second
+const (
+	// verdictPatience is how long a sender whose stream broke waits for the receiver to say why, and a receiver for its last word to
+	// be taken. Only who waits for a side that is not there waits so long.
+	verdictPatience = 20 * time.Second
+	// tellPatience is how long a sender that gives up waits for the receiver to have heard so. A pod has 10 s to end.
+	tellPatience = 5 * time.Second
+)
 
 // Send moves the source to the receiver. It returns nil when the receiver has synced everything; any other end has a reason (see
 // package failure) or is an error of this side. Nothing is tried again.
@@ -212,7 +217,7 @@ func (s *sender) tell(err error) {
 	// The stream must not be cut before the message is out.
 	select {
 	case <-s.ended:
-	case <-time.After(time.Second):
+	case <-time.After(tellPatience):
 	}
 }
 

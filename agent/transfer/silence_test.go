@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,39 +23,98 @@ import (
 const lost = wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST
 
 func TestSilentSender(t *testing.T) {
-	tests := map[string]func(*peer){
-		"FromTheStart":  func(*peer) {},
-		"AfterAccepted": (*peer).accepted,
-		"AfterManifest": func(h *peer) {
-			h.accepted()
-			h.announce(root(), fileEntry("a", 10))
-		},
-		"InData": func(h *peer) {
-			h.accepted()
-			h.announce(root(), fileEntry("a", 10))
-			if _, err := h.session.Recv(); err != nil {
-				h.t.Fatal(err)
-			}
-			if err := h.blocks().send(h.block(0, &wirev1.Segment{Index: 1, Length: 10})); err != nil {
-				h.t.Fatal(err)
+	say := func(s *quietStream, messages ...*wirev1.SessionRequest) {
+		for _, m := range messages {
+			s.says <- m
+			synctest.Wait()
+		}
+	}
+	begin := &wirev1.SessionRequest{Message: &wirev1.SessionRequest_Begin{Begin: goodBegin()}}
+	manifest := &wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{
+		Manifest: &wirev1.Manifest{Entries: []*wirev1.Entry{root(), fileEntry("a", 10)}},
+	}}
+	tests := map[string]func(*testing.T, *quietStream, *transfer.Receiver){
+		"FromTheStart":  func(*testing.T, *quietStream, *transfer.Receiver) {},
+		"AfterAccepted": func(_ *testing.T, s *quietStream, _ *transfer.Receiver) { say(s, begin) },
+		"AfterManifest": func(_ *testing.T, s *quietStream, _ *transfer.Receiver) { say(s, begin, manifest) },
+		"InData": func(t *testing.T, s *quietStream, r *transfer.Receiver) {
+			say(s, begin)
+			h := &peer{t: t, encoder: newEncoder(t), token: (<-s.hears).GetAccepted().GetSession()}
+			say(s, manifest)
+			near, far := net.Pipe()
+			t.Cleanup(func() { _ = near.Close() })
+			go func() {
+				r.ServeBlocks(far)
+				_ = far.Close()
+			}()
+			if err := (blockConn{near}).send(h.block(0, &wirev1.Segment{Index: 1, Length: 10})); err != nil {
+				t.Fatal(err)
 			}
 		},
 	}
 	for name, speak := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			// Longer than a slow machine takes for a handshake.
-			p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 2 * time.Second })
-			h := newPeer(t, p)
-			speak(h)
-			if f := h.verdict(); f.Reason != lost {
-				t.Errorf("the verdict is %v", f)
-			}
-			if err := p.wait(t); !failure.Is(err, lost) {
-				t.Errorf("the receiver ended with %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				d, err := tree.OpenDestination(t.TempDir(), ".", "run", 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				const idle = time.Minute
+				r := transfer.NewReceiver(transfer.ReceiveOptions{
+					RunID: "run", Attempt: 1, Destination: transfer.Tree{Destination: d}, Engines: engines.Default(),
+					Report: transfer.NewReceiveReport(), Idle: idle,
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s := &quietStream{ctx: ctx, says: make(chan *wirev1.SessionRequest), hears: make(chan *wirev1.SessionResponse, 100)}
+				ended := make(chan error, 1)
+				go func() { ended <- r.Session(s) }()
+				start := time.Now()
+				speak(t, s, r)
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if silence := time.Since(start); silence <= idle || silence > idle+2*time.Second {
+					t.Errorf("it took %v", silence)
+				}
+				close(s.hears)
+				var last *wirev1.SessionResponse
+				for m := range s.hears {
+					last = m
+				}
+				if f := last.GetFailure(); f.GetReason() != lost {
+					t.Errorf("the last word is %v", last)
+				}
+				if err := r.Wait(ctx); !failure.Is(err, lost) {
+					t.Errorf("the receiver ended with %v", err)
+				}
+			})
 		})
 	}
+}
+
+// quietStream is the session of a sender that hears everything and says what a test does. Sending to says waits for the receiver.
+type quietStream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	says  chan *wirev1.SessionRequest
+	hears chan *wirev1.SessionResponse
+}
+
+func (s *quietStream) Context() context.Context { return s.ctx }
+
+func (s *quietStream) Recv() (*wirev1.SessionRequest, error) {
+	select {
+	case m := <-s.says:
+		return m, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+func (s *quietStream) Send(m *wirev1.SessionResponse) error {
+	s.hears <- m
+	return nil
 }
 
 // deafStream is the session of a sender that announces its root and then takes and says nothing more.
@@ -105,7 +165,7 @@ func TestDeafSender(t *testing.T) {
 		if err := r.Wait(t.Context()); !failure.Is(err, lost) {
 			t.Errorf("the receiver ended with %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the session does not end")
 	}
 }
@@ -157,7 +217,7 @@ func TestSilentReceiver(t *testing.T) {
 				if !failure.Is(err, lost) || err.Error() != "the receiver was silent for 300ms" {
 					t.Errorf("the sender ended with %v", err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				t.Error("the sender does not end")
 			}
 		})

@@ -28,9 +28,7 @@ func splice(t *testing.T, g *gate, address string) string {
 				in.Close()
 				continue
 			}
-			g.mu.Lock()
-			g.conns = append(g.conns, in, out)
-			g.mu.Unlock()
+			g.add(in, out)
 			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
 				go func() {
 					io.Copy(pair[0], pair[1])

@@ -101,7 +101,7 @@ func TestPipe(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	ended, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ended, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	late, err := pipe.Dial()
 	if err != nil {
