@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +26,9 @@ import (
 
 // TestInstall takes the chart through its life on a real API server: install, uninstall, install again, a second release, an upgrade.
 func TestInstall(t *testing.T) {
-	env := &envtest.Environment{}
+	// Generous: a busy machine is no failure.
+	const patience = 2 * time.Minute
+	env := &envtest.Environment{ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience}
 	config, err := env.Start()
 	if err != nil {
 		t.Fatalf("start the API server (make test-envtest sets KUBEBUILDER_ASSETS): %v", err)
@@ -77,8 +82,15 @@ func TestInstall(t *testing.T) {
 
 	must("install", "lighterage", chartDir, "--create-namespace", "--set", registry)
 	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "west"}, Spec: v1alpha1.PeerSpec{CABundle: []byte("pem")}}
-	if err := k8s.Create(ctx, peer); err != nil {
-		t.Fatal(err)
+	// Helm does not wait until the API server serves what was defined.
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		err := k8s.Create(ctx, peer)
+		if err == nil {
+			break
+		}
+		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 	refused(`as release "lighterage" in namespace "lighterage-system"`, "install", "second", chartDir, "--set", registry)
 
