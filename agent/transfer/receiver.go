@@ -164,6 +164,7 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 		room:           make(chan struct{}, 1),
 		takenBack:      make(map[uint64]*taken),
 		questions:      make(chan question, maxAsks),
+		began:          time.Now(),
 	}
 	r.mu.Lock()
 	taken := r.session != nil

@@ -66,7 +66,8 @@ func (r *Report) SetDetail(detail string) {
 func (r *Report) End(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end = time.Now()
+	// However long it took, also where the clock was set in between.
+	r.end = r.start.Add(time.Since(r.start))
 	r.detail = ""
 	r.state = wirev1.AgentState_AGENT_STATE_SUCCEEDED
 	if err != nil {

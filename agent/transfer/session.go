@@ -42,7 +42,9 @@ type session struct {
 	// checkpoints is nil before that.
 	checkpoints *checkpoints
 
-	last atomic.Int64 // time of the last message, in nanoseconds
+	// began and last, which is when the last message came, in nanoseconds since, are not of the clock that can be set.
+	began time.Time
+	last  atomic.Int64
 	// worked is how long streams were not waiting for data, in nanoseconds, all together.
 	worked atomic.Int64
 
@@ -92,7 +94,7 @@ func (s *session) shut() {
 	s.busy.Wait()
 }
 
-func (s *session) touch() { s.last.Store(time.Now().UnixNano()) }
+func (s *session) touch() { s.last.Store(int64(time.Since(s.began))) }
 
 // fail ends the session with an error. The first one counts.
 func (s *session) fail(err error) { s.cancel(err) }
@@ -170,7 +172,7 @@ func (s *session) serve() error {
 		case f := <-finish:
 			return s.finish(f)
 		case <-ticker.C:
-			if silence := time.Since(time.Unix(0, s.last.Load())); silence > s.Idle {
+			if silence := time.Since(s.began) - time.Duration(s.last.Load()); silence > s.Idle {
 				return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
 					"the sender was silent for %v", silence.Round(time.Second))
 			}

@@ -62,7 +62,8 @@ func (r *Report) Result(found *wirev1.TrialResult) error {
 func (r *Report) End(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end, r.detail = time.Now(), ""
+	// However long it took, also where the clock was set in between.
+	r.end, r.detail = r.start.Add(time.Since(r.start)), ""
 	r.state = wirev1.AgentState_AGENT_STATE_SUCCEEDED
 	if err != nil {
 		r.state, r.failure, r.result = wirev1.AgentState_AGENT_STATE_FAILED, failure.ToWire(err), nil

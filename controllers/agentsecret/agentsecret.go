@@ -73,7 +73,7 @@ func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMet
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster's CA: %w", err)
 	}
-	issue := state.authority == nil || !state.authority.Certificate.Equal(ca.Certificate) || !now.Before(renewal(state.pair))
+	issue := state.authority == nil || !state.authority.Certificate.Equal(ca.Certificate) || !pki.Fresh(state.pair.Leaf, now)
 	lost := !state.Settled && now.Sub(state.written) >= rewriteInterval
 	if !issue && !lost && state.revision == content.Revision {
 		return nil, nil
@@ -101,11 +101,6 @@ func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMet
 	}
 	state.pair, state.authority, state.revision, state.written, state.Settled = pair, ca, content.Revision, now, false
 	return nil, nil
-}
-
-// renewal is when half of a certificate's lifetime is over.
-func renewal(pair pki.KeyPair) time.Time {
-	return pair.Leaf.NotBefore.Add(pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore) / 2)
 }
 
 func (k *Keeper) write(ctx context.Context, secret *corev1.Secret) error {

@@ -41,7 +41,8 @@ type Options struct {
 
 // Cluster is where attempts live. Every method is idempotent.
 type Cluster struct {
-	options Options
+	options   Options
+	deletions Deletions
 }
 
 // NewCluster returns a Cluster.
@@ -226,7 +227,7 @@ func (c *Cluster) Writers(ctx context.Context, transfer *v1alpha1.Transfer, now 
 		job := metav1.GetControllerOf(pod)
 		if job == nil || job.Kind != "Job" || !plan.IsAttemptName(transfer.Name, job.Name) ||
 			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-			pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > writerPatience {
+			pod.DeletionTimestamp != nil && c.deletions.Since(pod.UID, now) > writerPatience {
 			continue
 		}
 		jobs = append(jobs, job.Name)

@@ -24,10 +24,11 @@ func TestWriters(t *testing.T) {
 		change func(*corev1.Pod)
 		writes bool
 	}{
-		"running":          {func(*corev1.Pod) {}, true},
-		"ended":            {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
-		"being ended":      {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Minute)} }, true},
-		"its node is gone": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(-3 * time.Minute)} }, false},
+		"running":     {func(*corev1.Pod) {}, true},
+		"ended":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
+		"being ended": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, true},
+		// As it seems to a manager whose clock is ahead.
+		"just being ended": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.AddDate(0, 0, -1)} }, true},
 		"only sends":       {func(p *corev1.Pod) { p.Labels[plan.ComponentLabel] = "send" }, false},
 		"of another":       {func(p *corev1.Pod) { p.Labels[v1alpha1.TransferLabel] = "another" }, false},
 		"only labelled":    {func(p *corev1.Pod) { p.OwnerReferences = nil }, false},
@@ -48,5 +49,23 @@ func TestWriters(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// TestWriterWhoseNodeIsGone: after some time nobody waits for it any more, whatever the API server's clock says.
+func TestWriterWhoseNodeIsGone(t *testing.T) {
+	transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "transfer"}}
+	now := time.Now()
+	p := pod("pod", controlledBy("Job", "ledger-abcde-1", "job"))
+	p.Finalizers, p.DeletionTimestamp = []string{"example.com/kept"}, &metav1.Time{Time: now.AddDate(0, 0, 1)}
+	p.Labels[v1alpha1.TransferLabel], p.Labels[plan.ComponentLabel] = "transfer", plan.LocalMode
+	c := cluster(fake.NewClientBuilder().WithObjects(p).Build())
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {time.Minute, 1}, {3 * time.Minute, 0}} {
+		if got, err := c.Writers(context.Background(), transfer, now.Add(step.after)); err != nil || len(got) != step.want {
+			t.Errorf("after %s: %v, %v", step.after, got, err)
+		}
 	}
 }

@@ -30,6 +30,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, delivery *v1alpha1.Del
 		return ctrl.Result{}, nil
 	}
 	r.tracker.Forget(delivery.UID)
+	deleted := r.deletions.Since(delivery.UID, r.Clock.Now())
 	if err := r.markDeleting(ctx, delivery); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -43,7 +44,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, delivery *v1alpha1.Del
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if left && r.Clock.Now().Sub(delivery.DeletionTimestamp.Time) < podPatience {
+	if left && deleted < podPatience {
 		return ctrl.Result{RequeueAfter: podPause}, nil
 	}
 	if left {

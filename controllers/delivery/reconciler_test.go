@@ -18,6 +18,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -133,5 +134,39 @@ func TestStaleRead(t *testing.T) {
 	result, _, err := look(t, s, r, object, attemptSecret)
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
 		t.Fatal(result, err)
+	}
+}
+
+// TestAgentIsWaitedForWhateverTheClocksSay: how long a deletion lasts is not measured between the API server's clock and the manager's,
+// whichever is a day ahead. Before its agent has ended the Delivery keeps the place; for an agent that is lost it does not wait for long.
+func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
+	for _, ahead := range []time.Duration{24 * time.Hour, 0, -24 * time.Hour} {
+		object := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: attemptSecret, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &metav1.Time{Time: time.Now()},
+		}}
+		objects := append(endedAgent(object, attemptSecret), object)
+		pod := objects[1].(*corev1.Pod)
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+		pod.Labels[v1alpha1.DeliveryLabel] = "uid"
+		own := clocktesting.NewFakePassiveClock(time.Now().Add(ahead))
+		s := newStubborn(objects...)
+		r := delivery.NewReconciler(delivery.Options{
+			Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}),
+			Recorder: events.NewFakeRecorder(10), Clock: own, Cluster: "west",
+		})
+		begin := own.Now()
+		for _, step := range []struct {
+			after time.Duration
+			gone  bool
+		}{{0, false}, {time.Minute, false}, {3 * time.Minute, true}} {
+			own.SetTime(begin.Add(step.after))
+			if _, err := r.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}); err != nil {
+				t.Fatal(err)
+			}
+			err := s.Get(context.Background(), client.ObjectKeyFromObject(object), &v1alpha1.Delivery{})
+			if gone := apierrors.IsNotFound(err); gone != step.gone || err != nil && !gone {
+				t.Errorf("manager ahead by %s, after %s: gone %v, want %v (%v)", ahead, step.after, gone, step.gone, err)
+			}
+		}
 	}
 }

@@ -24,6 +24,8 @@ const (
 	// ClockSkew is how far certificates reach back, so that a peer whose clock is behind by a day accepts them. One whose clock is
 	// ahead takes as much of their lifetime away.
 	ClockSkew = 25 * time.Hour
+	// maxAhead is how far in the future a certificate may have been issued, and what of ClockSkew is more than a day.
+	maxAhead = time.Hour
 )
 
 // CA issues certificates.

@@ -41,7 +41,7 @@ func (h *Holder) Certificate(ctx context.Context) (*tls.Certificate, *CA, error)
 		return nil, nil, err
 	}
 	now := h.authority.options.Clock.Now()
-	if h.pair != nil && h.issuer.Certificate.Equal(ca.Certificate) && now.Before(renewalOf(h.pair.Leaf)) {
+	if h.pair != nil && h.issuer.Certificate.Equal(ca.Certificate) && Fresh(h.pair.Leaf, now) {
 		return h.pair, ca, nil
 	}
 	issued, err := ca.Issue(Template{Identity: h.identity, Lifetime: h.lifetime}, now)

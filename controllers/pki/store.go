@@ -239,13 +239,14 @@ func stillServes(secret *corev1.Secret, ca *CA, identity Identity, dnsNames []st
 	if err != nil || present != identity || !slices.Equal(parsed.Leaf.DNSNames, dnsNames) {
 		return false
 	}
-	return parsed.Leaf.CheckSignatureFrom(ca.Certificate) == nil && now.Before(renewalOf(parsed.Leaf))
+	return parsed.Leaf.CheckSignatureFrom(ca.Certificate) == nil && Fresh(parsed.Leaf, now)
 }
 
-// renewalOf is when half of a certificate's lifetime is over.
-func renewalOf(leaf *x509.Certificate) time.Time {
+// Fresh says of a certificate that this cluster's CA issued that it needs no renewal: it is in the first half of its lifetime, and was not
+// issued by a clock that was ahead and has been set back since, which would leave less of ClockSkew to peers that are behind.
+func Fresh(leaf *x509.Certificate, now time.Time) bool {
 	issued := leaf.NotBefore.Add(ClockSkew)
-	return issued.Add(leaf.NotAfter.Sub(issued) / 2)
+	return issued.Before(now.Add(maxAhead)) && now.Before(issued.Add(leaf.NotAfter.Sub(issued)/2))
 }
 
 func labels() map[string]string {

@@ -5,6 +5,8 @@ package pki_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"testing"
 	"time"
@@ -169,5 +171,49 @@ func TestHolderRenewsAtHalfLife(t *testing.T) {
 	clock.Step(2 * time.Hour)
 	if again, _, _ := holder.Certificate(context.Background()); again == first {
 		t.Fatal("not renewed in its second half")
+	}
+}
+
+// TestClockThatIsSetBack: what was issued by a clock that was ahead by a day is issued anew, because a peer that is behind would not take
+// it. A correction does not make anything anew.
+func TestClockThatIsSetBack(t *testing.T) {
+	o, clock := options()
+	authority := pki.NewAuthority(o)
+	holder := pki.NewHolder(authority, pki.ManagerPath, 72*time.Hour)
+	renewer := &pki.Renewer{Authority: authority, Clock: clock, Lifetime: 30 * 24 * time.Hour}
+	certificates := func() (own, served *x509.Certificate) {
+		t.Helper()
+		pair, _, err := holder.Certificate(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := renewer.Ensure(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		secret := &corev1.Secret{}
+		if err := o.Client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, secret); err != nil {
+			t.Fatal(err)
+		}
+		gateway, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.Leaf, gateway.Leaf
+	}
+	if _, err := authority.CA(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(now.Add(24 * time.Hour))
+	own, served := certificates()
+	clock.SetTime(now.Add(24*time.Hour - time.Minute))
+	if again, still := certificates(); again != own || !still.Equal(served) {
+		t.Error("renewed after a correction by a minute")
+	}
+	clock.SetTime(now)
+	own, served = certificates()
+	for name, leaf := range map[string]*x509.Certificate{"manager's": own, "gateway's": served} {
+		if leaf.NotBefore.After(now.Add(-24 * time.Hour)) {
+			t.Errorf("the %s certificate is for peers with %s or later", name, leaf.NotBefore)
+		}
 	}
 }

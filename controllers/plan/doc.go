@@ -8,6 +8,7 @@ package plan
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,6 +23,9 @@ const (
 	// stallStep grows by itself with every attempt that only somebody could have mended, up to stallLast.
 	stallStep = time.Minute
 	stallLast = 5 * time.Minute
+
+	// longestWait is the longest that an attempt waits for, spread included.
+	longestWait = max(retryLast, stallLast) * 3 / 2
 
 	// refusedFirst is the shortest wait after the API server refused what an attempt consists of.
 	refusedFirst = 10 * time.Second
@@ -49,6 +53,16 @@ func retryDelay(failures int32) time.Duration {
 // number tells the waits of one Transfer apart.
 func spread(delay time.Duration, uid types.UID, number int64) time.Duration {
 	return delay + time.Duration(share(uid, number)*float64(delay/2)).Round(time.Second)
+}
+
+// untilAttempt is how long the next attempt is to wait yet. No wait is planned that is longer than longestWait: if one is, the clock was
+// set back since, and there is no telling how much of the wait is over.
+func untilAttempt(planned *metav1.Time, now time.Time) time.Duration {
+	wait := planned.Sub(now)
+	if wait > longestWait {
+		return 0
+	}
+	return wait
 }
 
 // stallDelay is the wait after that many attempts that only somebody could have mended.

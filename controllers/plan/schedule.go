@@ -21,6 +21,9 @@ const (
 	defaultTimeZone = "Etc/UTC"
 	// maxMissed bounds how many times of a schedule are counted at once, after the manager was away.
 	maxMissed = 10_000
+	// setBack is how far in the future the last time of a schedule must be for it to count from now instead: the clock was ahead when it
+	// came. After less, a run that was early is not made again, and a schedule sleeps for no longer than this.
+	setBack = time.Hour
 )
 
 // timetable gives the times of a schedule.
@@ -113,6 +116,10 @@ func (d *transferDecision) keepTimetable() *Problem {
 		}
 		kept = &v1alpha1.ScheduleStatus{Cron: spec.Cron, TimeZone: table.timeZone.String(), LastTime: &now, MissedRuns: missed}
 		status.Schedule = kept
+	}
+	if kept.LastTime.After(d.facts.Now.Add(setBack)) {
+		now := metav1.NewTime(d.facts.Now)
+		kept.LastTime = &now
 	}
 	if last, count := table.passed(kept.LastTime.Time, d.facts.Now); count > 0 {
 		if count == maxMissed {

@@ -299,3 +299,38 @@ func FuzzSchedule(f *testing.F) {
 		}
 	})
 }
+
+// TestScheduleAfterTheClockWasAhead: what came while the clock was ahead by a day does not keep a schedule asleep until that day is over.
+func TestScheduleAfterTheClockWasAhead(t *testing.T) {
+	c := scheduled(t, "@hourly", "")
+	c.at(now)
+	ahead := now.Add(24*time.Hour + 30*time.Minute)
+	if started, _ := c.at(ahead); !started {
+		t.Fatal("not started by a clock that is ahead")
+	}
+	missed := c.transfer.Status.Schedule.MissedRuns
+	c.end(ahead.Add(time.Minute))
+	if started, _ := c.at(now.Add(31 * time.Minute)); started {
+		t.Error("started between two times")
+	}
+	c.want(missed, "2026-05-04T04:00:00Z")
+	if started, _ := c.at(now.Add(time.Hour)); !started {
+		t.Error("not started after the clock was set back")
+	}
+}
+
+// TestScheduleAfterACorrection: a clock that is set back by little starts no run twice.
+func TestScheduleAfterACorrection(t *testing.T) {
+	c := scheduled(t, "0 4 * * *", "")
+	c.at(now)
+	at := time.Date(2026, 5, 4, 4, 0, 0, 0, time.UTC)
+	if started, _ := c.at(at); !started {
+		t.Fatal("not started")
+	}
+	c.end(at)
+	c.at(at.Add(-time.Minute))
+	if started, _ := c.at(at.Add(time.Second)); started {
+		t.Error("started twice")
+	}
+	c.want(0, "2026-05-05T04:00:00Z")
+}

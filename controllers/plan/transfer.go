@@ -200,7 +200,7 @@ func (d *transferDecision) forgetAttempt() {
 // retry waits for the back-off, or for somebody, and then begins the next attempt.
 func (d *transferDecision) retry() {
 	run := d.transfer.Status.Run
-	if wait := run.NextAttemptTime.Sub(d.facts.Now); wait > 0 && !d.mended() {
+	if wait := untilAttempt(run.NextAttemptTime, d.facts.Now); wait > 0 && !d.mended() {
 		d.out.RequeueAfter = wait
 		return
 	}
@@ -224,7 +224,11 @@ func (d *transferDecision) mended() bool {
 		return false
 	}
 	ready := meta.FindStatusCondition(d.facts.Peer.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Status == metav1.ConditionTrue && ready.LastTransitionTime.After(history[0].CompletionTime.Time)
+	if ready == nil || ready.Status != metav1.ConditionTrue || !ready.LastTransitionTime.After(history[0].CompletionTime.Time) {
+		return false
+	}
+	// One that is in the future is from before the clock was set back: it would be after every attempt, and none would wait.
+	return !ready.LastTransitionTime.After(d.facts.Now)
 }
 
 // start has the attempt in status made.

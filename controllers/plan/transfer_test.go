@@ -350,6 +350,29 @@ func TestPeerThatIsReadyAgainIsTriedAtOnce(t *testing.T) {
 	}
 }
 
+// TestClockThatIsSetBack: a wait that was planned by a clock that was ahead is not waited for, and a Peer that became Ready by that clock
+// does not end every wait that is planned from then on.
+func TestClockThatIsSetBack(t *testing.T) {
+	transfer, facts := running(1)
+	facts.Now = now.Add(24 * time.Hour)
+	facts.Peer.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable, LastTransitionTime: metav1.NewTime(facts.Now),
+	}}
+	facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, "caBundle")
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	facts.Now = now.Add(time.Second)
+	decision := plan.DecideTransfer(transfer, facts, image)
+	if decision.Start == nil || decision.Status.Run.Attempt != 2 {
+		t.Fatalf("waits for %s", decision.RequeueAfter)
+	}
+	transfer.Status = decision.Status
+	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
+	facts.Now = facts.Now.Add(time.Second)
+	if decision := plan.DecideTransfer(transfer, facts, image); decision.Start != nil || !about(decision.RequeueAfter+time.Second, 2*time.Minute) {
+		t.Fatalf("started %v, waits for %s", decision.Start != nil, decision.RequeueAfter)
+	}
+}
+
 func TestNewRuns(t *testing.T) {
 	complete := func(*testing.T) *v1alpha1.Transfer {
 		transfer, facts := running(1)

@@ -145,7 +145,7 @@ func (d *trialDecision) newRun() {
 
 func (d *trialDecision) retry() {
 	run := d.trial.Status.Run
-	if wait := run.NextAttemptTime.Sub(d.facts.Now); wait > 0 {
+	if wait := untilAttempt(run.NextAttemptTime, d.facts.Now); wait > 0 {
 		d.out.RequeueAfter = wait
 		return
 	}

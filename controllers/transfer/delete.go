@@ -35,14 +35,15 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, transfer *v1alpha1.Tra
 		return ctrl.Result{}, nil
 	}
 	r.tracker.Forget(transfer.UID)
+	deleted := r.deletions.Since(transfer.UID, r.Clock.Now())
 	if err := r.markDeleting(ctx, transfer); err != nil {
 		return ctrl.Result{}, err
 	}
-	waiting, err := r.endAgent(ctx, transfer)
+	waiting, err := r.endAgent(ctx, transfer, deleted)
 	if err != nil || waiting {
 		return ctrl.Result{RequeueAfter: podPause}, err
 	}
-	again, err := r.withdraw(ctx, transfer)
+	again, err := r.withdraw(ctx, transfer, deleted)
 	if err != nil || again {
 		return ctrl.Result{RequeueAfter: withdrawPause}, err
 	}
@@ -59,7 +60,7 @@ func (r *Reconciler) markDeleting(ctx context.Context, transfer *v1alpha1.Transf
 }
 
 // endAgent removes Jobs and Secrets; waiting is true while a pod may still open a run at the peer.
-func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer) (waiting bool, err error) {
+func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration) (waiting bool, err error) {
 	if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, ""); err != nil {
 		return false, err
 	}
@@ -68,14 +69,14 @@ func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer) 
 			return false, err
 		}
 	}
-	if r.sinceDeletion(transfer) > podPatience {
+	if deleted > podPatience {
 		return false, nil
 	}
 	return r.Attempts.PodsLeft(ctx, transfer, v1alpha1.TransferLabel)
 }
 
 // withdraw tells the peer; again is true when it is to be tried once more. A Transfer that never ran is not known there.
-func (r *Reconciler) withdraw(ctx context.Context, transfer *v1alpha1.Transfer) (again bool, err error) {
+func (r *Reconciler) withdraw(ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration) (again bool, err error) {
 	if plan.IsLocal(transfer) {
 		return false, r.dismissAll(ctx, transfer)
 	}
@@ -91,17 +92,13 @@ func (r *Reconciler) withdraw(ctx context.Context, transfer *v1alpha1.Transfer) 
 	if err == nil {
 		return false, nil
 	}
-	if errors.Is(err, agentclient.ErrUnreachable) && r.sinceDeletion(transfer) < withdrawPatience {
+	if errors.Is(err, agentclient.ErrUnreachable) && deleted < withdrawPatience {
 		return true, nil
 	}
 	r.Recorder.Eventf(transfer, nil, corev1.EventTypeWarning, "NotWithdrawn", "Withdraw",
 		"peer %q was not told of the deletion; delete what it may have left there: kubectl -n %s get deliveries (%s)",
 		facts.Peer.Name, plan.DestinationNamespace(transfer), conditions.Shorten(err.Error()))
 	return false, nil
-}
-
-func (r *Reconciler) sinceDeletion(transfer *v1alpha1.Transfer) time.Duration {
-	return r.Clock.Now().Sub(transfer.DeletionTimestamp.Time)
 }
 
 func (r *Reconciler) removeFinalizer(ctx context.Context, transfer *v1alpha1.Transfer) error {

@@ -56,7 +56,7 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 		return fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
 	}
 	facts.Local.Deliveries = deliveries.Items
-	facts.Local.Writers, err = r.Attempts.Writers(ctx, transfer, facts.Now)
+	facts.Local.Writers, err = r.Attempts.Writers(ctx, transfer, r.Clock.Now())
 	return err
 }
 

@@ -62,7 +62,8 @@ type Options struct {
 // Reconciler reconciles Transfers.
 type Reconciler struct {
 	Options
-	tracker *attempt.Tracker
+	tracker   *attempt.Tracker
+	deletions attempt.Deletions
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
