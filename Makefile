@@ -183,8 +183,8 @@ test-e2e: ## End-to-end tests; brings up the clusters and installs the operator 
 	go test -v -count=1 -timeout 30m -tags e2e ./test/e2e/...
 
 .PHONY: test-faults
-test-faults: faults-clusters ## Kill, cut off, fill up and let expire what takes part in Transfers between the local clusters, in the middle of them, as root
-	go test -v -count=1 -timeout 60m -tags faults ./test/faults
+test-faults: faults-clusters ## Kill, cut off, fill up, let expire and set to another day what takes part in Transfers between the local clusters, in the middle of them, as root
+	go test -v -count=1 -timeout 90m -tags faults ./test/faults
 
 .PHONY: test-faults-long
 test-faults-long: faults-clusters ## The faults that last for minutes

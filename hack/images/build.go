@@ -28,6 +28,8 @@ type component struct {
 	engines bool
 	// script prints the environment of the engines; that of hack/engines unless something else is set.
 	script string
+	// toolexec runs the programs of the toolchain, as go build -toolexec; empty: they run as they are.
+	toolexec string
 }
 
 // modelRepository holds the agent with the software model of the accelerator.
@@ -73,16 +75,16 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 	return out, nil
 }
 
-// buildScript takes: output, package, linker flags, and what prints the engines' environment. With the engines in C it asks hack/engines for the libraries and the
+// buildScript takes: output, package, linker flags, what runs the toolchain's programs or nothing, and what prints the engines' environment. With the engines in C it asks hack/engines for the libraries and the
 // compiler of the platform, all of them, and prints the libraries' names and versions.
 const (
 	buildScript = `set -euo pipefail
 export CGO_ENABLED=0
-go build -trimpath -buildvcs=false -ldflags "$3" -o "$1" "$2" >&2`
+go build -trimpath -buildvcs=false -toolexec "$4" -ldflags "$3" -o "$1" "$2" >&2`
 	buildScriptEngines = `set -euo pipefail
-env=$($4)
+env=$($5)
 eval "$env"
-go build -trimpath -buildvcs=false -tags "$LIGHTERAGE_TAGS,netgo,osusergo" -ldflags "$3 -linkmode external -extldflags -static" -o "$1" "$2" >&2
+go build -trimpath -buildvcs=false -toolexec "$4" -tags "$LIGHTERAGE_TAGS,netgo,osusergo" -ldflags "$3 -linkmode external -extldflags -static" -o "$1" "$2" >&2
 echo "$LIGHTERAGE_LIBRARIES"`
 )
 
@@ -101,7 +103,7 @@ func build(ctx context.Context, root, dir string, c component, version string, p
 	}
 	bin := binary{path: filepath.Join(dir, c.name)}
 	ldflags := "-s -w -X " + modulePath + "/agent/wire/v1.Version=" + version
-	cmd := exec.CommandContext(ctx, "bash", "-c", script, "build", bin.path, c.pkg, ldflags, engines)
+	cmd := exec.CommandContext(ctx, "bash", "-c", script, "build", bin.path, c.pkg, ldflags, c.toolexec, engines)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOFLAGS=")
 	cmd.Stderr = os.Stderr

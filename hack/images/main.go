@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -32,6 +33,7 @@ type options struct {
 	plainHTTP    bool
 	printVersion bool
 	model        bool
+	clockOffset  time.Duration
 }
 
 func main() {
@@ -42,6 +44,7 @@ func main() {
 	flag.BoolVar(&o.plainHTTP, "plain-http", false, "the registry speaks http; understood by itself for loopback and private addresses")
 	flag.BoolVar(&o.printVersion, "print-version", false, "print the version that would be built, and nothing else")
 	flag.BoolVar(&o.model, "dfltcc-model", false, "build, in place of the three, the agent for s390x with the software model of the accelerator, for tests: "+modelRepository)
+	flag.DurationVar(&o.clockOffset, "clock-offset", 0, "build programs whose clock is off by this, for tests; the tag ends with it, such as -clock24h0m0s or -clockminus24h0m0s")
 	flag.Parse()
 
 	if err := run(o); err != nil {
@@ -69,6 +72,9 @@ func run(o options) error {
 		fmt.Println(o.version)
 		return nil
 	}
+	if o.clockOffset != 0 {
+		o.version += "-clock" + strings.Replace(o.clockOffset.String(), "-", "minus", 1)
+	}
 	platforms, err := parsePlatforms(o.platforms)
 	if err != nil {
 		return err
@@ -89,7 +95,14 @@ func run(o options) error {
 	if o.model {
 		return publishModel(ctx, p, o.registry, root, work, o.version)
 	}
+	toolexec := ""
+	if o.clockOffset != 0 {
+		if toolexec, err = setClock(ctx, work, o.clockOffset); err != nil {
+			return err
+		}
+	}
 	for _, c := range components {
+		c.toolexec = toolexec
 		ref, err := p.reference(o.registry, c.name, o.version)
 		if err != nil {
 			return err

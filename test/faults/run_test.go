@@ -50,6 +50,8 @@ type options struct {
 	filler int64
 	// sourceNode is where the source's claim is made; empty: anywhere.
 	sourceNode string
+	// attempts is spec.maxAttempts; 0: the default.
+	attempts int32
 }
 
 // start makes a source with one large file that does not compress and a few small ones, and a Transfer of it.
@@ -69,6 +71,9 @@ func start(t *testing.T, size int64, o options) *run {
 	r.transfer.Spec.Destination.PersistentVolumeClaim.Path = "/" + o.path
 	if o.path != "" {
 		west.Sh(t, r.namespace, "copy", fmt.Sprintf("mkdir /data/%s; head -c %d /dev/zero > /data/filler", o.path, o.filler))
+	}
+	if o.attempts != 0 {
+		r.transfer.Spec.MaxAttempts = o.attempts
 	}
 	if o.limit != "" {
 		limit := resource.MustParse(o.limit)

@@ -3,8 +3,8 @@
 
 //go:build faults
 
-// Package faults_test kills processes and a node, cuts links, flips bits on them, fills a disk, changes CAs and lets
-// certificates expire in the middle of Transfers between the two local clusters (make test-faults brings them up) and wants that every
+// Package faults_test kills processes and a node, cuts links, flips bits on them, fills a disk, changes CAs, lets
+// certificates expire and sets clocks in the middle of Transfers between the two local clusters (make test-faults brings them up) and wants that every
 // Transfer completes without anybody, that the destination equals the source, and that little is sent twice.
 //
 // A test shows that its fault did hit a running attempt: it waits until the destination has a part of the data, does its damage, and

@@ -31,6 +31,10 @@ import (
 // one renews anything.
 const validity = 5 * 365 * 24 * time.Hour
 
+// past is how far certificates reach back, for programs with a clock that is behind by
+// more than a day (images -clock-offset).
+const past = 48 * time.Hour
+
 // FrontProxy is the name, and the file, of the certificate with which the API
 // server passes requests on to aggregated API servers.
 const FrontProxy = "front-proxy-client"
@@ -178,7 +182,7 @@ func newAuthority(name string) (*authority, error) {
 	template := &x509.Certificate{
 		SerialNumber:          number,
 		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             time.Now().Add(-time.Hour),
+		NotBefore:             time.Now().Add(-past),
 		NotAfter:              time.Now().Add(validity),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
