@@ -140,7 +140,7 @@ SERIAL := /agent/(codec|estimate|policy)(/|$$)
 
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and the data plane once more without C
-	$(ALL_ENGINES); go test -race -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
+	$(ALL_ENGINES); go test -race -timeout 20m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
 	$(ALL_ENGINES); go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./agent/... | grep -E '$(SERIAL)'); \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
 	CGO_ENABLED=0 go test -short ./agent/...
@@ -174,7 +174,7 @@ test-asan: tools-go ## Tests of the engines in C, with the corpora of their fuzz
 .PHONY: test-envtest
 test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run ./hack/cluster assets); \
-		KUBEBUILDER_ASSETS=$$assets go test -tags envtest ./controllers/... ./test/...
+		KUBEBUILDER_ASSETS=$$assets go test -timeout 20m -tags envtest ./controllers/... ./test/...
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
