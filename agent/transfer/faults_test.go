@@ -153,6 +153,8 @@ type overheard struct {
 }
 
 func (o overheard) Session(stream wirev1.Receiver_SessionServer) error {
+	// A receiver that is busy when its sender goes away does not look for another message.
+	defer context.AfterFunc(stream.Context(), func() { o.heard(nil, context.Cause(stream.Context())) })()
 	return o.Receiver.Session(overheardStream{stream, o.heard})
 }
 

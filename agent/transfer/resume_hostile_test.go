@@ -56,7 +56,7 @@ func TestHostileSafeRanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			says := []*wirev1.SessionResponse{accepted, {Message: &wirev1.SessionResponse_Need{Need: need}}}
-			p := &pair{dialer: serve(t, mute{says: says}, &transport.Counter{})}
+			p := &pair{dialer: serve(t, mute{says: says, hears: true}, &transport.Counter{})}
 			_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = patience })
 			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 				t.Errorf("the sender ended with %v", err)

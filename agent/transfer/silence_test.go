@@ -170,11 +170,12 @@ func TestDeafSender(t *testing.T) {
 	}
 }
 
-// mute is a receiver that stops to speak after some messages.
+// mute is a receiver that stops to speak after some messages, and to hear, too, unless hears is set.
 type mute struct {
 	wirev1.UnimplementedReceiverServer
-	says []*wirev1.SessionResponse
-	done <-chan struct{}
+	says  []*wirev1.SessionResponse
+	hears bool
+	done  <-chan struct{}
 }
 
 func (m mute) Session(stream wirev1.Receiver_SessionServer) error {
@@ -184,6 +185,11 @@ func (m mute) Session(stream wirev1.Receiver_SessionServer) error {
 		}
 		if err := stream.Send(message); err != nil {
 			return err
+		}
+	}
+	for m.hears {
+		if _, err := stream.Recv(); err != nil {
+			return nil
 		}
 	}
 	<-stream.Context().Done()
