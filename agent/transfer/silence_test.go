@@ -187,10 +187,12 @@ func (m mute) Session(stream wirev1.Receiver_SessionServer) error {
 			return err
 		}
 	}
-	for m.hears {
-		if _, err := stream.Recv(); err != nil {
-			return nil
+	if m.hears {
+		var err error
+		for err == nil {
+			_, err = stream.Recv()
 		}
+		return err
 	}
 	<-stream.Context().Done()
 	return stream.Context().Err()
