@@ -65,71 +65,51 @@ func NewAgents(o Options) Agents {
 }
 
 func (a *agents) Report(ctx context.Context, target Target) (*wirev1.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
-	defer cancel()
-	conn, err := a.connection(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	response, err := wirev1.NewAgentClient(conn).GetReport(ctx, &wirev1.GetReportRequest{})
-	if err != nil {
-		return nil, a.failed(target, err)
-	}
-	if response.GetReport() == nil {
-		return nil, fmt.Errorf("asking the agent at %s for its report: %w: it answered without one", target.Address, ErrIncompatible)
-	}
-	return response.GetReport(), nil
+	return ask(ctx, a, target, "report", func(ctx context.Context, conn *grpc.ClientConn) (*wirev1.Report, error) {
+		response, err := wirev1.NewAgentClient(conn).GetReport(ctx, &wirev1.GetReportRequest{})
+		return response.GetReport(), err
+	})
 }
 
 func (a *agents) Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
-	defer cancel()
-	conn, err := a.connection(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	response, err := wirev1.NewNodeAgentClient(conn).GetProfile(ctx, &wirev1.GetProfileRequest{})
-	if err != nil {
-		return nil, a.failed(target, err)
-	}
-	if response.GetMeasurement() == nil {
-		return nil, fmt.Errorf("asking the node agent at %s for its profile: %w: it answered without one", target.Address, ErrIncompatible)
-	}
-	return response.GetMeasurement(), nil
+	return ask(ctx, a, target, "profile", func(ctx context.Context, conn *grpc.ClientConn) (*wirev1.NodeMeasurement, error) {
+		response, err := wirev1.NewNodeAgentClient(conn).GetProfile(ctx, &wirev1.GetProfileRequest{})
+		return response.GetMeasurement(), err
+	})
 }
 
 func (a *agents) HTTPReport(ctx context.Context, target Target) (*wirev1.HTTPReport, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
-	defer cancel()
-	conn, err := a.connection(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	response, err := wirev1.NewHTTPAgentClient(conn).GetHTTPReport(ctx, &wirev1.GetHTTPReportRequest{})
-	if err != nil {
-		return nil, a.failed(target, err)
-	}
-	if response.GetReport() == nil {
-		return nil, fmt.Errorf("asking the agent at %s for its report: %w: it answered without one", target.Address, ErrIncompatible)
-	}
-	return response.GetReport(), nil
+	return ask(ctx, a, target, "report", func(ctx context.Context, conn *grpc.ClientConn) (*wirev1.HTTPReport, error) {
+		response, err := wirev1.NewHTTPAgentClient(conn).GetHTTPReport(ctx, &wirev1.GetHTTPReportRequest{})
+		return response.GetReport(), err
+	})
 }
 
 func (a *agents) QueueReport(ctx context.Context, target Target) (*wirev1.QueueReport, error) {
+	return ask(ctx, a, target, "report", func(ctx context.Context, conn *grpc.ClientConn) (*wirev1.QueueReport, error) {
+		response, err := wirev1.NewQueueAgentClient(conn).GetQueueReport(ctx, &wirev1.GetQueueReportRequest{})
+		return response.GetReport(), err
+	})
+}
+
+// ask puts a question to an agent. One that answers with nothing is of another version.
+func ask[Answer any](ctx context.Context, a *agents, target Target, what string,
+	question func(context.Context, *grpc.ClientConn) (*Answer, error),
+) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
 	defer cancel()
 	conn, err := a.connection(ctx, target)
 	if err != nil {
 		return nil, err
 	}
-	response, err := wirev1.NewQueueAgentClient(conn).GetQueueReport(ctx, &wirev1.GetQueueReportRequest{})
+	answer, err := question(ctx, conn)
 	if err != nil {
 		return nil, a.failed(target, err)
 	}
-	if response.GetReport() == nil {
-		return nil, fmt.Errorf("asking the agent at %s for its report: %w: it answered without one", target.Address, ErrIncompatible)
+	if answer == nil {
+		return nil, fmt.Errorf("asking the agent at %s for its %s: %w: it answered without one", target.Address, what, ErrIncompatible)
 	}
-	return response.GetReport(), nil
+	return answer, nil
 }
 
 // connection returns one to the target, new or used, and closes those that have been idle for long.

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -33,7 +33,7 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	var err error
 	if delivery.Spec.Peer != "" {
 		peer := &v1alpha1.Peer{}
-		if found, err = r.get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, peer); err != nil {
+		if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Name: delivery.Spec.Peer}, peer); err != nil {
 			return facts, err
 		}
 		if found {
@@ -43,7 +43,7 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	claim := &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 	key := client.ObjectKey{Namespace: delivery.Namespace, Name: delivery.Spec.Destination.PersistentVolumeClaim.ClaimName}
-	if found, err = r.get(ctx, key, claim); err != nil {
+	if found, err = lookup.Get(ctx, r.Client, key, claim); err != nil {
 		return facts, err
 	}
 	if found {
@@ -51,7 +51,7 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if found, err = r.get(ctx, client.ObjectKey{Name: delivery.Namespace}, namespace); err != nil {
+	if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Name: delivery.Namespace}, namespace); err != nil {
 		return facts, err
 	}
 	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
@@ -99,16 +99,4 @@ func (r *Reconciler) gatherAgent(ctx context.Context, delivery *v1alpha1.Deliver
 	arrived := progress.GetBytes() - min(progress.GetBytes(), progress.GetUnchangedBytes())
 	facts.Samples = r.tracker.Add(delivery.UID, delivery.Name, r.Clock.Now(), arrived)
 	return nil
-}
-
-// get reads an object; one that does not exist is no error.
-func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := r.Client.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
-	}
-	return true, nil
 }

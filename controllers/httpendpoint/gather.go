@@ -10,13 +10,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/replicas"
@@ -42,7 +42,7 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := r.get(ctx, client.ObjectKey{Name: endpoint.Namespace}, namespace)
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: endpoint.Namespace}, namespace)
 	if err != nil {
 		return in, err
 	}
@@ -50,7 +50,7 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 
 	if named := endpoint.Spec.Backend.Service; named != nil {
 		service := &corev1.Service{}
-		if found, err = r.get(ctx, client.ObjectKey{Namespace: endpoint.Namespace, Name: named.Name}, service); err != nil {
+		if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: named.Name}, service); err != nil {
 			return in, err
 		}
 		if found {
@@ -58,7 +58,7 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 		}
 	}
 	deployment := &appsv1.Deployment{}
-	if found, err = r.get(ctx, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, deployment); err != nil {
+	if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, deployment); err != nil {
 		return in, err
 	}
 	if found && metav1.IsControlledBy(deployment, endpoint) {
@@ -69,18 +69,6 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	// the others take.
 	in.placement.FreeSlots = nil
 	return in, err
-}
-
-// get reads an object; one that does not exist is no error.
-func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := r.Client.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
-	}
-	return true, nil
 }
 
 // askReplicas returns the replicas that are not being stopped, with what they say. Whoever bears the labels without having the key of

@@ -9,13 +9,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/replicas"
@@ -46,14 +46,14 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := get(ctx, r.Client, client.ObjectKey{Name: queue.Namespace}, namespace)
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: queue.Namespace}, namespace)
 	if err != nil {
 		return in, err
 	}
 	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
 
 	set := &appsv1.StatefulSet{}
-	if found, err = get(ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set); err != nil {
+	if found, err = lookup.Get(ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set); err != nil {
 		return in, err
 	}
 	if found && metav1.IsControlledBy(set, queue) {
@@ -68,18 +68,6 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	// Slots of accelerators are for agents that end; a member that took one would keep it.
 	in.placement.FreeSlots = nil
 	return in, err
-}
-
-// get reads an object; one that does not exist is no error.
-func get(ctx context.Context, reader client.Reader, key client.ObjectKey, object client.Object) (bool, error) {
-	err := reader.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
-	}
-	return true, nil
 }
 
 // askMembers returns the members that are not being stopped, with what they say. Whoever bears the labels without having the key of the

@@ -10,13 +10,13 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -40,7 +40,7 @@ func (r *Reconciler) gatherPeer(ctx context.Context, transfer *v1alpha1.Transfer
 		return nil
 	}
 	peer := &v1alpha1.Peer{}
-	found, err := r.get(ctx, client.ObjectKey{Name: transfer.Spec.Destination.Peer}, peer)
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: transfer.Spec.Destination.Peer}, peer)
 	if found {
 		facts.Peer = peer
 	}
@@ -51,7 +51,7 @@ func (r *Reconciler) gatherClaim(ctx context.Context, transfer *v1alpha1.Transfe
 	claim := &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 	key := client.ObjectKey{Namespace: transfer.Namespace, Name: transfer.Spec.Source.PersistentVolumeClaim.ClaimName}
-	found, err := r.get(ctx, key, claim)
+	found, err := lookup.Get(ctx, r.Client, key, claim)
 	if found {
 		facts.Claim = claim
 	}
@@ -61,7 +61,7 @@ func (r *Reconciler) gatherClaim(ctx context.Context, transfer *v1alpha1.Transfe
 func (r *Reconciler) gatherNamespace(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := r.get(ctx, client.ObjectKey{Name: transfer.Namespace}, namespace)
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: transfer.Namespace}, namespace)
 	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
 	return err
 }
@@ -131,7 +131,7 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 // networkSeconds is the node's measured coefficient, nil when there is none.
 func (r *Reconciler) networkSeconds(ctx context.Context, node string) (*float64, error) {
 	profile := &v1alpha1.NodeProfile{}
-	found, err := r.get(ctx, client.ObjectKey{Name: node}, profile)
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: node}, profile)
 	if !found || err != nil {
 		return nil, err
 	}
@@ -140,16 +140,4 @@ func (r *Reconciler) networkSeconds(ctx context.Context, node string) (*float64,
 		return nil, nil //nolint:nilerr // a profile that says nothing usable is one that does not know
 	}
 	return &seconds, nil
-}
-
-// get reads an object; one that does not exist is no error.
-func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := r.Client.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
-	}
-	return true, nil
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -83,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	trial := &v1alpha1.CompressionTrial{}
-	if found, err := r.get(ctx, request.NamespacedName, trial); err != nil || !found {
+	if found, err := lookup.Get(ctx, r.Client, request.NamespacedName, trial); err != nil || !found {
 		return ctrl.Result{}, err
 	}
 	if trial.DeletionTimestamp != nil {
@@ -168,14 +169,14 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 	claim, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := r.get(ctx, client.ObjectKey{Namespace: trial.Namespace, Name: source}, claim)
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: trial.Namespace, Name: source}, claim)
 	if err != nil {
 		return facts, err
 	}
 	if found {
 		facts.Claim = claim
 	}
-	found, err = r.get(ctx, client.ObjectKey{Name: trial.Namespace}, namespace)
+	found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Name: trial.Namespace}, namespace)
 	if err != nil {
 		return facts, err
 	}
@@ -219,18 +220,6 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, trial *v1alpha1.Compress
 	facts.Report = report
 	r.tracker.Add(trial.UID, attemptName(trial), r.Clock.Now(), 0)
 	return nil
-}
-
-// get reads an object; one that does not exist is no error.
-func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := r.Client.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
-	}
-	return true, nil
 }
 
 // attemptName is that of the attempt in status; empty when there was none yet.
