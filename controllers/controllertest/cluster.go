@@ -184,7 +184,12 @@ func (c *Cluster) Allow(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 // sees also those that have passed before anybody can ask for them.
 func (c *Cluster) See(t testing.TB, list client.ObjectList, namespace string, do func(), check func(client.Object) error) {
 	t.Helper()
-	watcher, err := c.Client.Watch(context.Background(), list, client.InNamespace(namespace))
+	if err := c.Client.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	// A watch that does not say from when on waits for the API server's cache, which gives up after seconds while little is written.
+	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+	watcher, err := c.Client.Watch(context.Background(), list, client.InNamespace(namespace), since)
 	if err != nil {
 		t.Fatal(err)
 	}
