@@ -62,6 +62,11 @@ for need in "$@"; do
 		want tc iproute2
 		want taskset util-linux
 		;;
+	disks) # file systems of a benchmark's own
+		want losetup mount
+		want mkfs.ext4 e2fsprogs
+		;;
+	brokers) want rabbitmq-server rabbitmq-server ;; # what bench-queue compares with
 	peers) # what bench-codec compares with
 		want igzip isal
 		want pigz pigz

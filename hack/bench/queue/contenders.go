@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -40,6 +39,8 @@ const (
 	s2      = "JetStream, S2"
 	deflate = "queue, deflate"
 	zstd    = "queue, zstd"
+	// broker takes part in memory only.
+	broker = "RabbitMQ, zstd in the client"
 )
 
 var contenders = []string{plain, s2, deflate, zstd}
@@ -97,9 +98,7 @@ func serveQueue(ctx context.Context, directory string, id codec.ID) error {
 	if err := s.Ensure(ctx, conn, store.Settings{}); err != nil {
 		return err
 	}
-	encoding, err := message.NewEncoding(message.EncodingOptions{
-		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1, Engines: engines.Default(),
-	})
+	encoding, err := message.NewEncoding(encodingOptions(id))
 	if err != nil {
 		return err
 	}
@@ -128,7 +127,13 @@ func serveQueue(ctx context.Context, directory string, id codec.ID) error {
 	return nil
 }
 
-// running is a contender as its client sees it.
+func encodingOptions(id codec.ID) message.EncodingOptions {
+	return message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1, Engines: engines.Default(),
+	}
+}
+
+// running is a contender of our own making as its client sees it.
 type running struct {
 	name      string
 	directory string
@@ -192,8 +197,8 @@ func (r *running) start(ctx context.Context) error {
 // pending is how many puts a client has in the air.
 const pending = 512
 
-// stop ends it and removes what it kept.
-func (r *running) stop() error {
+// end ends it and leaves what it kept.
+func (r *running) end() error {
 	if r.conn != nil {
 		r.conn.Close()
 	}
@@ -204,21 +209,16 @@ func (r *running) stop() error {
 	if r.command != nil && r.command.Process != nil {
 		err = r.command.Wait()
 	}
-	return errors.Join(err, os.RemoveAll(r.directory))
+	r.conn, r.stdin, r.command = nil, nil, nil
+	return err
 }
 
-// stored is how many bytes of files hold messages.
-func (r *running) stored() (int64, error) {
-	var total int64
-	err := filepath.WalkDir(r.directory, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".blk") {
-			return err
-		}
-		info, err := entry.Info()
-		if err == nil {
-			total += info.Size()
-		}
-		return err
-	})
-	return total, err
+// stop ends it and removes what it kept.
+func (r *running) stop() error {
+	return errors.Join(r.end(), os.RemoveAll(r.directory))
 }
+
+func (r *running) usage() (usage, error) { return usageOf(r.command.Process.Pid) }
+
+// stored is how many bytes of files hold messages.
+func (r *running) stored() (int64, error) { return sizeOf(r.directory, ".blk") }

@@ -8,10 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,32 +16,67 @@ import (
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
+// peer is a contender as its client sees it.
+type peer interface {
+	// put puts so many messages, each a copy of one of those given, in turn, and returns
+	// when all are acknowledged.
+	put(ctx context.Context, messages [][]byte, n int) error
+	// get takes as many, checks every one, and acknowledges them.
+	get(ctx context.Context, messages [][]byte, n int) error
+	// usage of its server.
+	usage() (usage, error)
+	// stored is how many bytes of files hold messages.
+	stored() (int64, error)
+}
+
 // turn is what one contender did with messages of one size.
 type turn struct {
 	contender string
 	size      int
 	messages  int
-	// put and get: messages a second, and CPU seconds of client and server together and of
-	// the server alone for each.
-	put, get phase
+	put, get  phase
 	// stored is how many bytes of files hold the messages after they were put.
 	stored int64
 }
 
+// phase is a rate in messages a second, and what each message took.
 type phase struct {
-	rate, cpu, server float64
+	rate float64
+	// cpu seconds of client and server together, and of the server alone.
+	cpu, server float64
+	// Bytes of files that the server read and wrote.
+	read, written float64
 }
 
-// messages are different, as those of a queue are.
-const different = 64
+// between is what is done when all was put and when all was got: settle within the time
+// that counts, chill outside of it.
+type between struct {
+	settle, chill func() error
+}
 
-func payloads(size int) ([][]byte, error) {
+const (
+	// leastMessages in a turn.
+	leastMessages = 64
+	// differentBytes of messages are different, far more than compression looks back.
+	differentBytes = 16 << 20
+)
+
+// text is what messages are cut from.
+var text = sync.OnceValues(func() ([]byte, error) {
 	xml, ok := corpus.ByName("xml")
 	if !ok {
 		return nil, errors.New("there is no corpus xml")
 	}
-	all := xml.Generate(size * different)
-	out := make([][]byte, different)
+	return xml.Generate(differentBytes), nil
+})
+
+// payloads are different messages of a size.
+func payloads(size int) ([][]byte, error) {
+	all, err := text()
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(all)/size)
 	for i := range out {
 		out[i] = all[i*size : (i+1)*size]
 	}
@@ -52,28 +84,59 @@ func payloads(size int) ([][]byte, error) {
 }
 
 // run puts so many bytes of messages of a size, and gets them.
-func (r *running) run(ctx context.Context, size, total int) (turn, error) {
+func run(ctx context.Context, p peer, name string, size, total int, b between) (turn, error) {
 	data, err := payloads(size)
 	if err != nil {
 		return turn{}, err
 	}
-	t := turn{contender: r.name, size: size, messages: max(total/size, different)}
-	if t.put, err = r.phase(t.messages, func() error { return r.put(ctx, data, t.messages) }); err != nil {
-		return turn{}, fmt.Errorf("put %d bytes into %s: %w", size, r.name, err)
+	t := turn{contender: name, size: size, messages: max(total/size, leastMessages)}
+	if t.put, err = measure(p, t.messages, b.settle, func() error { return p.put(ctx, data, t.messages) }); err != nil {
+		return turn{}, fmt.Errorf("put messages of %d bytes into %s: %w", size, name, err)
 	}
 	// The server flushes and compresses what is full on its own time.
-	if t.stored, err = r.stored(); err != nil {
+	if t.stored, err = p.stored(); err != nil {
 		return turn{}, err
 	}
-	if t.get, err = r.phase(t.messages, func() error { return r.get(ctx, data, t.messages) }); err != nil {
-		return turn{}, fmt.Errorf("get %d bytes from %s: %w", size, r.name, err)
+	if b.chill != nil {
+		if err := b.chill(); err != nil {
+			return turn{}, fmt.Errorf("start %s again: %w", name, err)
+		}
+	}
+	if t.get, err = measure(p, t.messages, b.settle, func() error { return p.get(ctx, data, t.messages) }); err != nil {
+		return turn{}, fmt.Errorf("get messages of %d bytes from %s: %w", size, name, err)
 	}
 	return t, nil
 }
 
-func (r *running) put(ctx context.Context, data [][]byte, n int) error {
+// measure takes time, CPU time and bytes of files.
+func measure(p peer, n int, settle, work func() error) (phase, error) {
+	before, err := p.usage()
+	if err != nil {
+		return phase{}, err
+	}
+	own, begin := ownCPU(), time.Now()
+	if err := work(); err != nil {
+		return phase{}, err
+	}
+	if settle != nil {
+		if err := settle(); err != nil {
+			return phase{}, err
+		}
+	}
+	took, client := time.Since(begin).Seconds(), ownCPU()-own
+	after, err := p.usage()
+	if err != nil {
+		return phase{}, err
+	}
+	used, each := after.minus(before), float64(n)
+	return phase{
+		rate: each / took, cpu: (client + used.cpu) / each, server: used.cpu / each, read: used.read / each, written: used.written / each,
+	}, nil
+}
+
+func (r *running) put(ctx context.Context, messages [][]byte, n int) error {
 	for i := range n {
-		if _, err := r.js.PublishAsync(queue, data[i%len(data)], jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := r.js.PublishAsync(queue, messages[i%len(messages)], jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
 	}
@@ -92,8 +155,7 @@ func (r *running) put(ctx context.Context, data [][]byte, n int) error {
 	return nil
 }
 
-// get takes all messages, checks every one, and acknowledges them.
-func (r *running) get(ctx context.Context, data [][]byte, n int) error {
+func (r *running) get(ctx context.Context, messages [][]byte, n int) error {
 	c, err := r.js.CreateConsumer(ctx, queue, jetstream.ConsumerConfig{Durable: "taker", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 2 * pending})
 	if err != nil {
 		return err
@@ -108,7 +170,7 @@ func (r *running) get(ctx context.Context, data [][]byte, n int) error {
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(m.Data(), data[i%len(data)]) {
+		if !bytes.Equal(m.Data(), messages[i%len(messages)]) {
 			return fmt.Errorf("message %d is another", i)
 		}
 		if err := m.Ack(); err != nil {
@@ -116,55 +178,4 @@ func (r *running) get(ctx context.Context, data [][]byte, n int) error {
 		}
 	}
 	return r.conn.Flush()
-}
-
-// phase takes time and CPU time.
-func (r *running) phase(n int, work func() error) (phase, error) {
-	server, err := cpuOf(r.command.Process.Pid)
-	if err != nil {
-		return phase{}, err
-	}
-	own, begin := ownCPU(), time.Now()
-	if err := work(); err != nil {
-		return phase{}, err
-	}
-	took, client := time.Since(begin).Seconds(), ownCPU()-own
-	after, err := cpuOf(r.command.Process.Pid)
-	if err != nil {
-		return phase{}, err
-	}
-	return phase{rate: float64(n) / took, cpu: (client + after - server) / float64(n), server: (after - server) / float64(n)}, nil
-}
-
-func ownCPU() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-}
-
-// ticks are how the kernel counts CPU time in /proc, by second.
-const ticks = 100
-
-// cpuOf returns the CPU seconds of another process, user and system.
-func cpuOf(pid int) (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, errors.New("/proc has another form")
-	}
-	sum := 0.0
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseFloat(f, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += n / ticks
-	}
-	return sum, nil
 }

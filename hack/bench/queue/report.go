@@ -5,6 +5,7 @@ package main
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,112 +14,77 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
 //go:embed report.md.tmpl
 var reportTemplate string
 
-// row is the medians of one contender with messages of one size.
+// row is the medians of one contender with messages of one size. Bytes and CPU time are
+// of a message.
 type row struct {
 	Size      int
 	Contender string
 	PutRate   float64 // a second
-	PutCPU    float64 // microseconds a message, client and server
-	PutServer float64 // microseconds a message, server alone
+	PutCPU    float64 // microseconds, client and server
+	PutServer float64 // microseconds, server alone
 	GetRate   float64
 	GetCPU    float64
 	GetServer float64
-	Stored    float64 // bytes a message
+	Stored    float64 // bytes
+	// Bytes of files that the server wrote and read.
+	PutWritten, PutRead, GetWritten, GetRead float64
 }
 
-// target is a figure that has to be met.
-type target struct {
-	Name, What string
-	Measured   float64
-	Bound      float64
-	Least      bool // Bound is the least, else the most
-}
+// IO is all bytes of files in the life of a message.
+func (r row) IO() float64 { return r.PutWritten + r.PutRead + r.GetWritten + r.GetRead }
 
-// OK reports whether it was.
-func (t target) OK() bool {
-	return t.Least && t.Measured >= t.Bound || !t.Least && t.Measured <= t.Bound
-}
+// CPU of put and get together.
+func (r row) CPU() float64 { return r.PutCPU + r.GetCPU }
 
-// Verdict says so.
-func (t target) Verdict() string {
-	if t.OK() {
-		return "ok"
+// table is the rows of a part.
+type table []row
+
+func (t table) row(size int, name string) (row, bool) {
+	i := slices.IndexFunc(t, func(r row) bool { return r.Size == size && r.Contender == name })
+	if i < 0 {
+		return row{}, false
 	}
-	return "miss"
+	return t[i], true
 }
 
-// Limit is the bound with its direction.
-func (t target) Limit() string {
-	if t.Least {
-		return fmt.Sprintf(">=%.2f", t.Bound)
-	}
-	return fmt.Sprintf("<=%.2f", t.Bound)
-}
-
-// Line is what scripts read.
-func (t target) Line() string {
-	return fmt.Sprintf("target %s %.2f %s %s", t.Name, t.Measured, t.Limit(), t.Verdict())
-}
-
-type report struct {
-	Name    string
-	Rounds  int
-	Rows    []row
-	Targets []target
-	Took    string
-	Cores   int
-	Arch    string
-}
-
-func newReport(e extent, turns []turn, took time.Duration) *report {
-	r := &report{Name: e.name, Rounds: e.rounds, Took: took.Round(time.Second).String(), Cores: runtime.NumCPU(), Arch: runtime.GOARCH}
+// medians makes rows of turns.
+func medians(turns []turn) table {
+	var t table
 	for _, size := range sizes {
-		for _, name := range contenders {
-			mid := func(figure func(turn) float64) float64 {
+		for _, name := range append(slices.Clone(contenders), broker) {
+			const us = 1e6
+			mid := func(factor float64, figure func(turn) float64) float64 {
 				var all []float64
 				for _, t := range turns {
 					if t.size == size && t.contender == name {
-						all = append(all, figure(t))
+						all = append(all, factor*figure(t))
 					}
 				}
 				return median(all)
 			}
-			const us = 1e6
-			r.Rows = append(r.Rows, row{
+			r := row{
 				Size: size, Contender: name,
-				PutRate: mid(func(t turn) float64 { return t.put.rate }), PutCPU: us * mid(func(t turn) float64 { return t.put.cpu }),
-				PutServer: us * mid(func(t turn) float64 { return t.put.server }),
-				GetRate:   mid(func(t turn) float64 { return t.get.rate }), GetCPU: us * mid(func(t turn) float64 { return t.get.cpu }),
-				GetServer: us * mid(func(t turn) float64 { return t.get.server }),
-				Stored:    mid(func(t turn) float64 { return float64(t.stored) / float64(t.messages) }),
-			})
-		}
-	}
-	for _, size := range sizes {
-		if size < 12000 {
-			continue
-		}
-		for _, name := range []string{deflate, zstd} {
-			own, short := r.row(size, name), strings.TrimPrefix(name, "queue, ")
-			add := func(what, text string, measured, bound float64, least bool) {
-				r.Targets = append(r.Targets, target{fmt.Sprintf("%s-%s-%d", what, short, size), text, measured, bound, least})
+				PutRate: mid(1, func(t turn) float64 { return t.put.rate }), GetRate: mid(1, func(t turn) float64 { return t.get.rate }),
+				PutCPU: mid(us, func(t turn) float64 { return t.put.cpu }), GetCPU: mid(us, func(t turn) float64 { return t.get.cpu }),
+				PutServer: mid(us, func(t turn) float64 { return t.put.server }), GetServer: mid(us, func(t turn) float64 { return t.get.server }),
+				Stored:     mid(1, func(t turn) float64 { return float64(t.stored) / float64(t.messages) }),
+				PutWritten: mid(1, func(t turn) float64 { return t.put.written }), GetWritten: mid(1, func(t turn) float64 { return t.get.written }),
+				PutRead: mid(1, func(t turn) float64 { return t.put.read }), GetRead: mid(1, func(t turn) float64 { return t.get.read }),
 			}
-			add("puts", "puts a second by those of JetStream with S2", own.PutRate/r.row(size, s2).PutRate, 1.2, true)
-			add("cpu", "CPU of a put by that of JetStream with S2", own.PutCPU/r.row(size, s2).PutCPU, 0.8, false)
-			add("stored", "stored bytes by those of plain JetStream", own.Stored/r.row(size, plain).Stored, 0.5, false)
+			if r.PutRate > 0 {
+				t = append(t, r)
+			}
 		}
 	}
-	return r
-}
-
-func (r *report) row(size int, name string) row {
-	i := slices.IndexFunc(r.Rows, func(row row) bool { return row.Size == size && row.Contender == name })
-	return r.Rows[i]
+	return t
 }
 
 func median(all []float64) float64 {
@@ -130,20 +96,177 @@ func median(all []float64) float64 {
 	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
+type report struct {
+	Name, Date, Took, Busy, Machine string
+	Rounds, DiskRounds              int
+	Memory, Disk                    table
+	DiskSpeed, DiskLimit            float64 // MB/s
+	Targets                         []target
+	Missing                         []string
+	Saved                           string // as row 3 has it
+}
+
+func newReport(e extent, got results, took time.Duration) (*report, error) {
+	r := &report{
+		Name: e.name, Date: time.Now().UTC().Format(time.DateOnly), Took: took.Round(time.Second).String(),
+		Rounds: e.rounds, DiskRounds: e.diskRounds, Memory: medians(got.memory), Disk: medians(got.disk), DiskSpeed: got.diskSpeed / 1e6, DiskLimit: diskSpeed / 1e6,
+		Missing: got.missing,
+		Machine: fmt.Sprintf("%d cores, %s, %s, %s", runtime.NumCPU(), processor(), runtime.GOARCH, runtime.Version()),
+	}
+	if got.load >= 0.5 {
+		r.Busy = fmt.Sprintf(" Other work ran beside it: the load was %.1f when it began.", got.load)
+	}
+	for _, a := range memoryAims {
+		r.Targets = append(r.Targets, a.meet(r.Memory)...)
+	}
+	for _, a := range diskAims {
+		r.Targets = append(r.Targets, a.meet(r.Disk)...)
+	}
+	var err error
+	r.Saved, err = r.saved()
+	return r, err
+}
+
+// saved says what compression saves and costs by the size of messages.
+func (r *report) saved() (string, error) {
+	head := []string{"message bytes"}
+	var lines [][]string
+	for _, name := range []string{deflate, zstd} {
+		short := strings.TrimPrefix(name, "queue, ")
+		lines = append(lines, []string{"ratio of messages, " + short}, []string{"stored bytes, " + short}, []string{"file I/O, " + short})
+	}
+	for _, name := range []string{plain, deflate, zstd} {
+		lines = append(lines, []string{"CPU us of put and get, " + strings.TrimPrefix(name, "queue, ")})
+	}
+	for _, size := range sizes {
+		head = append(head, grouped(size))
+		var column []string
+		disk, _ := r.Disk.row(size, plain)
+		for _, name := range []string{deflate, zstd} {
+			ratio, err := ratioOf(size, codecOf(name))
+			if err != nil {
+				return "", err
+			}
+			own, _ := r.Disk.row(size, name)
+			column = append(column, percent(ratio), change(own.Stored, disk.Stored), change(own.IO(), disk.IO()))
+		}
+		for _, name := range []string{plain, deflate, zstd} {
+			own, _ := r.Memory.row(size, name)
+			column = append(column, figure("%.1f", own.CPU()))
+		}
+		for i := range lines {
+			lines[i] = append(lines[i], column[i])
+		}
+	}
+	return markdown(head, lines), nil
+}
+
+// codecOf is what a contender compresses with.
+func codecOf(name string) codec.ID {
+	switch name {
+	case deflate:
+		return codec.Deflate
+	case zstd:
+		return codec.Zstd
+	default:
+		return codec.None
+	}
+}
+
+// ratioOf is which part of messages of a size compression takes away, headers included.
+func ratioOf(size int, id codec.ID) (float64, error) {
+	data, err := payloads(size)
+	if err != nil {
+		return 0, err
+	}
+	encoding, err := message.NewEncoding(encodingOptions(id))
+	if err != nil {
+		return 0, err
+	}
+	defer encoding.Close()
+	encoder, err := encoding.Encoder()
+	if err != nil {
+		return 0, err
+	}
+	defer encoder.Release()
+	before, after := 0, 0
+	for _, plain := range data[:min(len(data), leastMessages)] {
+		_, _, outcome, err := encoder.Encode(nil, plain)
+		if err != nil {
+			return 0, err
+		}
+		before, after = before+outcome.PlainBytes, after+outcome.WireBytes
+	}
+	return 1 - float64(after)/float64(before), nil
+}
+
+func percent(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
+
+// change is by how much one figure differs from another.
+func change(own, other float64) string {
+	if own == 0 || other == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%+.0f %%", 100*(own/other-1))
+}
+
+// figure writes what was measured.
+func figure(format string, f float64) string {
+	if f == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, f)
+}
+
+// grouped writes a number with commas.
+func grouped(n int) string {
+	s := fmt.Sprint(n)
+	for at := len(s) - 3; at > 0; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
+
+// markdown makes a table.
+func markdown(head []string, lines [][]string) string {
+	var out strings.Builder
+	write := func(cells []string) { out.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	write(head)
+	out.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
+	for _, line := range lines {
+		write(line)
+	}
+	return out.String()
+}
+
+// processor is its name.
+func processor() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "an unknown processor"
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "an unknown processor"
+}
+
 func (r *report) write(directory string) error {
-	var text strings.Builder
 	parsed, err := template.New("report").Parse(reportTemplate)
 	if err != nil {
 		return err
 	}
+	var text strings.Builder
 	if err := parsed.Execute(&text, r); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(directory, "queue.md"), []byte(text.String()), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(directory, "queue.svg"), []byte(r.plot()), 0o644)
+	return errors.Join(
+		os.WriteFile(filepath.Join(directory, "queue.md"), []byte(text.String()), 0o644),
+		os.WriteFile(filepath.Join(directory, "queue.svg"), []byte(r.plot()), 0o644),
+	)
 }

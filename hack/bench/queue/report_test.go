@@ -11,56 +11,118 @@ import (
 	"time"
 )
 
-// TestReport: medians are compared, and what does not meet its bound is a miss.
-func TestReport(t *testing.T) {
+// made are turns of three rounds in which contenders do as little, but for what is asked.
+func made(names []string, change func(*turn)) []turn {
 	var turns []turn
 	for round := range 3 {
 		for _, size := range sizes {
-			for _, name := range contenders {
-				x := turn{contender: name, size: size, messages: 10, stored: int64(10 * size), put: phase{rate: 1000, cpu: 50e-6, server: 40e-6}}
-				switch {
-				case name == zstd && size == 12000:
-					x.put.rate, x.stored = 1199, int64(4*size)
-				case name == zstd || name == deflate:
-					x.put.rate, x.put.cpu, x.stored = 1200, 39e-6, int64(4*size)
-				}
+			for _, name := range names {
+				p := phase{rate: 1000, cpu: 50e-6, server: 40e-6, written: float64(size), read: 10}
+				x := turn{contender: name, size: size, messages: 10, stored: int64(10 * size), put: p, get: p}
+				change(&x)
 				if round == 0 {
-					x.put.rate, x.put.cpu = 1e6, 1 // noise
+					x.put.rate, x.put.cpu, x.get.rate, x.get.cpu = 1e6, 1, 1, 1 // noise
 				}
 				turns = append(turns, x)
 			}
 		}
 	}
-	r := newReport(extents["quick"], turns, time.Minute)
+	return turns
+}
+
+// TestReport: medians are compared, and what does not meet its bound is a miss.
+func TestReport(t *testing.T) {
+	own := func(x *turn) bool { return x.contender == zstd || x.contender == deflate }
+	got := results{diskSpeed: 51e6, missing: []string{"a reason"}, load: 2}
+	got.memory = made(append([]string{broker}, contenders...), func(x *turn) {
+		switch {
+		case x.contender == zstd && x.size == 12000:
+			x.put.rate = 1199
+		case own(x):
+			x.put.rate, x.put.cpu, x.get.rate, x.get.cpu = 1200, 39e-6, 1100, 41e-6
+		}
+	})
+	got.disk = made(contenders, func(x *turn) {
+		if own(x) {
+			x.stored, x.put.rate, x.put.written, x.get.written, x.get.rate = int64(4*x.size), 1300, float64(x.size)/4, float64(x.size)/4, 1299
+		}
+	})
+	r, err := newReport(extents["quick"], got, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
 	verdicts := make(map[string]string)
 	for _, target := range r.Targets {
 		verdicts[target.Name] = target.Line()
 	}
 	for name, want := range map[string]string{
-		"puts-deflate-12000": "target puts-deflate-12000 1.20 >=1.20 ok", "cpu-deflate-12000": "target cpu-deflate-12000 0.78 <=0.80 ok",
+		"puts-deflate-12000": "target puts-deflate-12000 1.20 >=1.20 ok", "put-cpu-deflate-12000": "target put-cpu-deflate-12000 0.78 <=0.80 ok",
+		"gets-deflate-12000": "target gets-deflate-12000 1.10 >=1.20 miss", "get-cpu-deflate-12000": "target get-cpu-deflate-12000 0.82 <=0.80 miss",
 		"stored-deflate-12000": "target stored-deflate-12000 0.40 <=0.50 ok", "puts-zstd-12000": "target puts-zstd-12000 1.20 >=1.20 miss",
-		"cpu-zstd-12000": "target cpu-zstd-12000 1.00 <=0.80 miss", "puts-zstd-200000": "target puts-zstd-200000 1.20 >=1.20 ok",
+		"put-cpu-zstd-12000": "target put-cpu-zstd-12000 1.00 <=0.80 miss", "puts-zstd-200000": "target puts-zstd-200000 1.20 >=1.20 ok",
+		"io-zstd-70000": "target io-zstd-70000 0.25 <=0.50 ok", "disk-puts-zstd-70000": "target disk-puts-zstd-70000 1.30 >=1.30 ok",
+		"disk-gets-deflate-70000": "target disk-gets-deflate-70000 1.30 >=1.30 miss",
 	} {
 		if verdicts[name] != want {
 			t.Errorf("got %q, want %q", verdicts[name], want)
 		}
 	}
-	if len(verdicts) != 18 {
+	if len(verdicts) != 48 {
 		t.Errorf("%d targets", len(verdicts))
 	}
 	directory := t.TempDir()
 	if err := r.write(directory); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{"queue.md": "| 12000 | queue, zstd | 1199 | 50.0 (40.0) |", "queue.svg": "200000 bytes"} {
-		if b, err := os.ReadFile(filepath.Join(directory, file)); err != nil || !strings.Contains(string(b), want) {
-			t.Errorf("%s lacks %q: %v", file, want, err)
+	for file, all := range map[string][]string{
+		"queue.md": {
+			"| 12000 | queue, zstd | 1199 | 50.0 (40.0) |", "| 3000 | " + broker + " | 1000 |", "(seen: 51 MB/s)", "Not run: a reason",
+			"the load was 2.0", "| stored bytes, deflate | -60 % |", "| CPU us of put and get, zstd | 80.0 |",
+		},
+		"queue.svg": {"200,000 bytes", broker, "on a disk of 50 MB/s"},
+	} {
+		b, err := os.ReadFile(filepath.Join(directory, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range all {
+			if !strings.Contains(string(b), want) {
+				t.Errorf("%s lacks %q", file, want)
+			}
 		}
 	}
 }
 
-func TestCPU(t *testing.T) {
-	if used, err := cpuOf(os.Getpid()); err != nil || used < 0 || ownCPU() <= 0 {
-		t.Errorf("%v, %v, %v", used, ownCPU(), err)
+// TestReportWithout: what was not run has neither rows nor targets.
+func TestReportWithout(t *testing.T) {
+	r, err := newReport(extents["quick"], results{memory: made(contenders, func(*turn) {})}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Targets) != 24 {
+		t.Errorf("%d targets", len(r.Targets))
+	}
+	directory := t.TempDir()
+	if err := r.write(directory); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(directory, "queue.md"))
+	if err != nil || strings.Contains(string(b), "disk is the limit") || strings.Contains(string(b), broker) {
+		t.Errorf("%v:\n%s", err, b)
+	}
+}
+
+// TestRatio: larger messages compress better.
+func TestRatio(t *testing.T) {
+	small, err := ratioOf(3000, codecOf(deflate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := ratioOf(70000, codecOf(deflate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if small <= 0.1 || large <= small || large >= 1 {
+		t.Errorf("%v and %v", small, large)
 	}
 }
