@@ -68,6 +68,7 @@ type Controller struct {
 	ways     []Way
 	prefer   bool
 	buckets  [buckets]bucket
+	warm     []bool // the ways that compressed a block
 	cores    int
 	crowding float64
 
@@ -96,6 +97,8 @@ const (
 	smooth = 0.125
 	// Smaller blocks say little of what a byte takes.
 	telling = 16 << 10
+	// A first block that takes so many times as long as was expected says nothing of the next ones.
+	cold = 1.5
 	// An accelerator is busy when it takes so many times as long as it did at its best.
 	busyFactor = 4
 )
@@ -148,6 +151,7 @@ func NewController(o ControllerOptions) *Controller {
 			c.usual = i
 		}
 	}
+	c.warm = make([]bool, len(c.ways))
 	for i := range c.buckets {
 		c.buckets[i] = bucket{current: undecided, figures: make([]figure, len(c.ways))}
 	}
@@ -383,6 +387,13 @@ func (c *Controller) Observe(o Outcome) {
 	cpu := o.CPU / float64(o.Size)
 	if math.IsNaN(cpu) || math.IsInf(cpu, 0) || cpu <= 0 {
 		cpu = 1 / c.ways[i].CompressRate
+	}
+	if !c.warm[i] {
+		c.warm[i] = true
+		// The first block pays for memory that nobody has touched yet, which may be more than for compressing it.
+		if _, promised := c.guess(k, i, shareOf(o.Predicted, o.Size)); cpu > cold*promised {
+			cpu = promised
+		}
 	}
 	f.seen++
 	step := max(1/float64(f.seen), smooth)

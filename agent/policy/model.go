@@ -18,8 +18,9 @@ const (
 	// and half as much where wakeLink bytes a second are carried.
 	wakeWire, wakeLink = 20e-9, 6e6
 	// slowLink is what the network is taken to carry until the first window was seen where
-	// CPU time is the objective: then it is what waking up costs that decides.
-	slowLink = 12.5e6
+	// CPU time is the objective: then it is what waking up costs that decides, and a block that was
+	// compressed for nothing costs less than one that was not and should have been.
+	slowLink = 3e6
 	// assumedLink is what the network is taken to carry in bytes a second until the
 	// first window was seen. It makes the first blocks compressed and cheaply so, whether
 	// the network proves slow or fast.

@@ -51,6 +51,8 @@ const (
 	bySender limit = iota
 	byLink
 	byPeer
+	// unclear: by one of these two.
+	unclear
 )
 
 const (
@@ -66,6 +68,8 @@ const (
 	// The peer is the bottleneck when this share of its time it does not wait for data, or,
 	// before it said so, when this share of the time it has no room.
 	peerBusy, peerFull = 0.75, 0.5
+	// A peer that takes more than so many times as long as assumed has to say so itself.
+	peerSlower = 8
 	// writeShare is the part of sendWire in all that sending costs besides compressing.
 	writeShare = sendWire / (sendPlain + sendWire)
 
@@ -121,9 +125,10 @@ func (c *Controller) Window(w Window) {
 	if w.Carried && positive(w.Delivered) {
 		rate = min(rate, w.Delivered/w.Elapsed)
 	}
-	limit := c.limit(w)
-	c.linkSeen(limit, rate)
-	c.peerSeen(limit, w)
+	if limit := c.limit(w); limit != unclear {
+		c.linkSeen(limit, rate)
+		c.peerSeen(limit, w)
+	}
 }
 
 // contention finds out how many cores the sender has.
@@ -154,10 +159,21 @@ func (c *Controller) limit(w Window) limit {
 	if c.peerKnown && c.peerBusy < peerBusy {
 		return byLink // however small its window is
 	}
-	if w.PeerFull >= peerFull*w.Busy {
+	if w.PeerFull < peerFull*w.Busy {
+		return byLink
+	}
+	if c.peerKnown || c.plausible(w) {
 		return byPeer
 	}
-	return byLink
+	return unclear
+}
+
+// plausible reports whether a peer that has said nothing of itself yet may be as slow as a window says. Its TCP window is small while a
+// connection is young, which on a slow network is many blocks long.
+func (c *Controller) plausible(w Window) bool {
+	share := shareOf64(w.Wire, w.Plain)
+	needs := c.model.takes(share, 0, c.inflates(share)).receive
+	return w.Plain/w.Elapsed*needs*peerSlower >= float64(c.peerCores)
 }
 
 // linkSeen learns what the network carries.

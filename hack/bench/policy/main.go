@@ -74,6 +74,9 @@ func run(ctx context.Context, work, extent, only, out string) (err error) {
 			return err
 		}
 		for _, link := range grid.links {
+			if link == slowest && cores > 1 {
+				continue // the network alone decides
+			}
 			if err := network.limit(ctx, link); err != nil {
 				return errors.Join(err, pair.close())
 			}

@@ -20,6 +20,9 @@ const (
 // speed of a network in Mbit/s, 0: unlimited.
 type speed int
 
+// slowest keeps one core so idle that a second one changes nothing.
+const slowest speed = 10
+
 func (s speed) String() string {
 	if s == 0 {
 		return "unlimited"

@@ -74,7 +74,8 @@ func (p *pair) start(ctx context.Context, ca *pki.CA, role, space, cpus string, 
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", space, "taskset", "-c", cpus, self, "-role", role, "-dir", dir) //nolint:gosec // a benchmark's own arguments
-	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", p.cores))
+	// What a run frees the next one shall find again: a virtual machine's host makes new memory dear.
+	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", p.cores), "GODEBUG=madvdontneed=0")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -20,9 +20,9 @@ func report(dir string, cells []cell, met []target) error {
 	fmt.Fprintf(&b, `# What mode Auto loses against the best fixed choice
 
 Written by `+"`make bench-policy`"+` on %s. Two agents, TLS 1.3 between them, from memory to memory, over a virtual network whose
-speed a token bucket holds. Each runs on a core of its own (1 core), or both on the same two (2 cores). Auto may choose between deflate and
-zstd at all levels (`+"`level: High`"+`); a fixed choice is one codec and level for all blocks, or none. All of a cell ran in turn, in up to %d rounds;
-medians. CPU is that of both processes, cost is at USD %g for a core's hour and USD %g for a GiB on the wire.
+speed a token bucket holds. Each runs on a core of its own (1 core), or both on the same two (2 cores; not over
+the slowest network, which leaves one idle). Auto may choose between deflate and zstd at all levels (`+"`level: High`"+`); a fixed choice is one codec and level
+for all blocks, or none. All of a cell ran in turn after one run that counts for nobody, in three to %d rounds; medians. CPU is that of both processes, cost is at USD %g for a core's hour and USD %g for a GiB on the wire.
 
 Regret is by how many percent Auto's figure is worse than that of the fixed choice that is best in that cell; below 0 it is better. Of bytes and
 cost, a hundredth of the data is as good as nothing.
