@@ -278,3 +278,38 @@ func TestSampleIsTheSameEverywhere(t *testing.T) {
 		t.Error("a shorter sample is not the beginning of a longer one")
 	}
 }
+
+// counting counts what its encoders encode.
+type counting struct {
+	codec.Engine
+	blocks *int
+}
+
+func (c counting) NewEncoder(level codec.Level) (codec.Encoder, error) {
+	e, err := c.Engine.NewEncoder(level)
+	return countingEncoder{e, c.blocks}, err
+}
+
+type countingEncoder struct {
+	codec.Encoder
+	blocks *int
+}
+
+func (c countingEncoder) Encode(dst, src []byte) (int, error) {
+	*c.blocks++
+	return c.Encoder.Encode(dst, src)
+}
+
+// TestRounds: no figure that engines are compared by is of a first round, however little time there is.
+func TestRounds(t *testing.T) {
+	var blocks int
+	bench := calibrate.Bench{Sample: calibrate.Sample(10_000), Budget: time.Nanosecond, Rounds: 2}
+	if got := bench.Compress(t.Context(), []codec.Engine{counting{goflate.New(), &blocks}}, codec.Fast); got[0].Err != nil || blocks != 2 {
+		t.Errorf("%d rounds of a block: %v", blocks, got)
+	}
+	blocks = 0
+	calibrate.Ways(t.Context(), calibrate.Options{Engines: []codec.Engine{counting{goflate.New(), &blocks}}, Level: codec.Fast, Budget: time.Nanosecond})
+	if blocks != 2 {
+		t.Errorf("%d rounds of the sample's block", blocks)
+	}
+}

@@ -1,0 +1,55 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/policy"
+)
+
+// first has a controller compress the first block, and says what it took, as a share of what was expected of its way.
+func first(t *testing.T, c *policy.Controller, slower float64) policy.Option {
+	t.Helper()
+	b := policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}
+	choice := c.Choose(b)
+	if choice.Stored() {
+		t.Fatalf("the first block: %+v", choice)
+	}
+	c.Observe(policy.Outcome{Option: choice.Option, Size: b.Size, Predicted: b.Predicted, Wire: 230 << 10, CPU: slower * float64(b.Size) / 484e6})
+	return choice.Option
+}
+
+// TestYoungConnection: a window of TCP that is small at first makes no slow receiver of a slow network.
+func TestYoungConnection(t *testing.T) {
+	c := controller(policy.Elapsed, prices, 1)
+	first(t, c, 1)
+	// As seen over 10 Mbit/s.
+	c.Window(policy.Window{
+		Elapsed: 0.18, Streams: 1, Plain: 3 << 20, Wire: 0.74e6, CPU: 0.021, Compress: 0.017, Worked: 0.019, WorkedCPU: 0.019, Writing: 0.16,
+		Carried: true, Delivered: 0.22e6, Busy: 0.18, PeerFull: 0.12,
+	})
+	if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); next.Stored() {
+		t.Errorf("the next block goes uncompressed: %+v", next)
+	}
+}
+
+// TestColdBlock: what an option took for its first block alone does not end it, what it takes for more does.
+func TestColdBlock(t *testing.T) {
+	o := policy.Option{Codec: codec.Deflate, Class: codec.Software, Level: codec.Fast}
+	c := policy.NewController(policy.ControllerOptions{
+		Objective: policy.CPU, Cores: 1, Ways: []policy.Way{{Option: o, CompressRate: 484e6, InflateRate: 848e6, Ratio: 3}},
+	})
+	first(t, c, 8)
+	if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); next.Stored() {
+		t.Errorf("%+v after one slow block", next)
+	}
+	for range 8 {
+		c.Observe(policy.Outcome{Option: o, Size: 1 << 20, Predicted: 220 << 10, Wire: 230 << 10, CPU: 8 * float64(1<<20) / 484e6})
+	}
+	if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); !next.Stored() {
+		t.Errorf("%+v though it was slow again and again", next)
+	}
+}
