@@ -22,7 +22,7 @@ type conn struct {
 
 	requests atomic.Int64
 	closed   atomic.Bool
-	written  atomic.Int64 // when the deadline for writing was set last, in nanoseconds
+	written  atomic.Int64 // when the deadline for writing was set last, since epoch; 0: never
 	patience readDeadline
 
 	mu sync.Mutex
@@ -91,13 +91,17 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// epoch is long enough ago for no stall to last since then. Times are told from it, because it does not move when
+// somebody sets the clock.
+var epoch = time.Now().Add(-365 * 24 * time.Hour)
+
 // send sends bytes. A client that takes nothing for too long loses the connection, and
 // with it what is held for it.
 func (c *conn) send(p []byte) (int, error) {
 	// Setting a deadline takes longer than looking at the clock.
-	if now := time.Now(); now.UnixNano()-c.written.Load() > int64(c.stall/8) {
-		c.written.Store(now.UnixNano())
-		if err := c.Conn.SetWriteDeadline(now.Add(c.stall)); err != nil {
+	if now := time.Since(epoch); int64(now)-c.written.Load() > int64(c.stall/8) {
+		c.written.Store(int64(now))
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
 			return 0, err
 		}
 	}
@@ -123,7 +127,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		return nil // Write's own holds
 	}
-	c.written.Store(time.Now().UnixNano())
+	c.written.Store(int64(time.Since(epoch)))
 	return c.Conn.SetWriteDeadline(t)
 }
 
