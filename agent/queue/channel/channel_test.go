@@ -139,6 +139,22 @@ func TestTravelling(t *testing.T) {
 	}
 }
 
+// TestLongMessages: more bytes than one request of the sending end asks for go in one session.
+func TestLongMessages(t *testing.T) {
+	const messages, length = 40, 240_000
+	east, west := newQueue(t, "orders", nil), newQueue(t, "incoming", nil)
+	for range messages {
+		east.put(t, stored(t, "orders", codec.None, text(length)))
+	}
+	_, network := newReceiver(t, west, channel.Acceptance{})
+	sender, _ := send(t, senderOptions(east, network))
+	west.waitFor(t, messages)
+	east.waitEmpty(t)
+	if now := sender.Status(); now.GetStarts() != 1 || now.GetMessages() != messages || now.GetLastError() != nil {
+		t.Errorf("status is %v", now)
+	}
+}
+
 func TestOrderAndPartition(t *testing.T) {
 	east, west := newQueue(t, "orders", nil), newQueue(t, "orders", nil)
 	receiver, network := newReceiver(t, west, channel.Acceptance{Any: true})

@@ -111,7 +111,9 @@ func (p *puller) heard(status, description string) error {
 	case status == statusHeartbeat:
 		return nil
 	case status == statusTimeout || status == statusNoMessages,
-		status == statusConflict && description == "Batch Completed": // as many bytes as were asked for
+		// As many bytes as were asked for, and all of them but for those that the next message is too long for.
+		status == statusConflict && description == "Batch Completed",
+		status == statusConflict && description == "Message Size Exceeds MaxBytes" && p.asked < p.batch:
 		p.asked = 0
 		return nil
 	default:
