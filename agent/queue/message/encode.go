@@ -39,6 +39,7 @@ type Encoding struct {
 	hardware    codec.Engine // nil when there is none
 	software    codec.Engine
 	encoders    pool[*Encoder]
+	trust       trust
 	// idle says that the accelerator was not used when it should have been.
 	idle atomic.Bool
 }
@@ -183,22 +184,28 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	}
 	start := len(dst)
 	dst = slices.Grow(dst, len(plain))
-	if d.NeedsSample && estimate.Judged(len(plain)) {
+	judged := d.NeedsSample && estimate.Judged(len(plain))
+	if judged && e.encoding.trust.looks(len(plain)) {
 		expected, err := estimate.Predict(plain, dst[start:start+len(plain)], encoder)
 		if err != nil {
 			return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf("look at a sample with engine %s: %w", engine.Name(), err)
 		}
 		if !expected.Worth {
+			e.encoding.trust.seen(len(plain), len(plain))
 			return dst[:start], Form{}, stored(plain, policy.Incompressible), nil
 		}
 	}
 	// What is not shorter with its headers than it was need not fit.
 	n, err := encoder.Encode(dst[start:start+len(plain)-HeaderBound], plain)
 	if errors.Is(err, codec.ErrDoesNotFit) {
+		e.encoding.trust.seen(len(plain), len(plain))
 		return dst[:start], Form{}, stored(plain, policy.DidNotShrink), nil
 	}
 	if err != nil {
 		return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf("compress %d bytes with engine %s: %w", len(plain), engine.Name(), err)
+	}
+	if judged {
+		e.encoding.trust.seen(len(plain), n)
 	}
 	form := Form{Codec: d.Codec, Class: d.Class, Length: len(plain), Checksum: xxh3.Hash(plain)}
 	path, reason := meter.Software, d.Reason

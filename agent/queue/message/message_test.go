@@ -213,6 +213,38 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestTrust: after many messages that shrink the next ones are compressed without a look, until one does not shrink.
+func TestTrust(t *testing.T) {
+	e := encoder(t, options(nil))
+	text, noise := data(t, "xml", 3000), data(t, "random", 3000)
+	for i, test := range []struct {
+		before int // messages that shrink
+		want   policy.Reason
+	}{
+		{0, policy.Incompressible}, {10, policy.Incompressible}, {40, policy.DidNotShrink}, {0, policy.Incompressible}, {31, policy.Incompressible},
+		{33, policy.DidNotShrink}, {48, policy.Incompressible},
+	} {
+		for range test.before {
+			if _, _, o, err := e.Encode(nil, text); err != nil || o.Path != meter.Software {
+				t.Fatalf("%+v, %v", o, err)
+			}
+		}
+		if _, _, o, err := e.Encode(nil, noise); err != nil || o.Reason != test.want {
+			t.Errorf("%d: after %d messages that shrink: %+v, %v; want %v", i, test.before, o, err, test.want)
+		}
+	}
+	// Much is never compressed in vain.
+	long := data(t, "random", 64<<10)
+	for range 40 {
+		if _, _, _, err := e.Encode(nil, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, o, err := e.Encode(nil, long); err != nil || o.Reason != policy.Incompressible {
+		t.Errorf("a long one: %+v, %v", o, err)
+	}
+}
+
 // TestIdleHardware: software that is disabled does not go on in the name of hardware.
 func TestIdleHardware(t *testing.T) {
 	e := encoder(t, options(func(o *message.EncodingOptions) {
