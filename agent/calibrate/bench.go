@@ -20,6 +20,10 @@ import (
 type Bench struct {
 	// Sample is compressed and inflated.
 	Sample []byte
+	// Items, where there are any, are compressed and inflated one by one in place of the sample. None is empty or longer than a block.
+	Items [][]byte
+	// Overhead is what carries the form of a compressed item, in bytes; nil: nothing does.
+	Overhead func(codec.ID) int
 	// Budget is about how much CPU time a call may take. Every engine has one round in
 	// any case, and a second one when the first took no more than the budget.
 	Budget time.Duration
@@ -40,24 +44,29 @@ type runner struct {
 // Compress measures what the engines do at a level, which they must have. There is a
 // figure for each, with an error where one could not be measured.
 func (b *Bench) Compress(ctx context.Context, engines []codec.Engine, level codec.Level) []Figure {
-	plain := blocks(b.Sample)
+	plain, size := b.blocks()
 	out := make([]byte, bound(frame.DefaultBlock))
 	runners := make([]*runner, len(engines))
 	for i, e := range engines {
-		r := &runner{figure: Figure{Engine: e.Name(), PlainBytes: int64(len(b.Sample))}}
+		r := &runner{figure: Figure{Engine: e.Name(), PlainBytes: size}}
 		runners[i] = r
+		overhead := 0
+		if b.Overhead != nil {
+			overhead = b.Overhead(e.Codec())
+		}
 		encoder, err := e.NewEncoder(level)
 		if err != nil {
 			r.figure.Err = err
 			continue
 		}
-		lengths := make([]int, len(plain))
+		lengths, wires := make([]int, len(plain)), make([]int, len(plain)) // of the round before
 		r.close = encoder.Close
 		r.work = func(i int) error {
 			n, err := encoder.Encode(out, plain[i])
 			r.figure.CompressedBytes += int64(n - lengths[i])
-			r.figure.WireBytes += int64(min(n, len(plain[i])) - min(lengths[i], len(plain[i])))
-			lengths[i] = n
+			wire := min(n+overhead, len(plain[i]))
+			r.figure.WireBytes += int64(wire - wires[i])
+			lengths[i], wires[i] = n, wire
 			return err
 		}
 	}
@@ -69,12 +78,12 @@ func (b *Bench) Compress(ctx context.Context, engines []codec.Engine, level code
 // compress made of the sample. An engine that inflates it to anything else has an
 // error.
 func (b *Bench) Inflate(ctx context.Context, engines []codec.Engine) []Figure {
-	plain := blocks(b.Sample)
+	plain, size := b.blocks()
 	packed, err := pack(engines, plain)
 	out := make([]byte, frame.DefaultBlock)
 	runners := make([]*runner, len(engines))
 	for i, e := range engines {
-		r := &runner{figure: Figure{Engine: e.Name(), PlainBytes: int64(len(b.Sample)), Err: err}}
+		r := &runner{figure: Figure{Engine: e.Name(), PlainBytes: size, Err: err}}
 		runners[i] = r
 		if err != nil {
 			continue
@@ -153,6 +162,17 @@ func figures(runners []*runner, doing string) []Figure {
 		found[i] = r.figure
 	}
 	return found
+}
+
+// blocks returns what is compressed in one piece each, and how many bytes that is.
+func (b *Bench) blocks() (all [][]byte, size int64) {
+	if all = b.Items; len(all) == 0 {
+		all = blocks(b.Sample)
+	}
+	for _, one := range all {
+		size += int64(len(one))
+	}
+	return all, size
 }
 
 func blocks(sample []byte) [][]byte {

@@ -32,6 +32,8 @@ type exchange struct {
 	forced   bool
 	accepted negotiate.Accepted
 	sent     negotiate.Sent
+	// sampled is the body where a sample is being taken; else nil.
+	sampled *sampled
 }
 
 // ServeHTTP implements http.Handler.
@@ -90,6 +92,7 @@ func (x *exchange) forward() {
 		return
 	}
 	defer res.Body.Close()
+	defer x.endSample()
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		x.switchProtocols(out, res)
 		return

@@ -30,6 +30,7 @@ func (x *exchange) send(res *http.Response) {
 		x.sendHeader(res)
 		return
 	}
+	x.sample(res)
 	reason := x.skip(res)
 	if reason != "" {
 		x.pass(res, reason)

@@ -35,6 +35,8 @@ type Server struct {
 	abort     chan struct{}
 	abortOnce sync.Once
 	upgrades  upgrades
+	// collecting is nil unless a sample is being taken.
+	collecting atomic.Pointer[collector]
 
 	mu        sync.Mutex
 	current   *generation

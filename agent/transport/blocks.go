@@ -32,7 +32,7 @@ const (
 
 // DialBlocks makes a connection that carries blocks to the server with a name behind the dialer's address.
 func (d *Dialer) DialBlocks(ctx context.Context, serverName string) (net.Conn, error) {
-	config, err := d.Files.clientConfig(serverName)
+	config, err := d.Files.clientConfig(PeerCA, serverName)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Dialer makes connections to one address of the other cluster.
+// Dialer makes connections to one address, of the other cluster unless DialOwn is used.
 type Dialer struct {
 	// Address is a host and a port.
 	Address string
@@ -40,8 +40,13 @@ type Client struct {
 }
 
 // Dial returns a connection to the server with a name behind the dialer's address.
-func (d *Dialer) Dial(serverName string) (*Client, error) {
-	config, err := d.Files.clientConfig(serverName)
+func (d *Dialer) Dial(serverName string) (*Client, error) { return d.dial(PeerCA, serverName) }
+
+// DialOwn is Dial for a server of the agent's own cluster.
+func (d *Dialer) DialOwn(serverName string) (*Client, error) { return d.dial(ClusterCA, serverName) }
+
+func (d *Dialer) dial(caFile, serverName string) (*Client, error) {
+	config, err := d.Files.clientConfig(caFile, serverName)
 	if err != nil {
 		return nil, err
 	}

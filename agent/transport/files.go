@@ -136,9 +136,9 @@ func (f *Files) serverConfig(caFile string, check func(tls.ConnectionState) erro
 	return base
 }
 
-// clientConfig believes servers that the other cluster vouches for and that have the name.
-func (f *Files) clientConfig(serverName string) (*tls.Config, error) {
-	pool, err := f.Pool(PeerCA)
+// clientConfig believes servers that the authority in the file caFile vouches for and that have the name.
+func (f *Files) clientConfig(caFile, serverName string) (*tls.Config, error) {
+	pool, err := f.Pool(caFile)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,12 +24,16 @@ const (
 
 // NewControlServer returns a server for the manager of the agent's own cluster and nobody else.
 func NewControlServer(files *Files) *grpc.Server {
-	config := files.serverConfig(ClusterCA, onlyPath(ManagerPath), grpcProtocol)
-	return grpc.NewServer(append(serverOptions(),
-		grpc.Creds(credentials.NewTLS(config)),
+	return newControlServer(files, onlyPath(ManagerPath))
+}
+
+func newControlServer(files *Files, check func(tls.ConnectionState) error, more ...grpc.ServerOption) *grpc.Server {
+	options := append(serverOptions(),
+		grpc.Creds(credentials.NewTLS(files.serverConfig(ClusterCA, check, grpcProtocol))),
 		grpc.MaxRecvMsgSize(64<<10),
 		grpc.MaxConcurrentStreams(16),
-	)...)
+	)
+	return grpc.NewServer(append(options, more...)...)
 }
 
 func serverOptions() []grpc.ServerOption {

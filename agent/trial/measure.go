@@ -64,7 +64,9 @@ func (w way) String() string { return fmt.Sprintf("%s at %v", w.engine.Name(), w
 // The accelerator of the result is for the caller to fill in.
 func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 	if o.Measurer == nil {
-		o.Measurer = &calibrate.Bench{Sample: o.Sample.Bytes, Budget: max(leastBudget, time.Duration(len(o.Sample.Bytes))*budget)}
+		o.Measurer = &calibrate.Bench{
+			Sample: o.Sample.Bytes, Items: o.Sample.Items, Overhead: o.Sample.Overhead, Budget: max(leastBudget, time.Duration(o.Sample.size())*budget),
+		}
 	}
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
@@ -72,8 +74,10 @@ func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 	ways, inflates := o.ways(), o.inflaters(ctx)
 	r := &wirev1.TrialResult{
 		Sample: &wirev1.TrialSample{
-			Bytes: uint64(len(o.Sample.Bytes)), Files: uint64(o.Sample.Files), ChangedFiles: uint64(o.Sample.Changed),
+			Bytes: uint64(o.Sample.size()), Files: uint64(o.Sample.Files), ChangedFiles: uint64(o.Sample.Changed),
 			BytesTotal: uint64(o.Sample.TotalBytes), FilesTotal: uint64(o.Sample.TotalFiles), HopelessBytes: o.hopeless(),
+			Unit: o.Sample.Unit, Items: uint64(len(o.Sample.Items)), ItemsTotal: uint64(o.Sample.TotalItems), CutItems: uint64(o.Sample.CutItems),
+			UnreadableItems: uint64(o.Sample.UnreadableItems),
 		},
 		Cores: uint32(max(o.Setting.Cores, 1)),
 	}
@@ -154,7 +158,7 @@ func (o *Options) measure(ctx context.Context, w way, inflate float64, row *wire
 		return f.Err
 	}
 	if w.engine.Class() == codec.Hardware {
-		if err := witness(w, o.Sample.Bytes); err != nil {
+		if err := witness(w, o.Sample); err != nil {
 			return err
 		}
 	}
@@ -169,7 +173,7 @@ func (o *Options) measure(ctx context.Context, w way, inflate float64, row *wire
 }
 
 // witness compresses the sample once more and has the accelerator say of every block whether it did it.
-func witness(w way, sample []byte) (err error) {
+func witness(w way, sample *Sample) (err error) {
 	encoder, err := w.engine.NewEncoder(w.level)
 	if err != nil {
 		return err
@@ -177,7 +181,7 @@ func witness(w way, sample []byte) (err error) {
 	defer func() { err = errors.Join(err, encoder.Close()) }()
 	out := make([]byte, 2*frame.DefaultBlock)
 	without, blocks := 0, 0
-	for block := range slices.Chunk(sample, frame.DefaultBlock) {
+	for block := range sample.pieces() {
 		if _, err := encoder.Encode(out, block); err != nil {
 			return err
 		}
@@ -243,7 +247,10 @@ func (o *Options) hopeless() uint64 {
 	defer encoder.Close()
 	scratch := make([]byte, frame.DefaultBlock)
 	var bytes uint64
-	for block := range slices.Chunk(o.Sample.Bytes, frame.DefaultBlock) {
+	for block := range o.Sample.pieces() {
+		if !estimate.Judged(len(block)) {
+			continue // what is so short is compressed without a look
+		}
 		if p, err := estimate.Predict(block, scratch[:len(block)], encoder); err == nil && !p.Worth {
 			bytes += uint64(len(block))
 		}

@@ -6,8 +6,11 @@ package trial
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
+	"slices"
 
+	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -16,12 +19,36 @@ import (
 
 // Sample is a part of a source.
 type Sample struct {
-	// Bytes are blocks of the usual size, one after the other; the last one may be shorter.
+	// Bytes are blocks of the usual size, one after the other; the last one may be shorter. There are none where there are Items.
 	Bytes []byte
+	// Items are bodies or messages, as Unit says, of which TotalItems were there to choose from. Each is compressed in one piece, with Overhead
+	// bytes beside it.
+	Items    [][]byte
+	Unit     wirev1.TrialUnit
+	Overhead func(codec.ID) int
+	// CutItems are in the sample with their beginnings only, UnreadableItems could not be inflated and are not in it.
+	TotalItems, CutItems, UnreadableItems int64
 	// Files are how many the bytes are of, Changed how many could not be read because they changed meanwhile.
 	Files, Changed int64
 	// TotalBytes and TotalFiles are those of the whole source. Holes of sparse files, which are not sent, do not count.
 	TotalBytes, TotalFiles int64
+}
+
+// size of the sample in bytes.
+func (s *Sample) size() int {
+	size := len(s.Bytes)
+	for _, item := range s.Items {
+		size += len(item)
+	}
+	return size
+}
+
+// pieces are what is compressed in one piece each.
+func (s *Sample) pieces() iter.Seq[[]byte] {
+	if len(s.Items) > 0 {
+		return slices.Values(s.Items)
+	}
+	return slices.Chunk(s.Bytes, frame.DefaultBlock)
 }
 
 // Take takes a sample of about size bytes, or the whole source if it has no more. The files of the source, in the order in which they

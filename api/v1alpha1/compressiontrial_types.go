@@ -8,21 +8,54 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrialSource is what a CompressionTrial reads.
-type TrialSource struct {
-	// persistentVolumeClaim in the CompressionTrial's namespace. It is mounted read-only.
+// TrialHTTPEndpoint are bodies that pass an HTTPEndpoint while the trial collects.
+type TrialHTTPEndpoint struct {
+	// name of the HTTPEndpoint.
 	// +required
-	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// duration for which the replicas collect bodies, in memory and of all that pass with the same chance. They keep nothing before and after.
+	// +optional
+	// +default="1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="duration must be between 1s and 10m; write for example 1m"
+	Duration *metav1.Duration `json:"duration,omitempty"`
+}
+
+// TrialQueue are messages that a Queue holds.
+type TrialQueue struct {
+	// name of the Queue.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+}
+
+// TrialSource is what a CompressionTrial reads, in its own namespace.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.httpEndpoint), has(self.queue)].filter(x, x).size() == 1",message="exactly one of persistentVolumeClaim, httpEndpoint and queue must be given"
+type TrialSource struct {
+	// persistentVolumeClaim whose files are sampled. It is mounted read-only.
+	// +optional
+	PersistentVolumeClaim *PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitempty"`
+	// httpEndpoint whose replicas are asked for plain bodies of the content types that they compress. Each body is measured alone, at its size.
+	// +optional
+	HTTPEndpoint *TrialHTTPEndpoint `json:"httpEndpoint,omitempty"`
+	// queue of which a member is asked for plain messages. None is consumed. Each is measured alone, at its size.
+	// +optional
+	Queue *TrialQueue `json:"queue,omitempty"`
 }
 
 // TrialSample says how much of the source is measured with.
 type TrialSample struct {
-	// size of the sample. It is read in blocks of 1 MiB from all over the source, where every byte has the same chance, and held in the
-	// agent's memory. Of a smaller source everything is taken. Built in: 64Mi.
+	// size of the sample, which is held in the agent's memory. Of a claim it is read in blocks of 1 MiB from all over it, where every byte has the
+	// same chance. A replica of an HTTPEndpoint gives 4 MiB and a Queue 32 MiB at most. Of a smaller source everything is taken. Built in: 64Mi.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('128Mi')) <= 0",message="size must be between 1Mi and 128Mi; write for example 64Mi"
 	Size *resource.Quantity `json:"size,omitempty"`
-	// seed chooses the blocks: with the same one an unchanged source gives the same sample.
+	// seed chooses blocks or messages: with the same one an unchanged source gives the same sample. Bodies are those that pass.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
@@ -86,12 +119,13 @@ type TrialCompression struct {
 // CompressionTrialSpec is what is to be measured.
 //
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable; delete this CompressionTrial and create one with another name"
+// +kubebuilder:validation:XValidation:rule="has(self.source.persistentVolumeClaim) || !has(self.include) && !has(self.exclude)",message="include and exclude choose among files; remove them, or sample a persistentVolumeClaim"
 type CompressionTrialSpec struct {
 	// source is immutable.
 	// +required
 	Source TrialSource `json:"source,omitzero"`
 
-	// include says what is sampled; absent: everything. Patterns are those of a Transfer.
+	// include says which files of a claim are sampled; absent: everything. Patterns are those of a Transfer.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
@@ -153,21 +187,49 @@ const (
 	TrialFailed    TrialPhase = "Failed"
 )
 
+// TrialUnit is what was compressed in one piece.
+// +kubebuilder:validation:Enum=Block;Body;Message
+type TrialUnit string
+
+const (
+	// TrialUnitBlock: blocks of 1 MiB, as a Transfer sends files.
+	TrialUnitBlock TrialUnit = "Block"
+	// TrialUnitBody: each body of an HTTPEndpoint alone.
+	TrialUnitBody TrialUnit = "Body"
+	// TrialUnitMessage: each message of a Queue alone.
+	TrialUnitMessage TrialUnit = "Message"
+)
+
 // TrialSampleStatus is what was measured with.
 type TrialSampleStatus struct {
+	// unit is what was compressed in one piece. What carries the form of a compressed body or message is counted with it.
+	// +optional
+	Unit TrialUnit `json:"unit,omitempty"`
+	// items are the bodies or messages in the sample.
+	// +optional
+	Items int64 `json:"items,omitempty"`
+	// itemsTotal are the bodies that passed meanwhile and could have been compressed, or the messages of the queue.
+	// +optional
+	ItemsTotal int64 `json:"itemsTotal,omitempty"`
+	// cutItems of the items take part with their beginnings only: 256 KiB of a body, 1 MiB of a message.
+	// +optional
+	CutItems int64 `json:"cutItems,omitempty"`
+	// unreadableItems are messages that were to be in the sample and are not, because they could not be inflated.
+	// +optional
+	UnreadableItems int64 `json:"unreadableItems,omitempty"`
 	// bytes of the sample.
 	// +optional
 	Bytes int64 `json:"bytes"`
 	// files that the bytes are of.
 	// +optional
 	Files int64 `json:"files"`
-	// bytesTotal of the source, without what include and exclude leave out, and without holes of sparse files.
+	// bytesTotal of the source, without what include and exclude leave out, and without holes of sparse files; of a queue as they are stored.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal"`
 	// filesTotal of the source.
 	// +optional
 	FilesTotal int64 `json:"filesTotal"`
-	// hopelessBytes of the sample are in blocks that mode Auto would send as they are, because a look at them promises nothing.
+	// hopelessBytes of the sample are in blocks, bodies or messages that mode Auto would send as they are, because a look at them promises nothing.
 	// +optional
 	HopelessBytes int64 `json:"hopelessBytes"`
 	// changedFiles were to be in the sample and are not, because they changed while they were read.
@@ -314,14 +376,16 @@ type CompressionTrialStatus struct {
 	Recommendation *TrialRecommendation `json:"recommendation,omitempty"`
 }
 
-// CompressionTrial measures every codec, engine and level on a sample of the files of a claim, on a node of a class, predicts what moving
-// such files over given links would take and cost, and recommends a CompressionPolicy. It runs once, and again whenever the annotation
+// CompressionTrial measures every codec, engine and level on a sample of the files of a claim, of the bodies that pass an HTTPEndpoint, or of
+// the messages of a Queue, on a node of a class, predicts what moving such data over given links would take and cost, and recommends a CompressionPolicy. It runs once, and again whenever the annotation
 // lighterage.dev/run gets a new value. kubectl lighterage trial report makes a page of it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lighterage
 // +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.spec.source.persistentVolumeClaim.claimName`
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.source.httpEndpoint.name`,priority=1
+// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.source.queue.name`,priority=1
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Sample",type=integer,JSONPath=`.status.sample.bytes`,description="bytes"
 // +kubebuilder:printcolumn:name="Codec",type=string,JSONPath=`.status.recommendation.choices[0].codec`,description="best over the first link"

@@ -56,6 +56,8 @@ const (
 	ReasonDestinationFull = "DestinationFull"
 	// ReasonDestinationNotWritable: the agent may not write there.
 	ReasonDestinationNotWritable = "DestinationNotWritable"
+	// ReasonSourceNotReady: no replica of the HTTPEndpoint, or no member of the Queue, that a trial samples is ready.
+	ReasonSourceNotReady = "SourceNotReady"
 	// ReasonSourceNotReadable: the agent may not read a file of the source.
 	ReasonSourceNotReadable = "SourceNotReadable"
 	// ReasonSourceEmpty: spec.delete would have removed everything at the destination, because the source has no files; or a

@@ -27,8 +27,10 @@ type TrialFacts struct {
 	Now time.Time
 	// NewRunID is the identifier of the next run, should one begin.
 	NewRunID string
-	// Claim is the source, nil when it does not exist.
-	Claim            *metav1.PartialObjectMetadata
+	// Claim is the source, nil when it does not exist or another kind is.
+	Claim *metav1.PartialObjectMetadata
+	// Sampled is the HTTPEndpoint or Queue that is the source, nil when it does not exist or a claim is.
+	Sampled          *Sampled
 	PrivilegeAllowed bool
 	Policies         []v1alpha1.CompressionPolicy
 	// Job and Pod of the attempt that status names; nil when they do not exist.
@@ -159,7 +161,7 @@ func (d *trialDecision) retry() {
 // start has the attempt in status made.
 func (d *trialDecision) start(resolved policy.Resolved, where placement.Plan) {
 	d.trial.Status.Placement = expected(where)
-	d.out.Start = TrialAttempt(d.trial, resolved, where, d.image)
+	d.out.Start = TrialAttempt(d.trial, resolved, where, d.facts.Sampled, d.image)
 	d.out.RequeueAfter = PullInterval
 	d.set(v1alpha1.TrialStarting, conditions.Reconciling(v1alpha1.ReasonStarting, d.startingMessage()))
 }

@@ -26,7 +26,7 @@ func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
 	trial := &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid-of-trial", Generation: 1},
 		Spec: v1alpha1.CompressionTrialSpec{
-			Source: v1alpha1.TrialSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/books"}},
+			Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/books"}},
 			Links: []v1alpha1.TrialLink{
 				{Name: "wan", BytesPerSecond: resource.MustParse("12500k")}, {Name: "lan", BytesPerSecond: resource.MustParse("1250M")},
 			},

@@ -22,7 +22,7 @@ const (
 )
 
 // TrialAttempt is the attempt that the trial's status names.
-func TrialAttempt(trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, image AgentImage) *Attempt {
+func TrialAttempt(trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled, image AgentImage) *Attempt {
 	spec, run := trial.Spec, trial.Status.Run
 	a := attempt{
 		name:      AttemptName(trial.Name, run.ID, run.Attempt),
@@ -30,24 +30,27 @@ func TrialAttempt(trial *v1alpha1.CompressionTrial, resolved policy.Resolved, wh
 		mode:      "trial",
 		labels:    labels("trial", v1alpha1.TrialLabel, trial, run.ID),
 		owner:     ownerReference("CompressionTrial", trial),
-		mounts:    []claimMount{{claim: spec.Source.PersistentVolumeClaim.ClaimName, path: volumePath, readOnly: true}},
 		where:     where,
 		image:     image,
 	}
 	if spec.PodTemplate != nil {
 		a.template = *spec.PodTemplate
 	}
-	if asksPrivilege(spec.PodTemplate) {
-		a.capabilities = readCapabilities
-	}
 	config := &wirev1.TrialConfig{
-		Volume:         volumePath,
-		Path:           relative(spec.Source.PersistentVolumeClaim.Path),
 		Include:        spec.Include,
 		Exclude:        spec.Exclude,
 		SampleBytes:    defaultSample,
 		Compression:    resolved.Wire(),
 		ControlAddress: fmt.Sprintf(":%d", ControlPort),
+	}
+	if claim := spec.Source.PersistentVolumeClaim; claim != nil {
+		a.mounts = []claimMount{{claim: claim.ClaimName, path: volumePath, readOnly: true}}
+		config.Volume, config.Path = volumePath, relative(claim.Path)
+		if asksPrivilege(spec.PodTemplate) {
+			a.capabilities = readCapabilities
+		}
+	} else {
+		config.Agents = trialAgents(spec.Source, sampled)
 	}
 	if spec.Sample != nil {
 		config.Seed = uint64(spec.Sample.Seed)
@@ -117,7 +120,7 @@ func checkTrial(trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, f
 	if err != nil {
 		return resolved, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
 	}
-	if problem := checkSource(trial.Namespace, trial.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim); problem != nil {
+	if problem := checkTrialSource(trial, facts); problem != nil {
 		return resolved, problem
 	}
 	return resolved, CheckPrivilege(trial.Spec.PodTemplate, trial.Namespace, facts.PrivilegeAllowed)
@@ -125,13 +128,10 @@ func checkTrial(trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, f
 
 // ValidateTrial checks again what the API server checks. The error is a *policy.InvalidError.
 func ValidateTrial(spec v1alpha1.CompressionTrialSpec) error {
-	source := spec.Source.PersistentVolumeClaim
-	if err := validatePath("spec.source.persistentVolumeClaim.path", source.Path); err != nil {
+	if err := validateTrialSource(spec); err != nil {
 		return err
 	}
 	switch {
-	case source.ClaimName == "":
-		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Mend: "must name a claim"}
 	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
 		return &policy.InvalidError{Field: "spec.include and spec.exclude", Mend: fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns)}
 	case len(spec.Links) == 0 || len(spec.Links) > maxLinks:

@@ -46,6 +46,8 @@ func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 		Bytes: clamp(sample.GetBytes()), Files: clamp(sample.GetFiles()),
 		BytesTotal: clamp(sample.GetBytesTotal()), FilesTotal: clamp(sample.GetFilesTotal()),
 		HopelessBytes: clamp(sample.GetHopelessBytes()), ChangedFiles: clamp(sample.GetChangedFiles()),
+		Unit: trialUnits[sample.GetUnit()], Items: clamp(sample.GetItems()), ItemsTotal: clamp(sample.GetItemsTotal()),
+		CutItems: clamp(sample.GetCutItems()), UnreadableItems: clamp(sample.GetUnreadableItems()),
 	}
 	status.Cores = int32(min(result.GetCores(), math.MaxInt32))
 	status.Accelerator = accelerator(result.GetAccelerator())
@@ -80,6 +82,8 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 		return errors.New("its first row is not to compress nothing")
 	case r.GetSample().GetBytes() == 0:
 		return errors.New("its sample is empty")
+	case trialUnits[r.GetSample().GetUnit()] == "":
+		return fmt.Errorf("its sample is of unit %d", r.GetSample().GetUnit())
 	case len(r.GetBest()) != links:
 		return fmt.Errorf("it has what is best over %d links of %d", len(r.GetBest()), links)
 	}
@@ -115,6 +119,12 @@ func trialResult(row *wirev1.TrialRow, sample uint64, links []v1alpha1.TrialLink
 		result.Predictions = append(result.Predictions, v1alpha1.TrialPrediction{Link: link.Name, SecondsPerGiB: seconds(float64(row.GetElapsedNanos()[i]))})
 	}
 	return result
+}
+
+var trialUnits = map[wirev1.TrialUnit]v1alpha1.TrialUnit{
+	wirev1.TrialUnit_TRIAL_UNIT_UNSPECIFIED: v1alpha1.TrialUnitBlock,
+	wirev1.TrialUnit_TRIAL_UNIT_BODY:        v1alpha1.TrialUnitBody,
+	wirev1.TrialUnit_TRIAL_UNIT_MESSAGE:     v1alpha1.TrialUnitMessage,
 }
 
 var wireLevels = map[wirev1.CompressionLevel]string{

@@ -100,8 +100,8 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 	spec.Mode = v1alpha1.CompressionAuto
 	spec.Codecs = codecs(packed)
 	spec.Level = mostEffort(packed)
-	why := []string{fmt.Sprintf("by the objective %s: mode Auto, which chooses block by block, with codecs [%s] up to level %s, because %s",
-		cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), join(spec.Codecs), spec.Level, reasons(in.winners()))}
+	why := []string{fmt.Sprintf("by the objective %s: mode Auto, which chooses %s, with codecs [%s] up to level %s, because %s",
+		cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), in.chooses(), join(spec.Codecs), spec.Level, reasons(in.winners()))}
 	accelerated := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine == placement.EngineHardware })
 	software := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine != placement.EngineHardware })
 	var where string
@@ -158,6 +158,20 @@ func (in *Input) place(first v1alpha1.Codec, accelerated bool) (v1alpha1.Placeme
 	default:
 		return in.Current.Placement, "the placement is left as it is, since no accelerator was measured"
 	}
+}
+
+// chooses says for what mode Auto makes its choice.
+func (in *Input) chooses() string {
+	if sample := in.Status.Sample; sample != nil {
+		switch sample.Unit {
+		case v1alpha1.TrialUnitBody:
+			return "body by body (each was measured alone, at its size)"
+		case v1alpha1.TrialUnitMessage:
+			return "message by message (each was measured alone, at its size)"
+		case v1alpha1.TrialUnitBlock:
+		}
+	}
+	return "block by block"
 }
 
 // hopeless says how much of the sample compressing does nothing for.

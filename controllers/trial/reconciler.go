@@ -165,18 +165,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, trial *v1alpha1.Compressio
 // gather reads everything that a decision needs.
 func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTrial) (plan.TrialFacts, error) {
 	facts := plan.TrialFacts{Now: r.Clock.Now().Truncate(time.Second), NewRunID: strings.ToLower(rand.Text()[:5])}
-	source := trial.Spec.Source.PersistentVolumeClaim.ClaimName
-	claim, namespace := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
-	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: trial.Namespace, Name: source}, claim)
-	if err != nil {
+	if err := r.gatherSource(ctx, trial, &facts); err != nil {
 		return facts, err
 	}
-	if found {
-		facts.Claim = claim
-	}
-	found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Name: trial.Namespace}, namespace)
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: trial.Namespace}, namespace)
 	if err != nil {
 		return facts, err
 	}
@@ -187,7 +181,7 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 	}
 	facts.Policies = policies.Items
 	if plan.NeedsPlacement(trial.Status.Run, trial.Status.Placement) {
-		if facts.Placement, err = topology.Facts(ctx, r.Client, trial.Namespace, source); err != nil {
+		if facts.Placement, err = topology.Facts(ctx, r.Client, trial.Namespace, claimName(trial)); err != nil {
 			return facts, err
 		}
 	}

@@ -33,6 +33,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.CompressionTrial{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
+		Watches(&v1alpha1.HTTPEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofHTTPEndpoint), builder.WithPredicates(specOrAnnotations)).
+		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), builder.WithPredicates(specOrAnnotations)).
 		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(specOrAnnotations)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(topology.NodeChanged())).
 		WatchesMetadata(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
@@ -63,7 +65,12 @@ func (r *Reconciler) requests(ctx context.Context, keep func(*v1alpha1.Compressi
 }
 
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
-	uid := types.UID(pod.GetLabels()[v1alpha1.TrialLabel])
+	labels := pod.GetLabels()
+	if labels[v1alpha1.HTTPEndpointLabel] != "" || labels[v1alpha1.QueueLabel] != "" {
+		// A trial may wait for a replica or a member to be ready.
+		return r.requests(ctx, func(t *v1alpha1.CompressionTrial) bool { return claimName(t) == "" && beforeItsAgent(t) }, client.InNamespace(pod.GetNamespace()))
+	}
+	uid := types.UID(labels[v1alpha1.TrialLabel])
 	if uid == "" {
 		return nil
 	}
@@ -72,8 +79,22 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.R
 
 func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconcile.Request {
 	return r.requests(ctx, func(t *v1alpha1.CompressionTrial) bool {
-		return t.Spec.Source.PersistentVolumeClaim.ClaimName == claim.GetName() && beforeItsAgent(t)
+		return claimName(t) == claim.GetName() && beforeItsAgent(t)
 	}, client.InNamespace(claim.GetNamespace()))
+}
+
+func (r *Reconciler) ofHTTPEndpoint(ctx context.Context, endpoint client.Object) []reconcile.Request {
+	return r.requests(ctx, func(t *v1alpha1.CompressionTrial) bool {
+		source := t.Spec.Source.HTTPEndpoint
+		return source != nil && source.Name == endpoint.GetName() && beforeItsAgent(t)
+	}, client.InNamespace(endpoint.GetNamespace()))
+}
+
+func (r *Reconciler) ofQueue(ctx context.Context, queue client.Object) []reconcile.Request {
+	return r.requests(ctx, func(t *v1alpha1.CompressionTrial) bool {
+		source := t.Spec.Source.Queue
+		return source != nil && source.Name == queue.GetName() && beforeItsAgent(t)
+	}, client.InNamespace(queue.GetNamespace()))
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

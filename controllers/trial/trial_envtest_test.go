@@ -33,7 +33,7 @@ func newTrial(namespace string) *v1alpha1.CompressionTrial {
 	return &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ledger"},
 		Spec: v1alpha1.CompressionTrialSpec{
-			Source: v1alpha1.TrialSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
+			Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
 			Links:  []v1alpha1.TrialLink{{Name: "wan", BytesPerSecond: resource.MustParse("12500k")}},
 		},
 	}

@@ -110,8 +110,7 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 		all = append(all, fmt.Sprintf("Run %s on node %s (%s), %d cores.", run.ID, run.Node, run.Architecture, s.Cores))
 	}
 	if sample := s.Sample; sample != nil {
-		all = append(all, fmt.Sprintf("Sample of claim %s: %s in %d files, of %s in %d files; %s of the sample look as if they did not shrink.",
-			trial.Spec.Source.PersistentVolumeClaim.ClaimName, size(sample.Bytes), sample.Files, size(sample.BytesTotal), sample.FilesTotal, size(sample.HopelessBytes)))
+		all = append(all, sampled(trial.Spec.Source, sample)+fmt.Sprintf("; %s of the sample look as if they did not shrink.", size(sample.HopelessBytes)))
 	}
 	if a := s.Accelerator; a != nil && a.State != v1alpha1.AcceleratorVerified {
 		all = append(all, fmt.Sprintf("No accelerator was measured (%s): %s.", a.Reason, a.Message))
@@ -119,6 +118,29 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 		all = append(all, a.Message+".")
 	}
 	return all
+}
+
+// sampled says what the sample is and what was compressed in one piece.
+func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) string {
+	var text string
+	switch {
+	case source.HTTPEndpoint != nil:
+		text = fmt.Sprintf("Sample of HTTPEndpoint %s: %d bodies of %s, each compressed alone at its size, of %d that passed with %s",
+			source.HTTPEndpoint.Name, sample.Items, size(sample.Bytes), sample.ItemsTotal, size(sample.BytesTotal))
+	case source.Queue != nil:
+		text = fmt.Sprintf("Sample of Queue %s: %d messages of %s, each compressed alone at its size, of %d that are stored in %s",
+			source.Queue.Name, sample.Items, size(sample.Bytes), sample.ItemsTotal, size(sample.BytesTotal))
+	case source.PersistentVolumeClaim != nil:
+		return fmt.Sprintf("Sample of claim %s: %s in %d files, of %s in %d files",
+			source.PersistentVolumeClaim.ClaimName, size(sample.Bytes), sample.Files, size(sample.BytesTotal), sample.FilesTotal)
+	}
+	if sample.CutItems > 0 {
+		text += fmt.Sprintf("; of %d that are long only the beginning", sample.CutItems)
+	}
+	if sample.UnreadableItems > 0 {
+		text += fmt.Sprintf("; %d could not be inflated and are left out", sample.UnreadableItems)
+	}
+	return text
 }
 
 func size(bytes int64) string {

@@ -37,7 +37,7 @@ func result(codec, engine, level, ratio string, seconds ...string) v1alpha1.Tria
 func trial() *v1alpha1.CompressionTrial {
 	return &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"},
-		Spec:       v1alpha1.CompressionTrialSpec{Source: v1alpha1.TrialSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}}},
+		Spec:       v1alpha1.CompressionTrialSpec{Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}}},
 		Status: v1alpha1.CompressionTrialStatus{
 			Run:    &v1alpha1.RunStatus{ID: "abcde", Node: "worker-1", Architecture: "amd64"},
 			Cores:  2,

@@ -34,7 +34,7 @@ func TestTrial(t *testing.T) {
 	trial := &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ledger"},
 		Spec: v1alpha1.CompressionTrialSpec{
-			Source: v1alpha1.TrialSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"}},
+			Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"}},
 			Sample: &v1alpha1.TrialSample{Size: ptr.To(resource.MustParse("4Mi"))},
 			Links: []v1alpha1.TrialLink{
 				{Name: "slow", BytesPerSecond: resource.MustParse("100k")}, {Name: "fast", BytesPerSecond: resource.MustParse("1T")},

@@ -14,6 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/httpagent"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/sampling"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -47,8 +48,9 @@ func (a *agent) http(ctx context.Context) error {
 	if err != nil {
 		return badConfig("listen for the manager: %w", err)
 	}
-	server := transport.NewControlServer(transport.NewFiles(a.configDir))
+	server := transport.NewSampledServer(transport.NewFiles(a.configDir))
 	wirev1.RegisterHTTPAgentServer(server, proxy)
+	wirev1.RegisterSamplerServer(server, sampling.NewServer(proxy, httpagent.SampleLimits))
 	defer a.serve(server, transport.Listen(listener, nil, maxControlConns))()
 	return proxy.Run(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
+	"github.com/lighterage/lighterage/agent/sampling"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -54,8 +55,9 @@ func (a *agent) queue(ctx context.Context) error {
 	if err != nil {
 		return badConfig("listen for the manager: %w", err)
 	}
-	server := transport.NewControlServer(files)
+	server := transport.NewSampledServer(files)
 	wirev1.RegisterQueueAgentServer(server, queue)
+	wirev1.RegisterSamplerServer(server, sampling.NewServer(queue, queueagent.SampleLimits))
 	defer a.serve(server, transport.Listen(listener, nil, maxControlConns))()
 	return queue.Run(ctx)
 }

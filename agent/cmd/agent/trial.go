@@ -5,7 +5,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -13,6 +17,7 @@ import (
 	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/node"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/sampling"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -29,14 +34,14 @@ func (a *agent) trial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report := trial.NewReport()
-	stop, err := a.serveControl(transport.NewFiles(a.configDir), c.GetControlAddress(), report)
+	report, files := trial.NewReport(), transport.NewFiles(a.configDir)
+	stop, err := a.serveControl(files, c.GetControlAddress(), report)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	return a.end(report, func() error {
-		sample, err := takeSample(ctx, &c)
+		sample, err := takeSample(ctx, &c, files)
 		if err != nil {
 			return err
 		}
@@ -58,7 +63,7 @@ func (a *agent) trial(ctx context.Context) error {
 func trialSetting(c *wirev1.TrialConfig) (policy.Setting, []float64, error) {
 	cores := runtime.GOMAXPROCS(0)
 	setting := policy.Setting{Cores: cores, PeerCores: cores}
-	if err := required("volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress()); err != nil {
+	if err := trialSource(c); err != nil {
 		return setting, nil, err
 	}
 	if size := c.GetSampleBytes(); size < trial.MinSample || size > trial.MaxSample {
@@ -82,8 +87,34 @@ func trialSetting(c *wirev1.TrialConfig) (policy.Setting, []float64, error) {
 	return setting, links, nil
 }
 
-// takeSample reads what is to be measured with.
-func takeSample(ctx context.Context, c *wirev1.TrialConfig) (*trial.Sample, error) {
+// trialSource checks where the sample is to come from.
+func trialSource(c *wirev1.TrialConfig) error {
+	agents := c.GetAgents()
+	if agents == nil {
+		return required("volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress())
+	}
+	if err := required("control_address", c.GetControlAddress(), "agents.server_name", agents.GetServerName()); err != nil {
+		return err
+	}
+	duration := agents.GetDuration().AsDuration()
+	switch n := len(agents.GetAddresses()); {
+	case c.GetVolume() != "" || c.GetPath() != "":
+		return badConfig("the configuration has both a volume and agents")
+	case n == 0 || n > trial.MaxAgents:
+		return badConfig("%d addresses of agents: use 1 to %d", n, trial.MaxAgents)
+	case agents.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_BODY && agents.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE:
+		return badConfig("agents.unit is %v: use TRIAL_UNIT_BODY or TRIAL_UNIT_MESSAGE", agents.GetUnit())
+	case agents.GetUnit() == wirev1.TrialUnit_TRIAL_UNIT_BODY && (duration < sampling.MinDuration || duration > sampling.MaxDuration):
+		return badConfig("agents.duration is %v: use %v to %v", duration, sampling.MinDuration, sampling.MaxDuration)
+	}
+	return nil
+}
+
+// takeSample takes what is to be measured with.
+func takeSample(ctx context.Context, c *wirev1.TrialConfig, files *transport.Files) (*trial.Sample, error) {
+	if c.GetAgents() != nil {
+		return askAgents(ctx, c, files)
+	}
 	patterns, err := filter.New(c.GetInclude(), c.GetExclude())
 	if err != nil {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "spec.%w", err)
@@ -95,4 +126,27 @@ func takeSample(ctx context.Context, c *wirev1.TrialConfig) (*trial.Sample, erro
 	defer source.Close()
 	source.SetFilter(patterns)
 	return trial.Take(ctx, source, int64(c.GetSampleBytes()), c.GetSeed())
+}
+
+// askTimeout bounds how long a connection to an agent in the same cluster may take.
+const askTimeout = 15 * time.Second
+
+// askAgents takes a sample of what other agents have.
+func askAgents(ctx context.Context, c *wirev1.TrialConfig, files *transport.Files) (*trial.Sample, error) {
+	asked := c.GetAgents()
+	return trial.Ask(ctx, trial.Agents{
+		Unit: asked.GetUnit(), Addresses: asked.GetAddresses(), Duration: asked.GetDuration().AsDuration(),
+		Connect: func(ctx context.Context, n int) (grpc.ClientConnInterface, func(), error) {
+			client, err := (&transport.Dialer{Address: asked.GetAddresses()[n], Files: files}).DialOwn(asked.GetServerName())
+			if err != nil {
+				return nil, nil, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, askTimeout)
+			defer cancel()
+			if err := client.Ready(ctx); err != nil {
+				return nil, nil, errors.Join(err, client.Close())
+			}
+			return client, func() { _ = client.Close() }, nil
+		},
+	}, int64(c.GetSampleBytes()), c.GetSeed())
 }

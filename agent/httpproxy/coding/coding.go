@@ -43,6 +43,15 @@ const (
 // MaxPadding is the longest padding in bytes.
 const MaxPadding = 16 << 10
 
+// Overhead returns by how many bytes the usual coding of a body that a codec compressed is longer than what the codec made: those of gzip
+// for DEFLATE.
+func Overhead(id codec.ID) int {
+	if id == codec.Deflate {
+		return gzipHeader + gzipTrailer
+	}
+	return 0
+}
+
 // Bound returns the length in which every coding of n plain bytes with some padding
 // fits, and every part of a stream.
 func Bound(n, padding int) int {

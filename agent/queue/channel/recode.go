@@ -112,7 +112,7 @@ func (w *worker) begin() (release func(), err error) {
 }
 
 func (w *worker) letter(l *letter) error {
-	form, err := formOf(l.headers)
+	form, err := message.FormOf(l.headers)
 	if err != nil {
 		return w.unsound(l, err)
 	}
@@ -154,20 +154,6 @@ func (w *worker) letter(l *letter) error {
 func (w *worker) unsound(l *letter, err error) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
 		"message %d of the queue is damaged (%w): nothing passes it; delete it from stream %s if it can be done without", l.sequence, err, w.stream)
-}
-
-// formOf reads the form in headers.
-func formOf(h nats.Header) (message.Form, error) {
-	if len(h) == 0 {
-		return message.Form{}, nil
-	}
-	var block []byte
-	for _, name := range formHeaders {
-		for _, value := range h[name] {
-			block = append(append(append(append(block, name...), ": "...), value...), "\r\n"...)
-		}
-	}
-	return message.ParseForm(block)
 }
 
 var formHeaders = []string{message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader}

@@ -12,6 +12,7 @@ package wirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -24,11 +25,62 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TrialConfig is what the agent in mode trial needs to know. The agent samples a directory, measures every engine at every level on the
-// sample, reports and ends.
+// TrialUnit is what was compressed in one piece.
+type TrialUnit int32
+
+const (
+	// TRIAL_UNIT_UNSPECIFIED: blocks of files.
+	TrialUnit_TRIAL_UNIT_UNSPECIFIED TrialUnit = 0
+	TrialUnit_TRIAL_UNIT_BODY        TrialUnit = 1
+	TrialUnit_TRIAL_UNIT_MESSAGE     TrialUnit = 2
+)
+
+// Enum value maps for TrialUnit.
+var (
+	TrialUnit_name = map[int32]string{
+		0: "TRIAL_UNIT_UNSPECIFIED",
+		1: "TRIAL_UNIT_BODY",
+		2: "TRIAL_UNIT_MESSAGE",
+	}
+	TrialUnit_value = map[string]int32{
+		"TRIAL_UNIT_UNSPECIFIED": 0,
+		"TRIAL_UNIT_BODY":        1,
+		"TRIAL_UNIT_MESSAGE":     2,
+	}
+)
+
+func (x TrialUnit) Enum() *TrialUnit {
+	p := new(TrialUnit)
+	*p = x
+	return p
+}
+
+func (x TrialUnit) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TrialUnit) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_wire_v1_trial_proto_enumTypes[0].Descriptor()
+}
+
+func (TrialUnit) Type() protoreflect.EnumType {
+	return &file_agent_wire_v1_trial_proto_enumTypes[0]
+}
+
+func (x TrialUnit) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TrialUnit.Descriptor instead.
+func (TrialUnit) EnumDescriptor() ([]byte, []int) {
+	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{0}
+}
+
+// TrialConfig is what the agent in mode trial needs to know. The agent samples a directory, or bodies or messages of other agents, measures
+// every engine at every level on the sample, reports and ends.
 type TrialConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// volume is where the source claim is mounted; path is the directory in it, relative, "." for the root.
+	// volume is where the source claim is mounted; path is the directory in it, relative, "." for the root. Both are empty where agents is set.
 	Volume string `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
 	Path   string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// include and exclude are patterns of what to sample, see package filter.
@@ -44,8 +96,10 @@ type TrialConfig struct {
 	Compression *CompressionSettings `protobuf:"bytes,8,opt,name=compression,proto3" json:"compression,omitempty"`
 	// control_address to listen on for the manager.
 	ControlAddress string `protobuf:"bytes,9,opt,name=control_address,json=controlAddress,proto3" json:"control_address,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// agents to ask for a sample, in place of a volume.
+	Agents        *TrialAgents `protobuf:"bytes,10,opt,name=agents,proto3" json:"agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrialConfig) Reset() {
@@ -141,6 +195,86 @@ func (x *TrialConfig) GetControlAddress() string {
 	return ""
 }
 
+func (x *TrialConfig) GetAgents() *TrialAgents {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+// TrialAgents are the replicas of an HTTPEndpoint, all of which are asked, or the members of a Queue, of which one is asked.
+type TrialAgents struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// unit says which.
+	Unit TrialUnit `protobuf:"varint,1,opt,name=unit,proto3,enum=lighterage.wire.v1.TrialUnit" json:"unit,omitempty"`
+	// server_name of them all.
+	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	// addresses are hosts and ports: 1 to 256.
+	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// duration for which to collect bodies: 1 s to 10 min.
+	Duration      *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialAgents) Reset() {
+	*x = TrialAgents{}
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialAgents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialAgents) ProtoMessage() {}
+
+func (x *TrialAgents) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialAgents.ProtoReflect.Descriptor instead.
+func (*TrialAgents) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TrialAgents) GetUnit() TrialUnit {
+	if x != nil {
+		return x.Unit
+	}
+	return TrialUnit_TRIAL_UNIT_UNSPECIFIED
+}
+
+func (x *TrialAgents) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+func (x *TrialAgents) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *TrialAgents) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
 // TrialResult is what a trial found.
 type TrialResult struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -159,7 +293,7 @@ type TrialResult struct {
 
 func (x *TrialResult) Reset() {
 	*x = TrialResult{}
-	mi := &file_agent_wire_v1_trial_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -171,7 +305,7 @@ func (x *TrialResult) String() string {
 func (*TrialResult) ProtoMessage() {}
 
 func (x *TrialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_trial_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -184,7 +318,7 @@ func (x *TrialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialResult.ProtoReflect.Descriptor instead.
 func (*TrialResult) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *TrialResult) GetSample() *TrialSample {
@@ -234,14 +368,23 @@ type TrialSample struct {
 	// hopeless_bytes are in blocks that mode Auto would send as they are, because a look at them promises nothing.
 	HopelessBytes uint64 `protobuf:"varint,5,opt,name=hopeless_bytes,json=hopelessBytes,proto3" json:"hopeless_bytes,omitempty"`
 	// changed_files could not be sampled, because they changed while they were read.
-	ChangedFiles  uint64 `protobuf:"varint,6,opt,name=changed_files,json=changedFiles,proto3" json:"changed_files,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ChangedFiles uint64 `protobuf:"varint,6,opt,name=changed_files,json=changedFiles,proto3" json:"changed_files,omitempty"`
+	// unit of which the following tell; blocks are not counted.
+	Unit TrialUnit `protobuf:"varint,7,opt,name=unit,proto3,enum=lighterage.wire.v1.TrialUnit" json:"unit,omitempty"`
+	// items in the sample, and all that there were to choose from.
+	Items      uint64 `protobuf:"varint,8,opt,name=items,proto3" json:"items,omitempty"`
+	ItemsTotal uint64 `protobuf:"varint,9,opt,name=items_total,json=itemsTotal,proto3" json:"items_total,omitempty"`
+	// cut_items are in the sample with their beginnings only, because they are long.
+	CutItems uint64 `protobuf:"varint,10,opt,name=cut_items,json=cutItems,proto3" json:"cut_items,omitempty"`
+	// unreadable_items could not be inflated and are not in the sample.
+	UnreadableItems uint64 `protobuf:"varint,11,opt,name=unreadable_items,json=unreadableItems,proto3" json:"unreadable_items,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TrialSample) Reset() {
 	*x = TrialSample{}
-	mi := &file_agent_wire_v1_trial_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +396,7 @@ func (x *TrialSample) String() string {
 func (*TrialSample) ProtoMessage() {}
 
 func (x *TrialSample) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_trial_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,7 +409,7 @@ func (x *TrialSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialSample.ProtoReflect.Descriptor instead.
 func (*TrialSample) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TrialSample) GetBytes() uint64 {
@@ -311,6 +454,41 @@ func (x *TrialSample) GetChangedFiles() uint64 {
 	return 0
 }
 
+func (x *TrialSample) GetUnit() TrialUnit {
+	if x != nil {
+		return x.Unit
+	}
+	return TrialUnit_TRIAL_UNIT_UNSPECIFIED
+}
+
+func (x *TrialSample) GetItems() uint64 {
+	if x != nil {
+		return x.Items
+	}
+	return 0
+}
+
+func (x *TrialSample) GetItemsTotal() uint64 {
+	if x != nil {
+		return x.ItemsTotal
+	}
+	return 0
+}
+
+func (x *TrialSample) GetCutItems() uint64 {
+	if x != nil {
+		return x.CutItems
+	}
+	return 0
+}
+
+func (x *TrialSample) GetUnreadableItems() uint64 {
+	if x != nil {
+		return x.UnreadableItems
+	}
+	return 0
+}
+
 // TrialRow is an engine at a level. CPU time, cost and elapsed time are for a GiB of plain data.
 type TrialRow struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -337,7 +515,7 @@ type TrialRow struct {
 
 func (x *TrialRow) Reset() {
 	*x = TrialRow{}
-	mi := &file_agent_wire_v1_trial_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +527,7 @@ func (x *TrialRow) String() string {
 func (*TrialRow) ProtoMessage() {}
 
 func (x *TrialRow) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_trial_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_trial_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +540,7 @@ func (x *TrialRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRow.ProtoReflect.Descriptor instead.
 func (*TrialRow) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_trial_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TrialRow) GetCodec() string {
@@ -439,7 +617,7 @@ var File_agent_wire_v1_trial_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/trial.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1bagent/wire/v1/control.proto\"\xcb\x02\n" +
+	"\x19agent/wire/v1/trial.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1bagent/wire/v1/control.proto\x1a\x1egoogle/protobuf/duration.proto\"\x84\x03\n" +
 	"\vTrialConfig\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x18\n" +
@@ -449,13 +627,21 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\x04seed\x18\x06 \x01(\x04R\x04seed\x121\n" +
 	"\x15link_bytes_per_second\x18\a \x03(\x04R\x12linkBytesPerSecond\x12I\n" +
 	"\vcompression\x18\b \x01(\v2'.lighterage.wire.v1.CompressionSettingsR\vcompression\x12'\n" +
-	"\x0fcontrol_address\x18\t \x01(\tR\x0econtrolAddress\"\xf0\x01\n" +
+	"\x0fcontrol_address\x18\t \x01(\tR\x0econtrolAddress\x127\n" +
+	"\x06agents\x18\n" +
+	" \x01(\v2\x1f.lighterage.wire.v1.TrialAgentsR\x06agents\"\xb6\x01\n" +
+	"\vTrialAgents\x121\n" +
+	"\x04unit\x18\x01 \x01(\x0e2\x1d.lighterage.wire.v1.TrialUnitR\x04unit\x12\x1f\n" +
+	"\vserver_name\x18\x02 \x01(\tR\n" +
+	"serverName\x12\x1c\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\x125\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xf0\x01\n" +
 	"\vTrialResult\x127\n" +
 	"\x06sample\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.TrialSampleR\x06sample\x12L\n" +
 	"\vaccelerator\x18\x02 \x01(\v2*.lighterage.wire.v1.AcceleratorMeasurementR\vaccelerator\x12\x14\n" +
 	"\x05cores\x18\x03 \x01(\rR\x05cores\x120\n" +
 	"\x04rows\x18\x04 \x03(\v2\x1c.lighterage.wire.v1.TrialRowR\x04rows\x12\x12\n" +
-	"\x04best\x18\x05 \x03(\rR\x04best\"\xc7\x01\n" +
+	"\x04best\x18\x05 \x03(\rR\x04best\"\xf9\x02\n" +
 	"\vTrialSample\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1f\n" +
@@ -464,7 +650,14 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\vfiles_total\x18\x04 \x01(\x04R\n" +
 	"filesTotal\x12%\n" +
 	"\x0ehopeless_bytes\x18\x05 \x01(\x04R\rhopelessBytes\x12#\n" +
-	"\rchanged_files\x18\x06 \x01(\x04R\fchangedFiles\"\xda\x02\n" +
+	"\rchanged_files\x18\x06 \x01(\x04R\fchangedFiles\x121\n" +
+	"\x04unit\x18\a \x01(\x0e2\x1d.lighterage.wire.v1.TrialUnitR\x04unit\x12\x14\n" +
+	"\x05items\x18\b \x01(\x04R\x05items\x12\x1f\n" +
+	"\vitems_total\x18\t \x01(\x04R\n" +
+	"itemsTotal\x12\x1b\n" +
+	"\tcut_items\x18\n" +
+	" \x01(\x04R\bcutItems\x12)\n" +
+	"\x10unreadable_items\x18\v \x01(\x04R\x0funreadableItems\"\xda\x02\n" +
 	"\bTrialRow\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\tR\x05codec\x12\x16\n" +
 	"\x06engine\x18\x02 \x01(\tR\x06engine\x12:\n" +
@@ -478,7 +671,11 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"cost_nanos\x18\b \x01(\x04R\tcostNanos\x12#\n" +
 	"\relapsed_nanos\x18\t \x03(\x04R\felapsedNanos\x12\x18\n" +
 	"\aproblem\x18\n" +
-	" \x01(\tR\aproblemB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	" \x01(\tR\aproblem*T\n" +
+	"\tTrialUnit\x12\x1a\n" +
+	"\x16TRIAL_UNIT_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fTRIAL_UNIT_BODY\x10\x01\x12\x16\n" +
+	"\x12TRIAL_UNIT_MESSAGE\x10\x02B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_trial_proto_rawDescOnce sync.Once
@@ -492,27 +689,35 @@ func file_agent_wire_v1_trial_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_trial_proto_rawDescData
 }
 
-var file_agent_wire_v1_trial_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agent_wire_v1_trial_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agent_wire_v1_trial_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_agent_wire_v1_trial_proto_goTypes = []any{
-	(*TrialConfig)(nil),            // 0: lighterage.wire.v1.TrialConfig
-	(*TrialResult)(nil),            // 1: lighterage.wire.v1.TrialResult
-	(*TrialSample)(nil),            // 2: lighterage.wire.v1.TrialSample
-	(*TrialRow)(nil),               // 3: lighterage.wire.v1.TrialRow
-	(*CompressionSettings)(nil),    // 4: lighterage.wire.v1.CompressionSettings
-	(*AcceleratorMeasurement)(nil), // 5: lighterage.wire.v1.AcceleratorMeasurement
-	(CompressionLevel)(0),          // 6: lighterage.wire.v1.CompressionLevel
+	(TrialUnit)(0),                 // 0: lighterage.wire.v1.TrialUnit
+	(*TrialConfig)(nil),            // 1: lighterage.wire.v1.TrialConfig
+	(*TrialAgents)(nil),            // 2: lighterage.wire.v1.TrialAgents
+	(*TrialResult)(nil),            // 3: lighterage.wire.v1.TrialResult
+	(*TrialSample)(nil),            // 4: lighterage.wire.v1.TrialSample
+	(*TrialRow)(nil),               // 5: lighterage.wire.v1.TrialRow
+	(*CompressionSettings)(nil),    // 6: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 7: google.protobuf.Duration
+	(*AcceleratorMeasurement)(nil), // 8: lighterage.wire.v1.AcceleratorMeasurement
+	(CompressionLevel)(0),          // 9: lighterage.wire.v1.CompressionLevel
 }
 var file_agent_wire_v1_trial_proto_depIdxs = []int32{
-	4, // 0: lighterage.wire.v1.TrialConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	2, // 1: lighterage.wire.v1.TrialResult.sample:type_name -> lighterage.wire.v1.TrialSample
-	5, // 2: lighterage.wire.v1.TrialResult.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
-	3, // 3: lighterage.wire.v1.TrialResult.rows:type_name -> lighterage.wire.v1.TrialRow
-	6, // 4: lighterage.wire.v1.TrialRow.level:type_name -> lighterage.wire.v1.CompressionLevel
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 0: lighterage.wire.v1.TrialConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	2, // 1: lighterage.wire.v1.TrialConfig.agents:type_name -> lighterage.wire.v1.TrialAgents
+	0, // 2: lighterage.wire.v1.TrialAgents.unit:type_name -> lighterage.wire.v1.TrialUnit
+	7, // 3: lighterage.wire.v1.TrialAgents.duration:type_name -> google.protobuf.Duration
+	4, // 4: lighterage.wire.v1.TrialResult.sample:type_name -> lighterage.wire.v1.TrialSample
+	8, // 5: lighterage.wire.v1.TrialResult.accelerator:type_name -> lighterage.wire.v1.AcceleratorMeasurement
+	5, // 6: lighterage.wire.v1.TrialResult.rows:type_name -> lighterage.wire.v1.TrialRow
+	0, // 7: lighterage.wire.v1.TrialSample.unit:type_name -> lighterage.wire.v1.TrialUnit
+	9, // 8: lighterage.wire.v1.TrialRow.level:type_name -> lighterage.wire.v1.CompressionLevel
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_trial_proto_init() }
@@ -527,13 +732,14 @@ func file_agent_wire_v1_trial_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_trial_proto_rawDesc), len(file_agent_wire_v1_trial_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      1,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_agent_wire_v1_trial_proto_goTypes,
 		DependencyIndexes: file_agent_wire_v1_trial_proto_depIdxs,
+		EnumInfos:         file_agent_wire_v1_trial_proto_enumTypes,
 		MessageInfos:      file_agent_wire_v1_trial_proto_msgTypes,
 	}.Build()
 	File_agent_wire_v1_trial_proto = out.File

@@ -103,7 +103,7 @@ func reportTrial(t *testing.T, cluster *controllertest.Cluster, nothing string) 
 	trial := &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ledger"},
 		Spec: v1alpha1.CompressionTrialSpec{
-			Source: v1alpha1.TrialSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
+			Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
 			Links:  []v1alpha1.TrialLink{{Name: "wan", BytesPerSecond: resource.MustParse("125M")}},
 		},
 	}

@@ -1,0 +1,18 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+// FormOf is ParseForm for headers that were taken apart, such as those of nats.Msg.
+func FormOf(headers map[string][]string) (Form, error) {
+	if len(headers) == 0 {
+		return Form{}, nil
+	}
+	var block []byte
+	for _, name := range [...]string{CodecHeader, EngineHeader, LengthHeader, ChecksumHeader} {
+		for _, value := range headers[name] {
+			block = append(append(append(append(block, name...), ": "...), value...), "\r\n"...)
+		}
+	}
+	return ParseForm(block)
+}
