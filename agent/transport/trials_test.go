@@ -39,8 +39,8 @@ func TestWhoMaySample(t *testing.T) {
 	wirev1.RegisterSamplerServer(server, sampled{})
 	address := serve(t, server, nil, 100)
 	for caller, test := range map[string]struct {
-		directory              string
-		connects               bool
+		directory        string
+		connects         bool
 		samples, reports codes.Code
 	}{
 		"trial":                   {east.Directory(t, west, "/ns/bank/trial/shop", ""), true, codes.OK, codes.PermissionDenied},

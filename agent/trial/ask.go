@@ -125,7 +125,8 @@ func unanswered(ctx context.Context, errs []error) error {
 	if len(errs) > 0 {
 		first = errs[0]
 	}
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "none of %d agents gave a sample: %w", len(errs), first)
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
+		"none of %d agents gave a sample: %w; where NetworkPolicies are in force, one must let this trial's pod reach these ports", len(errs), first)
 }
 
 func (a Agents) fetch(ctx context.Context, n int, r sampling.Request) ([]sampling.Item, sampling.Seen, error) {

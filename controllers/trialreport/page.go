@@ -140,7 +140,7 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 	if sample.UnreadableItems > 0 {
 		text += fmt.Sprintf("; %d could not be inflated and are left out", sample.UnreadableItems)
 	}
-	return text
+	return text + "; what each request or acknowledgement takes beside is not predicted"
 }
 
 func size(bytes int64) string {

@@ -160,6 +160,27 @@ func TestHTML(t *testing.T) {
 	}
 }
 
+// TestItems: the page says that bodies and messages were compressed one by one.
+func TestItems(t *testing.T) {
+	for want, source := range map[string]v1alpha1.TrialSource{
+		"HTTPEndpoint shop: 4000 bodies of 4.0 MiB, each compressed alone at its size, of 90000 that passed with 1.00 GiB; of 3 that are long only": {
+			HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop"},
+		},
+		"Queue orders: 4000 messages of 4.0 MiB, each compressed alone at its size, of 90000 that are stored in 1.00 GiB; of 3": {Queue: &v1alpha1.TrialQueue{Name: "orders"}},
+	} {
+		sampled := trial()
+		sampled.Spec.Source = source
+		sampled.Status.Sample = &v1alpha1.TrialSampleStatus{Bytes: 4 << 20, BytesTotal: 1 << 30, Items: 4000, ItemsTotal: 90000, CutItems: 3, UnreadableItems: 2}
+		var out bytes.Buffer
+		if err := trialreport.HTML(&out, sampled); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "2 could not be inflated") {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	var out bytes.Buffer
 	if err := trialreport.Text(&out, trial()); err != nil {
