@@ -14,8 +14,10 @@ import (
 const (
 	// MaxItem is the longest content of an item in bytes.
 	MaxItem = 1 << 20
-	// MinDuration and MaxDuration bound for how long what passes is collected.
-	MinDuration, MaxDuration = time.Second, 10 * time.Minute
+	// MinDuration is the shortest time for which what passes is collected.
+	MinDuration = time.Second
+	// MaxDuration is the longest.
+	MaxDuration = 10 * time.Minute
 )
 
 // ErrBusy says that another sample is being taken, ErrNotReady that nothing is served yet.

@@ -120,7 +120,7 @@ func TestAskFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() { _ = server.Serve(listener) }()
-		defer server.Stop()
+		t.Cleanup(server.Stop)
 		a.Connect = func(context.Context, int) (grpc.ClientConnInterface, func(), error) {
 			conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 			return conn, func() { _ = conn.Close() }, err

@@ -223,7 +223,7 @@ func FuzzRequest(f *testing.F) {
 					t.Errorf("header %q", name)
 				}
 			}
-			if _, err := formOf(sound.Header); err != nil {
+			if _, err := message.FormOf(sound.Header); err != nil {
 				t.Errorf("form: %v", err)
 			}
 		}
