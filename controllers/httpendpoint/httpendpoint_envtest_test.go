@@ -383,7 +383,7 @@ func TestConflict(t *testing.T) {
 	expect(t, endpoint, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
 }
 
-// TestPolicy: a missing policy is said, and its coming noticed.
+// TestPolicy: a missing policy is said, and its coming noticed; when it is deleted what runs goes on with it.
 func TestPolicy(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	cluster.Create(t, service(namespace, "api", 8080))
@@ -391,12 +391,20 @@ func TestPolicy(t *testing.T) {
 		s.Compression = &v1alpha1.HTTPCompression{PolicyName: namespace}
 	})
 	expect(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound)
-	cluster.Create(t, &v1alpha1.CompressionPolicy{
+	policy := &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionNever},
-	})
+	}
+	cluster.Create(t, policy)
 	expect(t, endpoint, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
 	if got := config(t, deployment(t, endpoint)).GetCompression().GetMode(); got != wirev1.CompressionMode_COMPRESSION_MODE_NEVER {
 		t.Errorf("the replicas are told %v", got)
+	}
+	if err := cluster.Client.Delete(ctx, policy); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound)
+	if got := config(t, deployment(t, endpoint)).GetCompression().GetMode(); got != wirev1.CompressionMode_COMPRESSION_MODE_NEVER {
+		t.Errorf("without the policy the replicas are told %v", got)
 	}
 }
 

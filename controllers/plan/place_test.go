@@ -75,6 +75,27 @@ func TestRequiredHardwareThatIsNotThere(t *testing.T) {
 	}
 }
 
+// TestRequiredHardwareWithoutItsImage: where the agent's image was not built for the nodes with an accelerator, a Transfer that needs one
+// waits and says so, one that prefers it goes on without.
+func TestRequiredHardwareWithoutItsImage(t *testing.T) {
+	facts := goodFacts()
+	facts.Placement = nodes(false)
+	facts.Placement.Nodes[0].Labels[corev1.LabelArchStable] = "s390x"
+	foreign := image
+	foreign.Architectures = []string{"amd64", "arm64"}
+	decision := plan.DecideTransfer(withPlacement(v1alpha1.PlacementRequireHardware), facts, foreign)
+	what, reason, message := verdict(t, decision.Status.Conditions)
+	if decision.Start != nil || what != v1alpha1.ConditionStalled || reason != v1alpha1.CompressionNoAccelerator ||
+		!strings.Contains(message, "z15-a: the agent's image was not built for its architecture") || !strings.Contains(message, "PreferHardware") {
+		t.Errorf("%s %s: %s", what, reason, message)
+	}
+	decision = plan.DecideTransfer(withPlacement(v1alpha1.PlacementPreferHardware), facts, foreign)
+	if where := decision.Status.Placement; decision.Start == nil || where.Reason != v1alpha1.CompressionNoAccelerator || len(where.Alternatives) != 1 ||
+		where.Alternatives[0].Reason != v1alpha1.PlacementReasonImageArchitecture {
+		t.Errorf("%+v", decision.Status)
+	}
+}
+
 // unschedulable is a pod that the scheduler has no node for.
 func unschedulable(age time.Duration) *corev1.Pod {
 	waiting := pod(corev1.ContainerState{})

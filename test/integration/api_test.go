@@ -123,6 +123,12 @@ func TestRefusals(t *testing.T) {
 		"price of nothing": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "0.00"}
 		}), "where the network costs nothing leave prices out and choose objective Elapsed or CPU"},
+		"CPU time that costs nothing": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "0", NetworkGiB: "1"}
+		}), "where CPU time costs nothing leave prices out and choose objective Elapsed or Bytes"},
+		"endless price": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "Infinity", NetworkGiB: "1"}
+		}), "cpuHour must be a decimal below 1000000"},
 		"price beyond all": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1000000", NetworkGiB: "1"}
 		}), "cpuHour must be a decimal below 1000000"},
@@ -137,6 +143,10 @@ func TestRefusals(t *testing.T) {
 		"zstd without software": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Codecs, s.Software = []v1alpha1.Codec{"deflate", "zstd"}, &v1alpha1.SoftwareCompression{Disabled: true}
 		}), "no accelerator does zstd"},
+		"unknown codec in a policy": {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"lzw"} }), `supported values: "deflate"`},
+		"zstd where hardware is required": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Codecs, s.Placement = []v1alpha1.Codec{"zstd", "deflate"}, v1alpha1.PlacementRequireHardware
+		}), "codecs must have deflate first"},
 		"a codec twice": {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"zstd", "zstd"} }), "each codec once"},
 		"a codec twice in a Transfer": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Compression = &v1alpha1.Compression{Codecs: []v1alpha1.Codec{"deflate", "deflate"}}
