@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,8 +41,8 @@ type Agents struct {
 	Duration time.Duration
 }
 
-// Ask takes a sample of about size bytes from agents. Those that do not answer are left out as long as any does. No item is an error for
-// which failure.Is finds SOURCE_EMPTY.
+// Ask takes a sample of about size bytes from agents. Those that do not answer are left out and counted as long as any does. No item is an
+// error for which failure.Is finds SOURCE_EMPTY.
 func Ask(ctx context.Context, a Agents, size int64, seed uint64) (*Sample, error) {
 	s := &Sample{Unit: a.Unit}
 	ask := a.any
@@ -71,6 +72,9 @@ func (s *Sample) nothing(duration time.Duration) error {
 		text = fmt.Sprintf("no body of spec.contentTypes of the HTTPEndpoint, that may be compressed and is not yet, passed within %v: begin another run while there is "+
 			"traffic, or set a longer spec.source.httpEndpoint.duration", duration)
 	}
+	if s.SilentAgents > 0 {
+		text += fmt.Sprintf("; %d of %d agents did not answer: %v", s.SilentAgents, s.SilentAgents+s.Agents, s.Silence)
+	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY, "%s", text)
 }
 
@@ -81,7 +85,6 @@ func (a Agents) all(ctx context.Context, s *Sample, r sampling.Request) error {
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	errs := make([]error, n)
-	answered := false
 	for i := range n {
 		wait.Go(func() {
 			items, seen, err := a.fetch(ctx, i, r)
@@ -91,15 +94,11 @@ func (a Agents) all(ctx context.Context, s *Sample, r sampling.Request) error {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answered = true
 			s.add(items, seen)
 		})
 	}
 	wait.Wait()
-	if answered {
-		return nil
-	}
-	return unanswered(ctx, errs)
+	return s.answered(ctx, errs)
 }
 
 // any asks one after the other until one answers.
@@ -109,21 +108,29 @@ func (a Agents) any(ctx context.Context, s *Sample, r sampling.Request) error {
 		items, seen, err := a.fetch(ctx, i, r)
 		if err == nil {
 			s.add(items, seen)
-			return nil
+			break
 		}
 		errs = append(errs, err)
 	}
-	return unanswered(ctx, errs)
+	return s.answered(ctx, errs)
 }
 
-// unanswered is the failure when nobody gives a sample, in the words of the first who was asked.
-func unanswered(ctx context.Context, errs []error) error {
+// answered counts who gave no sample, nil among the errors being who did. When nobody gave one that is a failure, in the words of the first
+// who was asked.
+func (s *Sample) answered(ctx context.Context, errs []error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	first := errors.New("there is none")
 	if len(errs) > 0 {
 		first = errs[0]
+	}
+	if s.Agents > 0 {
+		if s.SilentAgents = int64(len(errs)); len(errs) > 0 {
+			s.Silence = first
+		}
+		return nil
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
 		"none of %d agents gave a sample: %w; where NetworkPolicies are in force, one must let this trial's pod reach these ports", len(errs), first)
@@ -152,6 +159,7 @@ func (s *Sample) add(items []sampling.Item, seen sampling.Seen) {
 			s.CutItems++
 		}
 	}
+	s.Agents++
 	s.TotalItems += seen.Items
 	s.TotalBytes += seen.Bytes
 	s.UnreadableItems += seen.Unreadable

@@ -71,11 +71,13 @@ func TestAsk(t *testing.T) {
 	for name, test := range map[string]struct {
 		agents                   trial.Agents
 		items, total, cut, wrong int
+		gave, silent             int64
+		says                     string
 	}{
-		"all replicas":               {agents(t, bodies, one, two), 3, 20, 1, 2},
-		"replicas that answer":       {agents(t, bodies, nil, two, giver{}), 2, 10, 1, 1},
-		"one member":                 {agents(t, messages, two, one), 2, 10, 1, 1},
-		"the first one that answers": {agents(t, messages, nil, giver{}, one), 1, 10, 0, 1},
+		"all replicas":               {agents(t, bodies, one, two), 3, 20, 1, 2, 2, 0, ""},
+		"replicas that answer":       {agents(t, bodies, two, giver{}, nil), 2, 10, 1, 1, 1, 2, "no route"},
+		"one member":                 {agents(t, messages, two, one), 2, 10, 1, 1, 1, 0, ""},
+		"the first one that answers": {agents(t, messages, nil, giver{}, one, giver{}), 1, 10, 0, 1, 1, 2, sampling.ErrNotReady.Error()},
 	} {
 		s, err := trial.Ask(t.Context(), test.agents, 1<<20, 1)
 		if err != nil {
@@ -84,6 +86,9 @@ func TestAsk(t *testing.T) {
 		}
 		if len(s.Items) != test.items || s.TotalItems != int64(test.total) || s.CutItems != int64(test.cut) || s.UnreadableItems != int64(test.wrong) || s.TotalBytes != int64(100*test.total) {
 			t.Errorf("%s: %+v", name, s)
+		}
+		if s.Agents != test.gave || s.SilentAgents != test.silent || (s.Silence == nil) != (test.says == "") || s.Silence != nil && !strings.Contains(s.Silence.Error(), test.says) {
+			t.Errorf("%s: %d gave, %d did not: %v", name, s.Agents, s.SilentAgents, s.Silence)
 		}
 	}
 }

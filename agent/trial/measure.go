@@ -28,8 +28,8 @@ const (
 	budget, leastBudget = 3 * time.Nanosecond, 30 * time.Millisecond
 	// near is by how much worse than the best a way may be that takes less CPU time and is therefore preferred: less may be noise.
 	near = 0.01
-	// maxProblem and maxAccelerator bound texts in bytes, so that a result fits into a termination message.
-	maxProblem, maxAccelerator = 96, 256
+	// maxProblem, maxSilence and maxAccelerator bound texts in bytes, so that a result fits into a termination message.
+	maxProblem, maxSilence, maxAccelerator = 96, 192, 256
 
 	gib = 1 << 30
 )
@@ -77,9 +77,12 @@ func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 			Bytes: uint64(o.Sample.size()), Files: uint64(o.Sample.Files), ChangedFiles: uint64(o.Sample.Changed),
 			BytesTotal: uint64(o.Sample.TotalBytes), FilesTotal: uint64(o.Sample.TotalFiles), HopelessBytes: o.hopeless(),
 			Unit: o.Sample.Unit, Items: uint64(len(o.Sample.Items)), ItemsTotal: uint64(o.Sample.TotalItems), CutItems: uint64(o.Sample.CutItems),
-			UnreadableItems: uint64(o.Sample.UnreadableItems),
+			UnreadableItems: uint64(o.Sample.UnreadableItems), Agents: uint64(o.Sample.Agents), SilentAgents: uint64(o.Sample.SilentAgents),
 		},
 		Cores: uint32(max(o.Setting.Cores, 1)),
+	}
+	if o.Sample.Silence != nil {
+		r.Sample.Silence = failure.Shorten(o.Sample.Silence.Error(), maxSilence)
 	}
 	none := &wirev1.TrialRow{Codec: codec.None.String(), Engine: identity.Name, WireBytes: r.Sample.Bytes}
 	values := [][]float64{o.predict(none, policy.Effect{Wire: 1})}

@@ -225,7 +225,10 @@ func TestProblems(t *testing.T) {
 func TestReportFits(t *testing.T) {
 	const most = 1 << 62
 	result := &wirev1.TrialResult{
-		Sample:      &wirev1.TrialSample{Bytes: most, Files: most, BytesTotal: most, FilesTotal: most, HopelessBytes: most, ChangedFiles: most},
+		Sample: &wirev1.TrialSample{
+			Bytes: trial.MaxSample, BytesTotal: most, HopelessBytes: trial.MaxSample, Unit: wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, Items: 16384, ItemsTotal: most,
+			CutItems: 16384, UnreadableItems: 16384, Agents: 255, SilentAgents: 255, Silence: strings.Repeat("x", 192),
+		},
 		Accelerator: &wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, Reason: "LevelNotAccelerated", Message: strings.Repeat("x", 1024)},
 		Cores:       4096,
 	}

@@ -28,6 +28,9 @@ type Sample struct {
 	Overhead func(codec.ID) int
 	// CutItems are in the sample with their beginnings only, UnreadableItems could not be inflated and are not in it.
 	TotalItems, CutItems, UnreadableItems int64
+	// Agents gave the items, SilentAgents were asked and gave nothing; Silence is why the first of those did not, nil where all answered.
+	Agents, SilentAgents int64
+	Silence              error
 	// Files are how many the bytes are of, Changed how many could not be read because they changed meanwhile.
 	Files, Changed int64
 	// TotalBytes and TotalFiles are those of the whole source. Holes of sparse files, which are not sent, do not count.

@@ -217,6 +217,17 @@ type TrialSampleStatus struct {
 	// unreadableItems are messages that were to be in the sample and are not, because they could not be inflated.
 	// +optional
 	UnreadableItems int64 `json:"unreadableItems,omitempty"`
+	// agents are the replicas that gave the bodies, or the member that gave the messages.
+	// +optional
+	Agents int64 `json:"agents,omitempty"`
+	// silentAgents are replicas or members that were ready when the attempt began, were asked and gave nothing. What passed such a replica
+	// is neither in the sample nor in itemsTotal.
+	// +optional
+	SilentAgents int64 `json:"silentAgents,omitempty"`
+	// silentMessage is why the first of those gave nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	SilentMessage string `json:"silentMessage,omitempty"`
 	// bytes of the sample.
 	// +optional
 	Bytes int64 `json:"bytes"`

@@ -169,6 +169,29 @@ func TestTrialBadInput(t *testing.T) {
 	}
 }
 
+// TestTrialKeepsItsPolicy: a policy that is deleted in the middle of a run is missed by the next run and not by the attempts of this one.
+func TestTrialKeepsItsPolicy(t *testing.T) {
+	trial, facts := newTrial()
+	trial.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "priced"}
+	trial.Status = plan.DecideTrial(trial, facts, image).Status
+	if p := trial.Status.Policy; p == nil || p.Prices == nil {
+		t.Fatalf("%+v", p)
+	}
+	facts.Policies = nil
+	past := metav1.NewTime(now.Add(-time.Second))
+	trial.Status.Run.NextAttemptTime = &past
+	retry := plan.DecideTrial(trial, facts, image)
+	if retry.Start == nil || retry.Status.Run.Attempt != 2 || retry.Status.Policy.Prices == nil {
+		t.Errorf("the next attempt: %+v", retry.Status)
+	}
+	trial.Status.Run.NextAttemptTime, trial.Status.Run.CompletionTime, trial.Status.Phase = nil, &past, v1alpha1.TrialComplete
+	trial.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
+	next := plan.DecideTrial(trial, facts, image)
+	if what, reason, _ := verdict(t, next.Status.Conditions); next.Start != nil || what != v1alpha1.ConditionStalled || reason != v1alpha1.ReasonPolicyNotFound {
+		t.Errorf("the next run: %s %s", what, reason)
+	}
+}
+
 func TestTrialCompletes(t *testing.T) {
 	trial, facts := runningTrial()
 	trial.Spec.TTLSecondsAfterFinished = ptr.To[int32](60)
@@ -259,6 +282,8 @@ func TestTrialResultIsChecked(t *testing.T) {
 		"predictions":   func(r *wirev1.TrialResult) { r.Rows[1].ElapsedNanos = nil },
 		"empty":         func(r *wirev1.TrialResult) { r.Sample = nil },
 		"long":          func(r *wirev1.TrialResult) { r.Rows[1].Engine = strings.Repeat("x", 1000) },
+		"long silence":  func(r *wirev1.TrialResult) { r.Sample.Silence = strings.Repeat("x", 257) },
+		"unknown unit":  func(r *wirev1.TrialResult) { r.Sample.Unit = 3 },
 	} {
 		trial, facts := runningTrial()
 		result := trialResult()
@@ -278,6 +303,13 @@ func FuzzTrialResult(f *testing.F) {
 	}
 	f.Add(good)
 	f.Add([]byte{})
+	bodies := trialResult()
+	bodies.Sample.Unit, bodies.Sample.Items, bodies.Sample.Agents, bodies.Sample.SilentAgents = wirev1.TrialUnit_TRIAL_UNIT_BODY, 5, 1, 1<<63
+	bodies.Sample.Silence = "no route"
+	if good, err = proto.Marshal(bodies); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
 	f.Fuzz(func(t *testing.T, encoded []byte) {
 		message, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Trial: encoded})
 		if err != nil {
@@ -288,6 +320,9 @@ func FuzzTrialResult(f *testing.F) {
 		decision := plan.DecideTrial(trial, facts, image)
 		if decision.Status.Phase == v1alpha1.TrialComplete && (len(decision.Status.Results) == 0 || len(decision.Status.Results) > 32 || decision.Status.Recommendation == nil) {
 			t.Errorf("%+v", decision.Status)
+		}
+		if s := decision.Status.Sample; s != nil && (s.Unit == "" || s.Items < 0 || s.Agents < 0 || s.SilentAgents < 0 || len(s.SilentMessage) > 256) {
+			t.Errorf("%+v", s)
 		}
 	})
 }

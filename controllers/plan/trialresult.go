@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxResults is what the API allows, maxResultText bounds names and problems in bytes.
-	maxResults, maxResultText = 32, 128
+	// maxResults is what the API allows, maxResultText bounds names and problems in bytes, maxSilence why an agent gave no sample.
+	maxResults, maxResultText, maxSilence = 32, 128, 256
 )
 
 // applyTrial shows in status what the agent found, and what follows from it. The error says what is wrong with a result that cannot be
@@ -48,6 +48,7 @@ func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 		HopelessBytes: clamp(sample.GetHopelessBytes()), ChangedFiles: clamp(sample.GetChangedFiles()),
 		Unit: trialUnits[sample.GetUnit()], Items: clamp(sample.GetItems()), ItemsTotal: clamp(sample.GetItemsTotal()),
 		CutItems: clamp(sample.GetCutItems()), UnreadableItems: clamp(sample.GetUnreadableItems()),
+		Agents: clamp(sample.GetAgents()), SilentAgents: clamp(sample.GetSilentAgents()), SilentMessage: sample.GetSilence(),
 	}
 	status.Cores = int32(min(result.GetCores(), math.MaxInt32))
 	status.Accelerator = accelerator(result.GetAccelerator())
@@ -84,6 +85,8 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 		return errors.New("its sample is empty")
 	case trialUnits[r.GetSample().GetUnit()] == "":
 		return fmt.Errorf("its sample is of unit %d", r.GetSample().GetUnit())
+	case len(r.GetSample().GetSilence()) > maxSilence:
+		return errors.New("it has a long text of an agent that gave no sample")
 	case len(r.GetBest()) != links:
 		return fmt.Errorf("it has what is best over %d links of %d", len(r.GetBest()), links)
 	}

@@ -108,9 +108,11 @@ func TestTrialOfAgentsSaysWhatWasMeasured(t *testing.T) {
 	result := trialResult()
 	result.Sample.Unit, result.Sample.Items, result.Sample.ItemsTotal = wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, 4096, 70000
 	result.Sample.CutItems, result.Sample.UnreadableItems = 2, 1
+	result.Sample.Agents, result.Sample.SilentAgents, result.Sample.Silence = 1, 2, "no route"
 	facts.Pod = ended(0, "", trialReport(t, result))
 	status := plan.DecideTrial(trial, facts, image).Status
 	if s := status.Sample; s == nil || s.Unit != v1alpha1.TrialUnitMessage || s.Items != 4096 || s.ItemsTotal != 70000 || s.CutItems != 2 || s.UnreadableItems != 1 ||
+		s.Agents != 1 || s.SilentAgents != 2 || s.SilentMessage != "no route" ||
 		!strings.Contains(status.Recommendation.Message, "each was measured alone") {
 		t.Errorf("%+v %+v", s, status.Recommendation)
 	}

@@ -17,7 +17,7 @@ import (
 // assumptions are what the predictions rest on.
 const assumptions = "Ratios and the CPU time of compressing and inflating were measured on the sample. Total CPU time, elapsed time and cost are predicted by the model " +
 	"with which mode Auto begins: for a sender and a receiver like the measured node, with usual costs of reading, TLS, sockets and writing, and the link as the only other bound. " +
-	"A row is one codec, engine and level for everything; mode Auto chooses block by block."
+	"A row is one codec, engine and level for everything; mode Auto chooses for each block, body or message."
 
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en">
@@ -139,6 +139,9 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 	}
 	if sample.UnreadableItems > 0 {
 		text += fmt.Sprintf("; %d could not be inflated and are left out", sample.UnreadableItems)
+	}
+	if sample.SilentAgents > 0 {
+		text += fmt.Sprintf("; %d of %d agents that were asked gave nothing (%s)", sample.SilentAgents, sample.SilentAgents+sample.Agents, sample.SilentMessage)
 	}
 	return text + "; what each request or acknowledgement takes beside is not predicted"
 }

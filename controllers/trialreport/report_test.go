@@ -170,12 +170,14 @@ func TestItems(t *testing.T) {
 	} {
 		sampled := trial()
 		sampled.Spec.Source = source
-		sampled.Status.Sample = &v1alpha1.TrialSampleStatus{Bytes: 4 << 20, BytesTotal: 1 << 30, Items: 4000, ItemsTotal: 90000, CutItems: 3, UnreadableItems: 2}
+		sampled.Status.Sample = &v1alpha1.TrialSampleStatus{Bytes: 4 << 20, BytesTotal: 1 << 30, Items: 4000, ItemsTotal: 90000, CutItems: 3, UnreadableItems: 2,
+			Agents: 2, SilentAgents: 1, SilentMessage: "no route"}
 		var out bytes.Buffer
 		if err := trialreport.HTML(&out, sampled); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "2 could not be inflated") {
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "2 could not be inflated") ||
+			!strings.Contains(out.String(), "1 of 3 agents that were asked gave nothing (no route)") {
 			t.Errorf("%q is not in the page", want)
 		}
 	}

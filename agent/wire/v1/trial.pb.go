@@ -378,8 +378,13 @@ type TrialSample struct {
 	CutItems uint64 `protobuf:"varint,10,opt,name=cut_items,json=cutItems,proto3" json:"cut_items,omitempty"`
 	// unreadable_items could not be inflated and are not in the sample.
 	UnreadableItems uint64 `protobuf:"varint,11,opt,name=unreadable_items,json=unreadableItems,proto3" json:"unreadable_items,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// agents that gave the items, and silent_agents that were asked and gave nothing.
+	Agents       uint64 `protobuf:"varint,12,opt,name=agents,proto3" json:"agents,omitempty"`
+	SilentAgents uint64 `protobuf:"varint,13,opt,name=silent_agents,json=silentAgents,proto3" json:"silent_agents,omitempty"`
+	// silence is why the first of those gave nothing, at most 192 bytes.
+	Silence       string `protobuf:"bytes,14,opt,name=silence,proto3" json:"silence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrialSample) Reset() {
@@ -487,6 +492,27 @@ func (x *TrialSample) GetUnreadableItems() uint64 {
 		return x.UnreadableItems
 	}
 	return 0
+}
+
+func (x *TrialSample) GetAgents() uint64 {
+	if x != nil {
+		return x.Agents
+	}
+	return 0
+}
+
+func (x *TrialSample) GetSilentAgents() uint64 {
+	if x != nil {
+		return x.SilentAgents
+	}
+	return 0
+}
+
+func (x *TrialSample) GetSilence() string {
+	if x != nil {
+		return x.Silence
+	}
+	return ""
 }
 
 // TrialRow is an engine at a level. CPU time, cost and elapsed time are for a GiB of plain data.
@@ -641,7 +667,7 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\vaccelerator\x18\x02 \x01(\v2*.lighterage.wire.v1.AcceleratorMeasurementR\vaccelerator\x12\x14\n" +
 	"\x05cores\x18\x03 \x01(\rR\x05cores\x120\n" +
 	"\x04rows\x18\x04 \x03(\v2\x1c.lighterage.wire.v1.TrialRowR\x04rows\x12\x12\n" +
-	"\x04best\x18\x05 \x03(\rR\x04best\"\xf9\x02\n" +
+	"\x04best\x18\x05 \x03(\rR\x04best\"\xd0\x03\n" +
 	"\vTrialSample\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1f\n" +
@@ -657,7 +683,10 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"itemsTotal\x12\x1b\n" +
 	"\tcut_items\x18\n" +
 	" \x01(\x04R\bcutItems\x12)\n" +
-	"\x10unreadable_items\x18\v \x01(\x04R\x0funreadableItems\"\xda\x02\n" +
+	"\x10unreadable_items\x18\v \x01(\x04R\x0funreadableItems\x12\x16\n" +
+	"\x06agents\x18\f \x01(\x04R\x06agents\x12#\n" +
+	"\rsilent_agents\x18\r \x01(\x04R\fsilentAgents\x12\x18\n" +
+	"\asilence\x18\x0e \x01(\tR\asilence\"\xda\x02\n" +
 	"\bTrialRow\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\tR\x05codec\x12\x16\n" +
 	"\x06engine\x18\x02 \x01(\tR\x06engine\x12:\n" +
