@@ -92,6 +92,14 @@ func (c *Cluster) Command(args ...string) *exec.Cmd {
 	return exec.Command(c.kubectl, append([]string{"--kubeconfig", c.kubeconfig}, args...)...) //nolint:gosec,noctx // the test's own arguments and time limit
 }
 
+// Plugin is kubectl with the arguments of a plugin, whose program is in a directory.
+func (c *Cluster) Plugin(directory string, args ...string) *exec.Cmd {
+	// A flag before the name of a plugin is not for plugins.
+	command := exec.Command(c.kubectl, args...) //nolint:gosec,noctx // the test's own arguments and time limit
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+directory+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return command
+}
+
 // readEnv reads KEY=VALUE lines.
 func readEnv(path string) (map[string]string, error) {
 	file, err := os.Open(path) //nolint:gosec // the test's own file
