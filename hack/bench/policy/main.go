@@ -59,7 +59,7 @@ func run(ctx context.Context, work, extent, only, out string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, network.close()) }() //nolint:contextcheck // also when the context has ended
+	defer func() { err = errors.Join(err, network.Close()) }() //nolint:contextcheck // also when the context has ended
 	grid := fullGrid
 	if extent == "quick" {
 		grid = quickGrid
@@ -77,7 +77,7 @@ func run(ctx context.Context, work, extent, only, out string) (err error) {
 			if link == slowest && cores > 1 {
 				continue // the network alone decides
 			}
-			if err := network.limit(ctx, link); err != nil {
+			if err := network.Limit(ctx, int(link)); err != nil {
 				return errors.Join(err, pair.close())
 			}
 			for _, kind := range grid.kinds {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/hack/bench/network"
 )
 
 // pair is a sender and a receiver.
@@ -33,7 +34,7 @@ type child struct {
 	out *bufio.Scanner
 }
 
-func startPair(ctx context.Context, _ *network, work string, cores int) (*pair, error) {
+func startPair(ctx context.Context, link *network.Pair, work string, cores int) (*pair, error) {
 	p := &pair{work: work, cores: cores}
 	ca, _, err := pki.NewCA("bench", time.Now())
 	if err != nil {
@@ -44,10 +45,10 @@ func startPair(ctx context.Context, _ *network, work string, cores int) (*pair, 
 	if cores > 1 {
 		senderCPUs, receiverCPUs = "0,1", "0,1"
 	}
-	if p.receiver, err = p.start(ctx, ca, "receive", receiverSpace, receiverCPUs, pki.DeliveryIdentity("bench", namespace, "copy"), serverName); err != nil {
+	if p.receiver, err = p.start(ctx, ca, "receive", link.Receiver(), receiverCPUs, pki.DeliveryIdentity("bench", namespace, "copy"), serverName); err != nil {
 		return nil, err
 	}
-	if p.sender, err = p.start(ctx, ca, "send", senderSpace, senderCPUs, pki.TransferIdentity("bench", namespace, name), "sender.lighterage.internal"); err != nil {
+	if p.sender, err = p.start(ctx, ca, "send", link.Sender(), senderCPUs, pki.TransferIdentity("bench", namespace, name), "sender.lighterage.internal"); err != nil {
 		return nil, errors.Join(err, p.receiver.close())
 	}
 	return p, nil
@@ -73,7 +74,7 @@ func (p *pair) start(ctx context.Context, ca *pki.CA, role, space, cpus string, 
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", space, "taskset", "-c", cpus, self, "-role", role, "-dir", dir) //nolint:gosec // a benchmark's own arguments
+	cmd := network.Command(ctx, space, "taskset", "-c", cpus, self, "-role", role, "-dir", dir)
 	// What a run frees the next one shall find again: a virtual machine's host makes new memory dear.
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", p.cores), "GODEBUG=madvdontneed=0")
 	cmd.Stderr = os.Stderr

@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/hack/bench/network"
 )
 
 const (
@@ -112,7 +113,7 @@ func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error 
 		RunID: o.Run, Attempt: 1, Sender: namespace + "/" + name, Destination: transfer.Tree{Destination: destination},
 		Engines: r.codec, InflateRates: r.rates, Report: report,
 	})
-	listener, err := net.Listen("tcp", peerAddress+":0")
+	listener, err := net.Listen("tcp", network.ReceiverAddress(prefix)+":0")
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

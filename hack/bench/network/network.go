@@ -1,0 +1,100 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package network joins two network namespaces by a link with a speed, for benchmarks.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Pair is two namespaces that see nothing but each other.
+type Pair struct {
+	sender, receiver side
+}
+
+type side struct {
+	space, device, address string
+}
+
+// New makes the namespaces NAME-a and NAME-b, which nobody may have, joined by virtual
+// interfaces. It needs root and the commands ip and tc. Link addresses are those of the
+// namespaces alone: prefix and 1 or 2, such as 10.231.7. for 10.231.7.1.
+func New(ctx context.Context, name, prefix string) (*Pair, error) {
+	p := &Pair{
+		sender:   side{space: name + "-a", device: name + "-va", address: prefix + "1"},
+		receiver: side{space: name + "-b", device: name + "-vb", address: ReceiverAddress(prefix)},
+	}
+	a, b := p.sender, p.receiver
+	var made []side
+	for _, s := range []side{a, b} {
+		if err := command(ctx, "ip", "netns", "add", s.space); err != nil {
+			return nil, errors.Join(fmt.Errorf("set up a network (this needs root, and %s and %s to be free): %w", a.space, b.space, err), remove(made)) //nolint:contextcheck // also when the context has ended
+		}
+		made = append(made, s)
+	}
+	for _, args := range []string{
+		"link add " + a.device + " netns " + a.space + " type veth peer name " + b.device + " netns " + b.space,
+		"-n " + a.space + " address add " + a.address + "/30 dev " + a.device,
+		"-n " + b.space + " address add " + b.address + "/30 dev " + b.device,
+		"-n " + a.space + " link set " + a.device + " up", "-n " + b.space + " link set " + b.device + " up",
+		"-n " + a.space + " link set lo up", "-n " + b.space + " link set lo up",
+	} {
+		if err := command(ctx, "ip", strings.Fields(args)...); err != nil {
+			return nil, errors.Join(fmt.Errorf("set up a network: %w", err), remove(made)) //nolint:contextcheck // also when the context has ended
+		}
+	}
+	return p, nil
+}
+
+// Sender and Receiver are the names of the namespaces.
+func (p *Pair) Sender() string { return p.sender.space }
+
+// Receiver is that which Limit does not hold.
+func (p *Pair) Receiver() string { return p.receiver.space }
+
+// Address is where the sender reaches the receiver.
+func (p *Pair) Address() string { return p.receiver.address }
+
+// ReceiverAddress is that of the receiver in a network with a prefix.
+func ReceiverAddress(prefix string) string { return prefix + "2" }
+
+// Limit holds what the sender sends to so many Mbit/s by a token bucket; 0 lifts it.
+func (p *Pair) Limit(ctx context.Context, mbits int) error {
+	// There is none at first.
+	_ = command(ctx, "tc", "-n", p.sender.space, "qdisc", "del", "dev", p.sender.device, "root")
+	if mbits == 0 {
+		return nil
+	}
+	const leastBurst = 16 << 10
+	burst := max(mbits*1e6/8/250, leastBurst) // 4 ms
+	return command(ctx, "tc", "-n", p.sender.space, "qdisc", "add", "dev", p.sender.device, "root", "tbf",
+		"rate", fmt.Sprintf("%dmbit", mbits), "burst", fmt.Sprint(burst), "latency", "50ms")
+}
+
+// Command is one that runs in a namespace of the pair.
+func Command(ctx context.Context, space, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", space, name}, args...)...) //nolint:gosec // a benchmark's own arguments
+}
+
+// Close removes the namespaces.
+func (p *Pair) Close() error { return remove([]side{p.sender, p.receiver}) }
+
+func remove(sides []side) error {
+	var errs []error
+	for _, s := range sides {
+		errs = append(errs, command(context.Background(), "ip", "netns", "del", s.space))
+	}
+	return errors.Join(errs...)
+}
+
+func command(ctx context.Context, name string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil { //nolint:gosec // a benchmark's own arguments
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
