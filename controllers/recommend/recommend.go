@@ -115,6 +115,9 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 	} else if c.SoftwareDisabled {
 		why = append(why, fmt.Sprintf("software is allowed, which policy %q forbids", c.Name))
 	}
+	if in.Status.Sample != nil && in.Status.Sample.Unit == v1alpha1.TrialUnitBody {
+		why = append(why, fmt.Sprintf("an HTTPEndpoint does not look at codecs: write codings: [%s] in its spec", codings(spec.Codecs)))
+	}
 	why = append(why, "which engine of a codec works is left to each agent, which measures")
 	return spec, strings.Join(why, "; ") + in.hopeless()
 }
@@ -132,6 +135,22 @@ func codecs(packed []winner) []v1alpha1.Codec {
 	}
 	slices.SortStableFunc(list, func(a, b v1alpha1.Codec) int { return wins[b] - wins[a] })
 	return list
+}
+
+// codings are those of HTTP in which the codecs come, with gzip for clients that read nothing else.
+func codings(list []v1alpha1.Codec) string {
+	var all []string
+	for _, codec := range list {
+		coding := v1alpha1.CodingGzip
+		if codec == v1alpha1.CodecZstd {
+			coding = v1alpha1.CodingZstd
+		}
+		all = append(all, string(coding))
+	}
+	if gzip := string(v1alpha1.CodingGzip); !slices.Contains(all, gzip) {
+		all = append(all, gzip)
+	}
+	return strings.Join(all, ", ")
 }
 
 var levels = []v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}

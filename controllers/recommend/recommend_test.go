@@ -106,6 +106,29 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
+// TestCodings: an HTTPEndpoint goes by its codings alone, so that what is best has to be written there.
+func TestCodings(t *testing.T) {
+	for want, test := range map[string]struct {
+		unit v1alpha1.TrialUnit
+		best []int
+	}{
+		"write codings: [zstd, gzip] in its spec": {v1alpha1.TrialUnitBody, []int{zstdBalanced}},
+		"write codings: [gzip, zstd] in its spec": {v1alpha1.TrialUnitBody, []int{zstdBalanced, isal, isal}},
+		"write codings: [gzip] in its spec":       {v1alpha1.TrialUnitBody, []int{isal}},
+		"":                                        {v1alpha1.TrialUnitMessage, []int{isal}},
+	} {
+		in := input(test.best...)
+		in.Status.Sample.Unit = test.unit
+		r, err := recommend.Recommend(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.Message, want) || want == "" && strings.Contains(r.Message, "codings") {
+			t.Errorf("%q is not in %q", want, r.Message)
+		}
+	}
+}
+
 func TestChoicesAreExplained(t *testing.T) {
 	for objective, want := range map[v1alpha1.CompressionObjective]string{
 		v1alpha1.ObjectiveElapsed: "zstd by libzstd at Balanced over wan (125M bytes per second): 22 s for a GiB; no compression: 86 s (+291 %); deflate by dfltcc at Fast: 29 s (+32 %)",

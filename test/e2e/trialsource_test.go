@@ -85,7 +85,7 @@ func TestTrialOfHTTPEndpoint(t *testing.T) {
 	checkRecommended(t, trial)
 	report := []string{"trial", "report", trial.Name, "-n", namespace}
 	t.Log(east.says(t, append(report, "-o", "text"), "on node "+trial.Status.Run.Node,
-		fmt.Sprintf("Sample of HTTPEndpoint front: %d bodies of ", s.Items), "each was measured alone", "libzstd", trial.Status.Recommendation.Policy))
+		fmt.Sprintf("Sample of HTTPEndpoint front: %d bodies of ", s.Items), "each was measured alone", "write codings: [", "libzstd", trial.Status.Recommendation.Policy))
 	if page := east.says(t, report, "Sample of HTTPEndpoint front", "<svg", "</html>"); !strings.HasPrefix(page, "<!DOCTYPE html>") {
 		t.Errorf("the page begins with %.100s", page)
 	}
