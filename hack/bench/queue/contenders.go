@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,53 +85,92 @@ func serveJetStream(ctx context.Context, directory string) error {
 	return nil
 }
 
-func serveQueue(ctx context.Context, directory string, id codec.ID) error {
-	s, err := store.Start(ctx, store.Options{Queue: queue, Directory: directory, MaxPayload: 2 * maxPayload})
+// opened is a queue of our own: what an agent has, without what it follows and reports.
+type opened struct {
+	store    *store.Store
+	conn     *nats.Conn
+	decoding *message.Decoding
+	// address of the front, for clients.
+	address string
+	undo    []func()
+}
+
+// openQueue opens one in an empty directory, or one with what it kept.
+func openQueue(ctx context.Context, directory string, o message.EncodingOptions) (*opened, error) {
+	q := &opened{}
+	if err := q.open(ctx, directory, o); err != nil {
+		q.close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *opened) open(ctx context.Context, directory string, o message.EncodingOptions) error {
+	var err error
+	if q.store, err = store.Start(ctx, store.Options{Queue: queue, Directory: directory, MaxPayload: 2 * maxPayload}); err != nil {
+		return err
+	}
+	q.undo = append(q.undo, q.store.Shutdown)
+	if q.conn, err = q.store.Connect("bench"); err != nil {
+		return err
+	}
+	q.undo = append(q.undo, q.conn.Close)
+	if err := q.store.Ensure(ctx, q.conn, store.Settings{}); err != nil {
+		return err
+	}
+	encoding, err := message.NewEncoding(o)
 	if err != nil {
 		return err
 	}
-	defer s.Shutdown()
-	conn, err := s.Connect("bench")
-	if err != nil {
+	q.undo = append(q.undo, encoding.Close)
+	if q.decoding, err = message.NewDecoding(engines.Default()); err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := s.Ensure(ctx, conn, store.Settings{}); err != nil {
-		return err
-	}
-	encoding, err := message.NewEncoding(encodingOptions(id))
-	if err != nil {
-		return err
-	}
-	defer encoding.Close()
-	decoding, err := message.NewDecoding(engines.Default())
-	if err != nil {
-		return err
-	}
-	defer decoding.Close()
-	user, password := s.ClientCredentials()
-	f, err := front.New(front.Options{
-		Queue: queue, Dial: s.Dial, User: user, Password: password,
-		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxPayload, Open: true},
+	q.undo = append(q.undo, q.decoding.Close)
+	user, password := q.store.ClientCredentials()
+	f, err := front.New(front.Options{ //nolint:contextcheck // Connections end by close.
+		Queue: queue, Dial: q.store.Dial, User: user, Password: password,
+		Settings: front.Settings{Encoding: encoding, Decoding: q.decoding, MaxMessageSize: maxPayload, Open: true},
 	})
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	q.undo = append(q.undo, f.Close)
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	go func() { _ = f.Serve(l) }() //nolint:contextcheck // It ends by Close.
-	fmt.Println(l.Addr())
+	go func() { _ = f.Serve(l) }() //nolint:contextcheck // It ends by close.
+	q.address = l.Addr().String()
+	return nil
+}
+
+// close ends it and leaves what it kept.
+func (q *opened) close() {
+	for _, undo := range slices.Backward(q.undo) {
+		undo()
+	}
+	q.undo = nil
+}
+
+func serveQueue(ctx context.Context, directory string, id codec.ID) error {
+	q, err := openQueue(ctx, directory, encodingOptions(id))
+	if err != nil {
+		return err
+	}
+	defer q.close()
+	fmt.Println(q.address)
 	<-ctx.Done()
 	return nil
 }
 
+// encodingOptions are those of a queue that compresses with a codec; none: nothing.
 func encodingOptions(id codec.ID) message.EncodingOptions {
-	return message.EncodingOptions{
-		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1, Engines: engines.Default(),
+	o := message.EncodingOptions{Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Engines: engines.Default()}
+	if id != codec.None {
+		o.Codecs, o.MinSize = []codec.ID{id}, 1
 	}
+	return o
 }
 
 // running is a contender of our own making as its client sees it.

@@ -6,7 +6,9 @@
 // with one client over loopback that puts XML messages and gets them again.
 //
 // It does so with files in memory, where the processors are the limit, and without
-// RabbitMQ on a disk of its own that a control group holds to 50 MB/s.
+// RabbitMQ on a disk of its own that a control group holds to 50 MB/s. Then it measures
+// channels between two queues in network namespaces of their own, joined by a link that a
+// token bucket holds to 100 Mbit/s.
 //
 // Contenders take turns, so that noise hits all of them alike; medians of the rounds
 // count. It writes queue.md and queue.svg and ends with a line for each target.
@@ -28,13 +30,14 @@ type extent struct {
 	name   string
 	rounds int
 	bytes  int // put in one turn
-	// The same for the disk.
-	diskRounds, diskBytes int
+	// The same for the disk, and for channels that do not compress.
+	diskRounds, diskBytes       int
+	channelRounds, channelBytes int
 }
 
 var extents = map[string]extent{
-	"full":  {name: "full", rounds: 5, bytes: 300 << 20, diskRounds: 3, diskBytes: 96 << 20},
-	"quick": {name: "quick", rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20},
+	"full":  {name: "full", rounds: 5, bytes: 300 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3, channelBytes: 24 << 20},
+	"quick": {name: "quick", rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1, channelBytes: 12 << 20},
 }
 
 // brokerShare is which part of the bytes RabbitMQ is given, which is slower.
@@ -54,16 +57,19 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "the directory for queue.md and queue.svg (default: docs/results; dist/bench when quick or with -only)")
 	flag.StringVar(&o.memory, "dir", "/dev/shm", "where contenders keep messages when the disk is not to be the limit: on tmpfs")
 	flag.StringVar(&o.disk, "disk", "/var/tmp", "where the file of the limited disk is made, of 1 GiB: not on tmpfs")
-	flag.StringVar(&o.only, "only", "", "measure one part alone: memory, broker or disk")
+	flag.StringVar(&o.only, "only", "", "measure one part alone: memory, broker, disk or channel")
 	contender := flag.String("serve", "", "internal: be a contender that keeps its files in -dir")
+	role := flag.String("end", "", "internal: be an end of a channel with the files in -dir, or the gateway")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
-	if *contender != "" {
+	switch {
+	case *contender != "":
 		err = serve(ctx, *contender, o.memory)
-	} else {
-		err = bench(ctx, o)
-		if ctx.Err() != nil {
+	case *role != "":
+		err = serveEnd(ctx, *role, o.memory)
+	default:
+		if err = bench(ctx, o); ctx.Err() != nil {
 			err = errors.New("interrupted; nothing was written")
 		}
 	}
@@ -76,9 +82,10 @@ func main() {
 
 // The parts.
 const (
-	memoryPart = "memory"
-	brokerPart = "broker"
-	diskPart   = "disk"
+	memoryPart  = "memory"
+	brokerPart  = "broker"
+	diskPart    = "disk"
+	channelPart = "channel"
 )
 
 // results of all parts.
@@ -89,6 +96,7 @@ type results struct {
 	disk   []turn
 	// diskSpeed in bytes a second, as it was measured.
 	diskSpeed float64
+	journeys  []journey
 	// missing says of what was not run why it was not.
 	missing []string
 }
@@ -110,7 +118,7 @@ func bench(ctx context.Context, o options) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, extent, options, *results) error
-	}{{memoryPart, inMemory}, {diskPart, onDisk}} {
+	}{{memoryPart, inMemory}, {diskPart, onDisk}, {channelPart, overChannels}} {
 		if o.only != "" && o.only != part.name && (o.only != brokerPart || part.name != memoryPart) {
 			continue
 		}

@@ -40,7 +40,7 @@ func (r *report) panels() []panel {
 		}
 	}
 	all := append(append([]string(nil), contenders...), broker)
-	return []panel{
+	panels := []panel{
 		{"CPU of a put, client and server, microseconds", groups, all, of(r.Memory, all, func(r row) float64 { return r.PutCPU })},
 		{"CPU of a get, client and server, microseconds", groups, all, of(r.Memory, all, func(r row) float64 { return r.GetCPU })},
 		{
@@ -48,6 +48,18 @@ func (r *report) panels() []panel {
 			of(r.Disk, contenders, func(r row) float64 { return r.PutRate }),
 		},
 	}
+	var loads []string
+	for _, s := range stretches {
+		if s.mbits > 0 {
+			loads = append(loads, grouped(s.size)+" bytes")
+		}
+	}
+	return append(panels, panel{
+		fmt.Sprintf("Messages a second by a channel over %d Mbit/s", linkMbits), loads, channelCodecs, func(group, name int) float64 {
+			j, _ := journeyOf(r.journeys, stretches[group], channelCodecs[name]) // the limited ones come first
+			return j.rate
+		},
+	})
 }
 
 // plot draws the panels, each group scaled to its longest bar.

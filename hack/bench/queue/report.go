@@ -104,13 +104,17 @@ type report struct {
 	Targets                         []target
 	Missing                         []string
 	Saved                           string // as row 3 has it
+	Mbits                           int
+	ChannelRounds                   int
+	Channel, Fast                   string // as row 4 has it
+	journeys                        []journey
 }
 
 func newReport(e extent, got results, took time.Duration) (*report, error) {
 	r := &report{
 		Name: e.name, Date: time.Now().UTC().Format(time.DateOnly), Took: took.Round(time.Second).String(),
 		Rounds: e.rounds, DiskRounds: e.diskRounds, Memory: medians(got.memory), Disk: medians(got.disk), DiskSpeed: got.diskSpeed / 1e6, DiskLimit: diskSpeed / 1e6,
-		Missing: got.missing,
+		Missing: got.missing, Mbits: linkMbits, ChannelRounds: e.channelRounds, journeys: medianJourneys(got.journeys),
 		Machine: fmt.Sprintf("%d cores, %s, %s, %s", runtime.NumCPU(), processor(), runtime.GOARCH, runtime.Version()),
 	}
 	if got.load >= 0.5 {
@@ -122,6 +126,8 @@ func newReport(e extent, got results, took time.Duration) (*report, error) {
 	for _, a := range diskAims {
 		r.Targets = append(r.Targets, a.meet(r.Disk)...)
 	}
+	r.Targets = append(r.Targets, journeyTargets(r.journeys)...)
+	r.Channel, r.Fast = journeyTable(r.journeys, true), journeyTable(r.journeys, false)
 	var err error
 	r.Saved, err = r.saved()
 	return r, err
@@ -141,14 +147,16 @@ func (r *report) saved() (string, error) {
 	for _, size := range sizes {
 		head = append(head, grouped(size))
 		var column []string
+		memory, _ := r.Memory.row(size, plain)
 		disk, _ := r.Disk.row(size, plain)
 		for _, name := range []string{deflate, zstd} {
 			ratio, err := ratioOf(size, codecOf(name))
 			if err != nil {
 				return "", err
 			}
-			own, _ := r.Disk.row(size, name)
-			column = append(column, percent(ratio), change(own.Stored, disk.Stored), change(own.IO(), disk.IO()))
+			inMemory, _ := r.Memory.row(size, name)
+			onDisk, _ := r.Disk.row(size, name)
+			column = append(column, percent(ratio), change(inMemory.Stored, memory.Stored), change(onDisk.IO(), disk.IO()))
 		}
 		for _, name := range []string{plain, deflate, zstd} {
 			own, _ := r.Memory.row(size, name)

@@ -60,10 +60,10 @@ var memoryAims = []aim{
 	{"put-cpu", "CPU of a put by that of JetStream with S2", func(r row) float64 { return r.PutCPU }, s2, 0.8, false},
 	{"gets", "gets a second by those of JetStream with S2", func(r row) float64 { return r.GetRate }, s2, 1.2, true},
 	{"get-cpu", "CPU of a get by that of JetStream with S2", func(r row) float64 { return r.GetCPU }, s2, 0.8, false},
+	{"stored", "stored bytes by those of plain JetStream", func(r row) float64 { return r.Stored }, plain, 0.5, false},
 }
 
 var diskAims = []aim{
-	{"stored", "stored bytes by those of plain JetStream", func(r row) float64 { return r.Stored }, plain, 0.5, false},
 	{"io", "bytes of files written and read, put and get, by those of plain JetStream", row.IO, plain, 0.5, false},
 	{"disk-puts", "puts a second on the limited disk by those of plain JetStream", func(r row) float64 { return r.PutRate }, plain, 1.3, true},
 	{"disk-gets", "gets a second on the limited disk by those of plain JetStream", func(r row) float64 { return r.GetRate }, plain, 1.3, true},
