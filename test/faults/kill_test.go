@@ -68,6 +68,9 @@ func TestKillManagerAndAgents(t *testing.T) {
 		}
 		pids = append(pids, found...)
 	}
+	for _, c := range []*clusters.Cluster{east, west} {
+		replaceAfter(t, c, "manager")
+	}
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatalf("kill process %d: %v", pid, err)
@@ -111,9 +114,11 @@ func wantReason(t *testing.T, record v1alpha1.AttemptRecord, reasons ...string) 
 	t.Errorf("want the attempt to end with one of %v, got %s: %s", reasons, record.Reason, record.Message)
 }
 
-// killComponent kills the process of the manager or the gateway of a cluster and waits until another one is ready.
+// killComponent kills the process of the manager or the gateway of a cluster and waits until another one is ready. When the test
+// ends its pod is replaced.
 func killComponent(t *testing.T, c *clusters.Cluster, component string) {
 	t.Helper()
+	replaceAfter(t, c, component)
 	labels := client.MatchingLabels{"app.kubernetes.io/component": component}
 	before := restarts(t, c, labels)
 	if err := killPodProcess(c, system, labels, "/"+component); err != nil {
@@ -125,6 +130,23 @@ func killComponent(t *testing.T, c *clusters.Cluster, component string) {
 	})
 }
 
+// replaceAfter has a component's pod replaced when the test ends: the kubelet waits twice as long each time before it starts what
+// was killed within ten minutes, up to five minutes, which tests that kill it next would see as a fault of their own.
+func replaceAfter(t *testing.T, c *clusters.Cluster, component string) {
+	t.Helper()
+	labels := client.MatchingLabels{"app.kubernetes.io/component": component}
+	t.Cleanup(func() {
+		if err := c.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(system), labels); err != nil {
+			t.Errorf("replace the %s of %s: %v", component, c.Name, err)
+			return
+		}
+		clusters.Eventually(t, patience, "the "+component+" of "+c.Name+" to be a new one", func() (bool, string) {
+			n := restarts(t, c, labels)
+			return n == 0, fmt.Sprintf("%d restarts", n)
+		})
+	})
+}
+
 // restarts of the one pod with the labels; -1 while it is not ready.
 func restarts(t *testing.T, c *clusters.Cluster, labels client.MatchingLabels) int32 {
 	t.Helper()
@@ -132,7 +154,7 @@ func restarts(t *testing.T, c *clusters.Cluster, labels client.MatchingLabels) i
 	if err := c.List(context.Background(), &pods, client.InNamespace(system), labels); err != nil {
 		t.Fatal(err)
 	}
-	if len(pods.Items) != 1 || len(pods.Items[0].Status.ContainerStatuses) != 1 || !pods.Items[0].Status.ContainerStatuses[0].Ready {
+	if len(pods.Items) != 1 || pods.Items[0].DeletionTimestamp != nil || len(pods.Items[0].Status.ContainerStatuses) != 1 || !pods.Items[0].Status.ContainerStatuses[0].Ready {
 		return -1
 	}
 	return pods.Items[0].Status.ContainerStatuses[0].RestartCount
