@@ -36,7 +36,7 @@ type extent struct {
 }
 
 var extents = map[string]extent{
-	"full":  {name: "full", rounds: 5, bytes: 300 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3, channelBytes: 24 << 20},
+	"full":  {name: "full", rounds: 5, bytes: 240 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3, channelBytes: 24 << 20},
 	"quick": {name: "quick", rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1, channelBytes: 12 << 20},
 }
 

@@ -179,9 +179,8 @@ func (r *rabbit) stop() error {
 
 func (r *rabbit) usage() (usage, error) { return usageOfGroup(r.server.Process.Pid) }
 
-func (r *rabbit) stored() (int64, error) {
-	return sizeOf(r.directory, ".rdq", ".idx", ".jif", ".qi", ".qs")
-}
+// stored is not known: its files hold what was got before for some time.
+func (r *rabbit) stored() (int64, error) { return 0, nil }
 
 // channel opens a channel with an empty durable queue, or the one that is there.
 func (r *rabbit) channel() (*amqp.Channel, error) {
