@@ -36,7 +36,8 @@ type Options struct {
 	// Member is the name of this one among the members.
 	Member string
 	// Directory has the agent's own certificate, tls.crt and tls.key, which clients see
-	// unless the configuration names another directory.
+	// unless the configuration names another directory, and queues of other clusters in any
+	// case. With a channel it has the other cluster's CA, peer-ca.crt, too.
 	Directory string
 	// MembersTLS is for connections to other members.
 	MembersTLS *tls.Config
@@ -54,8 +55,9 @@ type Agent struct {
 	options Options
 	started time.Time
 
-	running      atomic.Pointer[running] // nil while it is starting
-	certificates atomic.Pointer[httpproxy.Certificates]
+	running        atomic.Pointer[running] // nil while it is starting
+	channelAddress atomic.Pointer[net.Addr]
+	certificates   atomic.Pointer[httpproxy.Certificates]
 
 	mu          sync.Mutex
 	config      *wirev1.QueueConfig // that is in effect
@@ -69,9 +71,10 @@ type Agent struct {
 
 // running is what serves clients.
 type running struct {
-	store *store.Store
-	conn  *nats.Conn
-	front *front.Front
+	store    *store.Store
+	conn     *nats.Conn
+	front    *front.Front
+	channels *channels
 }
 
 // New returns an agent that does not run yet.
@@ -102,7 +105,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.mu.Lock()
 	a.config, a.reset = c, c.GetResetStatistics()
 	a.mu.Unlock()
-	decoding, err := message.NewDecoding(a.options.Decoders(ctx))
+	decoders := a.options.Decoders(ctx)
+	decoding, err := message.NewDecoding(decoders)
 	if err != nil {
 		return err
 	}
@@ -156,7 +160,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	r := &running{store: kept, conn: conn, front: served}
+	channels, err := a.newChannels(ctx, kept, conn, c, decoders, decoding)
+	if err != nil {
+		return err
+	}
+	defer channels.close()
+	if err := channels.send(watching, c); err != nil {
+		return err
+	}
+	r := &running{store: kept, conn: conn, front: served, channels: channels}
 	a.running.Store(r)
 	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "queue", c.GetQueue())
 	ended := make(chan error, 1)
@@ -167,13 +179,25 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.follow(watching, r, c, s)
 	}()
 	select {
-	case err := <-ended:
-		return fmt.Errorf("serve clients: %w", err)
+	case err = <-ended:
+		err = fmt.Errorf("serve clients: %w", err)
 	case <-ctx.Done():
 	}
 	stop()
 	<-followed
+	channels.close()
+	if err != nil {
+		return err
+	}
 	return a.drain(served) //nolint:contextcheck // The context has ended; clients get time of their own.
+}
+
+// ChannelAddress is where queues of other clusters reach this member; nil while nothing is listened on.
+func (a *Agent) ChannelAddress() net.Addr {
+	if address := a.channelAddress.Load(); address != nil {
+		return *address
+	}
+	return nil
 }
 
 // ensureFirst makes the stream. One that is there and cannot be changed yet is served as it is: a
@@ -299,6 +323,7 @@ func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfi
 		case <-ticker.C:
 		}
 		a.ensureAgain(ctx, r, current)
+		r.channels.release(ctx, current.GetQueue())
 		c, err := a.options.Read()
 		if err == nil && (refused == nil || !proto.Equal(c, refused)) {
 			if proto.Equal(c, current) {
@@ -347,6 +372,10 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 	if err := validate(c); err != nil {
 		return err
 	}
+	// Whatever else cannot be done: who may not send any more is kept out.
+	if err := r.channels.accept(c); err != nil {
+		return err
+	}
 	if err := changeable(first, c); err != nil {
 		return err
 	}
@@ -377,13 +406,19 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		s.Encoding.Close()
 	}
 	*s = next
-	a.adopt(r.front, c)
+	if sendsAnew(before, c) {
+		if err := r.channels.send(ctx, c); err != nil {
+			return err
+		}
+	}
+	a.adopt(r, c)
 	a.options.Log.Info("Configuration was taken over", "revision", c.GetRevision())
 	return nil
 }
 
 // adopt notes a configuration that is in effect, and resets the counters if it says so.
-func (a *Agent) adopt(f *front.Front, c *wirev1.QueueConfig) {
+func (a *Agent) adopt(r *running, c *wirev1.QueueConfig) {
+	r.channels.limit(c)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.config = c
@@ -392,7 +427,8 @@ func (a *Agent) adopt(f *front.Front, c *wirev1.QueueConfig) {
 	}
 	if reset := c.GetResetStatistics(); reset != a.reset {
 		a.reset = reset
-		f.ResetStatistics(time.Now())
+		r.front.ResetStatistics(time.Now())
+		r.channels.resetStatistics()
 		if user, system, err := meter.ProcessCPU(); err == nil {
 			a.cpuBase = user + system
 		}

@@ -56,6 +56,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	r.Compression, r.Decompression = compression(s.Compression), decompression(s.Decompression)
 	r.WireBytes = count(s.WireBytes)
 	r.Cpu = &wirev1.CPU{CompressNanos: uint64(s.Compression.CPU), DecompressNanos: uint64(s.Decompression.CPU)}
+	running.channels.report(r)
 	if user, system, err := meter.ProcessCPU(); err == nil {
 		r.Cpu.SendNanos = uint64(user + system - base)
 	}

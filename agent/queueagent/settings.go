@@ -113,7 +113,7 @@ func validate(c *wirev1.QueueConfig) error {
 	case len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}
-	return nil
+	return validateChannels(c)
 }
 
 // fixed returns what counts at the start only.
@@ -121,6 +121,7 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 	return &wirev1.QueueConfig{
 		Queue: c.GetQueue(), ListenAddress: c.GetListenAddress(), RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
 		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(), ServingDirectory: c.GetServingDirectory(),
+		Acceptance: &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()},
 	}
 }
 

@@ -18,6 +18,9 @@ const (
 	// ConditionHardwareCompression is True when the accelerator compressed; False, with the reason, when something else did.
 	// False is a statement, not a failure.
 	ConditionHardwareCompression = "HardwareCompression"
+	// ConditionChannelCompression of a Queue with a channel is True when the other Queue accepts one of its codings; False, with the
+	// reason, when messages travel uncompressed. False is a statement, not a failure. Absent until the channel has run.
+	ConditionChannelCompression = "ChannelCompression"
 	// ConditionFeatureConfirmed of a NodeProfile is True when the accelerator that Node Feature Discovery announces on the node was
 	// seen to work, and False, with the reason, when it was not. Absent where nothing is announced.
 	ConditionFeatureConfirmed = "FeatureConfirmed"
@@ -63,6 +66,8 @@ const (
 	// ReasonSourceEmpty: spec.delete would have removed everything at the destination, because the source has no files; or a
 	// CompressionTrial finds nothing to sample.
 	ReasonSourceEmpty = "SourceEmpty"
+	// ReasonSourceInUse: a Queue has a channel and consumers of its clients; a message can go to one of them only.
+	ReasonSourceInUse = "SourceInUse"
 	// ReasonDestinationChanged: a file at the destination changed while parts of it were reused.
 	ReasonDestinationChanged = "DestinationChanged"
 	// ReasonSourceChanged: files changed each time they were read.
@@ -140,6 +145,14 @@ const (
 	ReasonNoLeader = "NoLeader"
 	// ReasonMembersUnreachable: the member that leads does not reach the others.
 	ReasonMembersUnreachable = "MembersUnreachable"
+	// ReasonChannelConnecting: the channel is being set up, or the member that sends is not known yet.
+	ReasonChannelConnecting = "ChannelConnecting"
+	// ReasonNegotiated: the channel carries compressed messages.
+	ReasonNegotiated = "Negotiated"
+	// ReasonCodingsRefused: the other Queue accepts none of the channel's codings.
+	ReasonCodingsRefused = "CodingsRefused"
+	// ReasonNoCodings: the channel offers none, by spec.channel.codings.
+	ReasonNoCodings = "NoCodings"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile and CompressionPolicy conditions.

@@ -34,6 +34,7 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER:           v1alpha1.ReasonInvalidSpec,
 	wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED:      v1alpha1.ReasonDestinationChanged,
 	wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY:             v1alpha1.ReasonSourceEmpty,
+	wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE:            v1alpha1.ReasonSourceInUse,
 }
 
 // FailureReason is the condition reason of a wire reason; one that this version does not know is Internal.

@@ -43,7 +43,7 @@ type ReceiverOptions struct {
 	// Readable codecs.
 	Readable []codec.ID
 	Decoding *message.Decoding
-	// MaxMessage is the length in bytes of the longest plain payload.
+	// MaxMessage is the length in bytes of the longest plain payload, until SetMaxMessage says another.
 	MaxMessage int
 	Log        *slog.Logger
 }
@@ -53,9 +53,10 @@ type Receiver struct {
 	wirev1.UnimplementedChannelServer
 	options ReceiverOptions
 
-	mu      sync.Mutex
-	accepts Acceptance
-	sources map[Source]*source
+	mu         sync.Mutex
+	accepts    Acceptance
+	maxMessage int
+	sources    map[Source]*source
 }
 
 // source is what is known of a sending queue.
@@ -70,7 +71,7 @@ type source struct {
 
 // NewReceiver returns a receiver that accepts codecs.
 func NewReceiver(o ReceiverOptions, accepts Acceptance) *Receiver {
-	return &Receiver{options: o, accepts: accepts, sources: map[Source]*source{}}
+	return &Receiver{options: o, accepts: accepts, maxMessage: o.MaxMessage, sources: map[Source]*source{}}
 }
 
 // SetAcceptance changes which codecs are accepted by channels that start.
@@ -78,6 +79,22 @@ func (r *Receiver) SetAcceptance(a Acceptance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.accepts = a
+}
+
+// SetMaxMessage changes the length in bytes of the longest plain payload, for channels that start.
+func (r *Receiver) SetMaxMessage(length int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.maxMessage = length
+}
+
+// ResetStatistics begins the counters anew.
+func (r *Receiver) ResetStatistics() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sources {
+		s.status.Messages, s.status.Batches, s.status.PayloadBytes = 0, 0, 0
+	}
 }
 
 // errRevoked ends a channel that is not admitted any more.
@@ -255,10 +272,10 @@ func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev
 	}
 	at = at.in(begin.GetBegin().GetEpoch(), s.marker)
 	r.mu.Lock()
-	accepts := r.accepts
+	accepts, maxMessage := r.accepts, r.maxMessage
 	r.mu.Unlock()
 	l := limits{
-		messages: MaxBatchMessages, bytes: maxBatchBytes, maxMessage: r.options.MaxMessage,
+		messages: MaxBatchMessages, bytes: maxBatchBytes, maxMessage: maxMessage,
 		codec: negotiate(begin.GetBegin().GetCodecs(), accepts, r.options.Readable),
 	}
 	// Who has been told may ask for the status.

@@ -191,7 +191,7 @@ func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) err
 		FilterSubjects: store.Subjects(x.options.Stream),
 	})
 	if err != nil {
-		return fmt.Errorf("make a consumer for the channel, which has to be the queue's only one: %w", err)
+		return whyNoConsumer(ctx, stream, err)
 	}
 	return nil
 }

@@ -942,7 +942,8 @@ func (x *ChannelPeer) GetNamespaces() []string {
 	return nil
 }
 
-// ChannelStatus is about the sending end. Counters are since the agent's start or the last reset.
+// ChannelStatus is about the sending end. Counters are since the agent's start, the last change of the channel's configuration or the last
+// reset.
 type ChannelStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State ChannelState           `protobuf:"varint,1,opt,name=state,proto3,enum=lighterage.wire.v1.ChannelState" json:"state,omitempty"`
@@ -1109,7 +1110,7 @@ func (x *ChannelStatus) GetWireBytes() uint64 {
 	return 0
 }
 
-// ReceivedChannel is about the receiving end of one channel.
+// ReceivedChannel is about the receiving end of one channel. Counters are since the agent's start or the last reset.
 type ReceivedChannel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`

@@ -168,8 +168,12 @@ type QueueConfig struct {
 	// reset_statistics: when it differs from what the agent has acted upon last, all counters and high-water marks begin anew. What it is
 	// at the start of the agent is taken as acted upon.
 	ResetStatistics string `protobuf:"bytes,16,opt,name=reset_statistics,json=resetStatistics,proto3" json:"reset_statistics,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// channel by which the queue's messages go to a queue of another cluster; absent: they stay.
+	Channel *ChannelConfig `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
+	// acceptance says which queues of other clusters may send to this one; absent: none, and nothing is listened on.
+	Acceptance    *ChannelAcceptance `protobuf:"bytes,31,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueConfig) Reset() {
@@ -312,6 +316,20 @@ func (x *QueueConfig) GetResetStatistics() string {
 		return x.ResetStatistics
 	}
 	return ""
+}
+
+func (x *QueueConfig) GetChannel() *ChannelConfig {
+	if x != nil {
+		return x.Channel
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetAcceptance() *ChannelAcceptance {
+	if x != nil {
+		return x.Acceptance
+	}
+	return nil
 }
 
 // QueueMember is one of the agents of a queue.
@@ -1113,9 +1131,14 @@ type QueueReport struct {
 	// cpu: send_nanos is the whole process, compress_nanos and decompress_nanos what these took; all since the start or the last reset.
 	Cpu *CPU `protobuf:"bytes,15,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	// wire_bytes written to and read from clients, TLS included, since the start or the last reset.
-	WireBytes     uint64 `protobuf:"varint,16,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WireBytes uint64 `protobuf:"varint,16,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
+	// channel is absent when there is none. received are the channels of other clusters' queues that this member has seen.
+	Channel  *ChannelStatus     `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
+	Received []*ReceivedChannel `protobuf:"bytes,31,rep,name=received,proto3" json:"received,omitempty"`
+	// received_wire_bytes written to and read from queues of other clusters that send to this one, TLS included, since the start or the last reset.
+	ReceivedWireBytes uint64 `protobuf:"varint,32,opt,name=received_wire_bytes,json=receivedWireBytes,proto3" json:"received_wire_bytes,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *QueueReport) Reset() {
@@ -1260,11 +1283,32 @@ func (x *QueueReport) GetWireBytes() uint64 {
 	return 0
 }
 
+func (x *QueueReport) GetChannel() *ChannelStatus {
+	if x != nil {
+		return x.Channel
+	}
+	return nil
+}
+
+func (x *QueueReport) GetReceived() []*ReceivedChannel {
+	if x != nil {
+		return x.Received
+	}
+	return nil
+}
+
+func (x *QueueReport) GetReceivedWireBytes() uint64 {
+	if x != nil {
+		return x.ReceivedWireBytes
+	}
+	return 0
+}
+
 var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x06\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\a\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -1282,7 +1326,11 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x11serving_directory\x18\r \x01(\tR\x10servingDirectory\x12D\n" +
 	"\x10duplicate_window\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x0fduplicateWindow\x12>\n" +
 	"\rdrain_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\fdrainTimeout\x12)\n" +
-	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\"F\n" +
+	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\x12;\n" +
+	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelConfigR\achannel\x12E\n" +
+	"\n" +
+	"acceptance\x18\x1f \x01(\v2%.lighterage.wire.v1.ChannelAcceptanceR\n" +
+	"acceptance\"F\n" +
 	"\vQueueMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rroute_address\x18\x02 \x01(\tR\frouteAddress\"`\n" +
@@ -1349,7 +1397,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"file_bytes\x18\x13 \x01(\x04R\tfileBytes\x12!\n" +
 	"\fmemory_bytes\x18\x14 \x01(\x04R\vmemoryBytes\x120\n" +
 	"\x05since\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05reset\x18\x16 \x01(\tR\x05reset\"\xfc\x05\n" +
+	"\x05reset\x18\x16 \x01(\tR\x05reset\"\xaa\a\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -1371,7 +1419,10 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\rdecompression\x18\x0e \x01(\v2!.lighterage.wire.v1.DecompressionR\rdecompression\x12)\n" +
 	"\x03cpu\x18\x0f \x01(\v2\x17.lighterage.wire.v1.CPUR\x03cpu\x12\x1d\n" +
 	"\n" +
-	"wire_bytes\x18\x10 \x01(\x04R\twireBytes*n\n" +
+	"wire_bytes\x18\x10 \x01(\x04R\twireBytes\x12;\n" +
+	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelStatusR\achannel\x12?\n" +
+	"\breceived\x18\x1f \x03(\v2#.lighterage.wire.v1.ReceivedChannelR\breceived\x12.\n" +
+	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes*n\n" +
 	"\rQueueOverflow\x12\x1e\n" +
 	"\x1aQUEUE_OVERFLOW_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19QUEUE_OVERFLOW_REJECT_NEW\x10\x01\x12\x1e\n" +
@@ -1416,11 +1467,15 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*QueueReport)(nil),            // 12: lighterage.wire.v1.QueueReport
 	(*CompressionSettings)(nil),    // 13: lighterage.wire.v1.CompressionSettings
 	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 16: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 17: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 18: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 19: lighterage.wire.v1.CPU
+	(*ChannelConfig)(nil),          // 15: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 16: lighterage.wire.v1.ChannelAcceptance
+	(*timestamppb.Timestamp)(nil),  // 17: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 18: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 19: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 20: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 21: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 22: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 23: lighterage.wire.v1.ReceivedChannel
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	3,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
@@ -1430,30 +1485,34 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	6,  // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
 	14, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
 	14, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
-	14, // 7: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 8: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	12, // 9: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	15, // 10: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	10, // 11: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	10, // 12: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	10, // 13: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	10, // 14: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	15, // 15: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	1,  // 16: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	15, // 17: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	16, // 18: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	9,  // 19: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	11, // 20: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	17, // 21: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	18, // 22: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	19, // 23: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	7,  // 24: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	8,  // 25: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	15, // 7: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	16, // 8: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	14, // 9: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 10: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	12, // 11: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	17, // 12: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	10, // 13: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	10, // 14: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	10, // 15: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	10, // 16: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	17, // 17: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	1,  // 18: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	17, // 19: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	18, // 20: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	9,  // 21: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	11, // 22: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	19, // 23: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	20, // 24: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	21, // 25: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	22, // 26: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	23, // 27: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	7,  // 28: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	8,  // 29: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	29, // [29:30] is the sub-list for method output_type
+	28, // [28:29] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -1461,6 +1520,7 @@ func file_agent_wire_v1_queue_proto_init() {
 	if File_agent_wire_v1_queue_proto != nil {
 		return
 	}
+	file_agent_wire_v1_channel_proto_init()
 	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_http_proto_init()
 	file_agent_wire_v1_report_proto_init()

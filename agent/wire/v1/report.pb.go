@@ -55,6 +55,8 @@ const (
 	FailureReason_FAILURE_REASON_SOURCE_EMPTY FailureReason = 21
 	// FAILURE_REASON_DESTINATION_CHANGED: a file at the destination changed while parts of it were reused.
 	FailureReason_FAILURE_REASON_DESTINATION_CHANGED FailureReason = 22
+	// FAILURE_REASON_SOURCE_IN_USE: something else takes the messages that a channel is to send.
+	FailureReason_FAILURE_REASON_SOURCE_IN_USE FailureReason = 23
 )
 
 // Enum value maps for FailureReason.
@@ -83,6 +85,7 @@ var (
 		20: "FAILURE_REASON_INVALID_FILTER",
 		21: "FAILURE_REASON_SOURCE_EMPTY",
 		22: "FAILURE_REASON_DESTINATION_CHANGED",
+		23: "FAILURE_REASON_SOURCE_IN_USE",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -108,6 +111,7 @@ var (
 		"FAILURE_REASON_INVALID_FILTER":           20,
 		"FAILURE_REASON_SOURCE_EMPTY":             21,
 		"FAILURE_REASON_DESTINATION_CHANGED":      22,
+		"FAILURE_REASON_SOURCE_IN_USE":            23,
 	}
 )
 
@@ -1142,7 +1146,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
 	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
-	"\x05trial\x18\x0e \x01(\fR\x05trial*\xc9\x06\n" +
+	"\x05trial\x18\x0e \x01(\fR\x05trial*\xeb\x06\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1167,7 +1171,8 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x19FAILURE_REASON_AGENT_LOST\x10\x13\x12!\n" +
 	"\x1dFAILURE_REASON_INVALID_FILTER\x10\x14\x12\x1f\n" +
 	"\x1bFAILURE_REASON_SOURCE_EMPTY\x10\x15\x12&\n" +
-	"\"FAILURE_REASON_DESTINATION_CHANGED\x10\x16*\xc7\x01\n" +
+	"\"FAILURE_REASON_DESTINATION_CHANGED\x10\x16\x12 \n" +
+	"\x1cFAILURE_REASON_SOURCE_IN_USE\x10\x17*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +

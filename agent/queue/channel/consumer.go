@@ -1,0 +1,63 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// JetStream's errors when a message would go to two consumers of a queue.
+const (
+	codeMultipleUnfiltered jetstream.ErrorCode = 10099
+	codeNotUnique          jetstream.ErrorCode = 10100
+)
+
+// maxConsumersNamed bounds how many consumers an error names.
+const maxConsumersNamed = 5
+
+// whyNoConsumer says why the channel gets no consumer, and names those that are in its way.
+func whyNoConsumer(ctx context.Context, stream jetstream.Stream, err error) error {
+	var refused *jetstream.APIError
+	if !errors.As(err, &refused) || refused.ErrorCode != codeMultipleUnfiltered && refused.ErrorCode != codeNotUnique {
+		return fmt.Errorf("make a consumer for the channel: %w", err)
+	}
+	var others []string
+	names := stream.ConsumerNames(ctx)
+	for name := range names.Name() {
+		others = append(others, name)
+	}
+	slices.Sort(others)
+	who := strings.Join(others[:min(len(others), maxConsumersNamed)], ", ")
+	if len(others) > maxConsumersNamed {
+		who += fmt.Sprintf(" and %d more", len(others)-maxConsumersNamed)
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE,
+		"a message of a queue goes to one consumer, which is the channel where there is one, and clients have consumers here (%s): delete them, and get the "+
+			"messages from the receiving queue; or take the channel away", who)
+}
+
+// Release removes what a channel that was taken away has left in the stream that it sent, so that messages go to clients' consumers again.
+// What was in doubt may be in both queues then. It may be repeated.
+func Release(ctx context.Context, conn *nats.Conn, stream string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	if err := js.DeleteConsumer(ctx, stream, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("remove the consumer of the channel that was taken away: %w", err)
+	}
+	return nil
+}

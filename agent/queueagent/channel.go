@@ -1,0 +1,286 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queueagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/queue/channel"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transport"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// maxChannelConns bounds the connections of sending queues that are open at once, those without a finished handshake included.
+const maxChannelConns = 256
+
+// channels are the ends of channels that this member has: one that sends at most, and one that receives from any number of queues.
+type channels struct {
+	agent    *Agent
+	store    *store.Store
+	conn     *nats.Conn
+	decoding *message.Decoding
+	files    *transport.Files
+
+	// The receiving end, nil when nothing is listened on.
+	callers  *transport.Callers
+	receiver *channel.Receiver
+	server   *grpc.Server
+	arrived  transport.Counter // bytes of its connections
+
+	// released: what a channel that was taken away has left is removed. Only follow, which is one goroutine, looks at it.
+	released bool
+
+	mu           sync.Mutex
+	sending      *sending // nil when there is no channel
+	arrivedReset int64    // what arrived had counted at the last reset
+}
+
+// sending is a sending end that runs.
+type sending struct {
+	sender *channel.Sender
+	sent   transport.Counter // bytes of its connections
+	reset  int64             // what sent had counted at the last reset
+	// stop ends it and waits.
+	stop func()
+}
+
+// validateChannels refuses settings that no end could work with.
+func validateChannels(c *wirev1.QueueConfig) error {
+	if _, err := channel.ParseCodecs(c.GetAcceptance().GetCodecs()); err != nil {
+		return fmt.Errorf("acceptance.codecs: %w", err)
+	}
+	s := c.GetChannel()
+	if s == nil {
+		return nil
+	}
+	for name, value := range map[string]string{"gateway_endpoint": s.GetGatewayEndpoint(), "namespace": s.GetNamespace(), "queue": s.GetQueue()} {
+		if value == "" {
+			return fmt.Errorf("the configuration lacks channel.%s", name)
+		}
+	}
+	if _, err := channel.ParseCodecs(s.GetCodecs()); err != nil {
+		return fmt.Errorf("channel.codecs: %w", err)
+	}
+	if s.GetBatchMessages() > channel.MaxBatchMessages {
+		return fmt.Errorf("channel.batch_messages is %d: use up to %d", s.GetBatchMessages(), channel.MaxBatchMessages)
+	}
+	if d := s.GetBatchDelay(); d != nil && (d.CheckValid() != nil || d.AsDuration() < 0) {
+		return fmt.Errorf("channel.batch_delay is %v: use 0 or more", d.AsDuration())
+	}
+	return nil
+}
+
+// newChannels returns the ends that a configuration asks for. The receiving one serves already; send starts the sending one.
+func (a *Agent) newChannels(
+	ctx context.Context, kept *store.Store, conn *nats.Conn, c *wirev1.QueueConfig, decoders *codec.Registry, decoding *message.Decoding,
+) (*channels, error) {
+	x := &channels{agent: a, store: kept, conn: conn, decoding: decoding, files: transport.NewFiles(a.options.Directory)}
+	address := c.GetAcceptance().GetAddress()
+	if address == "" {
+		return x, nil
+	}
+	accepts, err := acceptanceOf(c)
+	if err != nil {
+		return nil, err
+	}
+	x.callers = transport.NewCallers(x.files)
+	if err := x.callers.Set(c.GetAcceptance().GetPeers()); err != nil {
+		return nil, fmt.Errorf("acceptance.peers: %w", err)
+	}
+	x.receiver = channel.NewReceiver(channel.ReceiverOptions{
+		Conn: conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(), Decoding: decoding,
+		MaxMessage: maxMessage(c), Log: a.options.Log,
+	}, accepts)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for queues of other clusters: %w", err)
+	}
+	// Longer messages may be allowed later, up to what the store is prepared for.
+	x.server = transport.NewChannelServer(x.callers, channel.FrameBound(max(maxMessage(c), leastPayload)))
+	wirev1.RegisterChannelServer(x.server, x.receiver)
+	a.channelAddress.Store(new(listener.Addr()))
+	go func() {
+		if err := x.server.Serve(transport.Listen(listener, &x.arrived, maxChannelConns)); err != nil {
+			a.options.Log.Error("Server for queues of other clusters has ended", "address", address, "error", err.Error())
+		}
+	}()
+	return x, nil
+}
+
+// acceptanceOf is which codecs are taken.
+func acceptanceOf(c *wirev1.QueueConfig) (channel.Acceptance, error) {
+	ids, err := channel.ParseCodecs(c.GetAcceptance().GetCodecs())
+	return channel.Acceptance{Any: c.GetAcceptance().GetAnyCodec(), Codecs: ids}, err
+}
+
+// accept lets in whom a configuration names, and ends the channels of those whom it does not. After an error nothing has changed.
+func (x *channels) accept(c *wirev1.QueueConfig) error {
+	if x.receiver == nil {
+		return nil
+	}
+	accepts, err := acceptanceOf(c)
+	if err != nil {
+		return fmt.Errorf("acceptance.codecs: %w", err)
+	}
+	if err := x.callers.Set(c.GetAcceptance().GetPeers()); err != nil {
+		return fmt.Errorf("acceptance.peers: %w", err)
+	}
+	x.receiver.SetAcceptance(accepts)
+	x.receiver.EndOthers(func(s channel.Source) bool { return x.callers.May(transport.Caller(s)) })
+	return nil
+}
+
+// limit says how long messages may be that arrive by channels which start from now on.
+func (x *channels) limit(c *wirev1.QueueConfig) {
+	if x.receiver != nil {
+		x.receiver.SetMaxMessage(maxMessage(c))
+	}
+}
+
+// sendsAnew reports whether a change of the configuration takes another sending end.
+func sendsAnew(before, c *wirev1.QueueConfig) bool {
+	return !proto.Equal(before.GetChannel(), c.GetChannel()) || c.GetChannel() != nil && !proto.Equal(before.GetCompression(), c.GetCompression())
+}
+
+// send starts the sending end that a configuration asks for, in place of the one that runs. After an error that one goes on. The context is
+// that of the end's life.
+func (x *channels) send(ctx context.Context, c *wirev1.QueueConfig) error {
+	var next *sending
+	if c.GetChannel() != nil {
+		var err error
+		if next, err = x.newSending(ctx, c); err != nil {
+			return err
+		}
+	}
+	x.stopSending()
+	x.released = false
+	if next == nil {
+		return nil
+	}
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	next.stop = func() { cancel(); <-done }
+	x.mu.Lock()
+	x.sending = next
+	x.mu.Unlock()
+	go func() {
+		defer close(done)
+		next.sender.Run(running)
+	}()
+	return nil
+}
+
+func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*sending, error) {
+	wanted := c.GetChannel()
+	ids, err := channel.ParseCodecs(wanted.GetCodecs())
+	if err != nil {
+		return nil, fmt.Errorf("channel.codecs: %w", err)
+	}
+	compression, err := transfer.Settings(c.GetCompression())
+	if err != nil {
+		return nil, err
+	}
+	// The channel's codecs, at the level and on the engines that the queue's compression has. A queue that compresses nothing when messages
+	// are put may still compress for the channel.
+	compression.Codecs = slices.DeleteFunc(slices.Clone(ids), func(id codec.ID) bool { return id == codec.None })
+	encoding := message.EncodingOptions{Policy: compression.Policy, MinSize: max(size(c.GetCompressionMinSize()), 1)}
+	if len(compression.Codecs) > 0 {
+		encoding.Engines, encoding.Accelerator = x.agent.options.Engines(ctx, compression)
+	}
+	s := &sending{}
+	to := &channel.Destination{
+		Gateway: wanted.GetGatewayEndpoint(), Namespace: wanted.GetNamespace(), Queue: wanted.GetQueue(), Files: x.files, Counter: &s.sent,
+	}
+	s.sender, err = channel.NewSender(channel.SenderOptions{
+		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,
+		BatchMessages: int(wanted.GetBatchMessages()), BatchDelay: wanted.GetBatchDelay().AsDuration(),
+		Encoding: encoding, Decoding: x.decoding, Log: x.agent.options.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("channel: %w", err)
+	}
+	return s, nil
+}
+
+func (x *channels) stopSending() {
+	x.mu.Lock()
+	s := x.sending
+	x.sending = nil
+	x.mu.Unlock()
+	if s != nil {
+		s.stop()
+	}
+}
+
+// release removes what a former channel has left, until that has worked. Only the member that leads does: another one may not have been
+// told yet that there is no channel, and sends, and makes what is to be removed, when it comes to lead.
+func (x *channels) release(ctx context.Context, queue string) {
+	x.mu.Lock()
+	sends := x.sending != nil
+	x.mu.Unlock()
+	if sends || !x.store.Leader() {
+		x.released = false
+		return
+	}
+	if x.released {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
+	defer cancel()
+	if err := channel.Release(ctx, x.conn, queue); err != nil {
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			x.agent.options.Log.Warn("Channel that was taken away is in clients' way still", "error", err.Error())
+		}
+		return
+	}
+	x.released = true
+}
+
+// close ends all ends.
+func (x *channels) close() {
+	x.stopSending()
+	if x.server != nil {
+		x.server.Stop()
+	}
+}
+
+func (x *channels) resetStatistics() {
+	if x.receiver != nil {
+		x.receiver.ResetStatistics()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.arrivedReset = x.arrived.Bytes()
+	if x.sending != nil {
+		x.sending.sender.ResetStatistics()
+		x.sending.reset = x.sending.sent.Bytes()
+	}
+}
+
+// report fills in what there is to say of channels.
+func (x *channels) report(r *wirev1.QueueReport) {
+	if x.receiver != nil {
+		r.Received = x.receiver.Status()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	r.ReceivedWireBytes = count(x.arrived.Bytes() - x.arrivedReset)
+	if x.sending != nil {
+		r.Channel = x.sending.sender.Status()
+		r.Channel.WireBytes = count(x.sending.sent.Bytes() - x.sending.reset)
+	}
+}
