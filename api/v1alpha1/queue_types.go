@@ -206,8 +206,9 @@ type QueueChannel struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="queue must be the name of a Queue: lower-case letters, digits and -, beginning with a letter"
 	Queue string `json:"queue,omitempty"`
 	// codings in order of preference: the first that the other Queue accepts is used until the channel starts again. Messages that are
-	// stored in it travel as they are, others are put into it as compression says, and all are inflated where it is none. By default the codecs of
-	// the policy in force. Where the other Queue accepts nothing of the list, it is none.
+	// stored in it travel as they are, others are put into it as compression says, and all are inflated where it is none. By default those in which
+	// messages are stored here: the codecs of the policy in force, and none where that says Never or compression.minSize is 0. Where the other Queue accepts nothing of
+	// the list, it is none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

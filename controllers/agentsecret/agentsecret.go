@@ -10,6 +10,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -63,6 +65,18 @@ type Content struct {
 	// Config is what becomes config.json, and Revision names it.
 	Config   proto.Message
 	Revision string
+	// Files are further ones, by their keys.
+	Files map[string][]byte
+}
+
+// revision names all of the content but the identity.
+func (c Content) revision() string {
+	sum := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(c.Files)) {
+		// A hash never fails to take what is written. Lengths keep one file from passing for two.
+		_, _ = fmt.Fprintf(sum, "%q %d %s\n", key, len(c.Files[key]), c.Files[key])
+	}
+	return c.Revision + "/" + hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // Ensure writes a Secret when its configuration has changed or its certificate is to be renewed. It overwrites what may be there: the
@@ -75,7 +89,8 @@ func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMet
 	}
 	issue := state.authority == nil || !state.authority.Certificate.Equal(ca.Certificate) || !pki.Fresh(state.pair.Leaf, now)
 	lost := !state.Settled && now.Sub(state.written) >= rewriteInterval
-	if !issue && !lost && state.revision == content.Revision {
+	revision := content.revision()
+	if !issue && !lost && state.revision == revision {
 		return nil, nil
 	}
 	pair := state.pair
@@ -96,10 +111,11 @@ func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMet
 			configKey: config, corev1.TLSCertKey: pair.CertificatePEM, corev1.TLSPrivateKeyKey: pair.KeyPEM, pki.ClusterCAKey: ca.CertificatePEM,
 		},
 	}
+	maps.Copy(secret.Data, content.Files)
 	if err := k.write(ctx, secret); err != nil {
 		return owned.Refusal(secret, err)
 	}
-	state.pair, state.authority, state.revision, state.written, state.Settled = pair, ca, content.Revision, now, false
+	state.pair, state.authority, state.revision, state.written, state.Settled = pair, ca, revision, now, false
 	return nil, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +27,8 @@ const (
 	queueKeyPrefix = "queue/"
 )
 
-// OpenQueue tells a Queue of a peer by which name it reaches a Queue here. There is nothing to be made for it: whether the Queue exists, and has
-// come to know of the grant, shows when the caller connects.
+// OpenQueue tells a Queue of a peer by which name it reaches a Queue here. Nothing is made for it: whether the Queue serves, and has come to know
+// of the grant, shows when the caller connects. Only who is granted learns whether it exists.
 func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_ *wirev1.OpenQueueResponse, err error) {
 	from, err := s.caller(ctx)
 	defer func() { s.ended("OpenQueue", from, err) }()
@@ -46,9 +47,25 @@ func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_
 	if !peergrant.Allowed(grants.Items, wanted) {
 		return nil, refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", peergrant.Refusal(wanted))
 	}
+	err = s.options.Client.Get(ctx, client.ObjectKey{Namespace: wanted.ToNamespace, Name: wanted.Name}, queueMetadata())
+	if apierrors.IsNotFound(err) {
+		return nil, refuse(codes.NotFound, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
+			"there is no Queue %s in namespace %s of the receiving cluster; create it there, or mend spec.channel here", wanted.Name, wanted.ToNamespace)
+	}
+	if err != nil {
+		s.log.Error(err, "Queues cannot be looked up")
+		return nil, unavailable("the gateway cannot reach its API server now")
+	}
 	return &wirev1.OpenQueueResponse{
 		ServerName: wirev1.ChannelServerName(from.peer, wanted.Namespace, wanted.ToNamespace, wanted.Name), KnownAs: from.peer,
 	}, nil
+}
+
+// queueMetadata is a Queue of which only the metadata are read, so that only they are kept in memory.
+func queueMetadata() *metav1.PartialObjectMetadata {
+	queue := &metav1.PartialObjectMetadata{}
+	queue.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Queue"))
+	return queue
 }
 
 // newQueueRequest checks what a caller asks for and returns what a PeerGrant must allow.

@@ -50,6 +50,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 	if _, err := grants.AddEventHandler(trustEvents(g)); err != nil { //nolint:contextcheck // lookups in the cache
 		return fmt.Errorf("watching PeerGrants: %w", err)
 	}
+	if _, err := mgr.GetCache().GetInformer(ctx, queueMetadata()); err != nil {
+		return fmt.Errorf("watching Queues: %w", err)
+	}
 	listens := &listening{gateway: g, address: address}
 	if err := mgr.AddReadyzCheck("gateway", listens.ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)

@@ -14,14 +14,18 @@ import (
 
 // Queues are the collectors that reports of Queues' members feed. They are labelled by namespace alone and safe for concurrent use.
 type Queues struct {
-	puts, refusedPuts, duplicates     *prometheus.CounterVec
-	gets, storedGets                  *prometheus.CounterVec
-	messages                          *prometheus.CounterVec
-	decompressions, fallback          *prometheus.CounterVec
-	plain, compressed, wired          *prometheus.CounterVec
-	opened, refused, unauthenticated  *prometheus.CounterVec
-	cpu                               *prometheus.CounterVec
-	depth, bytes, unacked, open, file *prometheus.GaugeVec
+	puts, refusedPuts, duplicates       *prometheus.CounterVec
+	gets, storedGets                    *prometheus.CounterVec
+	messages                            *prometheus.CounterVec
+	decompressions, fallback            *prometheus.CounterVec
+	plain, compressed, wired            *prometheus.CounterVec
+	opened, refused, unauthenticated    *prometheus.CounterVec
+	cpu                                 *prometheus.CounterVec
+	sent, batches, sentPlain, sentBytes *prometheus.CounterVec
+	recoded, starts, channelWired       *prometheus.CounterVec
+	received, receivedBytes             *prometheus.CounterVec
+	depth, bytes, unacked, open, file   *prometheus.GaugeVec
+	running, retrying, doubt, arrives   *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -43,11 +47,24 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		fallback:        n.counter("lighterage_queue_fallback_decompressions_total", "Messages that software inflated although hardware had compressed them."),
 		plain:           n.counter("lighterage_queue_uncompressed_bytes_total", "Bytes of the messages that were put, before compression."),
 		compressed:      n.counter("lighterage_queue_compressed_bytes_total", "Bytes of the messages that were put, as stored."),
-		wired:           n.counter("lighterage_queue_wire_bytes_total", "Bytes that members wrote to and read from clients and each other, TLS included."),
+		wired:           n.counter("lighterage_queue_wire_bytes_total", "Bytes that members wrote to and read from clients, TLS included."),
 		opened:          n.counter("lighterage_queue_opened_connections_total", "Connections that clients opened."),
 		refused:         n.counter("lighterage_queue_refused_connections_total", "Connections that were refused because of limits.maxConnections."),
 		unauthenticated: n.counter("lighterage_queue_failed_authentications_total", "Clients that were not let in."),
 		cpu:             n.counter("lighterage_queue_cpu_seconds_total", "CPU time of Queues' members: stage is compress, decompress, or other for the rest.", "stage"),
+		sent:            n.counter("lighterage_queue_channel_sent_messages_total", "Messages that Queues of other clusters have stored for channels from here."),
+		batches:         n.counter("lighterage_queue_channel_sent_batches_total", "Batches that Queues of other clusters have stored for channels from here."),
+		sentPlain:       n.counter("lighterage_queue_channel_sent_uncompressed_bytes_total", "Bytes of the messages that channels have sent, as they were put."),
+		sentBytes:       n.counter("lighterage_queue_channel_sent_bytes_total", "Bytes of the messages that channels have sent, as they travelled."),
+		recoded:         n.counter("lighterage_queue_channel_recoded_messages_total", "Messages that were compressed, inflated or both for channels."),
+		starts:          n.counter("lighterage_queue_channel_starts_total", "Starts of channels that the other cluster accepted."),
+		received:        n.counter("lighterage_queue_channel_received_messages_total", "Messages that were stored for channels from other clusters."),
+		receivedBytes:   n.counter("lighterage_queue_channel_received_bytes_total", "Bytes of the messages that channels have received, as they travelled."),
+		channelWired:    n.counter("lighterage_queue_channel_wire_bytes_total", "Bytes that channels wrote to and read from other clusters, TLS included: direction is send or receive, for the end that is here.", "direction"),
+		running:         n.gauge("lighterage_queue_channels_running", "Channels to other clusters that run."),
+		retrying:        n.gauge("lighterage_queue_channels_retrying", "Channels to other clusters that failed and are tried again."),
+		doubt:           n.gauge("lighterage_queue_channel_in_doubt", "Messages that were sent and are not known to be stored."),
+		arrives:         n.gauge("lighterage_queue_received_channels_connected", "Channels from other clusters that run."),
 		depth:           n.gauge("lighterage_queue_depth", "Messages in Queues."),
 		bytes:           n.gauge("lighterage_queue_stored_bytes", "Bytes that the messages in Queues take as stored."),
 		unacked:         n.gauge("lighterage_queue_unacknowledged", "Messages that were delivered and not acknowledged yet."),
@@ -67,13 +84,28 @@ func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, 
 		q.series.set(namespace, queue, q.bytes, float64(content.GetBytes()))
 		q.series.set(namespace, queue, q.unacked, float64(content.GetUnacknowledged()))
 	}
-	var open, file float64
+	var open, file, running, retrying, doubt, arrives float64
 	for _, report := range members {
+		switch report.GetChannel().GetState() {
+		case wirev1.ChannelState_CHANNEL_STATE_RUNNING:
+			running, doubt = running+1, doubt+float64(report.GetChannel().GetInDoubt())
+		case wirev1.ChannelState_CHANNEL_STATE_RETRYING:
+			retrying, doubt = retrying+1, doubt+float64(report.GetChannel().GetInDoubt())
+		}
+		for _, one := range report.GetReceived() {
+			if one.GetConnected() {
+				arrives++
+			}
+		}
 		open += float64(report.GetStatistics().GetConnections())
 		file += float64(report.GetStatistics().GetFileBytes())
 	}
 	q.series.set(namespace, queue, q.open, open)
 	q.series.set(namespace, queue, q.file, file)
+	q.series.set(namespace, queue, q.running, running)
+	q.series.set(namespace, queue, q.retrying, retrying)
+	q.series.set(namespace, queue, q.doubt, doubt)
+	q.series.set(namespace, queue, q.arrives, arrives)
 }
 
 // Forget takes a Queue out of the gauges.
@@ -108,10 +140,30 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	count(q.plain, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetUncompressedBytes() }, 1)
 	count(q.compressed, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetCompressedBytes() }, 1)
 	count(q.wired, (*wirev1.QueueReport).GetWireBytes, 1)
+	for vector, value := range map[*prometheus.CounterVec]func(*wirev1.ChannelStatus) uint64{
+		q.sent: (*wirev1.ChannelStatus).GetMessages, q.batches: (*wirev1.ChannelStatus).GetBatches, q.sentPlain: (*wirev1.ChannelStatus).GetPlainBytes,
+		q.sentBytes: (*wirev1.ChannelStatus).GetPayloadBytes, q.recoded: (*wirev1.ChannelStatus).GetRecoded, q.starts: (*wirev1.ChannelStatus).GetStarts,
+	} {
+		count(vector, func(r *wirev1.QueueReport) uint64 { return value(r.GetChannel()) }, 1)
+	}
+	count(q.channelWired, func(r *wirev1.QueueReport) uint64 { return r.GetChannel().GetWireBytes() }, 1, "send")
+	count(q.channelWired, (*wirev1.QueueReport).GetReceivedWireBytes, 1, "receive")
+	count(q.received, sumOfReceived((*wirev1.ReceivedChannel).GetMessages), 1)
+	count(q.receivedBytes, sumOfReceived((*wirev1.ReceivedChannel).GetPayloadBytes), 1)
 	const seconds = 1e-9
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetCompressNanos() }, seconds, "compress")
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetDecompressNanos() }, seconds, "decompress")
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 {
 		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetDecompressNanos())
 	}, seconds, "other")
+}
+
+func sumOfReceived(value func(*wirev1.ReceivedChannel) uint64) func(*wirev1.QueueReport) uint64 {
+	return func(r *wirev1.QueueReport) uint64 {
+		var all uint64
+		for _, one := range r.GetReceived() {
+			all += value(one)
+		}
+		return all
+	}
 }

@@ -24,6 +24,14 @@ func TestQueues(t *testing.T) {
 			},
 			Decompression: &wirev1.Decompression{Fallback: &wirev1.Operations{Operations: puts}},
 			Cpu:           &wirev1.CPU{SendNanos: 6e9 * puts, CompressNanos: 2e9 * puts, DecompressNanos: 1e9 * puts},
+			Channel: &wirev1.ChannelStatus{
+				State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Messages: 3 * puts, Batches: puts, PlainBytes: 60 * puts, PayloadBytes: 20 * puts,
+				Recoded: puts, Starts: puts, InDoubt: 4, WireBytes: 30 * puts,
+			},
+			Received: []*wirev1.ReceivedChannel{
+				{Queue: "a", Messages: puts, PayloadBytes: 7 * puts, Connected: true}, {Queue: "b", Messages: puts, PayloadBytes: puts},
+			},
+			ReceivedWireBytes: 11 * puts,
 		}
 	}
 	registry := prometheus.NewRegistry()
@@ -43,19 +51,33 @@ func TestQueues(t *testing.T) {
 
 	const puts = 5 + 3 + 2 + 1
 	for name, want := range map[string]float64{
-		"lighterage_queue_puts_total{bank}":                    puts,
-		"lighterage_queue_messages_total{bank,hardware}":       puts,
-		"lighterage_queue_fallback_decompressions_total{bank}": puts,
-		"lighterage_queue_uncompressed_bytes_total{bank}":      400 * puts,
-		"lighterage_queue_compressed_bytes_total{bank}":        100 * puts,
-		"lighterage_queue_cpu_seconds_total{bank,compress}":    2 * puts,
-		"lighterage_queue_cpu_seconds_total{bank,decompress}":  puts,
-		"lighterage_queue_cpu_seconds_total{bank,other}":       3 * puts,
-		"lighterage_queue_depth{bank}":                         7,
-		"lighterage_queue_stored_bytes{bank}":                  700,
-		"lighterage_queue_unacknowledged{bank}":                1,
-		"lighterage_queue_connections{bank}":                   4,
-		"lighterage_queue_file_bytes{bank}":                    100,
+		"lighterage_queue_puts_total{bank}":                            puts,
+		"lighterage_queue_messages_total{bank,hardware}":               puts,
+		"lighterage_queue_fallback_decompressions_total{bank}":         puts,
+		"lighterage_queue_uncompressed_bytes_total{bank}":              400 * puts,
+		"lighterage_queue_compressed_bytes_total{bank}":                100 * puts,
+		"lighterage_queue_cpu_seconds_total{bank,compress}":            2 * puts,
+		"lighterage_queue_cpu_seconds_total{bank,decompress}":          puts,
+		"lighterage_queue_cpu_seconds_total{bank,other}":               3 * puts,
+		"lighterage_queue_channel_sent_messages_total{bank}":           3 * puts,
+		"lighterage_queue_channel_sent_batches_total{bank}":            puts,
+		"lighterage_queue_channel_sent_uncompressed_bytes_total{bank}": 60 * puts,
+		"lighterage_queue_channel_sent_bytes_total{bank}":              20 * puts,
+		"lighterage_queue_channel_recoded_messages_total{bank}":        puts,
+		"lighterage_queue_channel_starts_total{bank}":                  puts,
+		"lighterage_queue_channel_wire_bytes_total{bank,send}":         30 * puts,
+		"lighterage_queue_channel_wire_bytes_total{bank,receive}":      11 * puts,
+		"lighterage_queue_channel_received_messages_total{bank}":       2 * puts,
+		"lighterage_queue_channel_received_bytes_total{bank}":          8 * puts,
+		"lighterage_queue_channels_running{bank}":                      2,
+		"lighterage_queue_channels_retrying{bank}":                     0,
+		"lighterage_queue_channel_in_doubt{bank}":                      8,
+		"lighterage_queue_received_channels_connected{bank}":           2,
+		"lighterage_queue_depth{bank}":                                 7,
+		"lighterage_queue_stored_bytes{bank}":                          700,
+		"lighterage_queue_unacknowledged{bank}":                        1,
+		"lighterage_queue_connections{bank}":                           4,
+		"lighterage_queue_file_bytes{bank}":                            100,
 	} {
 		if got := gathered(t, registry); got[name] != want {
 			t.Errorf("%s is %v, want %v (all: %v)", name, got[name], want, got)

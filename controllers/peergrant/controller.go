@@ -37,6 +37,7 @@ type Options struct {
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peergrants;peers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peergrants/status,verbs=patch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
 
 // Setup adds to the manager the controller of PeerGrants and the one that ends Deliveries that are not granted any more.
@@ -46,7 +47,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant").
 		For(&v1alpha1.PeerGrant{}). // own writes too: what followed from an older status is looked at again
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.grantsNamingPeer), comesOrGoes).
-		WatchesMetadata(claimMetadata(), handler.EnqueueRequestsFromMapFunc(r.grantsNamingClaim), comesOrGoes).
+		WatchesMetadata(metadata(v1alpha1.GrantedPersistentVolumeClaim), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), comesOrGoes).
+		WatchesMetadata(metadata(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)), comesOrGoes).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the controller of PeerGrants: %w", err)
@@ -121,10 +123,10 @@ func (r *Reconciler) missing(ctx context.Context, grant *v1alpha1.PeerGrant) ([]
 		}
 	}
 	for _, to := range grant.Spec.To {
-		if to.Name == "" || to.Kind != v1alpha1.GrantedPersistentVolumeClaim {
+		if to.Name == "" {
 			continue
 		}
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: grant.Namespace, Name: to.Name}, claimMetadata())
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: grant.Namespace, Name: to.Name}, metadata(to.Kind))
 		if err := note(string(to.Kind), to.Name, err); err != nil {
 			return nil, err
 		}
@@ -138,12 +140,13 @@ func (r *Reconciler) grantsNamingPeer(ctx context.Context, peer client.Object) [
 	})
 }
 
-func (r *Reconciler) grantsNamingClaim(ctx context.Context, claim client.Object) []reconcile.Request {
-	return r.grants(ctx, claim.GetNamespace(), func(grant *v1alpha1.PeerGrant) bool {
-		return slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool {
-			return to.Kind == v1alpha1.GrantedPersistentVolumeClaim && to.Name == claim.GetName()
+// grantsNaming is for objects of a kind that may be granted.
+func (r *Reconciler) grantsNaming(kind v1alpha1.GrantedKind) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		return r.grants(ctx, object.GetNamespace(), func(grant *v1alpha1.PeerGrant) bool {
+			return slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool { return to.Kind == kind && to.Name == object.GetName() })
 		})
-	})
+	}
 }
 
 // grants returns requests for the grants in a namespace, or in all, that a condition holds for.
@@ -162,9 +165,13 @@ func (r *Reconciler) grants(ctx context.Context, namespace string, holds func(*v
 	return requests
 }
 
-// claimMetadata is a claim of which only the metadata are read, so that only they are kept in memory.
-func claimMetadata() *metav1.PartialObjectMetadata {
-	claim := &metav1.PartialObjectMetadata{}
-	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-	return claim
+// metadata is an object of a kind of which only the metadata are read, so that only they are kept in memory.
+func metadata(kind v1alpha1.GrantedKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	version := corev1.SchemeGroupVersion
+	if kind == v1alpha1.GrantedQueue {
+		version = v1alpha1.GroupVersion
+	}
+	object.SetGroupVersionKind(version.WithKind(string(kind)))
+	return object
 }

@@ -52,6 +52,7 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 		ServerNames: serverNames(queue),
 		Config:      wanted.Config,
 		Revision:    wanted.Config.GetRevision(),
+		Files:       wanted.files(),
 	})
 	if problem != nil || err != nil {
 		return in.set, problem, err
@@ -77,11 +78,11 @@ func (w Wanted) within(claims []corev1.PersistentVolumeClaim) (Wanted, error) {
 			queue.Spec.Storage.Size = *size
 		}
 	}
-	config, err := configOf(queue, w.Policy)
+	w.Queue = queue
+	w, err := w.configured()
 	if err != nil {
 		return w, fmt.Errorf("making the configuration for %s of storage: %w", &queue.Spec.Storage.Size, err)
 	}
-	w.Queue, w.Config = queue, config
 	return w, nil
 }
 

@@ -19,6 +19,8 @@ const (
 	routePort   = 6222
 	controlPort = 9443
 	healthPort  = 8081
+	// channelPort is for Queues of other clusters. The gateway dials it at the Service.
+	channelPort = 8444
 
 	configDirectory  = "/etc/lighterage"
 	servingDirectory = "/etc/lighterage-serving"
@@ -45,6 +47,8 @@ const (
 	// stopReserve is what a member gets on top of both to sync and to end its process.
 	stopReserve = 30 * time.Second
 
-	// maxMembersShown is what the API allows in status.
-	maxMembersShown = 8
+	// maxMembersShown and maxReceivedShown are what the API allows in status, maxSourceLength how long the name of a source may be there.
+	maxMembersShown  = 8
+	maxReceivedShown = 64
+	maxSourceLength  = 400
 )

@@ -44,7 +44,7 @@ func newQueue(change func(*v1alpha1.QueueSpec)) *v1alpha1.Queue {
 
 func want(t *testing.T, q *v1alpha1.Queue, policies ...v1alpha1.CompressionPolicy) queue.Wanted {
 	t.Helper()
-	wanted, problem := queue.Want(q, policies, false)
+	wanted, problem := queue.Want(q, policies, queue.Neighbours{}, false)
 	if problem != nil {
 		t.Fatal(problem.Message)
 	}

@@ -25,6 +25,7 @@ import (
 // inputs are what a decision needs of the cluster, the members excepted.
 type inputs struct {
 	policies         []v1alpha1.CompressionPolicy
+	neighbours       Neighbours
 	privilegeAllowed bool
 	set              *appsv1.StatefulSet
 	claims           []corev1.PersistentVolumeClaim
@@ -43,6 +44,14 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	in.policies = policies.Items
+	peers, grants := &v1alpha1.PeerList{}, &v1alpha1.PeerGrantList{}
+	if err := r.Client.List(ctx, peers); err != nil {
+		return in, fmt.Errorf("listing Peers: %w", err)
+	}
+	if err := r.Client.List(ctx, grants, client.InNamespace(queue.Namespace)); err != nil {
+		return in, fmt.Errorf("listing the PeerGrants of namespace %s: %w", queue.Namespace, err)
+	}
+	in.neighbours = Neighbours{Peers: peers.Items, Grants: grants.Items}
 
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -41,12 +42,13 @@ func labels(uid types.UID) map[string]string {
 	}
 }
 
-// serverNames are those of the members' certificate: for the manager, for clients, who dial the Service, and for each other.
+// serverNames are those of the members' certificate: for the manager, for clients, who dial the Service, for each other, and for Queues of
+// other clusters, each of which has a name of its own.
 func serverNames(queue *v1alpha1.Queue) []string {
 	client := queue.Name + "." + queue.Namespace
 	return []string{
 		pki.QueueServerName(string(queue.UID)), client, client + ".svc", client + ".svc.cluster.local",
-		"*." + objectName(queue) + "." + queue.Namespace + ".svc",
+		"*." + objectName(queue) + "." + queue.Namespace + ".svc", "*." + wirev1.ChannelDomain(queue.Namespace, queue.Name),
 	}
 }
 
@@ -72,7 +74,8 @@ func (w Wanted) service() *corev1.Service {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: w.meta(w.Queue.Name),
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, Selector: selector(w.Queue.UID), Ports: []corev1.ServicePort{servicePort("nats", clientPort)},
+			Type: corev1.ServiceTypeClusterIP, Selector: selector(w.Queue.UID),
+			Ports: []corev1.ServicePort{servicePort("nats", clientPort), servicePort("channel", channelPort)},
 		},
 	}
 }

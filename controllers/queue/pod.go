@@ -29,7 +29,7 @@ func (w Wanted) startDigest() string {
 	sum := sha256.New()
 	// A hash never fails to take what is written.
 	_, _ = fmt.Fprintln(sum, c.GetListenAddress(), c.GetRouteAddress(), c.GetControlAddress(), c.GetHealthAddress(), c.GetStorage().GetCapacity(),
-		max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize))
+		max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize), c.GetAcceptance().GetAddress())
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
 	}
@@ -72,6 +72,7 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 	}
 	c.Ports = []corev1.ContainerPort{
 		port("nats", clientPort), port("routes", routePort), port("control", controlPort), port("health", healthPort),
+		port("channel", channelPort),
 	}
 	c.VolumeMounts = []corev1.VolumeMount{
 		{Name: "config", MountPath: configDirectory, ReadOnly: true}, {Name: dataVolume, MountPath: dataDirectory},

@@ -28,7 +28,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;peers;peergrants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -109,7 +109,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	var usable *Wanted
-	wanted, problem := Want(queue, in.policies, in.privilegeAllowed)
+	wanted, problem := Want(queue, in.policies, in.neighbours, in.privilegeAllowed)
 	if problem == nil {
 		usable = &wanted
 		where := placement.Decide(wanted.Placement(r.Image.Architectures), in.placement)

@@ -6,6 +6,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel)).
 		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(specOrAnnotations)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(topology.NodeChanged())).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
@@ -71,6 +74,36 @@ func (r *Reconciler) ofLabel(ctx context.Context, object client.Object) []reconc
 		return nil
 	}
 	return r.requests(ctx, func(q *v1alpha1.Queue) bool { return q.UID == uid }, client.InNamespace(object.GetNamespace()))
+}
+
+// ofPeer is for the Queues that send to a Peer, and those that a PeerGrant opens to it.
+func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	grants := &v1alpha1.PeerGrantList{}
+	if err := r.Client.List(ctx, grants); err != nil {
+		log.FromContext(ctx).Error(err, "PeerGrants cannot be listed")
+		return nil
+	}
+	return r.requests(ctx, func(q *v1alpha1.Queue) bool {
+		return q.Spec.Channel != nil && q.Spec.Channel.Peer == peer.GetName() || slices.ContainsFunc(grants.Items, func(grant v1alpha1.PeerGrant) bool {
+			return opens(&grant, q) && slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool { return from.Peer == peer.GetName() })
+		})
+	})
+}
+
+// ofGrant is for the Queues that a PeerGrant opens, or, of a change, opened.
+func (r *Reconciler) ofGrant(ctx context.Context, object client.Object) []reconcile.Request {
+	grant, ok := object.(*v1alpha1.PeerGrant)
+	if !ok {
+		return nil
+	}
+	return r.requests(ctx, func(q *v1alpha1.Queue) bool { return opens(grant, q) }, client.InNamespace(grant.Namespace))
+}
+
+// opens reports whether a Queue is among what a PeerGrant opens to whomever.
+func opens(grant *v1alpha1.PeerGrant, queue *v1alpha1.Queue) bool {
+	return grant.Namespace == queue.Namespace && slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool {
+		return to.Kind == v1alpha1.GrantedQueue && (to.Name == "" || to.Name == queue.Name)
+	})
 }
 
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {

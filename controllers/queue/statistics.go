@@ -52,10 +52,15 @@ func sum(members []Member) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
-		t.Add(&wirev1.Report{Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(), WireBytes: r.GetWireBytes()},
+		t.Add(&wirev1.Report{Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(), WireBytes: wireBytes(r)},
 			r.GetStatistics().GetReset_(), member.NetworkSecondsPerGiB)
 	}
 	return t
+}
+
+// wireBytes of a member with everybody but the other members.
+func wireBytes(r *wirev1.QueueReport) uint64 {
+	return r.GetWireBytes() + r.GetChannel().GetWireBytes() + r.GetReceivedWireBytes()
 }
 
 func (t *totals) addStatistics(s *wirev1.QueueStatistics) {

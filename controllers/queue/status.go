@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -67,7 +68,14 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	if facts.RefreshStatistics {
 		refresh(&status, queue.Spec.Storage.Type, facts.Members)
 	}
-	now := append(state(queue, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages)...)
+	status.Channel = channelStatus(queue, wanted, facts.Members, status.Channel, facts.RefreshStatistics)
+	if facts.RefreshStatistics {
+		status.Received = receivedStatus(facts.Members)
+	}
+	now := slices.Concat(state(queue, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages), channelCompression(queue, wanted, facts.Members))
+	if queue.Spec.Channel == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionChannelCompression)
+	}
 	status.Conditions = conditions.Merge(status.Conditions, now, queue.Generation, facts.Now)
 	return status
 }
@@ -92,13 +100,17 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
-		checkCertificate, checkAuthentication, checkRollout, checkConfig, checkReports, checkLeader,
+		checkCertificate, checkAuthentication, checkRollout, checkConfig, checkReports, checkLeader, checkChannel,
 	} {
 		if found := check(queue, wanted, facts); found != nil {
 			return found
 		}
 	}
-	return conditions.Ready(v1alpha1.ReasonServing, fmt.Sprintf("%d members keep messages and serve clients at %s", readyMembers(facts.Set), clientAddress(queue)))
+	message := fmt.Sprintf("%d members keep messages and serve clients at %s", readyMembers(facts.Set), clientAddress(queue))
+	if queue.Spec.Channel != nil {
+		message += fmt.Sprintf(", and send what is put to %s", destination(queue))
+	}
+	return conditions.Ready(v1alpha1.ReasonServing, message)
 }
 
 // checkCertificate is about the certificate for clients, in the members' words.

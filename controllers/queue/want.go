@@ -23,15 +23,21 @@ import (
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
-// Wanted is what a Queue asks for. It is pure: policies, and whether the namespace allows privilege, are given.
+// Wanted is what a Queue asks for. It is pure: policies, neighbours, and whether the namespace allows privilege, are given.
 type Wanted struct {
 	Queue  *v1alpha1.Queue
 	Policy policy.Resolved
 	Config *wirev1.QueueConfig
+	// PeerCA is who vouches for the other end of the channel; nil when there is none.
+	PeerCA []byte
+	// ChannelProblem is why there is no channel although the spec asks for one. The Queue does all else that it is to do.
+	ChannelProblem *plan.Problem
+
+	neighbours Neighbours
 }
 
 // Want reads a spec. The problem is why nothing can be made of it; what runs goes on then.
-func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool) (Wanted, *plan.Problem) {
+func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
 	var notFound *policy.NotFoundError
 	if errors.As(err, &notFound) {
@@ -43,11 +49,25 @@ func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, privileg
 	if problem := plan.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
-	config, err := configOf(queue, resolved)
+	wanted := Wanted{Queue: queue, Policy: resolved, neighbours: neighbours}
+	wanted, err = wanted.configured()
 	if err != nil {
 		return Wanted{}, invalid(err)
 	}
-	return Wanted{Queue: queue, Policy: resolved, Config: config}, nil
+	return wanted, nil
+}
+
+// configured fills in what the members are told.
+func (w Wanted) configured() (Wanted, error) {
+	config, err := configOf(w.Queue, w.Policy)
+	if err != nil {
+		return w, err
+	}
+	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)
+	config.Channel, w.PeerCA, w.ChannelProblem = channelOf(w.Queue, w.Policy, w.neighbours.Peers)
+	config.Revision, err = agentsecret.Revision(config)
+	w.Config = config
+	return w, err
 }
 
 func invalid(err error) *plan.Problem {
@@ -72,7 +92,7 @@ func (w Wanted) Placement(architectures []string) placement.Request {
 	}
 }
 
-// configOf is what the members are told.
+// configOf is what the members are told, channels excepted.
 func configOf(queue *v1alpha1.Queue, resolved policy.Resolved) (*wirev1.QueueConfig, error) {
 	spec := queue.Spec
 	limits, err := limitsOf(spec.Limits)
@@ -104,8 +124,7 @@ func configOf(queue *v1alpha1.Queue, resolved policy.Resolved) (*wirev1.QueueCon
 	if spec.TLS != nil {
 		config.ServingDirectory = servingDirectory
 	}
-	config.Revision, err = agentsecret.Revision(config)
-	return config, err
+	return config, nil
 }
 
 func memberCount(spec v1alpha1.QueueSpec) int32 { return max(spec.Replicas, 1) }

@@ -90,7 +90,7 @@ func TestWantRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problem := queue.Want(newQueue(test.change), nil, false)
+			_, problem := queue.Want(newQueue(test.change), nil, queue.Neighbours{}, false)
 			if problem == nil || problem.Reason != test.reason || !strings.Contains(problem.Message, test.says) {
 				t.Errorf("problem %+v", problem)
 			}

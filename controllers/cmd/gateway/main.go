@@ -30,7 +30,7 @@ const (
 	exitConfiguration = 2
 )
 
-// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;deliveries,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;deliveries;queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=create;delete
 
 func main() {

@@ -1,0 +1,170 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/peergrant"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// Neighbours decide which Queues of other clusters a Queue may exchange messages with.
+type Neighbours struct {
+	Peers []v1alpha1.Peer
+	// Grants of the Queue's namespace.
+	Grants []v1alpha1.PeerGrant
+}
+
+// destination of the channel, for people.
+func destination(queue *v1alpha1.Queue) string {
+	c := queue.Spec.Channel
+	return c.Peer + "/" + channelNamespace(queue) + "/" + c.Queue
+}
+
+func channelNamespace(queue *v1alpha1.Queue) string {
+	if queue.Spec.Channel.Namespace != "" {
+		return queue.Spec.Channel.Namespace
+	}
+	return queue.Namespace
+}
+
+// channelOf is the sending end, and who vouches for the other one; nil without spec.channel. The problem is why there can be none now.
+func channelOf(queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer) (*wirev1.ChannelConfig, []byte, *plan.Problem) {
+	spec := queue.Spec.Channel
+	if spec == nil {
+		return nil, nil, nil
+	}
+	i := slices.IndexFunc(peers, func(p v1alpha1.Peer) bool { return p.Name == spec.Peer })
+	if i < 0 {
+		return nil, nil, channelProblem(v1alpha1.ReasonPeerNotFound, "Peer %q, which spec.channel names, does not exist; create it with the other cluster's endpoint "+
+			"and CA, or name another", spec.Peer)
+	}
+	peer := &peers[i]
+	if peer.Spec.Endpoint == "" {
+		return nil, nil, channelProblem(v1alpha1.ReasonPeerHasNoEndpoint, "Peer %q has no endpoint, so nothing can be sent to it; set spec.endpoint of the Peer", spec.Peer)
+	}
+	if _, err := pki.ParseBundle(peer.Spec.CABundle); err != nil {
+		return nil, nil, channelProblem(v1alpha1.ReasonPeerUntrusted, "spec.caBundle of Peer %q cannot be used: %v", spec.Peer, err)
+	}
+	config := &wirev1.ChannelConfig{
+		GatewayEndpoint: peer.Spec.Endpoint,
+		Namespace:       channelNamespace(queue),
+		Queue:           spec.Queue,
+		Codecs:          codings(queue, resolved),
+		BatchMessages:   uint32(max(spec.Batch.Messages, 0)),
+	}
+	if spec.Batch.Delay != nil {
+		config.BatchDelay = durationpb.New(spec.Batch.Delay.Duration)
+	}
+	return config, peer.Spec.CABundle, nil
+}
+
+func channelProblem(reason, format string, args ...any) *plan.Problem {
+	return &plan.Problem{Reason: reason, Message: fmt.Sprintf(format, args...) + "; messages wait in this Queue meanwhile"}
+}
+
+// codings are the sender's list: that of the spec, else those in which messages are stored here.
+func codings(queue *v1alpha1.Queue, resolved policy.Resolved) []string {
+	var names []string
+	if given := queue.Spec.Channel.Codings; len(given) > 0 {
+		for _, coding := range given {
+			names = append(names, string(coding))
+		}
+		return names
+	}
+	if minSize(queue.Spec.Compression, resolved) == 0 || resolved.Mode == v1alpha1.CompressionNever {
+		return nil
+	}
+	for _, codec := range resolved.Codecs {
+		names = append(names, string(codec))
+	}
+	return names
+}
+
+// acceptanceOf is the receiving end. Its address never changes, so that a first PeerGrant restarts nobody.
+func acceptanceOf(queue *v1alpha1.Queue, neighbours Neighbours) *wirev1.ChannelAcceptance {
+	acceptance := &wirev1.ChannelAcceptance{Address: address(channelPort)}
+	switch receiving := queue.Spec.Receiving; receiving.Accept {
+	case v1alpha1.QueueAcceptNone:
+	case v1alpha1.QueueAcceptListed:
+		for _, codec := range receiving.Codings {
+			acceptance.Codecs = append(acceptance.Codecs, string(codec))
+		}
+	default:
+		acceptance.AnyCodec = true
+	}
+	for _, peer := range distinct(neighbours.Peers) {
+		if namespaces := grantedNamespaces(queue, peer.Name, neighbours.Grants); len(namespaces) > 0 {
+			acceptance.Peers = append(acceptance.Peers, &wirev1.ChannelPeer{Name: peer.Name, CaBundle: peer.Spec.CABundle, Namespaces: namespaces})
+		}
+	}
+	return acceptance
+}
+
+// grantedNamespaces of a peer are those whose Queues may send to the Queue.
+func grantedNamespaces(queue *v1alpha1.Queue, peer string, grants []v1alpha1.PeerGrant) []string {
+	var all []string
+	for i := range grants {
+		for _, from := range grants[i].Spec.From {
+			if from.Peer != peer {
+				continue
+			}
+			for _, namespace := range from.Namespaces {
+				if peergrant.Allowed(grants[i:i+1], peergrant.Request{
+					Peer: peer, Namespace: namespace, Kind: v1alpha1.GrantedQueue, ToNamespace: queue.Namespace, Name: queue.Name,
+				}) {
+					all = append(all, namespace)
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// distinct are the Peers, by name, whose CA bundles can be used and tell them from all others. The gateway refuses the rest as well, and
+// their own conditions say so.
+func distinct(peers []v1alpha1.Peer) []v1alpha1.Peer {
+	held := map[string]int{} // Peers by fingerprint of a CA
+	own := make([][]string, len(peers))
+	for i := range peers {
+		certificates, err := pki.ParseBundle(peers[i].Spec.CABundle)
+		if err != nil {
+			continue
+		}
+		for _, certificate := range certificates {
+			own[i] = append(own[i], pki.Fingerprint(certificate))
+		}
+		slices.Sort(own[i])
+		own[i] = slices.Compact(own[i])
+		for _, fingerprint := range own[i] {
+			held[fingerprint]++
+		}
+	}
+	var usable []v1alpha1.Peer
+	for i := range peers {
+		if len(own[i]) > 0 && !slices.ContainsFunc(own[i], func(fingerprint string) bool { return held[fingerprint] > 1 }) {
+			usable = append(usable, peers[i])
+		}
+	}
+	slices.SortFunc(usable, func(a, b v1alpha1.Peer) int { return strings.Compare(a.Name, b.Name) })
+	return usable
+}
+
+// files are what members get beside their configuration and certificate.
+func (w Wanted) files() map[string][]byte {
+	if w.PeerCA == nil {
+		return nil
+	}
+	return map[string][]byte{pki.PeerCAKey: w.PeerCA}
+}
