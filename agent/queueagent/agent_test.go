@@ -122,20 +122,24 @@ func (m *member) health(path string) int {
 	return w.Code
 }
 
-func newMember(t *testing.T) *member {
+// freeAddress is one to listen at. Connections begin at 127.0.0.1, so that none takes the port before an agent does.
+func freeAddress(t *testing.T) string {
 	t.Helper()
-	// Connections begin at 127.0.0.1, so that none takes the port before the agent does.
 	host := fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 1+mathrand.IntN(250))
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
-	listener.Close()
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func newMember(t *testing.T) *member {
+	t.Helper()
 	m := &member{T: t, directory: t.TempDir(), tokens: t.TempDir()}
 	m.write(filepath.Join(m.tokens, "clerk"), " secret\n")
 	m.config = &wirev1.QueueConfig{
-		Revision: "1", Queue: "orders", ListenAddress: address, ControlAddress: "unused", HealthAddress: "unused",
+		Revision: "1", Queue: "orders", ControlAddress: "unused", HealthAddress: "unused",
 		Members: []*wirev1.QueueMember{{Name: "orders-0"}}, Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
 		Limits: &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
 		Compression: &wirev1.CompressionSettings{
@@ -144,6 +148,14 @@ func newMember(t *testing.T) *member {
 		CompressionMinSize: 1000, DrainTimeout: durationpb.New(patience),
 		Authentication: &wirev1.QueueAuthentication{TokensDirectory: m.tokens},
 	}
+	m.begin()
+	return m
+}
+
+// begin is a new agent, at another address.
+func (m *member) begin() {
+	m.Helper()
+	m.config.ListenAddress = freeAddress(m.T)
 	m.Agent = queueagent.New(queueagent.Options{
 		Read: m.read, Member: "orders-0", Directory: m.directory, Log: slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond,
 		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
@@ -151,7 +163,6 @@ func newMember(t *testing.T) *member {
 		},
 		Decoders: func(context.Context) *codec.Registry { return engines.Default() },
 	})
-	return m
 }
 
 // run starts the agent and returns what ends it.

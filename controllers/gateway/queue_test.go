@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/gateway"
@@ -22,13 +24,18 @@ func queueGrant(namespace, peer, from, queue string) *v1alpha1.PeerGrant {
 	return grant
 }
 
+func queueOf(namespace, name string) *v1alpha1.Queue {
+	return &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
 func orders() *wirev1.OpenQueueRequest {
 	return &wirev1.OpenQueueRequest{ProtocolVersion: wirev1.ProtocolVersion, Namespace: "vault", Name: "orders"}
 }
 
 func TestOpenQueueRefuses(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "orders"), queueGrant("vault", "east", "bank", "other"), queueGrant("vault", "north", "bank", "orders"))
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "orders"), queueGrant("vault", "east", "bank", "other"), queueGrant("vault", "north", "bank", "orders"),
+		queueOf("vault", "orders"))
 	queue := issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now())
 	for name, c := range map[string]struct {
 		identity pki.Identity
@@ -36,8 +43,10 @@ func TestOpenQueueRefuses(t *testing.T) {
 		reason   wirev1.FailureReason
 		words    string
 	}{
-		"not granted": {reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, words: "{from: [{peer: east, namespaces: [bank]}], to: [{kind: Queue, name: orders}]}"},
-		"a Transfer":  {identity: sender("east"), reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, words: "only a Queue"},
+		"not granted":               {reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, words: "{from: [{peer: east, namespaces: [bank]}], to: [{kind: Queue, name: orders}]}"},
+		"not there":                 {change: func(r *wirev1.OpenQueueRequest) { r.Name = "other" }, reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND, words: "Queue other in namespace vault"},
+		"neither there nor granted": {change: func(r *wirev1.OpenQueueRequest) { r.Name = "secret" }, reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, words: "name: secret"},
+		"a Transfer":                {identity: sender("east"), reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, words: "only a Queue"},
 		"another version": {change: func(r *wirev1.OpenQueueRequest) { r.ProtocolVersion++ },
 			reason: wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE, words: "upgrade"},
 		"no namespace": {change: func(r *wirev1.OpenQueueRequest) { r.Namespace = "a.b" }, reason: wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, words: "namespace"},
@@ -74,7 +83,7 @@ func TestDataOfAQueue(t *testing.T) {
 			}
 			return address
 		}
-	}, peerOf("east", east), granted)
+	}, peerOf("east", east), granted, queueOf("vault", "orders"))
 	opened, err := w.dial(issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now())).OpenQueue(context.Background(), orders())
 	if err != nil {
 		t.Fatal(err)

@@ -77,6 +77,18 @@ func TestReferences(t *testing.T) {
 	check(metav1.ConditionFalse, v1alpha1.ReasonReferenceNotFound, "PersistentVolumeClaim \"ledger-copy\" does not exist")
 	create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ledger-copy"}})
 	check(metav1.ConditionTrue, v1alpha1.ReasonReferencesResolved, "")
+
+	// A Queue of the name of a claim is no claim, and the other way round.
+	if err := c.Get(ctx, key, &given); err != nil {
+		t.Fatal(err)
+	}
+	given.Spec.To = append(given.Spec.To, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Name: "ledger-copy"}, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue})
+	if err := c.Update(ctx, &given); err != nil {
+		t.Fatal(err)
+	}
+	check(metav1.ConditionFalse, v1alpha1.ReasonReferenceNotFound, "Queue \"ledger-copy\" does not exist")
+	create(&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ledger-copy"}})
+	check(metav1.ConditionTrue, v1alpha1.ReasonReferencesResolved, "")
 }
 
 func delivery(name string, phase v1alpha1.DeliveryPhase) *v1alpha1.Delivery {
