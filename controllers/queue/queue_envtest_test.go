@@ -267,12 +267,20 @@ func TestNameOfSomebodyElse(t *testing.T) {
 func TestValidation(t *testing.T) {
 	q := create(t, cluster.Namespace(t), nil)
 	for name, test := range map[string]struct{ patch, says string }{
-		"smaller":              {`{"storage": {"size": "512Mi"}}`, "size must not become smaller"},
-		"of another type":      {`{"storage": {"type": "Memory"}}`, "type cannot be changed"},
-		"of another class":     {`{"storage": {"storageClassName": "fast"}}`, "storageClassName cannot be changed"},
-		"with more members":    {`{"replicas": 3}`, "replicas cannot be changed"},
-		"for nobody":           {`{"authentication": {"tokens": null}}`, "at least one of tokens and clientCertificates"},
-		"that forgets at once": {`{"duplicateWindow": "1ms"}`, "duplicateWindow must be"},
+		"smaller":                        {`{"storage": {"size": "512Mi"}}`, "size must not become smaller"},
+		"of another type":                {`{"storage": {"type": "Memory"}}`, "type cannot be changed"},
+		"of another class":               {`{"storage": {"storageClassName": "fast"}}`, "storageClassName cannot be changed"},
+		"with more members":              {`{"replicas": 3}`, "replicas cannot be changed"},
+		"for nobody":                     {`{"authentication": {"tokens": null}}`, "at least one of tokens and clientCertificates"},
+		"that sends to nowhere":          {`{"channel": {"peer": "west"}}`, "spec.channel.queue"},
+		"that prefers none":              {`{"channel": {"peer": "west", "queue": "orders", "codings": ["none", "zstd"]}}`, "none must be the last of codings"},
+		"that repeats itself":            {`{"channel": {"peer": "west", "queue": "orders", "codings": ["zstd", "zstd"]}}`, "codings must name each coding once"},
+		"to no queue's name":             {`{"channel": {"peer": "west", "queue": "Orders"}}`, "queue must be the name of a Queue"},
+		"that waits for long":            {`{"channel": {"peer": "west", "queue": "orders", "batch": {"delay": "1h"}}}`, "delay must be between 0s and 1m"},
+		"with large batches":             {`{"channel": {"peer": "west", "queue": "orders", "batch": {"messages": 901}}}`, "less than or equal to 900"},
+		"that accepts a list of nothing": {`{"receiving": {"accept": "Listed"}}`, "codings go with accept: Listed"},
+		"that accepts any and a list":    {`{"receiving": {"codings": ["zstd"]}}`, "codings go with accept: Listed"},
+		"that forgets at once":           {`{"duplicateWindow": "1ms"}`, "duplicateWindow must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := cluster.Client.Patch(ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": `+test.patch+`}`)))
@@ -324,7 +332,7 @@ func checkCertificate(t *testing.T, q *v1alpha1.Queue, held *corev1.Secret) {
 	if got, want := certificate.URIs[0].String(), "spiffe://east/ns/"+q.Namespace+"/queue/orders"; got != want {
 		t.Errorf("identity %s in place of %s", got, want)
 	}
-	for _, name := range []string{string(q.UID) + ".queue.lighterage.internal", "orders." + q.Namespace + ".svc"} {
+	for _, name := range []string{string(q.UID) + ".queue.lighterage.internal", "orders." + q.Namespace + ".svc", wirev1.ChannelServerName("west", "bank", q.Namespace, "orders")} {
 		if err := certificate.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}

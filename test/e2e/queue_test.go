@@ -27,12 +27,17 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// waitForQueue waits until status is about the present spec and a condition is True with a reason; it returns the message.
+// waitForQueue waits until status of a Queue in east is about the present spec and a condition is True with a reason; it returns the message.
 func waitForQueue(t *testing.T, queue *v1alpha1.Queue, condition, reason string) string {
 	t.Helper()
+	return east.waitForQueue(t, queue, condition, reason)
+}
+
+func (c *cluster) waitForQueue(t *testing.T, queue *v1alpha1.Queue, condition, reason string) string {
+	t.Helper()
 	message := ""
-	eventually(t, 6*time.Minute, "Queue "+queue.Name+" to be "+condition+" for "+reason, func() (bool, string) {
-		if err := east.Get(context.Background(), client.ObjectKeyFromObject(queue), queue); err != nil {
+	eventually(t, 6*time.Minute, "Queue "+queue.Name+" of "+c.name+" to be "+condition+" for "+reason, func() (bool, string) {
+		if err := c.Get(context.Background(), client.ObjectKeyFromObject(queue), queue); err != nil {
 			return false, err.Error()
 		}
 		found := meta.FindStatusCondition(queue.Status.Conditions, condition)
@@ -68,11 +73,11 @@ func TestQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { abandonQueue(t, queue) })
+	t.Cleanup(func() { east.abandonQueue(t, queue) })
 	waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	expectServiceInside(t, queue)
 
-	clerk := &queueClient{queue: queue, roots: east.certificateAuthority(t), token: "let the clerk in"}
+	clerk := &queueClient{cluster: east, queue: queue, roots: east.certificateAuthority(t), token: "let the clerk in"}
 	clerk.connect(t)
 	clerk.expectStrangersKeptOut(t)
 	messages := orders(40)
@@ -233,7 +238,7 @@ func endMember(t *testing.T, queue *v1alpha1.Queue) {
 }
 
 // abandonQueue prints what an operator would look at after a failure, and lets the Queue go with its messages.
-func abandonQueue(t *testing.T, queue *v1alpha1.Queue) {
+func (c *cluster) abandonQueue(t *testing.T, queue *v1alpha1.Queue) {
 	t.Helper()
 	ctx := context.Background()
 	if t.Failed() {
@@ -242,15 +247,15 @@ func abandonQueue(t *testing.T, queue *v1alpha1.Queue) {
 			{"describe", "queues"},
 			{"describe", "pods", "-l", v1alpha1.QueueLabel},
 		} {
-			out, _ := east.command(append([]string{"-n", queue.Namespace}, args...)...).CombinedOutput()
+			out, _ := c.command(append([]string{"-n", queue.Namespace}, args...)...).CombinedOutput()
 			t.Logf("kubectl %s\n%s", strings.Join(args, " "), out)
 		}
 	}
 	leave := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.DeleteMessagesAnnotation))
-	if err := client.IgnoreNotFound(east.Patch(ctx, queue, leave)); err != nil {
+	if err := client.IgnoreNotFound(c.Patch(ctx, queue, leave)); err != nil {
 		t.Errorf("let Queue %s go: %v", client.ObjectKeyFromObject(queue), err)
 	}
-	if err := client.IgnoreNotFound(east.Delete(ctx, queue)); err != nil {
+	if err := client.IgnoreNotFound(c.Delete(ctx, queue)); err != nil {
 		t.Errorf("delete Queue %s: %v", client.ObjectKeyFromObject(queue), err)
 	}
 }

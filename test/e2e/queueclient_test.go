@@ -53,9 +53,10 @@ func document(name string, i int) []byte {
 
 // queueClient is an ordinary NATS client outside of the cluster.
 type queueClient struct {
-	queue *v1alpha1.Queue
-	roots *x509.CertPool
-	token string
+	cluster *cluster
+	queue   *v1alpha1.Queue
+	roots   *x509.CertPool
+	token   string
 
 	conn   *nats.Conn
 	stream jetstream.JetStream
@@ -64,7 +65,7 @@ type queueClient struct {
 // dial connects through a forwarded port of its own: kubectl gives up forwarding when the Service ends one of the connections.
 func (c *queueClient) dial(t *testing.T, roots *x509.CertPool, token string) (*nats.Conn, error) {
 	t.Helper()
-	address := east.forward(t, c.queue.Namespace, "service/"+c.queue.Name, 4222)
+	address := c.cluster.forward(t, c.queue.Namespace, "service/"+c.queue.Name, 4222)
 	conn, err := nats.Connect("tls://"+address, nats.Token(token), nats.Timeout(patience), nats.NoReconnect(),
 		nats.Secure(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: c.queue.Name + "." + c.queue.Namespace + ".svc"}))
 	if err == nil {
@@ -116,6 +117,18 @@ func (c *queueClient) put(t *testing.T, messages [][]byte) {
 		}
 		if ack.Stream != c.queue.Name || ack.Sequence != uint64(i+1) || ack.Duplicate {
 			t.Fatalf("message %d was acknowledged with %+v", i, *ack)
+		}
+	}
+}
+
+// putNext is put for a queue that may have had messages before.
+func (c *queueClient) putNext(t *testing.T, messages [][]byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i, message := range messages {
+		if _, err := c.stream.Publish(ctx, c.queue.Name, message); err != nil {
+			t.Fatalf("put message %d of %d bytes: %v", i, len(message), err)
 		}
 	}
 }
