@@ -237,7 +237,7 @@ const (
 
 // QueueReceiving is what a Queue accepts of Queues of other clusters that a PeerGrant lets send to it.
 //
-// +kubebuilder:validation:XValidation:rule="(self.accept == 'Listed') == has(self.codings)",message="codings go with accept: Listed, and it needs them; write for example {accept: Listed, codings: [deflate]}, or leave codings out"
+// +kubebuilder:validation:XValidation:rule="(has(self.accept) && self.accept == 'Listed') == has(self.codings)",message="codings go with accept: Listed, and it needs them; write for example {accept: Listed, codings: [deflate]}, or leave codings out"
 type QueueReceiving struct {
 	// accept says which codings a channel may use. What is accepted in one stays in it: it is not compressed again.
 	// +optional
