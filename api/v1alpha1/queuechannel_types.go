@@ -1,0 +1,196 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ChannelCoding is how messages may travel between Queues.
+// +kubebuilder:validation:Enum=deflate;zstd;none
+type ChannelCoding string
+
+const (
+	// ChannelCodingDeflate is DEFLATE (RFC 1951), the one that s390x has in hardware.
+	ChannelCodingDeflate ChannelCoding = "deflate"
+	// ChannelCodingZstd is Zstandard (RFC 8878).
+	ChannelCodingZstd ChannelCoding = "zstd"
+	// ChannelCodingNone leaves messages uncompressed.
+	ChannelCodingNone ChannelCoding = "none"
+)
+
+// QueueChannelBatch is how many messages go together. They are stored at once, or not at all.
+type QueueChannelBatch struct {
+	// messages that a batch has at most.
+	// +optional
+	// +default=500
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=900
+	Messages int32 `json:"messages,omitempty"`
+	// delay for which a batch that is not full waits for more.
+	// +optional
+	// +default="10ms"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1m')",message="delay must be between 0s and 1m; write for example 10ms"
+	Delay *metav1.Duration `json:"delay,omitempty"`
+}
+
+// QueueChannel sends the messages of a Queue to a Queue of another cluster.
+type QueueChannel struct {
+	// peer names a Peer, the other cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Peer string `json:"peer,omitempty"`
+	// namespace there. By default the same as here.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="namespace must be the name of a namespace: lower-case letters, digits and -"
+	Namespace string `json:"namespace,omitempty"`
+	// queue there. A PeerGrant in its namespace has to let this one send.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="queue must be the name of a Queue: lower-case letters, digits and -, beginning with a letter"
+	Queue string `json:"queue,omitempty"`
+	// codings in order of preference: the first that the other Queue accepts is used until the channel starts again. Messages that are
+	// stored in it travel as they are, others are put into it as compression says, and all are inflated where it is none. By default those in which
+	// messages are stored here: the codecs of the policy in force, and none where that says Never or compression.minSize is 0. Where the other Queue accepts nothing of
+	// the list, it is none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codings must name each coding once"
+	// +kubebuilder:validation:XValidation:rule="!('none' in self) || self[size(self) - 1] == 'none'",message="none must be the last of codings: every Queue accepts it, so what comes after it is never used"
+	Codings []ChannelCoding `json:"codings,omitempty"`
+	// batch says how many messages go together.
+	// +optional
+	// +default={}
+	Batch QueueChannelBatch `json:"batch,omitzero"`
+}
+
+// QueueAccept says in which codings Queues of other clusters may send.
+// +kubebuilder:validation:Enum=Any;Listed;None
+type QueueAccept string
+
+const (
+	// QueueAcceptAny accepts every coding that the members can read.
+	QueueAcceptAny QueueAccept = "Any"
+	// QueueAcceptListed accepts those that are listed.
+	QueueAcceptListed QueueAccept = "Listed"
+	// QueueAcceptNone has messages arrive uncompressed.
+	QueueAcceptNone QueueAccept = "None"
+)
+
+// QueueReceiving is what a Queue accepts of Queues of other clusters that a PeerGrant lets send to it.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.accept) && self.accept == 'Listed') == has(self.codings)",message="codings go with accept: Listed, and it needs them; write for example {accept: Listed, codings: [deflate]}, or leave codings out"
+type QueueReceiving struct {
+	// accept says which codings a channel may use. What is accepted in one stays in it: it is not compressed again.
+	// +optional
+	// +default="Any"
+	Accept QueueAccept `json:"accept,omitempty"`
+	// codings that are accepted, for accept: Listed. Uncompressed messages always are.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codings must name each coding once"
+	Codings []Codec `json:"codings,omitempty"`
+}
+
+// ChannelError is why a channel ended or could not start.
+type ChannelError struct {
+	// reason in a word, one of those of conditions.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says what happened, and what to do.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	Message string `json:"message,omitempty"`
+	// time when it happened.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+}
+
+// QueueChannelStatus is what was seen of the channel to another Queue. Counts are those of the members that run now, each since its start, the
+// last change of the channel or the last reset.
+type QueueChannelStatus struct {
+	// state in a word: Blocked (the spec cannot be followed; the condition Stalled says why), Connecting, Running, Retrying, or Unknown
+	// while the member that sends does not say.
+	// +optional
+	State string `json:"state,omitempty"`
+	// destination as PEER/NAMESPACE/QUEUE.
+	// +optional
+	Destination string `json:"destination,omitempty"`
+	// negotiatedCodec is what the channel carries: deflate, zstd or none; empty while it does not run.
+	// +optional
+	NegotiatedCodec string `json:"negotiatedCodec,omitempty"`
+	// messagesPerSecond over the last 10 to 20 seconds, as a decimal.
+	// +optional
+	MessagesPerSecond string `json:"messagesPerSecond,omitempty"`
+	// messages that the other Queue has stored.
+	// +optional
+	Messages int64 `json:"messages"`
+	// batches that it has stored.
+	// +optional
+	Batches int64 `json:"batches"`
+	// inDoubt messages are on their way: sent, and not known to be stored. They are still in this Queue.
+	// +optional
+	InDoubt int64 `json:"inDoubt"`
+	// uncompressedBytes of the messages as they were put.
+	// +optional
+	UncompressedBytes int64 `json:"uncompressedBytes"`
+	// bytes of them as they travelled.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// ratio is uncompressedBytes divided by bytes, as a decimal.
+	// +optional
+	Ratio string `json:"ratio,omitempty"`
+	// recoded messages were compressed, inflated or both for the channel. All others travelled as they were stored.
+	// +optional
+	Recoded int64 `json:"recoded"`
+	// wireBytes with the other cluster in both directions, TLS included.
+	// +optional
+	WireBytes int64 `json:"wireBytes"`
+	// starts of the channel that the other Queue accepted.
+	// +optional
+	Starts int64 `json:"starts"`
+	// lastError is why the channel ended, or could not start, last.
+	// +optional
+	LastError *ChannelError `json:"lastError,omitempty"`
+	// nextTryTime is when the channel is tried again.
+	// +optional
+	NextTryTime *metav1.Time `json:"nextTryTime,omitempty"`
+}
+
+// ReceivedChannel is what was seen of the channel from a Queue of another cluster. Counts are those of the members that run now, each since its
+// start or the last reset.
+type ReceivedChannel struct {
+	// source is the sending Queue as PEER/NAMESPACE/QUEUE.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=400
+	Source string `json:"source,omitempty"`
+	// connected is true while the channel runs.
+	// +optional
+	Connected bool `json:"connected"`
+	// negotiatedCodec is what it carries: deflate, zstd or none; empty while it does not run.
+	// +optional
+	NegotiatedCodec string `json:"negotiatedCodec,omitempty"`
+	// position is the sequence, in the sending Queue, of the last message that is stored here.
+	// +optional
+	Position int64 `json:"position"`
+	// messages that were stored.
+	// +optional
+	Messages int64 `json:"messages"`
+	// batches that were stored.
+	// +optional
+	Batches int64 `json:"batches"`
+	// bytes of the messages as they travelled.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// lastError is why the channel ended last.
+	// +optional
+	LastError *ChannelError `json:"lastError,omitempty"`
+}
