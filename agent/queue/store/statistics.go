@@ -21,6 +21,8 @@ import (
 type Statistics struct {
 	// Messages and Bytes, as they are stored, in the queue.
 	Messages, Bytes uint64
+	// DeadLetters are none of the messages, but their bytes are among Bytes.
+	DeadLetters uint64
 	// FirstSequence and LastSequence are numbers of messages; the last counts all that
 	// were ever put.
 	FirstSequence, LastSequence uint64
@@ -57,8 +59,8 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 	if err != nil {
 		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.options.Queue, err)
 	}
-	// What channels note is in the stream as well, but is no message of the queue.
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(MarkerSubjects(s.options.Queue)))
+	// What channels note and dead letters are in the stream as well, but no messages of the queue.
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("$LIGHTERAGE.>"))
 	if err != nil {
 		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.options.Queue, err)
 	}
@@ -66,8 +68,11 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 		Messages: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq, LastSequence: info.State.LastSeq,
 		Consumers: info.State.Consumers, Leader: s.options.Member,
 	}
-	for _, n := range info.State.Subjects {
+	for subject, n := range info.State.Subjects {
 		out.Messages -= min(n, out.Messages)
+		if subject == DeadSubject(s.options.Queue) {
+			out.DeadLetters = n
+		}
 	}
 	if out.Messages > 0 {
 		out.OldestTime = info.State.FirstTime

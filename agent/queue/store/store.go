@@ -172,10 +172,14 @@ func (s *Store) serverOptions() (*server.Options, error) {
 			{Username: clientUser, Password: s.password[clientUser], Permissions: permissions(o.Queue), AllowedConnectionTypes: inProcess},
 		},
 	}
+	capacity := o.Capacity
+	if capacity > 0 {
+		capacity += maxLeaseBytes
+	}
 	if o.Memory {
-		settings.JetStreamMaxMemory = o.Capacity
+		settings.JetStreamMaxMemory = capacity
 	} else {
-		settings.JetStreamMaxStore = o.Capacity
+		settings.JetStreamMaxStore = capacity
 	}
 	if o.Cluster == nil {
 		return settings, nil

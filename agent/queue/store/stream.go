@@ -44,10 +44,13 @@ func Subjects(queue string) []string { return []string{queue, queue + ".>"} }
 // say how far a channel has come. Clients can neither put nor get them.
 func MarkerSubjects(queue string) string { return "$LIGHTERAGE.CHANNEL." + queue + ".*" }
 
+// DeadSubject is that of the dead letters, which are in the stream of their queue.
+func DeadSubject(queue string) string { return "$LIGHTERAGE.DEAD." + queue }
+
 func (s *Store) streamConfig(settings Settings) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:     s.options.Queue,
-		Subjects: append(Subjects(s.options.Queue), MarkerSubjects(s.options.Queue)),
+		Subjects: append(Subjects(s.options.Queue), MarkerSubjects(s.options.Queue), DeadSubject(s.options.Queue)),
 		MaxMsgs:  -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		MaxAge: settings.MaxAge, Replicas: max(settings.Replicas, 1),
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
@@ -103,13 +106,17 @@ func (e *StreamError) Unwrap() error { return e.Err }
 // else. In a cluster it waits until the members have elected who decides, which is why it
 // may take as long as the context allows. It may be repeated. Errors are *StreamError.
 func (s *Store) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
-	want := s.streamConfig(settings)
+	return s.await(ctx, conn, s.streamConfig(settings))
+}
+
+// await makes or changes a stream.
+func (s *Store) await(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) error {
 	for {
 		exists, err := ensure(ctx, conn, want)
 		if err == nil {
 			return nil
 		}
-		failure := &StreamError{Queue: s.options.Queue, Permanent: permanent(err), Exists: exists, Err: err}
+		failure := &StreamError{Queue: want.Name, Permanent: permanent(err), Exists: exists, Err: err}
 		if failure.Permanent {
 			return failure
 		}

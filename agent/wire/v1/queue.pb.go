@@ -168,6 +168,9 @@ type QueueConfig struct {
 	// reset_statistics: when it differs from what the agent has acted upon last, all counters and high-water marks begin anew. What it is
 	// at the start of the agent is taken as acted upon.
 	ResetStatistics string `protobuf:"bytes,16,opt,name=reset_statistics,json=resetStatistics,proto3" json:"reset_statistics,omitempty"`
+	// service_address for clients of MessageService, by TLS; empty: it is not served.
+	ServiceAddress string           `protobuf:"bytes,17,opt,name=service_address,json=serviceAddress,proto3" json:"service_address,omitempty"`
+	Redelivery     *QueueRedelivery `protobuf:"bytes,18,opt,name=redelivery,proto3" json:"redelivery,omitempty"`
 	// channel by which the queue's messages go to a queue of another cluster; absent: they stay.
 	Channel *ChannelConfig `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
 	// acceptance says which queues of other clusters may send to this one; absent: none, and nothing is listened on.
@@ -318,6 +321,20 @@ func (x *QueueConfig) GetResetStatistics() string {
 	return ""
 }
 
+func (x *QueueConfig) GetServiceAddress() string {
+	if x != nil {
+		return x.ServiceAddress
+	}
+	return ""
+}
+
+func (x *QueueConfig) GetRedelivery() *QueueRedelivery {
+	if x != nil {
+		return x.Redelivery
+	}
+	return nil
+}
+
 func (x *QueueConfig) GetChannel() *ChannelConfig {
 	if x != nil {
 		return x.Channel
@@ -330,6 +347,61 @@ func (x *QueueConfig) GetAcceptance() *ChannelAcceptance {
 		return x.Acceptance
 	}
 	return nil
+}
+
+// QueueRedelivery is what becomes of messages that MessageService has given out and that are not acknowledged.
+type QueueRedelivery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// visibility_timeout after which a message can be got again, unless the client asks for another. Absent: 30 s.
+	VisibilityTimeout *durationpb.Duration `protobuf:"bytes,1,opt,name=visibility_timeout,json=visibilityTimeout,proto3" json:"visibility_timeout,omitempty"`
+	// max_deliveries after which a message becomes a dead letter; 0: never.
+	MaxDeliveries uint32 `protobuf:"varint,2,opt,name=max_deliveries,json=maxDeliveries,proto3" json:"max_deliveries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueRedelivery) Reset() {
+	*x = QueueRedelivery{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueRedelivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueRedelivery) ProtoMessage() {}
+
+func (x *QueueRedelivery) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueRedelivery.ProtoReflect.Descriptor instead.
+func (*QueueRedelivery) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *QueueRedelivery) GetVisibilityTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.VisibilityTimeout
+	}
+	return nil
+}
+
+func (x *QueueRedelivery) GetMaxDeliveries() uint32 {
+	if x != nil {
+		return x.MaxDeliveries
+	}
+	return 0
 }
 
 // QueueMember is one of the agents of a queue.
@@ -345,7 +417,7 @@ type QueueMember struct {
 
 func (x *QueueMember) Reset() {
 	*x = QueueMember{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +429,7 @@ func (x *QueueMember) String() string {
 func (*QueueMember) ProtoMessage() {}
 
 func (x *QueueMember) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +442,7 @@ func (x *QueueMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueMember.ProtoReflect.Descriptor instead.
 func (*QueueMember) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *QueueMember) GetName() string {
@@ -402,7 +474,7 @@ type QueueStorage struct {
 
 func (x *QueueStorage) Reset() {
 	*x = QueueStorage{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +486,7 @@ func (x *QueueStorage) String() string {
 func (*QueueStorage) ProtoMessage() {}
 
 func (x *QueueStorage) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +499,7 @@ func (x *QueueStorage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStorage.ProtoReflect.Descriptor instead.
 func (*QueueStorage) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *QueueStorage) GetDirectory() string {
@@ -468,7 +540,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +552,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +565,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *QueueLimits) GetMaxMessages() uint64 {
@@ -552,7 +624,7 @@ type QueueAuthentication struct {
 
 func (x *QueueAuthentication) Reset() {
 	*x = QueueAuthentication{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +636,7 @@ func (x *QueueAuthentication) String() string {
 func (*QueueAuthentication) ProtoMessage() {}
 
 func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +649,7 @@ func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAuthentication.ProtoReflect.Descriptor instead.
 func (*QueueAuthentication) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QueueAuthentication) GetTokensDirectory() string {
@@ -602,7 +674,7 @@ type GetQueueReportRequest struct {
 
 func (x *GetQueueReportRequest) Reset() {
 	*x = GetQueueReportRequest{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +686,7 @@ func (x *GetQueueReportRequest) String() string {
 func (*GetQueueReportRequest) ProtoMessage() {}
 
 func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +699,7 @@ func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{6}
 }
 
 type GetQueueReportResponse struct {
@@ -639,7 +711,7 @@ type GetQueueReportResponse struct {
 
 func (x *GetQueueReportResponse) Reset() {
 	*x = GetQueueReportResponse{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +723,7 @@ func (x *GetQueueReportResponse) String() string {
 func (*GetQueueReportResponse) ProtoMessage() {}
 
 func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +736,7 @@ func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetQueueReportResponse) GetReport() *QueueReport {
@@ -695,15 +767,17 @@ type QueueContent struct {
 	Leader string `protobuf:"bytes,10,opt,name=leader,proto3" json:"leader,omitempty"`
 	// lag is how many changes the member that is furthest behind lags, unreachable how many members cannot be reached. Known by the leader
 	// only, 0 else.
-	Lag           uint64 `protobuf:"varint,11,opt,name=lag,proto3" json:"lag,omitempty"`
-	Unreachable   uint64 `protobuf:"varint,12,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
+	Lag         uint64 `protobuf:"varint,11,opt,name=lag,proto3" json:"lag,omitempty"`
+	Unreachable uint64 `protobuf:"varint,12,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
+	// dead_letters are no messages of the queue any more, but take room in it.
+	DeadLetters   uint64 `protobuf:"varint,13,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueContent) Reset() {
 	*x = QueueContent{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +789,7 @@ func (x *QueueContent) String() string {
 func (*QueueContent) ProtoMessage() {}
 
 func (x *QueueContent) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +802,7 @@ func (x *QueueContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueContent.ProtoReflect.Descriptor instead.
 func (*QueueContent) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QueueContent) GetMessages() uint64 {
@@ -815,6 +889,13 @@ func (x *QueueContent) GetUnreachable() uint64 {
 	return 0
 }
 
+func (x *QueueContent) GetDeadLetters() uint64 {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return 0
+}
+
 // QueueRate counts something and how often it happens.
 type QueueRate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -828,7 +909,7 @@ type QueueRate struct {
 
 func (x *QueueRate) Reset() {
 	*x = QueueRate{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +921,7 @@ func (x *QueueRate) String() string {
 func (*QueueRate) ProtoMessage() {}
 
 func (x *QueueRate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +934,7 @@ func (x *QueueRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRate.ProtoReflect.Descriptor instead.
 func (*QueueRate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QueueRate) GetCount() uint64 {
@@ -920,7 +1001,7 @@ type QueueStatistics struct {
 
 func (x *QueueStatistics) Reset() {
 	*x = QueueStatistics{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1013,7 @@ func (x *QueueStatistics) String() string {
 func (*QueueStatistics) ProtoMessage() {}
 
 func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1026,7 @@ func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatistics.ProtoReflect.Descriptor instead.
 func (*QueueStatistics) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *QueueStatistics) GetPuts() *QueueRate {
@@ -1143,7 +1224,7 @@ type QueueReport struct {
 
 func (x *QueueReport) Reset() {
 	*x = QueueReport{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1236,7 @@ func (x *QueueReport) String() string {
 func (*QueueReport) ProtoMessage() {}
 
 func (x *QueueReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1249,7 @@ func (x *QueueReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueReport.ProtoReflect.Descriptor instead.
 func (*QueueReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *QueueReport) GetState() QueueState {
@@ -1308,7 +1389,7 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\a\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\b\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -1326,11 +1407,18 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x11serving_directory\x18\r \x01(\tR\x10servingDirectory\x12D\n" +
 	"\x10duplicate_window\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x0fduplicateWindow\x12>\n" +
 	"\rdrain_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\fdrainTimeout\x12)\n" +
-	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\x12;\n" +
+	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\x12'\n" +
+	"\x0fservice_address\x18\x11 \x01(\tR\x0eserviceAddress\x12C\n" +
+	"\n" +
+	"redelivery\x18\x12 \x01(\v2#.lighterage.wire.v1.QueueRedeliveryR\n" +
+	"redelivery\x12;\n" +
 	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelConfigR\achannel\x12E\n" +
 	"\n" +
 	"acceptance\x18\x1f \x01(\v2%.lighterage.wire.v1.ChannelAcceptanceR\n" +
-	"acceptance\"F\n" +
+	"acceptance\"\x82\x01\n" +
+	"\x0fQueueRedelivery\x12H\n" +
+	"\x12visibility_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11visibilityTimeout\x12%\n" +
+	"\x0emax_deliveries\x18\x02 \x01(\rR\rmaxDeliveries\"F\n" +
 	"\vQueueMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rroute_address\x18\x02 \x01(\tR\frouteAddress\"`\n" +
@@ -1350,7 +1438,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x10client_ca_bundle\x18\x02 \x01(\fR\x0eclientCaBundle\"\x17\n" +
 	"\x15GetQueueReportRequest\"Q\n" +
 	"\x16GetQueueReportResponse\x127\n" +
-	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\x97\x03\n" +
+	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\xba\x03\n" +
 	"\fQueueContent\x12\x1a\n" +
 	"\bmessages\x18\x01 \x01(\x04R\bmessages\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12%\n" +
@@ -1365,7 +1453,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x06leader\x18\n" +
 	" \x01(\tR\x06leader\x12\x10\n" +
 	"\x03lag\x18\v \x01(\x04R\x03lag\x12 \n" +
-	"\vunreachable\x18\f \x01(\x04R\vunreachable\"~\n" +
+	"\vunreachable\x18\f \x01(\x04R\vunreachable\x12!\n" +
+	"\fdead_letters\x18\r \x01(\x04R\vdeadLetters\"~\n" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
@@ -1450,69 +1539,72 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
 	(*QueueConfig)(nil),            // 2: lighterage.wire.v1.QueueConfig
-	(*QueueMember)(nil),            // 3: lighterage.wire.v1.QueueMember
-	(*QueueStorage)(nil),           // 4: lighterage.wire.v1.QueueStorage
-	(*QueueLimits)(nil),            // 5: lighterage.wire.v1.QueueLimits
-	(*QueueAuthentication)(nil),    // 6: lighterage.wire.v1.QueueAuthentication
-	(*GetQueueReportRequest)(nil),  // 7: lighterage.wire.v1.GetQueueReportRequest
-	(*GetQueueReportResponse)(nil), // 8: lighterage.wire.v1.GetQueueReportResponse
-	(*QueueContent)(nil),           // 9: lighterage.wire.v1.QueueContent
-	(*QueueRate)(nil),              // 10: lighterage.wire.v1.QueueRate
-	(*QueueStatistics)(nil),        // 11: lighterage.wire.v1.QueueStatistics
-	(*QueueReport)(nil),            // 12: lighterage.wire.v1.QueueReport
-	(*CompressionSettings)(nil),    // 13: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 15: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 16: lighterage.wire.v1.ChannelAcceptance
-	(*timestamppb.Timestamp)(nil),  // 17: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 18: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 19: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 20: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 21: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 22: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 23: lighterage.wire.v1.ReceivedChannel
+	(*QueueRedelivery)(nil),        // 3: lighterage.wire.v1.QueueRedelivery
+	(*QueueMember)(nil),            // 4: lighterage.wire.v1.QueueMember
+	(*QueueStorage)(nil),           // 5: lighterage.wire.v1.QueueStorage
+	(*QueueLimits)(nil),            // 6: lighterage.wire.v1.QueueLimits
+	(*QueueAuthentication)(nil),    // 7: lighterage.wire.v1.QueueAuthentication
+	(*GetQueueReportRequest)(nil),  // 8: lighterage.wire.v1.GetQueueReportRequest
+	(*GetQueueReportResponse)(nil), // 9: lighterage.wire.v1.GetQueueReportResponse
+	(*QueueContent)(nil),           // 10: lighterage.wire.v1.QueueContent
+	(*QueueRate)(nil),              // 11: lighterage.wire.v1.QueueRate
+	(*QueueStatistics)(nil),        // 12: lighterage.wire.v1.QueueStatistics
+	(*QueueReport)(nil),            // 13: lighterage.wire.v1.QueueReport
+	(*CompressionSettings)(nil),    // 14: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 16: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 17: lighterage.wire.v1.ChannelAcceptance
+	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 19: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 20: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 21: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 22: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 23: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 24: lighterage.wire.v1.ReceivedChannel
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
-	3,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
-	4,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
-	5,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	13, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	6,  // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	14, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	14, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
-	15, // 7: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	16, // 8: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
-	14, // 9: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 10: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	12, // 11: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	17, // 12: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	10, // 13: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	10, // 14: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	10, // 15: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	10, // 16: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	17, // 17: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	1,  // 18: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	17, // 19: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	18, // 20: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	9,  // 21: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	11, // 22: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	19, // 23: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	20, // 24: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	21, // 25: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	22, // 26: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	23, // 27: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	7,  // 28: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	8,  // 29: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	29, // [29:30] is the sub-list for method output_type
-	28, // [28:29] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	4,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
+	5,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
+	6,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
+	14, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	7,  // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
+	15, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	15, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	3,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
+	16, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	17, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	15, // 10: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	15, // 11: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 12: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	13, // 13: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	18, // 14: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	11, // 15: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	11, // 16: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	11, // 17: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	11, // 18: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	18, // 19: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	1,  // 20: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	18, // 21: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	19, // 22: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	10, // 23: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	12, // 24: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	20, // 25: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	21, // 26: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	22, // 27: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	23, // 28: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	24, // 29: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	8,  // 30: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	9,  // 31: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	31, // [31:32] is the sub-list for method output_type
+	30, // [30:31] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -1530,7 +1622,7 @@ func file_agent_wire_v1_queue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,448 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/dispatch"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// long is a time that does not pass in a test.
+	long = time.Hour
+	// soon bounds waiting for what has to come.
+	soon = time.Minute
+
+	done    = wirev1.ReceiptResult_RECEIPT_RESULT_DONE
+	expired = wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED
+	invalid = wirev1.ReceiptResult_RECEIPT_RESULT_INVALID
+	unknown = wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN
+)
+
+// queue is a store with a hub.
+type queue struct {
+	*testing.T
+	store *store.Store
+	conn  *nats.Conn
+	js    jetstream.JetStream
+	hub   *dispatch.Hub
+	// stop ends hub and store.
+	stop func()
+}
+
+type config struct {
+	directory string
+	settings  store.Settings
+	options   dispatch.Options
+}
+
+func start(t *testing.T, c config) *queue {
+	t.Helper()
+	if c.directory == "" {
+		c.directory = t.TempDir()
+	}
+	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: c.directory, MaxPayload: 8 << 20, Capacity: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &queue{T: t, store: kept}
+	if q.conn, err = kept.Connect("test"); err != nil {
+		t.Fatal(err)
+	}
+	if q.js, err = jetstream.New(q.conn); err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Ensure(t.Context(), q.conn, c.settings); err != nil {
+		t.Fatal(err)
+	}
+	stopHub := q.newHub(c)
+	var once sync.Once
+	q.stop = func() {
+		once.Do(func() {
+			stopHub()
+			q.conn.Close()
+			kept.Shutdown()
+		})
+	}
+	t.Cleanup(q.stop)
+	return q
+}
+
+// newHub starts a hub for the store and makes it the queue's.
+func (q *queue) newHub(c config) (stop func()) {
+	q.Helper()
+	o := c.options
+	o.Conn, o.Queue, o.MaxPayload = q.conn, "orders", 8<<20
+	if o.Leads == nil {
+		o.Leads = q.store.Leader
+	}
+	o.EnsureLeases = func(ctx context.Context) error { return q.store.EnsureLeases(ctx, q.conn, c.settings) }
+	q.hub = dispatch.New(o)
+	return run(q.T, q.hub)
+}
+
+func run(t *testing.T, h *dispatch.Hub) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func (q *queue) put(key string, texts ...string) {
+	q.Helper()
+	for _, text := range texts {
+		m := nats.NewMsg("orders")
+		m.Data = []byte(text)
+		if key != "" {
+			m.Header.Set(envelope.KeyHeader, key)
+		}
+		if _, err := q.js.PublishMsg(q.Context(), m, jetstream.WithMsgID(text)); err != nil {
+			q.Fatal(err)
+		}
+	}
+}
+
+type got []*wirev1.ReceivedMessage
+
+func (g got) texts() []string {
+	out := make([]string, len(g))
+	for i, m := range g {
+		out[i] = string(m.GetMessage().GetPayload())
+	}
+	return out
+}
+
+func (g got) receipts() []string {
+	out := make([]string, len(g))
+	for i, m := range g {
+		out[i] = m.GetReceipt()
+	}
+	return out
+}
+
+func (q *queue) get(count int, visibility, wait time.Duration, dead bool) got {
+	q.Helper()
+	out, err := q.hub.Get(q.Context(), count, visibility, wait, dead)
+	if err != nil {
+		q.Fatal(err)
+	}
+	return out
+}
+
+// expect gets until so many messages came, and says which.
+func (q *queue) expect(visibility time.Duration, want ...string) got {
+	q.Helper()
+	return q.expectFrom(false, visibility, want...)
+}
+
+func (q *queue) expectFrom(dead bool, visibility time.Duration, want ...string) got {
+	q.Helper()
+	var out got
+	for len(out) < len(want) {
+		more := q.get(len(want)-len(out), visibility, soon, dead)
+		if len(more) == 0 {
+			q.Fatalf("got %q and no more, want %q", out.texts(), want)
+		}
+		out = append(out, more...)
+	}
+	if texts := out.texts(); !slices.Equal(texts, want) {
+		q.Fatalf("got %q, want %q", texts, want)
+	}
+	return out
+}
+
+// none expects that nothing can be got. All that was put has been seen before: the
+// dispatcher holds it.
+func (q *queue) none() {
+	q.Helper()
+	if more := q.get(10, long, 0, false); len(more) > 0 {
+		q.Fatalf("got %q, which cannot be got now", more.texts())
+	}
+}
+
+func (q *queue) results(got []wirev1.ReceiptResult, want ...wirev1.ReceiptResult) {
+	q.Helper()
+	if !slices.Equal(got, want) {
+		q.Fatalf("%v, want %v", got, want)
+	}
+}
+
+// statistics waits until they are as they should be.
+func (q *queue) await(messages, dead uint64) {
+	q.Helper()
+	deadline := time.Now().Add(soon)
+	for {
+		s, err := q.store.Statistics(q.Context(), q.conn)
+		if err != nil {
+			q.Fatal(err)
+		}
+		if s.Messages == messages && s.DeadLetters == dead {
+			return
+		}
+		if time.Now().After(deadline) {
+			q.Fatalf("%+v, want %d messages and %d dead letters", s, messages, dead)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestAcknowledge(t *testing.T) {
+	q := start(t, config{})
+	q.put("", "a", "b", "c")
+	first := q.expect(long, "a", "b", "c")
+	for i, m := range first {
+		if m.GetDeliveries() != 1 || m.GetSequence() != uint64(i+1) || m.GetMessage().GetId() != string(m.GetMessage().GetPayload()) || m.GetPutTime() == nil {
+			t.Errorf("message %d: %v", i, m)
+		}
+	}
+	q.none()
+	r := first.receipts()
+	q.results(q.hub.Acknowledge(t.Context(), []string{r[0], "nonsense", r[1]}), done, invalid, done)
+	q.results(q.hub.Acknowledge(t.Context(), []string{r[0]}), expired)
+	q.await(1, 0)
+	q.results(q.hub.Release(t.Context(), []string{r[2]}, 0), done)
+	again := q.expect(long, "c")
+	if again[0].GetDeliveries() != 2 {
+		t.Errorf("second time: %v", again)
+	}
+	q.results(q.hub.Acknowledge(t.Context(), []string{r[2]}), expired)
+	q.results(q.hub.Acknowledge(t.Context(), again.receipts()), done)
+	q.await(0, 0)
+}
+
+func TestKeys(t *testing.T) {
+	q := start(t, config{})
+	q.put("x", "x1", "x2", "x3")
+	q.put("y", "y1")
+	q.put("", "z")
+	first := q.expect(long, "x1", "y1", "z")
+	q.none()
+	q.results(q.hub.Acknowledge(t.Context(), first.receipts()[1:]), done, done)
+	q.none()
+	// What is given back comes before what is behind it.
+	q.results(q.hub.Release(t.Context(), first.receipts()[:1], 0), done)
+	second := q.expect(long, "x1")
+	q.results(q.hub.Release(t.Context(), second.receipts(), long), done)
+	q.none() // x2 and x3 wait for the delayed x1
+	q.results(q.hub.Release(t.Context(), second.receipts(), 0), expired)
+}
+
+func TestVisibility(t *testing.T) {
+	q := start(t, config{})
+	q.put("x", "x1", "x2")
+	q.expect(time.Millisecond, "x1")
+	again := q.expect(long, "x1")
+	if again[0].GetDeliveries() < 2 {
+		t.Errorf("after its time-out: %v", again)
+	}
+	q.results(q.hub.Extend(t.Context(), again.receipts(), time.Millisecond), done)
+	third := q.expect(long, "x1")
+	q.results(q.hub.Extend(t.Context(), again.receipts(), long), expired)
+	q.results(q.hub.Acknowledge(t.Context(), third.receipts()), done)
+	q.expect(long, "x2")
+}
+
+func TestDeadLetters(t *testing.T) {
+	q := start(t, config{options: dispatch.Options{MaxDeliveries: 2}})
+	q.put("x", "poison", "good", "bad")
+	for range 2 {
+		q.results(q.hub.Release(t.Context(), q.expect(long, "poison").receipts(), 0), done)
+	}
+	good := q.expect(long, "good")
+	q.await(2, 1)
+	q.results(q.hub.Acknowledge(t.Context(), good.receipts()), done)
+	q.results(q.hub.Reject(t.Context(), q.expect(long, "bad").receipts(), "no such account"), done)
+	q.await(0, 2)
+	dead := q.expectFrom(true, long, "poison")
+	if d := dead[0].GetDeadLetter(); d.GetReason() != envelope.MaxDeliveries || d.GetDeliveries() != 2 || d.GetSequence() != 1 || dead[0].GetMessage().GetId() != "poison" {
+		t.Errorf("%v", dead)
+	}
+	q.results(q.hub.Acknowledge(t.Context(), dead.receipts()), done)
+	rejected := q.expectFrom(true, long, "bad")
+	if d := rejected[0].GetDeadLetter(); d.GetReason() != envelope.Rejected || d.GetDetail() != "no such account" || d.GetSequence() != 3 {
+		t.Errorf("%v", rejected)
+	}
+	// A dead letter does not become one again, however often it is got.
+	for range 3 {
+		q.results(q.hub.Reject(t.Context(), rejected.receipts(), ""), done)
+		rejected = q.expectFrom(true, long, "bad")
+	}
+	q.await(0, 1)
+}
+
+// TestNoRoomForDeadLetters: a full queue gives poison out again and loses nothing.
+func TestNoRoomForDeadLetters(t *testing.T) {
+	q := start(t, config{settings: store.Settings{MaxMessages: 1}, options: dispatch.Options{MaxDeliveries: 1}})
+	q.put("", "poison")
+	for range 3 {
+		q.results(q.hub.Release(t.Context(), q.expect(long, "poison").receipts(), 0), done)
+	}
+	m := q.expect(long, "poison")
+	ctx, stop := context.WithCancel(t.Context())
+	go stop() // it is tried until there is room
+	q.results(q.hub.Reject(ctx, m.receipts(), ""), unknown)
+	q.await(1, 0)
+}
+
+func TestRestart(t *testing.T) {
+	c := config{directory: t.TempDir()}
+	q := start(t, c)
+	q.put("x", "x1", "x2")
+	q.put("", "a", "b")
+	first := q.expect(long, "x1", "a", "b")
+	q.results(q.hub.Release(t.Context(), first.receipts()[2:], 0), done)
+	q.stop()
+
+	q = start(t, c)
+	second := q.expect(long, "b")
+	if second[0].GetDeliveries() != 2 {
+		t.Errorf("deliveries were forgotten: %v", second)
+	}
+	q.none()
+	q.results(q.hub.Acknowledge(t.Context(), first.receipts()), done, done, expired)
+	q.expect(long, "x2")
+	q.await(2, 0)
+}
+
+func TestLongPoll(t *testing.T) {
+	q := start(t, config{})
+	arrived := make(chan got, 1)
+	go func() {
+		out, err := q.hub.Get(t.Context(), 5, long, soon, false)
+		if err != nil {
+			t.Error(err)
+		}
+		arrived <- out
+	}()
+	q.put("", "a")
+	if out := <-arrived; len(out) != 1 {
+		t.Errorf("%v", out)
+	}
+	// Who goes away takes nothing.
+	ctx, stop := context.WithCancel(t.Context())
+	go stop()
+	if out, err := q.hub.Get(ctx, 1, long, soon, false); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", out, err)
+	}
+	q.put("", "b")
+	q.expect(long, "b")
+}
+
+// TestOneReader: a work queue is read by the service or by others, and by others again
+// after nobody asked for a while.
+func TestOneReader(t *testing.T) {
+	q := start(t, config{options: dispatch.Options{Idle: time.Millisecond}})
+	other := jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: store.Subjects("orders")}
+	if _, err := q.js.CreateConsumer(t.Context(), "orders", other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.hub.Get(t.Context(), 1, long, 0, false); !errors.Is(err, dispatch.ErrTaken) {
+		t.Errorf("beside another consumer: %v", err)
+	}
+	if err := q.js.DeleteConsumer(t.Context(), "orders", "clerk"); err != nil {
+		t.Fatal(err)
+	}
+	q.put("", "a")
+	m := q.expect(long, "a")
+	if _, err := q.js.CreateConsumer(t.Context(), "orders", other); err == nil {
+		t.Error("a second reader while a client has a message")
+	}
+	q.results(q.hub.Acknowledge(t.Context(), m.receipts()), done)
+	deadline := time.Now().Add(soon)
+	for {
+		_, err := q.js.CreateConsumer(t.Context(), "orders", other)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestTwoLeaders: of two that think they lead each gives out only what the other does not,
+// and order holds.
+func TestTwoLeaders(t *testing.T) {
+	q := start(t, config{})
+	hubs := []*dispatch.Hub{q.hub}
+	q.newHub(config{})
+	hubs = append(hubs, q.hub)
+	const keys, each = 5, 20
+	var mu sync.Mutex
+	next := make(map[string]int)
+	inHand := make(map[string]bool)
+	for i := range each {
+		for k := range keys {
+			q.put(fmt.Sprint("key", k), fmt.Sprintf("key%d %d", k, i))
+		}
+	}
+	var workers sync.WaitGroup
+	for w := range 4 {
+		workers.Go(func() {
+			hub := hubs[w%2]
+			for {
+				mu.Lock()
+				total := 0
+				for n := range maps.Values(next) {
+					total += n
+				}
+				mu.Unlock()
+				if total == keys*each {
+					return
+				}
+				out, err := hub.Get(t.Context(), 3, long, 50*time.Millisecond, false)
+				if err != nil && !errors.Is(err, dispatch.ErrUnavailable) {
+					t.Error(err)
+					return
+				}
+				for _, m := range out {
+					key := m.GetMessage().GetKey()
+					mu.Lock()
+					if want := fmt.Sprintf("%s %d", key, next[key]); inHand[key] || string(m.GetMessage().GetPayload()) != want {
+						t.Errorf("got %s, want %s; another of the key is in hand: %v", m.GetMessage().GetPayload(), want, inHand[key])
+					}
+					inHand[key] = true
+					mu.Unlock()
+				}
+				for _, m := range out {
+					key := m.GetMessage().GetKey()
+					mu.Lock()
+					inHand[key] = false
+					next[key]++
+					mu.Unlock()
+					if r := hub.Acknowledge(t.Context(), []string{m.GetReceipt()}); r[0] != done {
+						t.Errorf("acknowledge %s: %v", m.GetMessage().GetPayload(), r)
+					}
+				}
+			}
+		})
+	}
+	workers.Wait()
+	q.await(0, 0)
+}

@@ -1,0 +1,250 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// MaxBatch is how many messages or receipts one request has at most.
+	MaxBatch = 256
+	// MaxWait is how long a get waits at most.
+	MaxWait = time.Minute
+	// MinVisibility and MaxVisibility bound how long a client has a message.
+	MinVisibility = time.Second
+	MaxVisibility = 12 * time.Hour
+
+	// patience is how long a request waits for a member that leads.
+	patience = 10 * time.Second
+	// retryInterval is between two looks for one, leadInterval between two looks whether this
+	// one leads.
+	retryInterval = 50 * time.Millisecond
+	leadInterval  = 250 * time.Millisecond
+	// defaultIdle is how long a dispatcher stays that nobody needs.
+	defaultIdle = time.Minute
+)
+
+// ErrUnavailable says that no member gives out messages now. It comes with the reason.
+var ErrUnavailable = errors.New("no member of the queue gives out messages now: try again")
+
+// Options of a Hub.
+type Options struct {
+	// Conn has all rights in the store. Queue is the name of the queue.
+	Conn  *nats.Conn
+	Queue string
+	// Leads reports whether this member leads the stream.
+	Leads func() bool
+	// EnsureLeases makes the stream for leases if it is not there.
+	EnsureLeases func(context.Context) error
+	// MaxPayload is the longest message with its headers in bytes, as it is stored.
+	MaxPayload int
+	// MaxDeliveries after which a message becomes a dead letter; 0: never.
+	MaxDeliveries uint32
+	// Idle is how long a dispatcher stays that nobody needs, and nobody else reads the queue.
+	// Default: a minute.
+	Idle time.Duration
+	Log  *slog.Logger
+}
+
+// Hub gives out messages in every member. It is safe for concurrent use.
+type Hub struct {
+	options       Options
+	maxDeliveries atomic.Uint32
+
+	mu      sync.Mutex
+	leading context.Context //nolint:containedctx // Dispatchers last as long as this member leads. nil: it does not.
+	running map[pile]*dispatcher
+	served  sync.WaitGroup
+	remote  chan struct{} // a place for each request of another member
+}
+
+// New returns a hub that gives out nothing before Run.
+func New(o Options) *Hub {
+	if o.Idle == 0 {
+		o.Idle = defaultIdle
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Hub{options: o, running: make(map[pile]*dispatcher), remote: make(chan struct{}, maxWaiting)}
+	h.SetMaxDeliveries(o.MaxDeliveries)
+	return h
+}
+
+// SetMaxDeliveries changes it for messages that are given out from then on.
+func (h *Hub) SetMaxDeliveries(n uint32) { h.maxDeliveries.Store(n) }
+
+func (h *Hub) limits() uint32 { return h.maxDeliveries.Load() }
+
+// Run gives out messages whenever this member leads, until the context ends.
+func (h *Hub) Run(ctx context.Context) error {
+	ticker := time.NewTicker(leadInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if h.options.Leads() {
+			if err := h.lead(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// lead gives out until this member does not lead any more.
+func (h *Hub) lead(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	h.mu.Lock()
+	h.leading = ctx
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.leading = nil
+		h.mu.Unlock()
+		stop()
+		h.served.Wait()
+		clear(h.running)
+	}()
+	asked, err := h.options.Conn.Subscribe(requestSubject(h.options.Queue, "*"), func(m *nats.Msg) { h.asked(ctx, m) })
+	if err != nil {
+		return fmt.Errorf("listen to other members: %w", err)
+	}
+	defer func() { _ = asked.Unsubscribe() }() // fails only when the connection is closed
+	ticker := time.NewTicker(leadInterval)
+	defer ticker.Stop()
+	cleaned := false
+	for h.options.Leads() {
+		cleaned = cleaned || h.clean(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// clean removes consumers that a dispatcher left which was killed, so that others can read
+// the queue.
+func (h *Hub) clean(ctx context.Context) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	js, err := jetstream.New(h.options.Conn)
+	if err != nil {
+		return false
+	}
+	ctx, stop := context.WithTimeout(ctx, answerTimeout)
+	defer stop()
+	for _, p := range []pile{messages, deadLetters} {
+		if h.running[p] == nil {
+			err = errors.Join(err, removeConsumers(ctx, js, h.options.Queue, pileOf(h.options.Queue, p).consumer))
+		}
+	}
+	return err == nil
+}
+
+// dispatcher returns the one that gives out a pile; nil: this member does not lead.
+func (h *Hub) dispatcher(p pile) *dispatcher {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leading == nil {
+		return nil
+	}
+	if d := h.running[p]; d != nil {
+		select {
+		case <-d.ended:
+		default:
+			return d
+		}
+	}
+	d := h.newDispatcher(p)
+	h.running[p] = d
+	ctx := h.leading
+	h.served.Go(func() {
+		if err := d.run(ctx); err != nil && !errors.Is(err, ErrTaken) {
+			d.log.Warn("Giving out messages begins anew when somebody asks", "error", err.Error())
+		}
+	})
+	return d
+}
+
+// get waits for messages. After errEnded another dispatcher may have some.
+func (d *dispatcher) get(ctx context.Context, count int, visibility, wait time.Duration) ([]*wirev1.ReceivedMessage, error) {
+	w := &waiter{messages: count, visibility: visibility, reply: make(chan granted, 1)}
+	if !d.tell(w) {
+		return nil, d.gone()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case g := <-w.reply:
+		return g.messages, g.err
+	case <-d.ended:
+		return nil, d.gone()
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	d.tell(&cancel{w})
+	select {
+	case g := <-w.reply:
+		if ctx.Err() == nil {
+			return g.messages, g.err
+		}
+		if len(g.messages) > 0 {
+			d.undo(g.messages)
+		}
+		return nil, ctx.Err()
+	case <-d.ended:
+		return nil, d.gone()
+	}
+}
+
+// undo takes back what nobody is there to get any more.
+func (d *dispatcher) undo(given []*wirev1.ReceivedMessage) {
+	c := &change{verb: unget, reply: make(chan []wirev1.ReceiptResult, 1)}
+	for _, m := range given {
+		if r, ok := parseReceipt(m.GetReceipt()); ok {
+			c.receipts = append(c.receipts, r)
+		}
+	}
+	d.tell(c)
+}
+
+func (d *dispatcher) gone() error {
+	if errors.Is(d.failure, ErrTaken) {
+		return ErrTaken
+	}
+	return errors.Join(errEnded, d.failure)
+}
+
+// do changes messages that were got.
+func (d *dispatcher) do(ctx context.Context, c *change) ([]wirev1.ReceiptResult, error) {
+	c.reply = make(chan []wirev1.ReceiptResult, 1)
+	if !d.tell(c) {
+		return nil, d.gone()
+	}
+	select {
+	case results := <-c.reply:
+		return results, nil
+	case <-d.ended:
+		return nil, d.gone()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,133 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// lease says that a message was given out.
+type lease struct {
+	Sequence uint64 `json:"s"`
+	// Count is how often it was given out.
+	Count uint32 `json:"c"`
+	// Until when nobody else gets it, in milliseconds of Unix time.
+	Until int64 `json:"u"`
+	// Nonce is part of the receipt of the last time; 0: it was given back.
+	Nonce uint64 `json:"n,omitempty"`
+}
+
+// record is one message of the log.
+type record struct {
+	// All says that leases that are not in it are over.
+	All    bool    `json:"all,omitempty"`
+	Leases []lease `json:"leases"`
+}
+
+const (
+	// maxRecord bounds a record that is read, in bytes.
+	maxRecord = 1 << 20
+	// recordsUntilAll is after how many records one holds all leases and replaces them.
+	recordsUntilAll = 256
+	writeTimeout    = 10 * time.Second
+)
+
+// errFenced says that another dispatcher writes the log.
+var errFenced = errors.New("another dispatcher has taken over")
+
+// parseRecord reads a record.
+func parseRecord(data []byte) (record, error) {
+	var r record
+	if len(data) > maxRecord {
+		return r, fmt.Errorf("a record of %d bytes; the limit is %d", len(data), maxRecord)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, fmt.Errorf("read a record of leases: %w", err)
+	}
+	return r, nil
+}
+
+// leaseLog is where leases survive the dispatcher. It is not safe for concurrent use.
+type leaseLog struct {
+	js              jetstream.JetStream
+	stream, subject string
+	// last is the sequence of the last record, records how many there are since all leases
+	// were in one.
+	last    uint64
+	records int
+}
+
+// load returns the leases. A damaged record is left out, which is a matter of the log.
+func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	stream, err := l.js.Stream(ctx, l.stream)
+	if err != nil {
+		return nil, fmt.Errorf("read who has which message: %w", err)
+	}
+	leases := make(map[uint64]lease)
+	for {
+		m, err := stream.GetMsg(ctx, l.last+1, jetstream.WithGetMsgSubject(l.subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return leases, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read who has which message: %w", err)
+		}
+		l.last = m.Sequence
+		l.records++
+		r, err := parseRecord(m.Data)
+		if err != nil {
+			log.Error("A record of who has which messages is damaged; they may be got again early", "error", err.Error(), "stream", l.stream, "sequence", m.Sequence)
+			continue
+		}
+		if r.All {
+			clear(leases)
+		}
+		for _, x := range r.Leases {
+			leases[x.Sequence] = x
+		}
+	}
+}
+
+// write appends leases. all returns all of them, and is asked now and then.
+func (l *leaseLog) write(ctx context.Context, leases []lease, all func() []lease) error {
+	r := record{Leases: leases}
+	m := &nats.Msg{Subject: l.subject, Header: nats.Header{}}
+	if l.records >= recordsUntilAll {
+		r = record{All: true, Leases: all()}
+		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	}
+	var err error
+	if m.Data, err = json.Marshal(r); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	ack, err := l.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.last), jetstream.WithRetryAttempts(0))
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == codeWrongLastConstant) {
+		return fmt.Errorf("%w: %w", errFenced, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write who has which message: %w", err)
+	}
+	l.last = ack.Sequence
+	l.records++
+	if r.All {
+		l.records = 1
+	}
+	return nil
+}
+
+// codeWrongLastConstant is what JetStream says when it cannot tell the last sequence.
+const codeWrongLastConstant jetstream.ErrorCode = 10164

@@ -1,0 +1,225 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// entry is a message that the consumer has delivered and nobody has acknowledged.
+type entry struct {
+	sequence uint64
+	key      string
+	message  *nats.Msg
+	put      time.Time
+	size     int
+
+	// count is how often it was given out, and nonce of the last time.
+	count uint32
+	nonce uint64
+	// until is when it may be given out again. leased says that a client has it until then.
+	until  time.Time
+	leased bool
+	// busy says that it is being acknowledged or moved. It is not given out.
+	busy bool
+	// spared says that there was no room for it among the dead letters.
+	spared bool
+	gone   bool
+}
+
+// window holds the messages that are given out next or are with clients. It is pure: it
+// knows the time from its caller. Messages without a key have no order among each other.
+type window struct {
+	entries map[uint64]*entry
+	keys    map[string][]*entry // in order of sequence
+	// ready and timed may hold entries that are not any more what they were put there for.
+	ready ready
+	timed timed
+	bytes int
+	// held are those that are with clients, or busy.
+	held map[uint64]*entry
+}
+
+func newWindow() *window {
+	return &window{entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry)}
+}
+
+// add takes over an entry, later in sequence than all of its key that were added before.
+func (w *window) add(e *entry, now time.Time) {
+	w.entries[e.sequence] = e
+	w.bytes += e.size
+	if e.key != "" {
+		w.keys[e.key] = append(w.keys[e.key], e)
+	}
+	if e.leased {
+		w.held[e.sequence] = e
+	}
+	w.offer(e, now)
+}
+
+// offer puts an entry where it is looked for, if it is its turn.
+func (w *window) offer(e *entry, now time.Time) {
+	switch {
+	case e.gone || e.busy || e.key != "" && w.keys[e.key][0] != e:
+	case e.until.After(now):
+		heap.Push(&w.timed, timer{e, e.until})
+	default:
+		if e.leased {
+			e.leased = false
+			delete(w.held, e.sequence)
+		}
+		heap.Push(&w.ready, e)
+	}
+}
+
+// expire offers what was with clients, or delayed, for long enough.
+func (w *window) expire(now time.Time) {
+	for len(w.timed) > 0 && !w.timed[0].at.After(now) {
+		t, _ := heap.Pop(&w.timed).(timer)
+		if !t.entry.until.Equal(t.at) || t.entry.gone {
+			continue // it was extended, or acknowledged
+		}
+		w.offer(t.entry, now)
+	}
+}
+
+// next is when expire has something to do; zero: never.
+func (w *window) next() time.Time {
+	if len(w.timed) == 0 {
+		return time.Time{}
+	}
+	return w.timed[0].at
+}
+
+// peek returns the first message that may be given out; nil: there is none.
+func (w *window) peek(now time.Time) *entry {
+	for len(w.ready) > 0 {
+		e := w.ready[0]
+		if !e.gone && !e.busy && !e.until.After(now) && (e.key == "" || w.keys[e.key][0] == e) {
+			return e
+		}
+		heap.Pop(&w.ready)
+	}
+	return nil
+}
+
+// lease gives out an entry.
+func (w *window) lease(e *entry, nonce uint64, until, now time.Time) {
+	e.count++
+	e.nonce = nonce
+	w.extend(e, until, now)
+}
+
+// extend changes until when a client has an entry.
+func (w *window) extend(e *entry, until, now time.Time) {
+	e.until, e.leased = until, true
+	w.held[e.sequence] = e
+	w.offer(e, now)
+}
+
+// release gives an entry back, to be given out at a time.
+func (w *window) release(e *entry, at, now time.Time) {
+	e.until, e.leased, e.nonce = at, false, 0
+	delete(w.held, e.sequence)
+	w.offer(e, now)
+}
+
+// occupy keeps an entry from being given out; vacate ends that.
+func (w *window) occupy(e *entry) {
+	e.busy = true
+	w.held[e.sequence] = e
+}
+
+func (w *window) vacate(e *entry, now time.Time) {
+	e.busy = false
+	if !e.leased {
+		delete(w.held, e.sequence)
+	}
+	w.offer(e, now)
+}
+
+// remove forgets an entry, and offers the next of its key.
+func (w *window) remove(e *entry, now time.Time) {
+	if e.gone {
+		return
+	}
+	e.gone = true
+	delete(w.entries, e.sequence)
+	delete(w.held, e.sequence)
+	w.bytes -= e.size
+	e.message = nil
+	if e.key == "" {
+		return
+	}
+	rest := w.keys[e.key]
+	for i := range rest {
+		if rest[i] == e {
+			copy(rest[i:], rest[i+1:])
+			rest[len(rest)-1] = nil
+			rest = rest[:len(rest)-1]
+			break
+		}
+	}
+	if len(rest) == 0 {
+		delete(w.keys, e.key)
+		return
+	}
+	w.keys[e.key] = rest
+	w.offer(rest[0], now)
+}
+
+// ready is a heap of entries by sequence.
+type ready []*entry
+
+func (h ready) Len() int           { return len(h) }
+func (h ready) Less(i, j int) bool { return h[i].sequence < h[j].sequence }
+func (h ready) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *ready) Push(x any) {
+	if e, ok := x.(*entry); ok {
+		*h = append(*h, e)
+	}
+}
+
+// Pop implements heap.Interface.
+func (h *ready) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
+}
+
+// timer is an entry with the time for which it was put there.
+type timer struct {
+	entry *entry
+	at    time.Time
+}
+
+// timed is a heap by time.
+type timed []timer
+
+func (h timed) Len() int           { return len(h) }
+func (h timed) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h timed) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *timed) Push(x any) {
+	if t, ok := x.(timer); ok {
+		*h = append(*h, t)
+	}
+}
+
+// Pop implements heap.Interface.
+func (h *timed) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = timer{}
+	*h = (*h)[:last]
+	return t
+}

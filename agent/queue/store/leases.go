@@ -1,0 +1,36 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// maxLeaseBytes bounds what is kept of who has which message, beside Options.Capacity.
+const maxLeaseBytes = 16 << 20
+
+// LeaseStream is the stream with what is kept of who has which message. It is not the
+// queue's own, so that a full queue can be emptied. No queue has such a name.
+func LeaseStream(queue string) string { return queue + "_leases" }
+
+// LeaseSubject is where that is kept for one of the queue's piles of messages.
+func LeaseSubject(queue, pile string) string { return "$LIGHTERAGE.LEASES." + queue + "." + pile }
+
+// EnsureLeases makes the stream LeaseStream if it is not there. It may be repeated. Errors
+// are *StreamError.
+func (s *Store) EnsureLeases(ctx context.Context, conn *nats.Conn, settings Settings) error {
+	want := jetstream.StreamConfig{
+		Name: LeaseStream(s.options.Queue), Subjects: []string{LeaseSubject(s.options.Queue, "*")},
+		MaxMsgs: -1, MaxBytes: maxLeaseBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
+		Replicas: max(settings.Replicas, 1), Duplicates: defaultDuplicateWindow, AllowRollup: true,
+	}
+	if s.options.Memory {
+		want.Storage = jetstream.MemoryStorage
+	}
+	return s.await(ctx, conn, want)
+}
