@@ -26,8 +26,9 @@ const (
 	// clients, or ready, or behind others of their key.
 	windowMessages = 4096
 	windowBytes    = 64 << 20
-	// answerBytes bounds what one answer holds, as it is stored, unless it is one message.
-	answerBytes = 4 << 20
+	// answerBytes bounds what one answer holds, when it is made plain, unless it is one message.
+	// Clients of gRPC take 4 MiB if they do not say otherwise.
+	answerBytes = 3 << 20
 	// maxWaiting is how many gets may wait at once.
 	maxWaiting = 4096
 	// acknowledgeAfter is after which time JetStream itself would deliver a message again. It
@@ -296,6 +297,10 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 	}
 	sequence := at.Sequence.Stream
 	e := &entry{sequence: sequence, key: envelope.Key(m.Header), message: m, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header)}
+	e.plain = e.size
+	if form, err := envelope.FormOf(m.Header); err == nil {
+		e.plain += form.Length // more than it is by the payload as it is stored
+	}
 	d.highest = max(d.highest, sequence)
 	if l, ok := d.former[sequence]; ok {
 		delete(d.former, sequence)
@@ -356,14 +361,14 @@ func (d *dispatcher) grant(now time.Time) {
 		nonce := rand.Uint64() | 1 //nolint:gosec // It tells one lease from another; clients of a queue may do all with its messages.
 		for bytes := 0; len(out) < w.messages; {
 			e := d.window.peek(now)
-			if e == nil || len(out) > 0 && bytes+e.size > answerBytes {
+			if e == nil || len(out) > 0 && bytes+e.plain > answerBytes {
 				break
 			}
 			if limit > 0 && d.pile == messages && e.count >= limit && !e.spared {
 				d.bury(e, &wirev1.DeadLetter{Reason: envelope.MaxDeliveries, Deliveries: e.count}, func(wirev1.ReceiptResult) {})
 				continue
 			}
-			bytes += e.size
+			bytes += e.plain
 			e.spared = false
 			d.window.lease(e, nonce, now.Add(w.visibility), now)
 			d.changed(e)

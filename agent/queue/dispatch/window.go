@@ -16,7 +16,8 @@ type entry struct {
 	key      string
 	message  *nats.Msg
 	put      time.Time
-	size     int
+	// size in bytes as it is stored, and at most when it is made plain.
+	size, plain int
 
 	// count is how often it was given out, and nonce of the last time.
 	count uint32

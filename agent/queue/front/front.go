@@ -202,10 +202,7 @@ func (f *Front) tick(ctx context.Context) {
 }
 
 func (f *Front) accept(outer net.Conn) {
-	n := f.open.Add(1)
-	if limit := f.settings.Load().MaxConnections; limit > 0 && n > int64(limit) {
-		f.open.Add(-1)
-		f.counters.refused.Add(1)
+	if !f.Enter() {
 		_ = outer.SetWriteDeadline(time.Now().Add(farewell))
 		_, _ = outer.Write([]byte("-ERR 'maximum connections exceeded'\r\n"))
 		_ = outer.Close()
@@ -213,13 +210,11 @@ func (f *Front) accept(outer net.Conn) {
 	}
 	inner, err := f.options.Dial()
 	if err != nil {
-		f.open.Add(-1)
+		f.gone()
 		f.options.Log.Error("Client cannot be served", "error", err.Error())
 		_ = outer.Close()
 		return
 	}
-	f.history.connected(n)
-	f.counters.opened.Add(1)
 	counted := counting{outer, &f.counters.wire}
 	c := &conn{front: f, outer: counted, raw: counted, inner: inner}
 	f.mu.Lock()

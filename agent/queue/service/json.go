@@ -1,0 +1,118 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const jsonType = "application/json"
+
+// mux serves HTTP without gRPC.
+func (s *Service) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("POST /v1/put", call(s, s.Put, func() *wirev1.PutRequest { return new(wirev1.PutRequest) }))
+	mux.Handle("POST /v1/get", call(s, s.Get, func() *wirev1.GetRequest { return new(wirev1.GetRequest) }))
+	mux.Handle("POST /v1/acknowledge", call(s, s.Acknowledge, func() *wirev1.AcknowledgeRequest { return new(wirev1.AcknowledgeRequest) }))
+	mux.Handle("POST /v1/release", call(s, s.Release, func() *wirev1.ReleaseRequest { return new(wirev1.ReleaseRequest) }))
+	mux.Handle("POST /v1/extend", call(s, s.Extend, func() *wirev1.ExtendRequest { return new(wirev1.ExtendRequest) }))
+	mux.Handle("POST /v1/reject", call(s, s.Reject, func() *wirev1.RejectRequest { return new(wirev1.RejectRequest) }))
+	mux.HandleFunc("POST /v1/message", s.putRaw)
+	mux.HandleFunc("POST /v1/message/next", s.getRaw)
+	mux.HandleFunc("DELETE /v1/message/{receipt}", s.acknowledgeRaw)
+	return mux
+}
+
+// call serves one of the service's calls with JSON.
+func call[Request, Response proto.Message](s *Service, f func(context.Context, Request) (Response, error), request func() Request) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := s.body(w, r)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		in := request()
+		if err := protojson.Unmarshal(body, in); err != nil {
+			writeError(w, invalid("the body is not the JSON of this call: %v", err))
+			return
+		}
+		out, err := f(r.Context(), in)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		text, err := protojson.Marshal(out)
+		if err != nil {
+			writeError(w, status.Errorf(codes.Internal, "write the answer: %v", err))
+			return
+		}
+		write(w, http.StatusOK, text)
+	})
+}
+
+// body reads that of a request, for which memory is held before.
+func (s *Service) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := int64(s.maxBody()) / 3 * 4 // payloads in JSON are in base64
+	expected := r.ContentLength
+	if expected < 0 || expected > limit {
+		expected = limit
+	}
+	if err := hold(r.Context(), int(expected)); err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var long *http.MaxBytesError
+	if errors.As(err, &long) {
+		return nil, status.Errorf(codes.InvalidArgument, "the body is longer than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, invalid("read the body: %v", err)
+	}
+	return body, nil
+}
+
+func write(w http.ResponseWriter, code int, text []byte) {
+	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // the client has gone
+}
+
+// httpCodes are those of errors.
+var httpCodes = map[codes.Code]int{
+	codes.InvalidArgument: http.StatusBadRequest, codes.Unauthenticated: http.StatusUnauthorized, codes.FailedPrecondition: http.StatusConflict,
+	codes.ResourceExhausted: http.StatusTooManyRequests, codes.Unavailable: http.StatusServiceUnavailable,
+	codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Canceled: 499,
+}
+
+// failure is the body of an answer that is one.
+type failure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	s := status.Convert(err)
+	code, ok := httpCodes[s.Code()]
+	if !ok {
+		code = http.StatusInternalServerError
+	}
+	text, _ := json.Marshal(failure{s.Code().String(), s.Message()}) // strings always marshal
+	write(w, code, text)
+}
+
+func grpcStatus(err error) string { return strconv.Itoa(int(status.Code(err))) }

@@ -1,0 +1,202 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/dispatch"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/message"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// Put implements wirev1.MessageServiceServer.
+func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutResponse, error) {
+	if len(r.GetMessages()) == 0 || len(r.GetMessages()) > dispatch.MaxBatch {
+		return nil, invalid("%d messages: use 1 to %d", len(r.GetMessages()), dispatch.MaxBatch)
+	}
+	prepared, results, err := s.prepare(r.GetMessages())
+	if err != nil {
+		return nil, err
+	}
+	// The stream stores them in the order in which they are sent.
+	futures := make([]jetstream.PubAckFuture, len(prepared))
+	for i, m := range prepared {
+		if m == nil {
+			continue
+		}
+		// Without patience: the connection is one within the process.
+		if futures[i], err = s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0)); err != nil {
+			results[i] = refusal(err)
+		}
+	}
+	for i, future := range futures {
+		if future != nil {
+			results[i] = await(ctx, future)
+		}
+		if results[i].GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_UNSPECIFIED {
+			s.options.Front.CountRefusedPut()
+		} else {
+			s.options.Front.CountPut(results[i].GetDuplicate())
+		}
+	}
+	return &wirev1.PutResponse{Results: results}, nil
+}
+
+// await waits until a message is stored.
+func await(ctx context.Context, future jetstream.PubAckFuture) *wirev1.PutResult {
+	select {
+	case ack := <-future.Ok():
+		return &wirev1.PutResult{Sequence: ack.Sequence, Duplicate: ack.Duplicate}
+	case err := <-future.Err():
+		return refusal(err)
+	case <-ctx.Done():
+		return &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: "the request ended before the message was stored"}
+	}
+}
+
+// Codes of JetStream's errors.
+const (
+	codeInsufficientResources jetstream.ErrorCode = 10023
+	codeAccountResources      jetstream.ErrorCode = 10002
+	codeMemoryExceeded        jetstream.ErrorCode = 10028
+	codeStorageExceeded       jetstream.ErrorCode = 10047
+	codeStoreFailed           jetstream.ErrorCode = 10077
+)
+
+// refusal says why the stream did not store a message.
+func refusal(err error) *wirev1.PutResult {
+	var refused *jetstream.APIError
+	switch {
+	case !errors.As(err, &refused):
+		return &wirev1.PutResult{
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: fmt.Sprintf("the stream did not answer; put the message again, with its id (%v)", err),
+		}
+	case refused.ErrorCode == codeStoreFailed || refused.ErrorCode == codeInsufficientResources || refused.ErrorCode == codeAccountResources ||
+		refused.ErrorCode == codeMemoryExceeded || refused.ErrorCode == codeStorageExceeded:
+		return &wirev1.PutResult{
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: fmt.Sprintf("the queue has no room: get messages from it, or raise its limits or storage (%v)", err),
+		}
+	default:
+		return &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the stream refuses the message: %v", err)}
+	}
+}
+
+// prepare makes what is stored of messages. A message that may not be has a result and no
+// entry among these.
+func (s *Service) prepare(messages []*wirev1.QueueMessage) ([]*nats.Msg, []*wirev1.PutResult, error) {
+	settings := s.options.Front.Settings()
+	encoder, err := settings.Encoding.Encoder()
+	if err != nil {
+		return nil, nil, status.Errorf(codes.Unavailable, "compress messages: %v", err)
+	}
+	defer encoder.Release()
+	out, results := make([]*nats.Msg, len(messages)), make([]*wirev1.PutResult, len(messages))
+	spent := meter.ThreadCPU(func() {
+		for i, q := range messages {
+			if out[i], err = s.encode(encoder, settings, q); err != nil {
+				results[i] = &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: err.Error()}
+			}
+		}
+	})
+	s.options.Front.Encoded().AddCPU(spent)
+	return out, results, nil
+}
+
+// encode makes what is stored of a message.
+func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *wirev1.QueueMessage) (*nats.Msg, error) {
+	m, err := envelope.New(s.options.Queue, q)
+	if err != nil {
+		return nil, err
+	}
+	m.Data = q.GetPayload()
+	form, err := envelope.ParseForm(q.GetStoredForm())
+	if err != nil {
+		return nil, err
+	}
+	if !form.Plain() {
+		decoder, err := settings.Decoding.Decoder()
+		if err != nil {
+			return nil, err
+		}
+		defer decoder.Release()
+		if _, _, err := decoder.Decode(nil, form, m.Data, settings.MaxMessageSize); err != nil {
+			return nil, fmt.Errorf("stored_form: %w", err)
+		}
+		s.options.Front.Encoded().Add(meter.Outcome{Path: meter.Stored, Reason: message.AlreadyEncoded, PlainBytes: len(m.Data), WireBytes: len(m.Data)})
+		envelope.SetForm(m, form)
+		return m, nil
+	}
+	if len(m.Data) > settings.MaxMessageSize {
+		return nil, fmt.Errorf("%w: %d bytes; the limit is %d, limits.maxMessageSize of the queue", envelope.ErrInvalid, len(m.Data), settings.MaxMessageSize)
+	}
+	payload, form, outcome, err := encoder.Encode(nil, m.Data)
+	if err != nil {
+		s.options.Front.EngineFailed(err)
+	}
+	s.options.Front.Encoded().Add(outcome)
+	if !form.Plain() {
+		m.Data = payload
+		envelope.SetForm(m, form)
+	}
+	return m, nil
+}
+
+// plain makes messages plain unless they are wanted as they are stored.
+func (s *Service) plain(messages []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool) error {
+	decoder, err := s.options.Front.Settings().Decoding.Decoder()
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "inflate messages: %v", err)
+	}
+	defer decoder.Release()
+	worked := false
+	spent := meter.ThreadCPU(func() {
+		for _, m := range messages {
+			q := m.GetMessage()
+			if m.GetDamage() != "" {
+				s.options.Front.CountUndecodable(errors.New(m.GetDamage()))
+			}
+			if q.GetStoredForm() == nil || stored(q) {
+				s.options.Front.CountGet(q.GetStoredForm() != nil)
+				continue
+			}
+			s.options.Front.CountGet(false)
+			worked = true
+			if err := s.inflate(decoder, q); err != nil {
+				s.options.Front.CountUndecodable(err)
+				m.Damage = strings.ToValidUTF8(err.Error(), "\ufffd")
+			}
+		}
+	})
+	if worked {
+		s.options.Front.Decoded().AddCPU(spent)
+	}
+	return nil
+}
+
+func (s *Service) inflate(decoder *message.Decoder, q *wirev1.QueueMessage) error {
+	form, err := envelope.ParseForm(q.GetStoredForm())
+	if err != nil {
+		return err
+	}
+	// It was allowed when it was put.
+	payload, outcome, err := decoder.Decode(nil, form, q.GetPayload(), message.MaxLength)
+	if err != nil {
+		return err
+	}
+	s.options.Front.Decoded().Add(outcome)
+	q.Payload, q.StoredForm = payload, nil
+	return nil
+}

@@ -1,0 +1,248 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	// requestTimeout bounds how long a body may take, and what follows.
+	requestTimeout = 5 * time.Minute
+	idleTimeout    = 5 * time.Minute
+	maxHeaderBytes = 128 << 10
+	maxStreams     = 256 // at once, of one connection
+
+	grpcType = "application/grpc"
+)
+
+// Server serves a Service on a port.
+type Server struct {
+	service *Service
+	http    *http.Server
+	end     context.CancelFunc
+}
+
+// NewServer returns one that does not serve yet.
+func NewServer(s *Service) *Server {
+	// Waiting gets end with it.
+	ctx, end := context.WithCancel(context.Background())
+	calls := grpc.NewServer(grpc.MaxRecvMsgSize(s.maxBody()))
+	wirev1.RegisterMessageServiceServer(calls, s)
+	x := &Server{service: s, end: end}
+	x.http = &http.Server{
+		Handler:           s.handler(calls, s.mux()),
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog:    slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug), // what clients do wrong
+	}
+	return x
+}
+
+// Serve takes connections until Drain or Close.
+func (x *Server) Serve(l net.Listener) error {
+	f := x.service.options.Front
+	l = listener{l, x.service}
+	var err error
+	if f.TLSConfig() == nil {
+		x.http.Protocols = new(http.Protocols)
+		x.http.Protocols.SetHTTP1(true)
+		x.http.Protocols.SetUnencryptedHTTP2(true)
+		err = x.http.Serve(l)
+	} else {
+		x.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			c := f.TLSConfig()
+			c.NextProtos = []string{"h2", "http/1.1"}
+			return c, nil
+		}}
+		err = x.http.ServeTLS(l, "", "")
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Drain takes no more connections, answers gets that wait and waits until requests have
+// ended or the context does, whose error it returns then.
+func (x *Server) Drain(ctx context.Context) error {
+	x.end()
+	return x.http.Shutdown(ctx)
+}
+
+// Close ends all connections.
+func (x *Server) Close() {
+	x.end()
+	_ = x.http.Close() // that of the listener, which is closed
+}
+
+// listener counts connections and bounds them.
+type listener struct {
+	net.Listener
+	service *Service
+}
+
+// Accept implements net.Listener.
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		f := l.service.options.Front
+		if f.Enter() {
+			return &conn{Conn: c, service: l.service}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+type conn struct {
+	net.Conn
+	service *Service
+	closed  atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.service.options.Front.WireBytes().Add(int64(n))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.service.options.Front.WireBytes().Add(int64(n))
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	if !c.closed.Swap(true) {
+		c.service.options.Front.Leave()
+	}
+	return c.Conn.Close()
+}
+
+// handler lets in who may come, as many as there is room for.
+func (s *Service) handler(calls, other http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		remote := r.ProtoMajor >= 2 && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType)
+		fail := func(err error) {
+			if !remote {
+				writeError(w, err)
+				return
+			}
+			w.Header().Set("Content-Type", grpcType)
+			w.Header().Set("Grpc-Status", grpcStatus(err))
+			w.Header().Set("Grpc-Message", status.Convert(err).Message())
+		}
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+		if !s.options.Front.Lets(strings.TrimSpace(token), certified) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			fail(status.Error(codes.Unauthenticated, "show a token of the queue as bearer token, or a client certificate"))
+			return
+		}
+		select {
+		case s.requests <- struct{}{}:
+			defer func() { <-s.requests }()
+		default:
+			fail(status.Error(codes.ResourceExhausted, "too many requests are served: try again later"))
+			return
+		}
+		a := &account{memory: s.memory, most: s.most}
+		defer a.drop()
+		r = r.WithContext(context.WithValue(r.Context(), accountKey{}, a))
+		if remote {
+			r.Body = &bounded{ReadCloser: r.Body, context: r.Context(), limit: s.maxBody()}
+			calls.ServeHTTP(w, r)
+			return
+		}
+		other.ServeHTTP(w, r)
+	})
+}
+
+// account is the memory that a request holds.
+type account struct {
+	memory *semaphore.Weighted
+	most   int64
+	held   int64
+}
+
+type accountKey struct{}
+
+// hold waits until there is memory for a body of so many bytes, in place of what the
+// request held before, and keeps it until the request has ended. A body is there twice.
+func hold(ctx context.Context, n int) error {
+	a, ok := ctx.Value(accountKey{}).(*account)
+	if !ok {
+		return nil // a call within the process
+	}
+	a.drop()
+	want := min(2*int64(n), a.most)
+	if err := a.memory.Acquire(ctx, want); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	a.held = want
+	return nil
+}
+
+func (a *account) drop() {
+	a.memory.Release(a.held)
+	a.held = 0
+}
+
+// bounded is the body of a call, which asks for memory before it is read in full.
+type bounded struct {
+	io.ReadCloser
+	context context.Context //nolint:containedctx // It is that of the request whose body this is.
+	limit   int
+	head    [5]byte
+	got     int
+	given   int
+}
+
+// Read implements io.Reader. The message of a call that is not a stream begins with a byte
+// for its compression and four for its length.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.got < len(b.head) {
+		n, err := io.ReadFull(b.ReadCloser, b.head[b.got:])
+		b.got += n
+		if err != nil {
+			return 0, err
+		}
+		// What is longer than allowed is refused when its length is read.
+		length := min(int64(binary.BigEndian.Uint32(b.head[1:])), int64(b.limit))
+		if err := hold(b.context, int(length)); err != nil {
+			return 0, err
+		}
+	}
+	if b.given < len(b.head) {
+		n := copy(p, b.head[b.given:])
+		b.given += n
+		return n, nil
+	}
+	return b.ReadCloser.Read(p)
+}

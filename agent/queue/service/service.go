@@ -1,0 +1,208 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/lighterage/lighterage/agent/queue/dispatch"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/front"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// DefaultVisibility is how long a client has a message if nobody says otherwise.
+	DefaultVisibility = 30 * time.Second
+
+	// maxRequests bounds how many requests are served at once, waiting gets among them.
+	maxRequests = 2048
+	// memory bounds what the bodies of requests and answers take at once in bytes, unless the
+	// longest takes more.
+	memory = 128 << 20
+	// putTimeout is how long the stream may take to store a message.
+	putTimeout = 10 * time.Second
+)
+
+// Options of a Service.
+type Options struct {
+	// Queue is the name of the queue, and the subject under which messages are put.
+	Queue string
+	// Conn has all rights in the store.
+	Conn  *nats.Conn
+	Front *front.Front
+	Hub   *dispatch.Hub
+	// MaxPayload is the longest message with its headers in bytes, as it is stored.
+	MaxPayload int
+	// Visibility is how long a client has a message that does not say; 0: DefaultVisibility.
+	Visibility time.Duration
+	Log        *slog.Logger
+}
+
+// Service is a wirev1.MessageServiceServer. It is safe for concurrent use.
+type Service struct {
+	wirev1.UnimplementedMessageServiceServer
+	options    Options
+	js         jetstream.JetStream
+	visibility atomic.Int64
+	requests   chan struct{}
+	memory     *semaphore.Weighted
+	most       int64 // that memory may be asked for at once
+}
+
+// New returns a service that does not serve yet.
+func New(o Options) (*Service, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	js, err := jetstream.New(o.Conn, jetstream.WithPublishAsyncTimeout(putTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	s := &Service{options: o, js: js, requests: make(chan struct{}, maxRequests)}
+	s.most = max(memory, 2*int64(s.maxBody()))
+	s.memory = semaphore.NewWeighted(s.most)
+	s.SetVisibility(o.Visibility)
+	return s, nil
+}
+
+// SetVisibility changes how long a client has a message that does not say.
+func (s *Service) SetVisibility(d time.Duration) {
+	if d == 0 {
+		d = DefaultVisibility
+	}
+	s.visibility.Store(int64(d))
+}
+
+// maxBody is the longest request in bytes.
+func (s *Service) maxBody() int { return s.options.MaxPayload + 1<<20 }
+
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}
+
+// duration reads one of a request.
+func duration(name string, d *durationpb.Duration, absent, least, most time.Duration) (time.Duration, error) {
+	if d == nil {
+		return absent, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return 0, invalid("%s: %v", name, err)
+	}
+	if v := d.AsDuration(); v >= least && v <= most {
+		return v, nil
+	}
+	return 0, invalid("%s is %v: use %v to %v", name, d.AsDuration(), least, most)
+}
+
+// Get implements wirev1.MessageServiceServer.
+func (s *Service) Get(ctx context.Context, r *wirev1.GetRequest) (*wirev1.GetResponse, error) {
+	return s.get(ctx, r, func(*wirev1.QueueMessage) bool { return r.GetStored() })
+}
+
+// get gets messages and makes those plain that are not wanted as they are stored.
+func (s *Service) get(ctx context.Context, r *wirev1.GetRequest, stored func(*wirev1.QueueMessage) bool) (*wirev1.GetResponse, error) {
+	if r.GetMaxMessages() > dispatch.MaxBatch {
+		return nil, invalid("max_messages is %d: use up to %d", r.GetMaxMessages(), dispatch.MaxBatch)
+	}
+	wait, err := duration("wait", r.GetWait(), 0, 0, dispatch.MaxWait)
+	if err != nil {
+		return nil, err
+	}
+	visibility, err := duration("visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility, dispatch.MaxVisibility)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.options.Hub.Get(ctx, int(max(r.GetMaxMessages(), 1)), visibility, wait, r.GetDeadLetters())
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	length := 0
+	for _, m := range out {
+		length += max(len(m.GetMessage().GetPayload()), int(m.GetMessage().GetStoredForm().GetLength()))
+	}
+	if err := hold(ctx, length); err != nil {
+		return nil, err
+	}
+	if err := s.plain(out, stored); err != nil {
+		return nil, err
+	}
+	return &wirev1.GetResponse{Messages: out}, nil
+}
+
+// statusOf says an error of the hub in the words of gRPC.
+func statusOf(err error) error {
+	switch {
+	case errors.Is(err, dispatch.ErrTaken):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, dispatch.ErrBusy):
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	default:
+		return status.Error(codes.Unavailable, err.Error())
+	}
+}
+
+// Acknowledge implements wirev1.MessageServiceServer.
+func (s *Service) Acknowledge(ctx context.Context, r *wirev1.AcknowledgeRequest) (*wirev1.AcknowledgeResponse, error) {
+	if err := checkReceipts(r.GetReceipts()); err != nil {
+		return nil, err
+	}
+	return &wirev1.AcknowledgeResponse{Results: s.options.Hub.Acknowledge(ctx, r.GetReceipts())}, nil
+}
+
+// Release implements wirev1.MessageServiceServer.
+func (s *Service) Release(ctx context.Context, r *wirev1.ReleaseRequest) (*wirev1.ReleaseResponse, error) {
+	delay, err := duration("delay", r.GetDelay(), 0, 0, dispatch.MaxVisibility)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkReceipts(r.GetReceipts()); err != nil {
+		return nil, err
+	}
+	return &wirev1.ReleaseResponse{Results: s.options.Hub.Release(ctx, r.GetReceipts(), delay)}, nil
+}
+
+// Extend implements wirev1.MessageServiceServer.
+func (s *Service) Extend(ctx context.Context, r *wirev1.ExtendRequest) (*wirev1.ExtendResponse, error) {
+	visibility, err := duration("visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility, dispatch.MaxVisibility)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkReceipts(r.GetReceipts()); err != nil {
+		return nil, err
+	}
+	return &wirev1.ExtendResponse{Results: s.options.Hub.Extend(ctx, r.GetReceipts(), visibility)}, nil
+}
+
+// Reject implements wirev1.MessageServiceServer.
+func (s *Service) Reject(ctx context.Context, r *wirev1.RejectRequest) (*wirev1.RejectResponse, error) {
+	if err := envelope.CheckText("detail", r.GetDetail()); err != nil {
+		return nil, invalid("%v", err)
+	}
+	if err := checkReceipts(r.GetReceipts()); err != nil {
+		return nil, err
+	}
+	return &wirev1.RejectResponse{Results: s.options.Hub.Reject(ctx, r.GetReceipts(), r.GetDetail())}, nil
+}
+
+func checkReceipts(receipts []string) error {
+	if len(receipts) > dispatch.MaxBatch {
+		return invalid("%d receipts: use up to %d", len(receipts), dispatch.MaxBatch)
+	}
+	return nil
+}
