@@ -75,6 +75,8 @@ type running struct {
 	conn     *nats.Conn
 	front    *front.Front
 	channels *channels
+	// messages serves those who do not speak the protocol of NATS.
+	messages *messages
 }
 
 // New returns an agent that does not run yet.
@@ -162,16 +164,20 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	channels, err := a.newChannels(ctx, kept, conn, c, decoders, decoding)
 	if err != nil {
-		return err
+		return errors.Join(err, listener.Close())
 	}
 	defer channels.close()
-	if err := channels.send(watching, c); err != nil {
-		return err
-	}
+	ended := make(chan error, 3)
 	r := &running{store: kept, conn: conn, front: served, channels: channels}
+	if r.messages, err = a.startMessages(ctx, kept, conn, served, c, int(options.MaxPayload), ended); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer r.messages.close()
+	if err := channels.send(watching, c); err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	a.running.Store(r)
 	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "queue", c.GetQueue())
-	ended := make(chan error, 1)
 	go func() { ended <- served.Serve(listener) }() //nolint:contextcheck // It ends by Drain and Close.
 	followed := make(chan struct{})
 	go func() {
@@ -189,7 +195,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.drain(served) //nolint:contextcheck // The context has ended; clients get time of their own.
+	return a.drain(r) //nolint:contextcheck // The context has ended; clients get time of their own.
 }
 
 // ChannelAddress is where queues of other clusters reach this member; nil while nothing is listened on.
@@ -251,7 +257,7 @@ func (a *Agent) say(detail string) {
 }
 
 // drain ends serving clients. Those who did not go are cut, which is a matter of the log.
-func (a *Agent) drain(f *front.Front) error {
+func (a *Agent) drain(r *running) error {
 	a.mu.Lock()
 	patience := a.config.GetDrainTimeout().AsDuration()
 	a.mu.Unlock()
@@ -261,7 +267,9 @@ func (a *Agent) drain(f *front.Front) error {
 	a.options.Log.Info("Agent drains", "timeout", patience.String())
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := f.Drain(ctx); errors.Is(err, context.DeadlineExceeded) {
+	// Requests end soon, because gets that wait are answered; clients of NATS may take longer.
+	err := errors.Join(r.messages.drain(ctx), r.front.Drain(ctx))
+	if errors.Is(err, context.DeadlineExceeded) {
 		a.options.Log.Warn("Clients that did not go elsewhere were cut", "timeout", patience.String())
 	} else if err != nil {
 		return fmt.Errorf("end serving clients: %w", err)
@@ -412,6 +420,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		}
 	}
 	a.adopt(r, c)
+	r.messages.adopt(c)
 	a.options.Log.Info("Configuration was taken over", "revision", c.GetRevision())
 	return nil
 }

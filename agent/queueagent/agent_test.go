@@ -125,7 +125,11 @@ func (m *member) health(path string) int {
 // freeAddress is one to listen at. Connections begin at 127.0.0.1, so that none takes the port before an agent does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	host := fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 1+mathrand.IntN(250))
+	return freeAddressOf(t, fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 1+mathrand.IntN(250)))
+}
+
+func freeAddressOf(t *testing.T, host string) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)

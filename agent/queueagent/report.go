@@ -51,6 +51,9 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		a.options.Log.Warn("Content of the queue is not known", "error", err.Error())
 	} else {
 		r.Content = contentOf(content)
+		held, again := running.messages.held()
+		r.Content.Unacknowledged += held
+		r.Content.Redelivered += again
 		r.Statistics.FileBlocks, r.Statistics.FileBytes, r.Statistics.MemoryBytes = content.FileBlocks, content.FileBytes, content.MemoryBytes
 	}
 	r.Compression, r.Decompression = compression(s.Compression), decompression(s.Decompression)
@@ -86,7 +89,7 @@ func contentOf(s store.Statistics) *wirev1.QueueContent {
 	c := &wirev1.QueueContent{
 		Messages: s.Messages, Bytes: s.Bytes, FirstSequence: s.FirstSequence, LastSequence: s.LastSequence, Consumers: uint64(s.Consumers),
 		Unacknowledged: uint64(s.Unacknowledged), Redelivered: uint64(s.Redelivered), Waiting: uint64(s.Waiting),
-		Leader: s.Leader, Lag: s.Lag, Unreachable: uint64(s.Offline),
+		Leader: s.Leader, Lag: s.Lag, Unreachable: uint64(s.Offline), DeadLetters: s.DeadLetters,
 	}
 	if !s.OldestTime.IsZero() {
 		c.OldestTime = timestamppb.New(s.OldestTime)

@@ -119,7 +119,7 @@ func validate(c *wirev1.QueueConfig) error {
 // fixed returns what counts at the start only.
 func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 	return &wirev1.QueueConfig{
-		Queue: c.GetQueue(), ListenAddress: c.GetListenAddress(), RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
+		Queue: c.GetQueue(), ListenAddress: c.GetListenAddress(), ServiceAddress: c.GetServiceAddress(), RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
 		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(), ServingDirectory: c.GetServingDirectory(),
 		Acceptance: &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()},
 	}

@@ -115,6 +115,21 @@ type QueueLimits struct {
 	MaxConnections int32 `json:"maxConnections,omitempty"`
 }
 
+// QueueRedelivery is what becomes of messages that are not acknowledged.
+type QueueRedelivery struct {
+	// visibilityTimeout after which a message that a client got can be got again, unless the client asks for another time.
+	// +optional
+	// +default="30s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('12h')",message="visibilityTimeout must be between 1s and 12h; write for example 30s"
+	VisibilityTimeout *metav1.Duration `json:"visibilityTimeout,omitempty"`
+	// maxDeliveries of a message: when it has been given out so often and comes back, it becomes a dead letter. 0: never.
+	// +optional
+	// +default=5
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	MaxDeliveries *int32 `json:"maxDeliveries,omitempty"`
+}
+
 // QueueTokens are what clients show in place of a certificate.
 type QueueTokens struct {
 	// secretName of a Secret in the Queue's namespace. Each of its keys is a client's name, and the value that client's token. When it
@@ -189,6 +204,12 @@ type QueueSpec struct {
 	// +default="2m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duplicateWindow must be between 1s and 24h; write for example 2m"
 	DuplicateWindow *metav1.Duration `json:"duplicateWindow,omitempty"`
+
+	// redelivery says what becomes of messages that clients of gRPC and HTTP got and do not acknowledge. Consumers of NATS have settings of
+	// their own.
+	// +optional
+	// +default={}
+	Redelivery QueueRedelivery `json:"redelivery,omitzero"`
 
 	// authentication of clients. Nobody is let in without.
 	// +required
@@ -299,6 +320,10 @@ type QueueStatistics struct {
 	// redelivered of these were delivered before.
 	// +optional
 	Redelivered int64 `json:"redelivered"`
+	// deadLetters were given out as often as spec.redelivery.maxDeliveries allows, or rejected by a client. They are not in depth, but take
+	// room as messages do.
+	// +optional
+	DeadLetters int64 `json:"deadLetters,omitempty"`
 	// connections of clients.
 	// +optional
 	Connections int64 `json:"connections"`

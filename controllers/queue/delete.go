@@ -70,9 +70,9 @@ func keep(queue *v1alpha1.Queue, in inputs, members []Member) *plan.Problem {
 	case content == nil || content.GetLeader() == "":
 		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "the Queue is to be deleted, and whether there are messages in it is not " +
 			"known, because its members do not say so; let them run" + mend}
-	case content.GetMessages() > 0:
-		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but has %d messages in it, which "+
-			"would be lost%s", content.GetMessages(), mend)}
+	case content.GetMessages() > 0 || content.GetDeadLetters() > 0:
+		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but has %d messages and %d dead letters "+
+			"in it, which would be lost%s", content.GetMessages(), content.GetDeadLetters(), mend)}
 	}
 	return nil
 }

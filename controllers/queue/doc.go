@@ -14,11 +14,12 @@ const (
 	// kind of the owner of everything made here.
 	kind = "Queue"
 
-	// The container's ports: of clients, of the other members, of the manager and of health checks.
-	clientPort  = 4222
-	routePort   = 6222
-	controlPort = 9443
-	healthPort  = 8081
+	// The container's ports: of clients of NATS, of clients of gRPC and HTTP, of the other members, of the manager and of health checks.
+	clientPort   = 4222
+	messagesPort = 8443
+	routePort    = 6222
+	controlPort  = 9443
+	healthPort   = 8081
 	// channelPort is for Queues of other clusters. The gateway dials it at the Service.
 	channelPort = 8444
 

@@ -75,7 +75,7 @@ func (w Wanted) service() *corev1.Service {
 		ObjectMeta: w.meta(w.Queue.Name),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, Selector: selector(w.Queue.UID),
-			Ports: []corev1.ServicePort{servicePort("nats", clientPort), servicePort("channel", channelPort)},
+			Ports: []corev1.ServicePort{servicePort("nats", clientPort), servicePort("service", messagesPort), servicePort("channel", channelPort)},
 		},
 	}
 }

@@ -28,7 +28,7 @@ func (w Wanted) startDigest() string {
 	c := w.Config
 	sum := sha256.New()
 	// A hash never fails to take what is written.
-	_, _ = fmt.Fprintln(sum, c.GetListenAddress(), c.GetRouteAddress(), c.GetControlAddress(), c.GetHealthAddress(), c.GetStorage().GetCapacity(),
+	_, _ = fmt.Fprintln(sum, c.GetListenAddress(), c.GetServiceAddress(), c.GetRouteAddress(), c.GetControlAddress(), c.GetHealthAddress(), c.GetStorage().GetCapacity(),
 		max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize), c.GetAcceptance().GetAddress())
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
@@ -71,7 +71,7 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}
 	}
 	c.Ports = []corev1.ContainerPort{
-		port("nats", clientPort), port("routes", routePort), port("control", controlPort), port("health", healthPort),
+		port("nats", clientPort), port("service", messagesPort), port("routes", routePort), port("control", controlPort), port("health", healthPort),
 		port("channel", channelPort),
 	}
 	c.VolumeMounts = []corev1.VolumeMount{

@@ -113,6 +113,7 @@ func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wi
 		Consumers:             clamp(content.GetConsumers()),
 		Unacknowledged:        clamp(content.GetUnacknowledged()),
 		Redelivered:           clamp(content.GetRedelivered()),
+		DeadLetters:           clamp(content.GetDeadLetters()),
 		Connections:           clamp(s.GetConnections()),
 		HighWaterConnections:  clamp(s.GetHighWaterConnections()),
 		Opens:                 clamp(s.GetOpened()),

@@ -106,6 +106,7 @@ func configOf(queue *v1alpha1.Queue, resolved policy.Resolved) (*wirev1.QueueCon
 	config := &wirev1.QueueConfig{
 		Queue:              queue.Name,
 		ListenAddress:      address(clientPort),
+		ServiceAddress:     address(messagesPort),
 		ControlAddress:     address(controlPort),
 		HealthAddress:      address(healthPort),
 		Members:            members(queue),
@@ -116,6 +117,7 @@ func configOf(queue *v1alpha1.Queue, resolved policy.Resolved) (*wirev1.QueueCon
 		Authentication:     authentication,
 		DuplicateWindow:    durationpb.New(duration(spec.DuplicateWindow, 2*time.Minute)),
 		DrainTimeout:       durationpb.New(drainTimeout),
+		Redelivery:         redeliveryOf(spec.Redelivery),
 		ResetStatistics:    replicas.ResetRequest(queue),
 	}
 	if memberCount(spec) > 1 {
@@ -198,6 +200,15 @@ func authenticationOf(authentication v1alpha1.QueueAuthentication) (*wirev1.Queu
 		wire.ClientCaBundle = certificates.CABundle
 	}
 	return wire, nil
+}
+
+// redeliveryOf is what becomes of messages that clients of gRPC and HTTP do not acknowledge.
+func redeliveryOf(redelivery v1alpha1.QueueRedelivery) *wirev1.QueueRedelivery {
+	wire := &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(duration(redelivery.VisibilityTimeout, 30*time.Second)), MaxDeliveries: 5}
+	if redelivery.MaxDeliveries != nil {
+		wire.MaxDeliveries = uint32(max(*redelivery.MaxDeliveries, 0))
+	}
+	return wire
 }
 
 // minSize is 0 only where the Queue itself says so, which turns compression off; else no size at all is one byte.

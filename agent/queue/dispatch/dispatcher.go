@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -55,9 +56,9 @@ type piled struct {
 
 func pileOf(queue string, p pile) piled {
 	if p == deadLetters {
-		return piled{p, "lighterage-dead", []string{store.DeadSubject(queue)}}
+		return piled{p, store.DeadConsumer, []string{store.DeadSubject(queue)}}
 	}
-	return piled{p, "lighterage-service", store.Subjects(queue)}
+	return piled{p, store.ServiceConsumer, store.Subjects(queue)}
 }
 
 // dispatcher gives out the messages of one pile. Everything but its channels is its loop's
@@ -85,6 +86,9 @@ type dispatcher struct {
 	dirty map[uint64]lease
 	// answers are given when they are written.
 	answers []func()
+	// held and again are counts for who asks: messages that are with clients, and those of
+	// them that were given out before.
+	held, again atomic.Int64
 }
 
 // waiter is a get.
@@ -145,6 +149,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 			} else if d.idle(time.Now()) {
 				return nil
 			}
+			d.count()
 		}
 		// What has come meanwhile is done together, with one write.
 		for range cap(d.requests) {
@@ -346,6 +351,18 @@ func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 	d.answers = d.answers[:0]
 	longest := d.hub.options.MaxPayload
 	return d.pull.ask(now, windowMessages-len(d.window.entries), windowBytes+longest-d.window.bytes, longest)
+}
+
+// count says how many messages are with clients.
+func (d *dispatcher) count() {
+	again := 0
+	for _, e := range d.window.held {
+		if e.count > 1 {
+			again++
+		}
+	}
+	d.held.Store(int64(len(d.window.held)))
+	d.again.Store(int64(again))
 }
 
 // grant gives messages to those that wait, first come, first served.

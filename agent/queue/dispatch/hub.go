@@ -116,10 +116,10 @@ func (h *Hub) lead(ctx context.Context) error {
 	defer func() {
 		h.mu.Lock()
 		h.leading = nil
+		clear(h.running)
 		h.mu.Unlock()
 		stop()
 		h.served.Wait()
-		clear(h.running)
 	}()
 	asked, err := h.options.Conn.Subscribe(requestSubject(h.options.Queue, "*"), func(m *nats.Msg) { h.asked(ctx, m) })
 	if err != nil {
@@ -182,6 +182,21 @@ func (h *Hub) dispatcher(p pile) *dispatcher {
 		}
 	})
 	return d
+}
+
+// Held returns how many messages are with clients, and how many of these were given out
+// before, as of a second ago; 0 where this member does not lead.
+func (h *Hub) Held() (held, again int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.running {
+		select {
+		case <-d.ended:
+		default:
+			held, again = held+d.held.Load(), again+d.again.Load()
+		}
+	}
+	return held, again
 }
 
 // get waits for messages. After errEnded another dispatcher may have some.

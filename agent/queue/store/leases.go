@@ -5,6 +5,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,6 +20,18 @@ func LeaseStream(queue string) string { return queue + "_leases" }
 
 // LeaseSubject is where that is kept for one of the queue's piles of messages.
 func LeaseSubject(queue, pile string) string { return "$LIGHTERAGE.LEASES." + queue + "." + pile }
+
+// The consumers by which clients of gRPC and HTTP are served have names that begin so. What
+// these hold is with clients, or waits for one.
+const (
+	ServiceConsumer = "lighterage-service"
+	DeadConsumer    = "lighterage-dead"
+)
+
+// serves reports whether a consumer is one of these.
+func serves(consumer string) bool {
+	return strings.HasPrefix(consumer, ServiceConsumer+"-") || strings.HasPrefix(consumer, DeadConsumer+"-")
+}
 
 // EnsureLeases makes the stream LeaseStream if it is not there. It may be repeated. Errors
 // are *StreamError.

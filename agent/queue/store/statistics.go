@@ -31,7 +31,8 @@ type Statistics struct {
 	// Consumers of the stream.
 	Consumers int
 	// Unacknowledged messages were delivered to a consumer and not acknowledged yet, of all
-	// consumers. Redelivered of those were delivered before.
+	// consumers but those that serve clients of gRPC and HTTP. Redelivered of those were
+	// delivered before.
 	Unacknowledged, Redelivered int
 	// Waiting is how many requests for messages wait, of all consumers.
 	Waiting int
@@ -88,6 +89,9 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 	}
 	consumers := stream.ListConsumers(ctx)
 	for c := range consumers.Info() {
+		if serves(c.Name) {
+			continue // it holds more than clients have
+		}
 		out.Unacknowledged += c.NumAckPending
 		out.Redelivered += c.NumRedelivered
 		out.Waiting += c.NumWaiting

@@ -1,0 +1,91 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queueagent_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/test/corpus"
+)
+
+// caller returns a client of MessageService, and a context with a token.
+func (m *member) caller(pool *x509.CertPool, token string) (wirev1.MessageServiceClient, context.Context) {
+	m.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})))
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(func() { conn.Close() })
+	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(m.Context(), "authorization", "Bearer "+token)
+}
+
+// TestMessageService: what is put by gRPC is got by it, counted as what comes by the front, and a
+// changed redelivery counts at once.
+func TestMessageService(t *testing.T) {
+	m := newMember(t)
+	host, _, err := net.SplitHostPort(m.config.GetListenAddress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.config.ServiceAddress = freeAddressOf(t, host) // the certificate is for one host
+	m.config.Redelivery = &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(time.Hour), MaxDeliveries: 5}
+	pool := m.certify()
+	stop := m.run()
+	m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+
+	client, ctx := m.caller(pool, "secret")
+	xml, _ := corpus.ByName("xml")
+	put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: xml.Generate(12000)}, {Payload: []byte("b")}}})
+	if err != nil || len(put.GetResults()) != 2 || put.GetResults()[1].GetSequence() != 2 {
+		t.Fatal(put, err)
+	}
+	got, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute), MaxMessages: 1})
+	if err != nil || len(got.GetMessages()) != 1 || len(got.GetMessages()[0].GetMessage().GetPayload()) != 12000 {
+		t.Fatal(got, err)
+	}
+	m.await("one message is with a client", func(r *wirev1.QueueReport) bool {
+		return r.GetContent().GetUnacknowledged() == 1 && r.GetContent().GetMessages() == 2 && r.GetStatistics().GetPuts().GetCount() == 2 &&
+			r.GetStatistics().GetGets().GetCount() == 1 && r.GetStatistics().GetConnections() == 1 && r.GetCompression().GetSoftware().GetOperations() == 1
+	})
+	// What was given out as often as is allowed now becomes a dead letter when it comes back.
+	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Redelivery.MaxDeliveries = "2", 1 })
+	m.await("the second configuration is in effect", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" })
+	if _, err := client.Release(ctx, &wirev1.ReleaseRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute)}); err != nil || string(got.GetMessages()[0].GetMessage().GetPayload()) != "b" {
+		t.Fatal(got, err)
+	}
+	m.await("the dead letter is counted", func(r *wirev1.QueueReport) bool {
+		return r.GetContent().GetDeadLetters() == 1 && r.GetContent().GetMessages() == 1
+	})
+
+	other, wrong := m.caller(pool, "other")
+	if _, err := other.Get(wrong, &wirev1.GetRequest{}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a wrong token: %v", err)
+	}
+	// A get that waits does not keep the agent from ending.
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute)})
+		waiting <- err
+	}()
+	stop()
+	if err := <-waiting; err == nil {
+		t.Error("a get is answered after the end")
+	}
+}
