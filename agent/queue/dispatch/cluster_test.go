@@ -1,0 +1,114 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/dispatch"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// TestLeaderChange: any member gives out messages, and when the one that leads is gone another
+// knows who has which message, and how often each was given out.
+func TestLeaderChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("elections take some seconds")
+	}
+	authority := transporttest.NewAuthority(t, "east")
+	tls := transport.NewFiles(authority.Directory(t, authority, "/ns/bank/queue/orders", "")).MembersConfig()
+	known := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} // nobody is there, but a cluster of three expects three
+	settings := store.Settings{Replicas: 3}
+	var members []*queue
+	for i := range 3 {
+		kept, err := store.Start(t.Context(), store.Options{
+			Queue: "orders", Member: fmt.Sprintf("orders-%d", i), Directory: t.TempDir(), MaxPayload: 8 << 20,
+			Cluster: &store.Cluster{ListenAddress: "127.0.0.1:0", Members: known, TLS: tls},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(kept.Shutdown)
+		if i == 0 {
+			known = append([]string{kept.RouteAddress().String()}, known[1:]...)
+		}
+		members = append(members, &queue{T: t, store: kept})
+	}
+	for _, q := range members {
+		var err error
+		if q.conn, err = q.store.Connect("test"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(q.conn.Close)
+		if q.js, err = jetstream.New(q.conn); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.store.Ensure(t.Context(), q.conn, settings); err != nil {
+			t.Fatal(err)
+		}
+		q.stop = q.newHub(config{settings: settings, options: dispatch.Options{}})
+	}
+	leader := func() int {
+		return slices.IndexFunc(members, func(q *queue) bool { return q.store.Leader() })
+	}
+	members[0].put("x", "x1", "x2")
+	members[0].put("", "a", "b")
+	// Through a member that does not lead.
+	other := members[(max(leader(), 0)+1)%3]
+	first := other.expect(long, "x1", "a", "b")
+	other.results(other.hub.Release(t.Context(), first.receipts()[2:], 0), done)
+
+	gone := max(leader(), 0)
+	members[gone].stop()
+	members[gone].conn.Close()
+	members[gone].store.Shutdown()
+	left := slices.Delete(slices.Clone(members), gone, gone+1)
+	second := retry(left[0], 1)
+	if len(second) != 1 || string(second[0].GetMessage().GetPayload()) != "b" || second[0].GetDeliveries() != 2 {
+		t.Fatalf("after the change: %v", second)
+	}
+	acknowledged := retryAcknowledge(left[1], first.receipts()[:2])
+	left[1].results(acknowledged, done, done)
+	if third := retry(left[0], 1); len(third) != 1 || string(third[0].GetMessage().GetPayload()) != "x2" {
+		t.Fatalf("after the acknowledgement: %v", third)
+	}
+	left[0].await(2, 0)
+}
+
+// retry gets until somebody leads.
+func retry(q *queue, count int) got {
+	q.Helper()
+	ctx, stop := context.WithTimeout(q.Context(), soon)
+	defer stop()
+	var err error
+	for ctx.Err() == nil {
+		var out got
+		if out, err = q.hub.Get(ctx, count, long, soon, false); err == nil {
+			return out
+		}
+	}
+	q.Fatal(err)
+	return nil
+}
+
+// retryAcknowledge acknowledges until it is known that it was done, or is not.
+func retryAcknowledge(q *queue, receipts []string) []wirev1.ReceiptResult {
+	q.Helper()
+	ctx, stop := context.WithTimeout(q.Context(), soon)
+	defer stop()
+	for {
+		results := q.hub.Acknowledge(ctx, receipts)
+		if !slices.Contains(results, unknown) || ctx.Err() != nil {
+			return results
+		}
+	}
+}
