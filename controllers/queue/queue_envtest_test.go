@@ -281,6 +281,7 @@ func TestValidation(t *testing.T) {
 		"that accepts a list of nothing": {`{"receiving": {"accept": "Listed"}}`, "codings go with accept: Listed"},
 		"that accepts any and a list":    {`{"receiving": {"codings": ["zstd"]}}`, "codings go with accept: Listed"},
 		"that forgets at once":           {`{"duplicateWindow": "1ms"}`, "duplicateWindow must be"},
+		"that gives out at once again":   {`{"redelivery": {"visibilityTimeout": "1ms"}}`, "visibilityTimeout must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := cluster.Client.Patch(ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": `+test.patch+`}`)))

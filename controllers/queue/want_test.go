@@ -129,3 +129,24 @@ func TestMembersRestartOnlyForWhatCountsAtTheStart(t *testing.T) {
 		})
 	}
 }
+
+func TestWantOfRedelivery(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec       v1alpha1.QueueRedelivery
+		visibility time.Duration
+		deliveries uint32
+	}{
+		"built in": {v1alpha1.QueueRedelivery{}, 30 * time.Second, 5},
+		"stated":   {v1alpha1.QueueRedelivery{VisibilityTimeout: &metav1.Duration{Duration: time.Minute}, MaxDeliveries: ptr.To[int32](0)}, time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Redelivery = test.spec }))
+			if r := w.Config.GetRedelivery(); r.GetVisibilityTimeout().AsDuration() != test.visibility || r.GetMaxDeliveries() != test.deliveries {
+				t.Errorf("redelivery %v", r)
+			}
+			if w.Config.GetServiceAddress() == "" {
+				t.Error("clients of gRPC and HTTP are not served")
+			}
+		})
+	}
+}

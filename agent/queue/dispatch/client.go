@@ -78,7 +78,7 @@ func (h *Hub) again(ctx context.Context, err error, giveUp time.Time) error {
 }
 
 func (h *Hub) get(ctx context.Context, p pile, count int, visibility, wait time.Duration) ([]*wirev1.ReceivedMessage, error) {
-	if d := h.dispatcher(p); d != nil {
+	if d := h.dispatcher(p); d != nil { //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 		return d.get(ctx, count, visibility, wait)
 	}
 	wait = min(wait, remoteWait)
@@ -169,7 +169,7 @@ func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 		if r.GetDeadLetters() {
 			p = deadLetters
 		}
-		d := h.dispatcher(p)
+		d := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 		if d == nil {
 			return nil, errEnded
 		}
@@ -194,7 +194,7 @@ func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 		if len(c.receipts) == 0 {
 			return &wirev1.ReleaseResponse{}, nil
 		}
-		d := h.dispatcher(c.receipts[0].pile)
+		d := h.dispatcher(c.receipts[0].pile) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 		if d == nil {
 			return nil, errEnded
 		}
@@ -281,7 +281,7 @@ func (h *Hub) change(ctx context.Context, c change, texts []string) []wirev1.Rec
 
 func (h *Hub) changeOnce(ctx context.Context, p pile, c change, texts []string, where []int) ([]wirev1.ReceiptResult, error) {
 	c.receipts, c.results = nil, nil
-	if d := h.dispatcher(p); d != nil {
+	if d := h.dispatcher(p); d != nil { //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 		for _, at := range where {
 			r, _ := parseReceipt(texts[at]) // it was parsed before
 			c.receipts = append(c.receipts, r)

@@ -141,7 +141,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 		case m := <-d.pull.letters:
 			err = d.deliver(m)
 		case r := <-d.requests:
-			d.request(r, time.Now())
+			d.request(r, time.Now()) //nolint:contextcheck // What was begun is ended, whoever asked.
 		case <-alarm.C:
 		case <-ticker.C:
 			if d.pull.silent(time.Now()) {
@@ -160,7 +160,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 			case m := <-d.pull.letters:
 				err = d.deliver(m)
 			case r := <-d.requests:
-				d.request(r, time.Now())
+				d.request(r, time.Now()) //nolint:contextcheck // What was begun is ended, whoever asked.
 			default:
 			}
 			if len(d.pull.letters) == 0 && len(d.requests) == 0 {
@@ -334,7 +334,7 @@ func headerSize(h nats.Header) int {
 // turn gives out what can be, writes what has changed, and answers.
 func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 	d.window.expire(now)
-	d.grant(now)
+	d.grant(now) //nolint:contextcheck // What was begun is ended, whoever asked.
 	if len(d.dirty) > 0 {
 		changed := make([]lease, 0, len(d.dirty))
 		for _, l := range d.dirty {

@@ -25,6 +25,7 @@ const (
 	MaxWait = time.Minute
 	// MinVisibility and MaxVisibility bound how long a client has a message.
 	MinVisibility = time.Second
+	// MaxVisibility see MinVisibility.
 	MaxVisibility = 12 * time.Hour
 
 	// patience is how long a request waits for a member that leads.

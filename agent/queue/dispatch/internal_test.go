@@ -66,9 +66,11 @@ func TestWindow(t *testing.T) {
 				if got.count != before+1 || !got.leased {
 					t.Fatalf("seed %d: %+v", seed, got)
 				}
-			case e.leased && !e.busy && r.IntN(4) == 0:
-				w.extend(e, now.Add(time.Duration(r.IntN(9))*time.Second), now)
-			case e.leased && !e.busy && r.IntN(4) == 0:
+			case e.leased && !e.busy && r.IntN(2) == 0:
+				if r.IntN(2) == 0 {
+					w.extend(e, now.Add(time.Duration(r.IntN(9))*time.Second), now)
+					break
+				}
 				w.release(e, now.Add(time.Duration(r.IntN(3))*time.Second), now)
 			case e.busy:
 				if r.IntN(2) == 0 {
@@ -109,6 +111,7 @@ func TestReceipt(t *testing.T) {
 
 func FuzzReceipt(f *testing.F) {
 	f.Add(receipt{messages, 1, 2}.String())
+	f.Add(strings.Repeat("\n", 23))
 	f.Fuzz(func(t *testing.T, text string) {
 		if r, ok := parseReceipt(text); ok && r.String() != text {
 			t.Errorf("%q is read as %q", text, r.String())

@@ -48,7 +48,7 @@ func parseReceipt(text string) (receipt, bool) {
 		return receipt{}, false
 	}
 	b, err := receiptText.DecodeString(text)
-	if err != nil {
+	if err != nil || len(b) != receiptLength { // line ends are passed over
 		return receipt{}, false
 	}
 	r := receipt{pile(b[0]), binary.BigEndian.Uint64(b[1:]), binary.BigEndian.Uint64(b[9:])}

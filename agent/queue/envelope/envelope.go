@@ -50,7 +50,8 @@ const (
 	// MaxText is the longest id, key or detail in bytes.
 	MaxText = 256
 	// MaxHeaders and MaxHeaderBytes bound the headers of a sender's own.
-	MaxHeaders     = 64
+	MaxHeaders = 64
+	// MaxHeaderBytes see MaxHeaders.
 	MaxHeaderBytes = 32 << 10
 )
 

@@ -285,7 +285,7 @@ func TestRaw(t *testing.T) {
 	next := "/v1/message/next?" + url.Values{"wait": {"1m"}, "visibility": {"1h"}}.Encode()
 	stored, body := q.ask("POST", next, nil, "Accept-Encoding", "br, zstd;q=0.5")
 	h := stored.Header
-	if stored.StatusCode != 200 || h.Get("Content-Encoding") != "zstd" || h.Get("Lighterage-Length") != "12000" || len(body) > 6000 || h.Get("Content-Type") != "text/xml" ||
+	if stored.StatusCode != http.StatusOK || h.Get("Content-Encoding") != "zstd" || h.Get("Lighterage-Length") != "12000" || len(body) > 6000 || h.Get("Content-Type") != "text/xml" ||
 		h.Get("Lighterage-Key") != "k" || h.Get("Lighterage-Message-Id") != "1" || h.Get("Lighterage-Header-Customer") != "7" || h.Get("Lighterage-Deliveries") != "1" {
 		t.Fatalf("%d %v, %d bytes", stored.StatusCode, h, len(body))
 	}
@@ -295,7 +295,7 @@ func TestRaw(t *testing.T) {
 		t.Fatalf("%d %s", res.StatusCode, answer)
 	}
 	second, body := q.ask("POST", next, nil, "Accept-Encoding", "zstd;q=0")
-	if second.StatusCode != 200 || !bytes.Equal(body, plain) || second.Header.Get("Content-Encoding") != "" {
+	if second.StatusCode != http.StatusOK || !bytes.Equal(body, plain) || second.Header.Get("Content-Encoding") != "" {
 		t.Errorf("%d %v", second.StatusCode, second.Header)
 	}
 	for want := range slices.Values([]int{http.StatusNoContent, http.StatusGone}) {
@@ -328,7 +328,7 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, body := q.ask("POST", "/v1/message/next?wait=1m", nil)
-	if res.StatusCode != 200 || string(body) != "no frame" || res.Header.Get("Lighterage-Error") == "" {
+	if res.StatusCode != http.StatusOK || string(body) != "no frame" || res.Header.Get("Lighterage-Error") == "" {
 		t.Errorf("%d %v %q", res.StatusCode, res.Header, body)
 	}
 	if s := q.front.Statistics(); s.Undecodable != 1 {
