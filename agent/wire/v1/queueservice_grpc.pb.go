@@ -42,6 +42,7 @@ const (
 // got one after the other, in the order in which they were put: none while an earlier one is not acknowledged.
 type MessageServiceClient interface {
 	// Put stores messages in the order in which they are given. It may be repeated when messages have ids. Each message has a result of its own.
+	// One that is refused does not keep later ones from being stored, not even those of its key: who needs their order puts them one by one.
 	Put(ctx context.Context, in *PutRequest, opts ...grpc.CallOption) (*PutResponse, error)
 	// Get takes messages, and waits for the first one if it is asked to. An answer that is lost leaves its messages invisible until their time-out.
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
@@ -135,6 +136,7 @@ func (c *messageServiceClient) Reject(ctx context.Context, in *RejectRequest, op
 // got one after the other, in the order in which they were put: none while an earlier one is not acknowledged.
 type MessageServiceServer interface {
 	// Put stores messages in the order in which they are given. It may be repeated when messages have ids. Each message has a result of its own.
+	// One that is refused does not keep later ones from being stored, not even those of its key: who needs their order puts them one by one.
 	Put(context.Context, *PutRequest) (*PutResponse, error)
 	// Get takes messages, and waits for the first one if it is asked to. An answer that is lost leaves its messages invisible until their time-out.
 	Get(context.Context, *GetRequest) (*GetResponse, error)
