@@ -1,0 +1,179 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build faults
+
+package queuefaults_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// fault is one way to break a queue. Break returns when all is whole again but for the time that members need.
+type fault struct {
+	name   string
+	breaks func(ctx context.Context, q *queue, js jetstream.JetStream)
+}
+
+// some is a random duration.
+func some(least, most time.Duration) time.Duration { return least + rand.N(most-least) }
+
+func (q *queue) any() *member { return q.members[rand.IntN(len(q.members))] }
+
+func killOne(_ context.Context, q *queue, _ jetstream.JetStream) { restart(q.any(), (*member).kill) }
+
+func killLeader(ctx context.Context, q *queue, js jetstream.JetStream) {
+	restart(q.leader(ctx, js), (*member).kill)
+}
+
+func restart(m *member, end func(*member)) {
+	end(m)
+	time.Sleep(some(0, 3*time.Second))
+	m.start()
+}
+
+// killAll is a power cut of all nodes, but for what had not reached the disks.
+func killAll(_ context.Context, q *queue, _ jetstream.JetStream) {
+	for _, m := range q.members {
+		m.kill()
+	}
+	for _, m := range q.members {
+		m.start()
+	}
+}
+
+// freezeLeader for longer than others wait for it, so that there are two for a moment.
+func freezeLeader(ctx context.Context, q *queue, js jetstream.JetStream) {
+	m := q.leader(ctx, js)
+	m.signal(syscall.SIGSTOP)
+	time.Sleep(some(time.Second, 12*time.Second))
+	m.signal(syscall.SIGCONT)
+}
+
+// partLeader cuts the leader off from the others, but not from clients.
+func partLeader(ctx context.Context, q *queue, js jetstream.JetStream) { q.part(q.leader(ctx, js)) }
+
+func (q *queue) part(m *member) {
+	var heals []func()
+	for _, other := range q.members {
+		if other != m {
+			heals = append(heals, m.deafTo(other), other.deafTo(m))
+		}
+	}
+	time.Sleep(some(2*time.Second, 12*time.Second))
+	for _, heal := range heals {
+		heal()
+	}
+}
+
+// deafen: the leader is heard, and hears nobody.
+func deafen(ctx context.Context, q *queue, js jetstream.JetStream) {
+	m := q.leader(ctx, js)
+	var heals []func()
+	for _, other := range q.members {
+		if other != m {
+			heals = append(heals, m.deafTo(other))
+		}
+	}
+	time.Sleep(some(2*time.Second, 12*time.Second))
+	for _, heal := range heals {
+		heal()
+	}
+}
+
+func partAll(_ context.Context, q *queue, _ jetstream.JetStream) {
+	var heals []func()
+	for _, m := range q.members {
+		for _, other := range q.members {
+			if m != other {
+				heals = append(heals, m.deafTo(other))
+			}
+		}
+	}
+	time.Sleep(some(2*time.Second, 8*time.Second))
+	for _, heal := range heals {
+		heal()
+	}
+}
+
+func fillLeader(ctx context.Context, q *queue, js jetstream.JetStream) { fill(q.leader(ctx, js)) }
+
+func fillOne(_ context.Context, q *queue, _ jetstream.JetStream) { fill(q.any()) }
+
+func fill(m *member) {
+	ctx, cancel := context.WithTimeout(context.Background(), some(time.Second, 4*time.Second))
+	defer cancel()
+	m.fill(ctx)
+}
+
+// loseVolume takes what a member has while the others have all, for one loss is what three members are for.
+func loseVolume(ctx context.Context, q *queue, js jetstream.JetStream) {
+	if err := q.awaitCurrent(ctx, js); err != nil {
+		q.Error(err)
+	}
+	restart(q.any(), func(m *member) {
+		m.kill()
+		m.empty()
+	})
+}
+
+// roll restarts one member after the other, as a StatefulSet does.
+func roll(_ context.Context, q *queue, _ jetstream.JetStream) {
+	for i := len(q.members) - 1; i >= 0; i-- {
+		m := q.members[i]
+		m.stop()
+		m.start()
+		if err := m.awaitReady(); err != nil {
+			q.Error(err)
+		}
+	}
+}
+
+var (
+	oneMember = []fault{
+		{"kill -9", killOne}, {"volume full", fillOne}, {"stopped for a while", freezeLeader}, {"restarted", roll},
+	}
+	threeMembers = []fault{
+		{"leader killed", killLeader}, {"volume of the leader full", fillLeader}, {"leader cut off", partLeader}, {"volume lost", loseVolume},
+		{"restarted one by one", roll}, {"leader stopped for a while", freezeLeader}, {"all killed", killAll}, {"member killed", killOne},
+		{"volume of a member full", fillOne}, {"all cut off from each other", partAll}, {"leader hears nobody", deafen},
+	}
+)
+
+// TestOneMember breaks a queue of one member, each way at least once.
+func TestOneMember(t *testing.T) { breaks(t, 1, oneMember, duration(t, 15*time.Second)) }
+
+// TestThreeMembers breaks a queue of three.
+func TestThreeMembers(t *testing.T) { breaks(t, 3, threeMembers, duration(t, 45*time.Second)) }
+
+// breaks breaks a queue in one way after the other while clients put and get.
+func breaks(t *testing.T, members int, faults []fault, duration time.Duration) {
+	q := newQueue(t, members)
+	_, js := q.connect("admin")
+	l := begin(q)
+	ctx, cancel := context.WithTimeout(t.Context(), duration)
+	defer cancel()
+	begun := time.Now()
+	for i := 0; ctx.Err() == nil && !t.Failed(); i++ {
+		f := faults[i%len(faults)]
+		wait(ctx, some(500*time.Millisecond, time.Second))
+		t.Logf("%6.1f s: %s", time.Since(begun).Seconds(), f.name)
+		broken := time.Now()
+		f.breaks(context.Background(), q, js)
+		healed := time.Now()
+		if err := q.awaitReady(); err != nil {
+			t.Error(err)
+		}
+		if err := q.awaitCurrent(context.Background(), js); err != nil {
+			t.Error(err)
+		}
+		t.Logf("         broken for %.1f s, whole after %.1f s more", healed.Sub(broken).Seconds(), time.Since(healed).Seconds())
+	}
+	l.judge()
+}

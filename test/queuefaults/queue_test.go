@@ -1,0 +1,159 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build faults
+
+package queuefaults_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	serviceName     = queueName + ".bank.svc"
+	token           = "let the clerk in"
+	duplicateWindow = 2 * time.Minute
+	maxMessage      = 1 << 20
+)
+
+// queue is one of one or three members.
+type queue struct {
+	*testing.T
+	members []*member
+	roots   *x509.CertPool
+}
+
+// newQueue starts a queue and waits until it serves.
+func newQueue(t *testing.T, replicas int) *queue {
+	t.Helper()
+	q := &queue{T: t, roots: x509.NewCertPool()}
+	authority := transporttest.NewAuthority(t, "east")
+	q.roots.AppendCertsFromPEM(authority.PEM())
+	tokens := t.TempDir()
+	if err := os.WriteFile(filepath.Join(tokens, "clerk"), []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := &wirev1.QueueConfig{
+		Revision: "1", Queue: queueName, Limits: &wirev1.QueueLimits{MaxMessageSize: maxMessage},
+		Compression: &wirev1.CompressionSettings{
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"zstd"},
+		},
+		CompressionMinSize: 1000, Authentication: &wirev1.QueueAuthentication{TokensDirectory: tokens},
+		DuplicateWindow: durationpb.New(duplicateWindow), DrainTimeout: durationpb.New(2 * time.Second),
+	}
+	for i := range replicas {
+		m := newMember(t, i, authority.Directory(t, authority, "/ns/bank/queue/"+queueName, serviceName))
+		q.members = append(q.members, m)
+		config.Members = append(config.Members, &wirev1.QueueMember{Name: m.name})
+		if replicas > 1 {
+			config.GetMembers()[i].RouteAddress = m.address + ":6222"
+		}
+	}
+	for _, m := range q.members {
+		m.configure(config)
+		m.start()
+	}
+	if err := q.awaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func (q *queue) awaitReady() error {
+	for _, m := range q.members {
+		if err := m.awaitReady(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect returns a client that finds another member whenever it loses one, and notices soon when one no longer answers.
+func (q *queue) connect(name string) (*nats.Conn, jetstream.JetStream) {
+	q.Helper()
+	var urls []string
+	for _, m := range q.members {
+		urls = append(urls, "tls://"+m.address+":4222")
+	}
+	conn, err := nats.Connect(strings.Join(urls, ","), nats.Name(name), nats.Token(token),
+		nats.Secure(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: q.roots, ServerName: serviceName}),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.Timeout(2*time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1))
+	if err != nil {
+		q.Fatal(err)
+	}
+	q.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		q.Fatal(err)
+	}
+	return conn, js
+}
+
+// leader returns the member that leads the stream, or any when none does.
+func (q *queue) leader(ctx context.Context, js jetstream.JetStream) *member {
+	if len(q.members) > 1 {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if stream, err := js.Stream(ctx, queueName); err == nil && stream.CachedInfo().Cluster != nil {
+			leads := func(m *member) bool { return m.name == stream.CachedInfo().Cluster.Leader }
+			if i := slices.IndexFunc(q.members, leads); i >= 0 {
+				return q.members[i]
+			}
+		}
+	}
+	return q.members[0]
+}
+
+// awaitCurrent waits until every member has all that the leader has.
+func (q *queue) awaitCurrent(ctx context.Context, js jetstream.JetStream) error {
+	if len(q.members) == 1 {
+		return nil
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		problem := q.behind(ctx, js)
+		if problem == nil || ctx.Err() != nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %v: %w", patience, problem)
+		}
+		wait(ctx, 100*time.Millisecond)
+	}
+}
+
+func (q *queue) behind(ctx context.Context, js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stream, err := js.Stream(ctx, queueName)
+	if err != nil {
+		return fmt.Errorf("nobody says whether the members are current: %w", err)
+	}
+	cluster := stream.CachedInfo().Cluster
+	if cluster == nil || cluster.Leader == "" || len(cluster.Replicas) != len(q.members)-1 {
+		return fmt.Errorf("members are missing: %+v", cluster)
+	}
+	for _, peer := range cluster.Replicas {
+		if !peer.Current || peer.Offline {
+			return fmt.Errorf("%s lags behind: %+v", peer.Name, *peer)
+		}
+	}
+	return nil
+}
