@@ -138,6 +138,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
+	sweep := kept.NewSweep(conn)
+	if !a.sweep(ctx, sweep) {
+		go a.keepSweeping(watching, sweep)
+	}
 	directory := c.GetServingDirectory()
 	if directory == "" {
 		directory = a.options.Directory
@@ -184,9 +188,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer close(followed)
 		a.follow(watching, r, c, s)
 	}()
+	failed := make(chan error, 1)
+	go a.watchStore(watching, kept, options.Directory, failed)
 	select {
 	case err = <-ended:
 		err = fmt.Errorf("serve clients: %w", err)
+	case err = <-failed:
 	case <-ctx.Done():
 	}
 	stop()

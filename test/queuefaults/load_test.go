@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -143,7 +144,7 @@ func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key str
 			return
 		}
 		sent = append(sent, m)
-		if number%doubt == 0 && len(sent) >= doubtAge {
+		if os.Getenv("QUEUE_FAULTS_DOUBT") != "" && number%doubt == 0 && len(sent) >= doubtAge {
 			l.putUntilAcknowledged(js, sent[0])
 		}
 		if len(sent) > doubtAge {
@@ -249,6 +250,7 @@ func (l *load) finish() []queuefaults.Event {
 		}
 		if time.Now().After(deadline) {
 			l.Errorf("%d messages are in the queue %v after the last put: %v", left, patience, err)
+			l.showLeft(js)
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -258,6 +260,37 @@ func (l *load) finish() []queuefaults.Event {
 	l.end()
 	l.getting.Wait()
 	return l.history.Events()
+}
+
+// showLeft says what is in the queue, and what of that consumers have acknowledged.
+func (l *load) showLeft(js jetstream.JetStream) {
+	done := make(map[string]time.Time)
+	for _, e := range l.history.Events() {
+		if e.Kind == queuefaults.GetAcknowledged {
+			done[e.ID] = e.Time
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := js.Stream(ctx, queueName)
+	if err != nil {
+		l.Log(err)
+		return
+	}
+	state := stream.CachedInfo().State
+	l.Logf("the stream has %d to %d", state.FirstSeq, state.LastSeq)
+	for sequence, shown := state.FirstSeq, 0; sequence <= state.LastSeq && shown < 10; sequence++ {
+		if m, err := stream.GetMsg(ctx, sequence); err == nil {
+			id := m.Header.Get(nats.MsgIdHdr)
+			l.Logf("  %d: %s, acknowledged %v", sequence, id, done[id])
+			shown++
+		}
+	}
+	for _, g := range groups {
+		if consumer, err := stream.Consumer(ctx, g.name); err == nil {
+			l.Logf("  consumer %s: %+v", g.name, *consumer.CachedInfo())
+		}
+	}
 }
 
 func messages(js jetstream.JetStream) (uint64, error) {
@@ -280,12 +313,11 @@ func (l *load) judge() {
 	if done == 0 {
 		l.Error(errors.New("nothing was put and got: nothing was tested"))
 	}
-	violations := queuefaults.Check(events, rules)
-	const most = 20
-	for i, v := range violations {
-		if i == most {
-			l.Errorf("and %d more", len(violations)-most)
-			break
+	shown := make(map[queuefaults.Fault]int)
+	for _, v := range queuefaults.Check(events, rules) {
+		const most = 3
+		if shown[v.Fault]++; shown[v.Fault] > most {
+			continue
 		}
 		l.Error(v)
 		for _, e := range events {
@@ -293,5 +325,8 @@ func (l *load) judge() {
 				l.Logf("  %s %s sequence %d %s", e.Time.Format("15:04:05.000"), e.Kind, e.Sequence, e.Consumer)
 			}
 		}
+	}
+	for fault, n := range shown {
+		l.Logf("%d times: %s", n, fault)
 	}
 }

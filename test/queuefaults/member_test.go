@@ -73,6 +73,7 @@ func newMember(t *testing.T, index int, files string) *member {
 		m.kill()
 		m.showLog()
 		_ = m.log.Close()
+		m.run("ip", "link", "del", device) // Of itself it would go some time after the other end.
 		m.run("ip", "netns", "del", m.name)
 		if err := syscall.Unmount(m.volume, syscall.MNT_DETACH); err != nil {
 			t.Error(err)

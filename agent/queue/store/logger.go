@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"syscall"
 )
 
 // logger writes what the server says to a log, notices as details.
 type logger struct {
 	log    *slog.Logger
 	failed atomic.Pointer[string]
+	// unwritten is the first error of the volume that kept something from being written.
+	unwritten atomic.Pointer[error]
 }
 
 func newLogger(log *slog.Logger) *logger {
@@ -29,6 +32,17 @@ func (l *logger) fatal() error {
 		return errors.New(*text)
 	}
 	return nil
+}
+
+// ofVolume reports whether an error is one of those that come from a volume that is full or
+// broken.
+func ofVolume(err error) bool {
+	for _, number := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS} {
+		if errors.Is(err, number) {
+			return true
+		}
+	}
+	return false
 }
 
 const subject = "Queue's server reports"
@@ -49,8 +63,13 @@ func (l *logger) Fatalf(format string, v ...any) {
 	l.failed.CompareAndSwap(nil, &text)
 }
 
-// Errorf implements server.Logger.
+// Errorf implements server.Logger. It is how the server tells that it could not write.
 func (l *logger) Errorf(format string, v ...any) {
+	for _, argument := range v {
+		if err, ok := argument.(error); ok && ofVolume(err) {
+			l.unwritten.CompareAndSwap(nil, &err)
+		}
+	}
 	l.log.Error(subject, "report", fmt.Sprintf(format, v...))
 }
 

@@ -303,6 +303,19 @@ const (
 	readyPatience = 500 * time.Millisecond
 )
 
+// Failed returns an error when the server gave up writing, as it does after the first time
+// that the volume was full: it has to be started again when there is room. Then it reads
+// what is there and goes on.
+func (s *Store) Failed() error {
+	if err := s.log.unwritten.Load(); err != nil {
+		return fmt.Errorf("the store of queue %s could not write: %w", s.options.Queue, *err)
+	}
+	if !s.server.JetStreamEnabled() {
+		return fmt.Errorf("the store of queue %s was shut down; the log says why", s.options.Queue)
+	}
+	return nil
+}
+
 // RouteAddress is where other members connect; nil for a queue of one.
 func (s *Store) RouteAddress() net.Addr {
 	if a := s.server.ClusterAddr(); a != nil {

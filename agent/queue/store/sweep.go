@@ -1,0 +1,104 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Sweep removes messages that consumers have acknowledged and that are still in the stream.
+//
+// When a server that keeps a stream alone ends without being shut down, the volume may
+// have the acknowledgement and the message as well. No consumer is ever given the message
+// again, and nothing removes it: it would take room for ever. Members of a cluster look
+// for such messages themselves.
+type Sweep struct {
+	store *Store
+	conn  *nats.Conn
+	// delivered is how far each consumer had come when the sweep began. What comes later
+	// is removed when it is acknowledged.
+	delivered map[string]uint64
+}
+
+// NewSweep returns one for a store that has just started. The connection has all rights.
+func (s *Store) NewSweep(conn *nats.Conn) *Sweep { return &Sweep{store: s, conn: conn} }
+
+// Run removes what is known to be acknowledged, and returns how many messages that were.
+// Unless it is done, consumers have something that they had before, and it is to be run
+// again later.
+func (w *Sweep) Run(ctx context.Context) (removed int, done bool, err error) {
+	if w.store.options.Cluster != nil {
+		return 0, true, nil
+	}
+	if removed, done, err = w.run(ctx); err != nil {
+		return removed, false, fmt.Errorf("remove acknowledged messages from queue %s: %w", w.store.options.Queue, err)
+	}
+	return removed, done, nil
+}
+
+func (w *Sweep) run(ctx context.Context) (removed int, done bool, err error) {
+	js, err := jetstream.New(w.conn)
+	if err != nil {
+		return 0, false, err
+	}
+	stream, err := js.Stream(ctx, w.store.options.Queue)
+	if err != nil {
+		return 0, false, err
+	}
+	if stream.CachedInfo().Config.Retention != jetstream.WorkQueuePolicy {
+		return 0, true, nil
+	}
+	list := stream.ListConsumers(ctx)
+	first := w.delivered == nil
+	if first {
+		w.delivered = make(map[string]uint64)
+	}
+	done = true
+	for consumer := range list.Info() {
+		if first {
+			w.delivered[consumer.Name] = consumer.Delivered.Stream
+		}
+		n, err := w.sweep(ctx, stream, consumer)
+		removed += n
+		if err != nil {
+			return removed, false, err
+		}
+		done = done && consumer.AckFloor.Stream >= w.delivered[consumer.Name]
+	}
+	return removed, done, list.Err()
+}
+
+// sweep removes the messages of a consumer up to the one below which it has acknowledged
+// all.
+func (w *Sweep) sweep(ctx context.Context, stream jetstream.Stream, consumer *jetstream.ConsumerInfo) (removed int, err error) {
+	filters := consumer.Config.FilterSubjects
+	if consumer.Config.FilterSubject != "" {
+		filters = append(filters, consumer.Config.FilterSubject)
+	}
+	for _, filter := range filters {
+		for sequence := uint64(1); ; {
+			m, err := stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(filter))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				break
+			}
+			if err != nil {
+				return removed, err
+			}
+			if m.Sequence > consumer.AckFloor.Stream {
+				break
+			}
+			if err := stream.DeleteMsg(ctx, m.Sequence); err != nil {
+				return removed, err
+			}
+			removed++
+			sequence = m.Sequence + 1
+		}
+	}
+	return removed, nil
+}

@@ -1,0 +1,96 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queueagent
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
+)
+
+// A store that gave up writing is started again when the volume has room for roomToStart
+// bytes, or an eighth of it if it is small. On a full one it would fail again, and whoever
+// starts agents would wait longer each time.
+const (
+	roomToStart = 32 << 20
+	roomPart    = 8
+)
+
+const (
+	// sweepPatience bounds one look for messages that were acknowledged before the start.
+	sweepPatience = time.Minute
+	sweepInterval = 30 * time.Second
+)
+
+// sweep reports whether there is nothing left that was acknowledged before the start.
+func (a *Agent) sweep(ctx context.Context, s *store.Sweep) bool {
+	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	defer cancel()
+	removed, done, err := s.Run(ctx)
+	if removed > 0 {
+		a.options.Log.Info("Messages were removed that had been acknowledged before the last end", "messages", removed)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.options.Log.Warn("Acknowledged messages may be left in the queue", "error", err.Error())
+	}
+	return done
+}
+
+// keepSweeping goes on until consumers have acknowledged what they had before the start.
+func (a *Agent) keepSweeping(ctx context.Context, s *store.Sweep) {
+	ticker := time.NewTicker(min(sweepInterval, 5*a.options.Interval))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if a.sweep(ctx, s) {
+			return
+		}
+	}
+}
+
+// watchStore tells when the store serves no more and would if it were started again.
+func (a *Agent) watchStore(ctx context.Context, kept *store.Store, directory string, failed chan<- error) {
+	ticker := time.NewTicker(a.options.Interval)
+	defer ticker.Stop()
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		problem := kept.Failed()
+		if problem == nil || ctx.Err() != nil {
+			continue
+		}
+		enough, err := room(directory)
+		if err != nil {
+			problem = fmt.Errorf("%w; %w", problem, err)
+		}
+		if enough || err != nil {
+			failed <- fmt.Errorf("%w; it has to be started again", problem)
+			return
+		}
+		if !told {
+			a.options.Log.Error("Store waits for room on its volume: make the volume larger, or remove what else is on it", "error", problem.Error())
+		}
+		told = true
+	}
+}
+
+// room reports whether a volume has enough of it for a start.
+func room(directory string) (bool, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(directory, &s); err != nil {
+		return false, fmt.Errorf("look at the volume: %w", err)
+	}
+	return s.Bavail*uint64(s.Bsize) >= min(roomToStart, s.Blocks*uint64(s.Bsize)/roomPart), nil
+}
