@@ -190,6 +190,17 @@ test-faults: faults-clusters ## Kill, cut off, fill up, let expire and set to an
 test-faults-long: faults-clusters ## The faults that last for minutes
 	FAULTS_LONG=1 go test -v -count=1 -timeout 60m -tags faults -run ForMinutes ./test/faults
 
+# They need no clusters and no root where users may make namespaces.
+.PHONY: test-queue-faults
+test-queue-faults: tools-go ## Kill, stop, part, fill up, empty and restart members of queues for a minute, and check what clients saw
+	$(ENSURE) network
+	$(ENGINES); go test -v -count=1 -timeout 20m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
+
+.PHONY: test-queue-faults-long
+test-queue-faults-long: tools-go ## The same for ten minutes
+	$(ENSURE) network
+	$(ENGINES); QUEUE_FAULTS_DURATION=5m go test -v -count=1 -timeout 60m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
+
 # What is killed and cut off is on this machine.
 .PHONY: faults-clusters
 faults-clusters:

@@ -157,6 +157,7 @@ func breaks(t *testing.T, members int, faults []fault, duration time.Duration) {
 	q := newQueue(t, members)
 	_, js := q.connect("admin")
 	l := begin(q)
+	l.consume()
 	ctx, cancel := context.WithTimeout(t.Context(), duration)
 	defer cancel()
 	begun := time.Now()

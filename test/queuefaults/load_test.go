@@ -69,13 +69,12 @@ type load struct {
 	bodies  [][]byte
 }
 
-// begin starts clients. The queue has to be empty.
+// begin starts clients that put. The queue has to be empty.
 func begin(q *queue) *load {
 	q.Helper()
 	putting, stop := context.WithCancel(context.Background())
-	getting, end := context.WithCancel(context.Background())
-	l := &load{T: q.T, queue: q, history: new(queuefaults.History), stop: stop, end: end}
-	q.Cleanup(func() { stop(); end(); l.putting.Wait(); l.getting.Wait() })
+	l := &load{T: q.T, queue: q, history: new(queuefaults.History), stop: stop, end: func() {}}
+	q.Cleanup(func() { stop(); l.end(); l.putting.Wait(); l.getting.Wait() })
 	for _, name := range []string{"xml", "json", "random"} {
 		kind, _ := corpus.ByName(name)
 		l.bodies = append(l.bodies, kind.Generate(400_000))
@@ -91,12 +90,21 @@ func begin(q *queue) *load {
 			_, js := q.connect(fmt.Sprintf("put %s %d", g.name, key))
 			l.putting.Go(func() { l.put(putting, js, g, fmt.Sprintf("%s-%d", g.name, key)) })
 		}
+	}
+	return l
+}
+
+// consume starts clients that get.
+func (l *load) consume() {
+	l.Helper()
+	getting, end := context.WithCancel(context.Background())
+	l.end = end
+	for _, g := range groups {
 		for i := range g.getters {
-			_, js := q.connect(fmt.Sprintf("get %s %d", g.name, i))
+			_, js := l.queue.connect(fmt.Sprintf("get %s %d", g.name, i))
 			l.getting.Go(func() { l.get(getting, js, g) })
 		}
 	}
-	return l
 }
 
 func (l *load) consumer(js jetstream.JetStream, g group) error {
