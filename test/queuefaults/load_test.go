@@ -152,7 +152,7 @@ func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key str
 			return
 		}
 		sent = append(sent, m)
-		if os.Getenv("QUEUE_FAULTS_DOUBT") != "" && number%doubt == 0 && len(sent) >= doubtAge {
+		if os.Getenv(doubtVariable) != "" && number%doubt == 0 && len(sent) >= doubtAge {
 			l.putUntilAcknowledged(js, sent[0])
 		}
 		if len(sent) > doubtAge {

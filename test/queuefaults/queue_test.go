@@ -127,16 +127,17 @@ func (q *queue) awaitCurrent(ctx context.Context, js jetstream.JetStream) error 
 		return nil
 	}
 	deadline := time.Now().Add(patience)
-	for {
+	for ctx.Err() == nil {
 		problem := q.behind(ctx, js)
-		if problem == nil || ctx.Err() != nil {
+		switch {
+		case problem == nil:
 			return nil
-		}
-		if time.Now().After(deadline) {
+		case time.Now().After(deadline):
 			return fmt.Errorf("after %v: %w", patience, problem)
 		}
 		wait(ctx, 100*time.Millisecond)
 	}
+	return ctx.Err()
 }
 
 func (q *queue) behind(ctx context.Context, js jetstream.JetStream) error {
