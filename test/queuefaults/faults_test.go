@@ -147,34 +147,36 @@ var (
 )
 
 // TestOneMember breaks a queue of one member, each way at least once.
-func TestOneMember(t *testing.T) { breaks(t, 1, oneMember, duration(t, 15*time.Second)) }
+func TestOneMember(t *testing.T) { breakQueue(newQueue(t, 1), oneMember, duration(t, 15*time.Second)) }
 
 // TestThreeMembers breaks a queue of three.
-func TestThreeMembers(t *testing.T) { breaks(t, 3, threeMembers, duration(t, 45*time.Second)) }
+func TestThreeMembers(t *testing.T) {
+	breakQueue(newQueue(t, 3), threeMembers, duration(t, 45*time.Second))
+}
 
-// breaks breaks a queue in one way after the other while clients put and get.
-func breaks(t *testing.T, members int, faults []fault, duration time.Duration) {
-	q := newQueue(t, members)
+// breakQueue breaks a queue in one way after the other while clients put and get.
+func breakQueue(q *queue, faults []fault, duration time.Duration) {
+	q.Helper()
 	_, js := q.connect("admin")
 	l := begin(q)
 	l.consume()
-	ctx, cancel := context.WithTimeout(t.Context(), duration)
+	ctx, cancel := context.WithTimeout(q.Context(), duration)
 	defer cancel()
 	begun := time.Now()
-	for i := 0; ctx.Err() == nil && !t.Failed(); i++ {
+	for i := 0; ctx.Err() == nil && !q.Failed(); i++ {
 		f := faults[i%len(faults)]
 		wait(ctx, some(500*time.Millisecond, time.Second))
-		t.Logf("%6.1f s: %s", time.Since(begun).Seconds(), f.name)
+		q.Logf("%6.1f s: %s", time.Since(begun).Seconds(), f.name)
 		broken := time.Now()
 		f.breaks(context.Background(), q, js)
 		healed := time.Now()
 		if err := q.awaitReady(); err != nil {
-			t.Error(err)
+			q.Error(err)
 		}
 		if err := q.awaitCurrent(context.Background(), js); err != nil {
-			t.Error(err)
+			q.Error(err)
 		}
-		t.Logf("         broken for %.1f s, whole after %.1f s more", healed.Sub(broken).Seconds(), time.Since(healed).Seconds())
+		q.Logf("         broken for %.1f s, whole after %.1f s more", healed.Sub(broken).Seconds(), time.Since(healed).Seconds())
 	}
 	l.judge()
 }

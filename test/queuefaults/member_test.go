@@ -43,6 +43,8 @@ type member struct {
 	*testing.T
 	name, address, config, volume string
 	log                           *os.File
+	agent                         string   // the program
+	environment                   []string // beside that of the tests
 
 	mu      sync.Mutex
 	command *exec.Cmd     // nil while it is kept down
@@ -54,7 +56,7 @@ type member struct {
 // newMember makes all but the process.
 func newMember(t *testing.T, index int, files string) *member {
 	t.Helper()
-	m := &member{T: t, name: fmt.Sprintf("%s-%d", queueName, index), address: fmt.Sprintf("10.77.0.%d", index+1), config: files, volume: t.TempDir(), down: true}
+	m := &member{T: t, name: fmt.Sprintf("%s-%d", queueName, index), address: fmt.Sprintf("10.77.0.%d", index+1), config: files, volume: t.TempDir(), agent: os.Getenv(agentVariable), down: true}
 	var err error
 	if m.log, err = os.Create(filepath.Join(t.TempDir(), m.name+".log")); err != nil {
 		t.Fatal(err)
@@ -121,7 +123,8 @@ func (m *member) start() {
 // launch starts a process. What enters the namespaces becomes the agent, so that it has the process id.
 func (m *member) launch() {
 	command := exec.CommandContext(context.Background(), "nsenter", "--net=/run/netns/"+m.name, "unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`,
-		m.name, os.Getenv(agentVariable), "queue", "--config-dir", m.config)
+		m.name, m.agent, "queue", "--config-dir", m.config)
+	command.Env = append(os.Environ(), m.environment...)
 	command.Stdout, command.Stderr = m.log, m.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {

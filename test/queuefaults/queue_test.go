@@ -39,8 +39,8 @@ type queue struct {
 	roots   *x509.CertPool
 }
 
-// newQueue starts a queue and waits until it serves.
-func newQueue(t *testing.T, replicas int) *queue {
+// newQueue starts a queue, whose members may be changed before, and waits until it serves.
+func newQueue(t *testing.T, replicas int, change ...func(m *member, index int)) *queue {
 	t.Helper()
 	q := &queue{T: t, roots: x509.NewCertPool()}
 	authority := transporttest.NewAuthority(t, "east")
@@ -59,6 +59,9 @@ func newQueue(t *testing.T, replicas int) *queue {
 	}
 	for i := range replicas {
 		m := newMember(t, i, authority.Directory(t, authority, "/ns/bank/queue/"+queueName, serviceName))
+		for _, f := range change {
+			f(m, i)
+		}
 		q.members = append(q.members, m)
 		config.Members = append(config.Members, &wirev1.QueueMember{Name: m.name})
 		if replicas > 1 {
