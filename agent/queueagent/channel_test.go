@@ -16,11 +16,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
@@ -172,6 +176,7 @@ type pair struct {
 	authorities    [2]*transporttest.Authority // of east and west
 	put, got       [][]byte
 	consumer       jetstream.Consumer
+	subject        string // of what is put
 	stopWest       func()
 }
 
@@ -189,7 +194,7 @@ func (p *pair) meet() {
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
-	p := &pair{T: t, east: newMember(t), west: newMember(t), authorities: [2]*transporttest.Authority{east, west}}
+	p := &pair{T: t, subject: "orders.new", east: newMember(t), west: newMember(t), authorities: [2]*transporttest.Authority{east, west}}
 	east.Write(t, p.east.directory, west, transport.QueuePath("bank", "orders"), "orders.bank.svc")
 	west.Write(t, p.west.directory, east, transport.QueuePath("vault", "orders"), "*."+waySuffix)
 	p.gateway = startGateway(t, west.Directory(t, east, "/gateway", transport.GatewayServerName), east)
@@ -200,6 +205,7 @@ func newPair(t *testing.T) *pair {
 	p.east.config.Channel = &wirev1.ChannelConfig{
 		GatewayEndpoint: p.gateway.Addr().String(), Namespace: "vault", Queue: "orders", Codecs: []string{"zstd", "deflate"}, BatchMessages: 5,
 	}
+	p.east.config.ServiceAddress = freeAddress(t)
 	p.stopWest = p.west.run()
 	p.west.await("it serves", serves)
 	p.meet()
@@ -228,7 +234,7 @@ func (p *pair) publish(n int) int {
 		if i%2 == 0 {
 			plain = xml.Generate(100000)[i:][:12000+i]
 		}
-		if _, err := p.putter.Publish(p.Context(), "orders.new", plain); err != nil {
+		if _, err := p.putter.Publish(p.Context(), p.subject, plain); err != nil {
 			p.Fatal(err)
 		}
 		p.put = append(p.put, plain)
@@ -264,7 +270,7 @@ func (p *pair) get(n int) {
 		p.Fatal(err)
 	}
 	for m := range batch.Messages() {
-		if i := len(p.got); i >= len(p.put) || !bytes.Equal(m.Data(), p.put[i]) || m.Subject() != "orders.new" {
+		if i := len(p.got); i >= len(p.put) || !bytes.Equal(m.Data(), p.put[i]) || m.Subject() != p.subject {
 			p.Fatalf("message %d, of %d bytes for %s, is not what was put", i, len(m.Data()), m.Subject())
 		}
 		p.got = append(p.got, m.Data())
@@ -370,6 +376,48 @@ func TestChannelIsTakenAway(t *testing.T) {
 	}
 	p.runs("zstd", 1)
 	p.send(2)
+}
+
+// TestChannelAndService: where there is a channel, clients of gRPC put and do not get; what one has when a channel begins goes through it.
+func TestChannelAndService(t *testing.T) {
+	p := newPair(t)
+	p.runs("zstd", 1)
+	p.subject = "orders"
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(p.authorities[0].PEM())
+	client, ctx := p.east.caller(roots, "orders.bank.svc", "secret")
+	putOne := func(text string) {
+		t.Helper()
+		put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: text, Key: "k", Payload: []byte(text)}}})
+		if err != nil || put.GetResults()[0].GetSequence() == 0 {
+			t.Fatal(put, err)
+		}
+		p.put = append(p.put, []byte(text))
+	}
+	putOne("a")
+	p.gone()
+	p.get(1)
+	if _, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(patience)}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "channel") {
+		t.Errorf("a get beside the channel: %v", err)
+	}
+
+	channel := p.east.config.GetChannel()
+	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channel = "2", nil })
+	p.east.await("the channel's consumer is gone", func(r *wirev1.QueueReport) bool {
+		return r.GetRevision() == "2" && r.GetContent() != nil && r.GetContent().GetConsumers() == 0
+	})
+	putOne("b")
+	got, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(patience), VisibilityTimeout: durationpb.New(time.Hour)})
+	if err != nil || len(got.GetMessages()) != 1 {
+		t.Fatal(got, err)
+	}
+	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channel = "3", channel })
+	p.gone()
+	p.get(1)
+	late, err := client.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}})
+	if err != nil || late.GetResults()[0] == wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+		t.Errorf("acknowledged what the channel had taken: %v, %v", late, err)
+	}
 }
 
 func TestChannelConfigurations(t *testing.T) {

@@ -34,7 +34,7 @@ func (a *Agent) startMessages(ctx context.Context, s *store.Store, conn *nats.Co
 		return nil, nil //nolint:nilnil // Nothing is served, which is no failure.
 	}
 	m := &messages{hub: dispatch.New(dispatch.Options{
-		Conn: conn, Queue: c.GetQueue(), Leads: s.Leader, MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Log: a.options.Log,
+		Conn: conn, Queue: c.GetQueue(), Leads: s.Leader, MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: c.GetChannel() != nil, Log: a.options.Log,
 		EnsureLeases: func(ctx context.Context) error { return s.EnsureLeases(ctx, conn, streamSettings(c)) },
 	})}
 	var err error
@@ -71,6 +71,7 @@ func (m *messages) adopt(c *wirev1.QueueConfig) {
 	}
 	m.service.SetVisibility(c.GetRedelivery().GetVisibilityTimeout().AsDuration())
 	m.hub.SetMaxDeliveries(c.GetRedelivery().GetMaxDeliveries())
+	m.hub.SetForwards(c.GetChannel() != nil)
 }
 
 // held is how many messages are with clients, and how many of these were before.

@@ -22,10 +22,10 @@ import (
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
-// caller returns a client of MessageService, and a context with a token.
-func (m *member) caller(pool *x509.CertPool, token string) (wirev1.MessageServiceClient, context.Context) {
+// caller returns a client of MessageService who wants a name in the certificate, or else that of the address, and a context with a token.
+func (m *member) caller(pool *x509.CertPool, name, token string) (wirev1.MessageServiceClient, context.Context) {
 	m.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})))
+	conn, err := grpc.NewClient("passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13})))
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestMessageService(t *testing.T) {
 	stop := m.run()
 	m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
 
-	client, ctx := m.caller(pool, "secret")
+	client, ctx := m.caller(pool, "", "secret")
 	xml, _ := corpus.ByName("xml")
 	put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: xml.Generate(12000)}, {Payload: []byte("b")}}})
 	if err != nil || len(put.GetResults()) != 2 || put.GetResults()[1].GetSequence() != 2 {
@@ -74,7 +74,7 @@ func TestMessageService(t *testing.T) {
 		return r.GetContent().GetDeadLetters() == 1 && r.GetContent().GetMessages() == 1
 	})
 
-	other, wrong := m.caller(pool, "other")
+	other, wrong := m.caller(pool, "", "other")
 	if _, err := other.Get(wrong, &wirev1.GetRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a wrong token: %v", err)
 	}

@@ -71,8 +71,12 @@ func keep(queue *v1alpha1.Queue, in inputs, members []Member) *plan.Problem {
 		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "the Queue is to be deleted, and whether there are messages in it is not " +
 			"known, because its members do not say so; let them run" + mend}
 	case content.GetMessages() > 0 || content.GetDeadLetters() > 0:
-		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but has %d messages and %d dead letters "+
-			"in it, which would be lost%s", content.GetMessages(), content.GetDeadLetters(), mend)}
+		what := fmt.Sprintf("%d messages", content.GetMessages())
+		if dead := content.GetDeadLetters(); dead > 0 {
+			what += fmt.Sprintf(" and %d dead letters, which gRPC and HTTP give out,", dead)
+		}
+		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but has %s in it, which would be lost%s",
+			what, mend)}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -22,6 +23,9 @@ const (
 	codeMultipleUnfiltered jetstream.ErrorCode = 10099
 	codeNotUnique          jetstream.ErrorCode = 10100
 )
+
+// errServed ends a session that begins before the queue's own service has heard of the channel.
+var errServed = errors.New("clients of gRPC and HTTP had messages until now; the channel takes over when their consumer has gone")
 
 // maxConsumersNamed bounds how many consumers an error names.
 const maxConsumersNamed = 5
@@ -33,9 +37,17 @@ func whyNoConsumer(ctx context.Context, stream jetstream.Stream, err error) erro
 		return fmt.Errorf("make a consumer for the channel: %w", err)
 	}
 	var others []string
+	served := false
 	names := stream.ConsumerNames(ctx)
 	for name := range names.Name() {
+		if store.Serves(name) {
+			served = true
+			continue // The agent ends it by itself.
+		}
 		others = append(others, name)
+	}
+	if served && len(others) == 0 {
+		return errServed
 	}
 	slices.Sort(others)
 	who := strings.Join(others[:min(len(others), maxConsumersNamed)], ", ")

@@ -386,6 +386,41 @@ func TestOneReader(t *testing.T) {
 	}
 }
 
+// TestForwards: where a channel takes the messages, gets are refused and end, and the consumer with them, but dead letters are given out.
+func TestForwards(t *testing.T) {
+	q := start(t, config{})
+	q.put("", "a")
+	q.put("", "b")
+	m := q.expect(long, "a")
+	q.results(q.hub.Reject(t.Context(), m.receipts(), "unreadable"), done)
+	m = q.expect(long, "b")
+	q.hub.SetForwards(true)
+	deadline := time.Now().Add(soon)
+	for {
+		_, err := q.js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "channel", FilterSubjects: store.Subjects("orders")})
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := q.js.DeleteConsumer(t.Context(), "orders", "channel"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.hub.Get(t.Context(), 1, long, soon, false); !errors.Is(err, dispatch.ErrTaken) {
+		t.Errorf("while a channel has no consumer: %v", err)
+	}
+	q.results(q.hub.Acknowledge(t.Context(), m.receipts()), unknown)
+	if dead, err := q.hub.Get(t.Context(), 1, long, soon, true); err != nil || len(dead) != 1 {
+		t.Errorf("dead letters: %v, %v", dead, err)
+	}
+	// When the channel is taken away, the client has what it had.
+	q.hub.SetForwards(false)
+	q.results(q.hub.Acknowledge(t.Context(), m.receipts()), done)
+}
+
 // TestTwoLeaders: of two that think they lead each gives out only what the other does not,
 // and order holds.
 func TestTwoLeaders(t *testing.T) {

@@ -144,7 +144,9 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 			d.request(r, time.Now()) //nolint:contextcheck // What was begun is ended, whoever asked.
 		case <-alarm.C:
 		case <-ticker.C:
-			if d.pull.silent(time.Now()) {
+			if d.forwarded() {
+				err = ErrTaken
+			} else if d.pull.silent(time.Now()) {
 				err = fmt.Errorf("%w: nothing was heard of it", errConsumer)
 			} else if d.idle(time.Now()) {
 				return nil
@@ -175,6 +177,9 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 
 // prepare reads who has which message and makes the consumer anew.
 func (d *dispatcher) prepare(ctx context.Context) error {
+	if d.forwarded() {
+		return ErrTaken
+	}
 	o := d.hub.options
 	var err error
 	if d.js, err = jetstream.New(o.Conn); err != nil {
@@ -219,6 +224,9 @@ const (
 	codeUnfiltered jetstream.ErrorCode = 10099
 	codeNotUnique  jetstream.ErrorCode = 10100
 )
+
+// forwarded reports whether the pile is for a channel alone.
+func (d *dispatcher) forwarded() bool { return d.pile == messages && d.hub.forwards.Load() }
 
 // removeConsumer lets others read the queue.
 func (d *dispatcher) removeConsumer(ctx context.Context) {

@@ -54,6 +54,8 @@ type Options struct {
 	MaxPayload int
 	// MaxDeliveries after which a message becomes a dead letter; 0: never.
 	MaxDeliveries uint32
+	// Forwards says that a channel takes the messages; see SetForwards.
+	Forwards bool
 	// Idle is how long a dispatcher stays that nobody needs, and nobody else reads the queue.
 	// Default: a minute.
 	Idle time.Duration
@@ -64,6 +66,7 @@ type Options struct {
 type Hub struct {
 	options       Options
 	maxDeliveries atomic.Uint32
+	forwards      atomic.Bool
 
 	mu      sync.Mutex
 	leading context.Context //nolint:containedctx // Dispatchers last as long as this member leads. nil: it does not.
@@ -82,11 +85,17 @@ func New(o Options) *Hub {
 	}
 	h := &Hub{options: o, running: make(map[pile]*dispatcher), remote: make(chan struct{}, maxWaiting)}
 	h.SetMaxDeliveries(o.MaxDeliveries)
+	h.SetForwards(o.Forwards)
 	return h
 }
 
 // SetMaxDeliveries changes it for messages that are given out from then on.
 func (h *Hub) SetMaxDeliveries(n uint32) { h.maxDeliveries.Store(n) }
+
+// SetForwards says whether a channel takes the messages. They are given to nobody here then, also while the channel
+// has no consumer because the other end cannot be reached: what a client got meanwhile would be missing there, and
+// the channel would wait for the client. Dead letters are given out in any case.
+func (h *Hub) SetForwards(yes bool) { h.forwards.Store(yes) }
 
 func (h *Hub) limits() uint32 { return h.maxDeliveries.Load() }
 

@@ -28,8 +28,8 @@ const (
 	DeadConsumer    = "lighterage-dead"
 )
 
-// serves reports whether a consumer is one of these.
-func serves(consumer string) bool {
+// Serves reports whether a consumer is one of these.
+func Serves(consumer string) bool {
 	return strings.HasPrefix(consumer, ServiceConsumer+"-") || strings.HasPrefix(consumer, DeadConsumer+"-")
 }
 

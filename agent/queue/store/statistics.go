@@ -77,6 +77,11 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 	}
 	if out.Messages > 0 {
 		out.OldestTime = info.State.FirstTime
+		if len(info.State.Subjects) > 0 {
+			if out.OldestTime, err = oldest(ctx, stream, s.options.Queue); err != nil {
+				return Statistics{}, fmt.Errorf("look for the oldest message of queue %s: %w", s.options.Queue, err)
+			}
+		}
 	}
 	if info.Cluster != nil && s.options.Cluster != nil {
 		out.Leader = info.Cluster.Leader
@@ -89,7 +94,7 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 	}
 	consumers := stream.ListConsumers(ctx)
 	for c := range consumers.Info() {
-		if serves(c.Name) {
+		if Serves(c.Name) {
 			continue // it holds more than clients have
 		}
 		out.Unacknowledged += c.NumAckPending
@@ -104,6 +109,25 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 	}
 	out.FileBlocks, out.FileBytes, err = s.blocks()
 	return out, err
+}
+
+// oldest is when the first of the queue's own messages was put, zero when there is none any more.
+func oldest(ctx context.Context, stream jetstream.Stream, queue string) (time.Time, error) {
+	var out time.Time
+	first := uint64(0)
+	for _, subject := range Subjects(queue) {
+		m, err := stream.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		if first == 0 || m.Sequence < first {
+			first, out = m.Sequence, m.Time
+		}
+	}
+	return out, nil
 }
 
 // blocks counts the files that hold messages.

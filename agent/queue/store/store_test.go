@@ -76,6 +76,36 @@ func statistics(t *testing.T, s *store.Store, conn *nats.Conn) store.Statistics 
 	return out
 }
 
+// TestOldest: what channels note and dead letters are no messages of the queue, however old they are.
+func TestOldest(t *testing.T) {
+	s := start(t, store.Options{Directory: t.TempDir()})
+	conn, js := connect(t, s)
+	ensure(t, s, conn, store.Settings{})
+	put(t, js, "$LIGHTERAGE.CHANNEL.orders.0123456789abcdef", "position")
+	put(t, js, store.DeadSubject("orders"), "dead")
+	if got := statistics(t, s, conn); got.Messages != 0 || got.DeadLetters != 1 || !got.OldestTime.IsZero() {
+		t.Errorf("without messages: %+v", got)
+	}
+	stream, err := js.Stream(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, js, "orders.new", "1")
+	put(t, js, "orders", "2")
+	for _, sequence := range []uint64{3, 4} {
+		m, err := stream.GetMsg(t.Context(), sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := statistics(t, s, conn); !got.OldestTime.Equal(m.Time) {
+			t.Errorf("the oldest is of %v, want that of message %d, %v", got.OldestTime, sequence, m.Time)
+		}
+		if err := stream.DeleteMsg(t.Context(), sequence); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestRestart: what was acknowledged is there after a restart, and what was got and acknowledged is not.
 func TestRestart(t *testing.T) {
 	directory := t.TempDir()

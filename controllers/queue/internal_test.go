@@ -1,0 +1,45 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// TestKeep: a Queue stays for messages and for dead letters alike, and says which there are.
+func TestKeep(t *testing.T) {
+	for name, test := range map[string]struct {
+		content     *wirev1.QueueContent
+		says, hides string
+	}{
+		"messages":     {&wirev1.QueueContent{Leader: "orders-0", Messages: 3}, "has 3 messages in it", "dead letters"},
+		"dead letters": {&wirev1.QueueContent{Leader: "orders-0", DeadLetters: 2}, "has 0 messages and 2 dead letters, which gRPC and HTTP give out, in it", ""},
+		"unknown":      {&wirev1.QueueContent{}, "whether there are messages in it is not known", ""},
+		"empty":        {&wirev1.QueueContent{Leader: "orders-0"}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			members := []Member{{
+				Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}},
+				Report: &wirev1.QueueReport{Content: test.content},
+			}}
+			problem := keep(&v1alpha1.Queue{}, inputs{set: &appsv1.StatefulSet{}}, members)
+			switch {
+			case test.says == "":
+				if problem != nil {
+					t.Errorf("kept: %s", problem.Message)
+				}
+			case problem == nil || !strings.Contains(problem.Message, test.says) || test.hides != "" && strings.Contains(problem.Message, test.hides):
+				t.Errorf("got %+v, want %q", problem, test.says)
+			}
+		})
+	}
+}
