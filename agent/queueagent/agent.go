@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -74,6 +75,7 @@ type running struct {
 	store    *store.Store
 	conn     *nats.Conn
 	front    *front.Front
+	ids      *ids.Log // nil: not kept
 	channels *channels
 	// messages serves those who do not speak the protocol of NATS.
 	messages *messages
@@ -136,6 +138,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	given, err := openIDs(ctx, kept, conn, options, streamSettings(c).Window())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = given.Close() }() // Everything is written.
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	sweep := kept.NewSweep(conn)
@@ -156,7 +163,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	user, password := kept.ClientCredentials()
 	s := a.settings(c, encoding, decoding)
 	served, err := front.New(front.Options{ //nolint:contextcheck // Connections last longer than what starts them.
-		Queue: c.GetQueue(), Dial: kept.Dial, User: user, Password: password, Certificate: certificates.Get, Settings: s, Log: a.options.Log,
+		Queue: c.GetQueue(), Dial: kept.Dial, User: user, Password: password, Certificate: certificates.Get, Settings: s,
+		IDs: given, Failed: kept.Failed, Log: a.options.Log,
 	})
 	if err != nil {
 		return err
@@ -172,7 +180,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer channels.close()
 	ended := make(chan error, 3)
-	r := &running{store: kept, conn: conn, front: served, channels: channels}
+	r := &running{store: kept, conn: conn, front: served, ids: given, channels: channels}
 	if r.messages, err = a.startMessages(ctx, kept, conn, served, c, int(options.MaxPayload), ended); err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -409,6 +417,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 			return err
 		}
 		a.settled()
+		r.ids.SetWindow(streamSettings(c).Window())
 	}
 	next := a.settings(c, encoding, s.Decoding)
 	if err := r.front.Reload(next); err != nil {

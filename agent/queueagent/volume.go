@@ -6,9 +6,13 @@ package queueagent
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
@@ -54,6 +58,29 @@ func (a *Agent) keepSweeping(ctx context.Context, s *store.Sweep) {
 			return
 		}
 	}
+}
+
+// idsPart is the part of a volume that ids of given messages may take, of the twentieth that
+// messages do not.
+const idsPart = 32
+
+// openIDs opens what the agent remembers of messages that have left the queue: of a queue of one
+// member, whose volume is all that there is of it.
+func openIDs(ctx context.Context, kept *store.Store, conn *nats.Conn, o store.Options, window time.Duration) (*ids.Log, error) {
+	if o.Cluster != nil || o.Memory {
+		return nil, nil //nolint:nilnil // No log is one that knows nothing.
+	}
+	now, err := kept.Statistics(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(o.Directory, &s); err != nil {
+		return nil, fmt.Errorf("look at the volume: %w", err)
+	}
+	return ids.Open(ids.Options{
+		Directory: filepath.Join(o.Directory, "ids"), Window: window, Last: now.LastSequence, MaxBytes: int64(s.Blocks*uint64(s.Bsize)) / idsPart,
+	})
 }
 
 // watchStore tells when the store serves no more and would if it were started again.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/queue/ids"
 )
 
 // conn is the connection of a client and the one to the server that stands for it.
@@ -22,6 +24,7 @@ type conn struct {
 	// messages as they are stored. Both are set before anything is passed on.
 	headers, acceptsStored bool
 	subscriptions          subscriptions
+	given                  []ids.Message // is used again, by who reads what the server says
 
 	writing  sync.Mutex // of outer
 	lastInfo atomic.Pointer[[]byte]

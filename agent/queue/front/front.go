@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
@@ -34,7 +35,12 @@ type Options struct {
 	// Certificate for clients; nil: no TLS.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Settings    Settings
-	Log         *slog.Logger
+	// IDs of messages that were given to consumers; nil: a restart of the server forgets them.
+	IDs *ids.Log
+	// Failed returns an error when the server could not write something. From then on
+	// clients are not told that what they acknowledged is. nil: it never does.
+	Failed func() error
+	Log    *slog.Logger
 }
 
 // Settings of a Front. They may be changed at any time.

@@ -26,6 +26,7 @@ const (
 	encode      // compress the payload
 	verify      // has the form of package message already, or claims to
 	refuse      // the headers ask for what clients may not do
+	known       // was stored before the server was started
 	filter      // makes a consumer
 )
 
@@ -42,8 +43,8 @@ const (
 // as they are stored.
 const AcceptHeader = "Lighterage-Accept"
 
-// judge says what is done with an operation. It depends on nothing but the operation and
-// the settings.
+// judge says what is done with an operation. It depends on the operation and the settings,
+// and on the time in that ids are forgotten.
 func (in inbound) judge(op *operation, s *generation) fate {
 	if op.kind != opPub {
 		return pass
@@ -52,6 +53,8 @@ func (in inbound) judge(op *operation, s *generation) fate {
 		switch {
 		case op.header != nil && hasHeader(op.header, rollupHeader):
 			return refuse
+		case in.conn.front.known(op):
+			return known
 		case op.header != nil && bytes.Contains(op.header, []byte(formPrefix)):
 			return verify
 		}
@@ -90,7 +93,7 @@ func (in inbound) scan(buf []byte) (part, error) {
 		switch {
 		case fate == encode || fate == verify:
 			work = max(len(op.payload), 1)
-		case fate == refuse || fate == filter || fate == count && found.work > 0:
+		case fate == refuse || fate == known || fate == filter || fate == count && found.work > 0:
 			work = 1
 		}
 		// What passes as it is does not wait for what does not, nor is it copied with it.
@@ -156,6 +159,8 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 				out, err = w.verify(out, &op)
 			case refuse:
 				out = f.refusePut(out, &op, rollupHeader+" is not for clients of a queue")
+			case known:
+				out = f.duplicate(out, &op)
 			case filter:
 				out = f.consumer(out, &op)
 			}

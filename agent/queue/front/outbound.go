@@ -20,11 +20,17 @@ type outbound struct {
 const maxServed = message.MaxLength + maxHeader
 
 // scan implements direction.
-func (o outbound) scan(buf []byte) (part, error) {
+func (o outbound) scan(buf []byte) (found part, err error) {
 	c := o.conn
-	var found part
 	var seen tally
 	defer func() { c.front.counters.add(seen) }()
+	messages := c.given[:0]
+	defer func() {
+		c.given = messages[:0]
+		if failed := c.remember(messages); failed != nil {
+			found, err = part{}, failed // Nothing of it is passed on.
+		}
+	}()
 	for found.n < len(buf) {
 		op, ok, need, err := next(buf[found.n:], fromServer, maxServed)
 		if err != nil {
@@ -39,12 +45,18 @@ func (o outbound) scan(buf []byte) (part, error) {
 		if stored && op.kind == opMsg {
 			work = 0
 		}
+		if c.front.unproved(&op) {
+			work = 1
+		}
 		if work > 0 != (found.work > 0) && found.n > 0 || found.work > 0 && found.work+work > maxInflated {
 			return found, nil
 		}
 		if op.kind == opMsg {
 			c.subscriptions.delivered(op.sid)
 			o.tally(&seen, &op, stored)
+			if m, ok := c.front.given(&op); ok {
+				messages = append(messages, m)
+			}
 		}
 		found.n += len(op.raw)
 		found.work += work
@@ -94,6 +106,7 @@ func (o outbound) transform(out, buf []byte) ([]byte, error) {
 			}
 			buf = buf[len(op.raw):]
 			switch {
+			case f.unproved(&op):
 			case op.kind == opInfo:
 				var info []byte
 				if info, err = o.conn.info(op.args, false); err == nil {

@@ -38,6 +38,8 @@ type operation struct {
 	args []byte
 	// max of UNSUB; 0: at once.
 	max int
+	// duplicateOf is the sequence of the message that a put would store once more.
+	duplicateOf uint64
 }
 
 const (

@@ -37,6 +37,18 @@ type Settings struct {
 
 const defaultDuplicateWindow = 2 * time.Minute
 
+// Window is DuplicateWindow as the stream has it.
+func (s Settings) Window() time.Duration {
+	d := s.DuplicateWindow
+	if d == 0 {
+		d = defaultDuplicateWindow
+	}
+	if s.MaxAge > 0 {
+		d = min(d, s.MaxAge)
+	}
+	return d
+}
+
 // Subjects are those of the queue's messages.
 func Subjects(queue string) []string { return []string{queue, queue + ".>"} }
 
@@ -54,7 +66,7 @@ func (s *Store) streamConfig(settings Settings) jetstream.StreamConfig {
 		MaxMsgs:  -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		MaxAge: settings.MaxAge, Replicas: max(settings.Replicas, 1),
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
-		Duplicates: settings.DuplicateWindow, Compression: jetstream.NoCompression,
+		Duplicates: settings.Window(), Compression: jetstream.NoCompression,
 		AllowDirect: true,
 		// For exactly-once delivery by channels: a batch and the position it leads to are
 		// stored together, and each position replaces the one before.
@@ -74,12 +86,6 @@ func (s *Store) streamConfig(settings Settings) jetstream.StreamConfig {
 	}
 	if s.options.Memory {
 		c.Storage = jetstream.MemoryStorage
-	}
-	if c.Duplicates == 0 {
-		c.Duplicates = defaultDuplicateWindow
-	}
-	if c.MaxAge > 0 {
-		c.Duplicates = min(c.Duplicates, c.MaxAge)
 	}
 	return c
 }

@@ -1,0 +1,340 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ids remembers, over restarts, the ids of messages that were given to consumers.
+//
+// A server of NATS that starts knows the ids of the messages that it has. One that left the
+// queue, because it was given and acknowledged, is put again by a client that does not know
+// that it was stored: without this it would be stored twice. So the id of each message is
+// written before it is given, which is before it can be acknowledged; and it is written
+// only of messages that are in the stream, so that no id is known of one that is not.
+// After a start, puts with these ids are answered as the server would have.
+//
+// What was written is there when the process is killed. When the power fails it may not be,
+// like the server's own files.
+package ids
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options of a Log.
+type Options struct {
+	// Directory for its files, which is made; nothing else may be in it.
+	Directory string
+	// Window is how long an id is known after its message was stored.
+	Window time.Duration
+	// MaxBytes is about the most that the files take, 32 bytes for each time that a message
+	// is given. Beyond it the oldest are forgotten. 0: not bounded.
+	MaxBytes int64
+	// Last is the sequence of the last message that the stream had. What was given and is
+	// beyond it was lost, as by a power failure, and is to be put again.
+	Last uint64
+	// Now is time.Now unless a test sets it.
+	Now func() time.Time
+}
+
+// Message is one that is given to a consumer.
+type Message struct {
+	ID []byte
+	// Sequence in the stream.
+	Sequence uint64
+	// Stored is when it was stored.
+	Stored time.Time
+}
+
+// Log is the ids. It is safe for concurrent use. One that is nil knows none and writes none.
+type Log struct {
+	options Options
+	window  atomic.Int64 // of Options, as it is now
+	// before has what was given before the start, and stays as it is; nil when all of it is too old.
+	before atomic.Pointer[known]
+
+	mu       sync.Mutex
+	file     *os.File
+	begun    time.Time // of file
+	written  int64     // to file
+	earlier  []segment // oldest first, without file
+	buffer   []byte
+	unusable error // why nothing can be written any more
+}
+
+// known are ids, and the last second in which one of them may count.
+type known struct {
+	places map[digest]place
+	newest int64
+}
+
+type place struct {
+	sequence uint64
+	stored   int64 // seconds since 1970
+}
+
+// segment is a file that is not written to any more.
+type segment struct {
+	path  string
+	ended time.Time
+	bytes int64
+}
+
+// parts is how many segments there are to a window, so that most of what is too old is removed.
+const parts = 4
+
+const suffix = ".ids"
+
+// Open reads what was written before, and begins a new file. The log has to be closed.
+func Open(o Options) (*Log, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	l := &Log{options: o}
+	l.window.Store(int64(o.Window))
+	if err := os.MkdirAll(o.Directory, 0o700); err != nil {
+		return nil, fmt.Errorf("keep ids: %w", err)
+	}
+	lost, err := l.read()
+	if err != nil {
+		return nil, fmt.Errorf("read ids in %s: %w", o.Directory, err)
+	}
+	if err := l.begin(o.Now()); err != nil {
+		return nil, err
+	}
+	if lost {
+		if err := l.rewrite(); err != nil {
+			return nil, errors.Join(fmt.Errorf("forget ids of lost messages in %s: %w", o.Directory, err), l.Close())
+		}
+	}
+	return l, nil
+}
+
+// rewrite writes what is known to the file that was begun and removes all others, so that
+// sequences of messages that were lost do not count when others have them.
+func (l *Log) rewrite() error {
+	var b []byte
+	if before := l.before.Load(); before != nil {
+		for id, at := range before.places {
+			b = appendRecord(b, id, at)
+		}
+	}
+	n, err := l.file.Write(b)
+	l.written = int64(n)
+	if err != nil {
+		return err
+	}
+	for _, s := range l.earlier {
+		if err := os.Remove(s.path); err != nil {
+			return err
+		}
+	}
+	l.earlier = nil
+	return nil
+}
+
+// read reads all files, and removes those that are too old. It reports whether there were
+// ids of messages that were lost.
+func (l *Log) read() (lost bool, err error) {
+	paths, err := filepath.Glob(filepath.Join(l.options.Directory, "*"+suffix))
+	if err != nil {
+		return false, err
+	}
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	now := l.options.Now()
+	found := &known{places: make(map[digest]place)}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return false, err
+		}
+		if now.Sub(info.ModTime()) > l.windowNow() {
+			if err := os.Remove(path); err != nil {
+				return false, err
+			}
+			continue
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return false, err
+		}
+		err = scan(file, func(id digest, at place) {
+			if at.sequence > l.options.Last {
+				lost = true
+				return
+			}
+			// Of two messages with one id the later counts.
+			if p, ok := found.places[id]; l.counts(at, now) && (!ok || p.stored <= at.stored) {
+				found.places[id] = at
+				found.newest = max(found.newest, at.stored)
+			}
+		})
+		if err := errors.Join(err, file.Close()); err != nil {
+			return false, err
+		}
+		l.earlier = append(l.earlier, segment{path, info.ModTime(), info.Size()})
+	}
+	if len(found.places) > 0 {
+		l.before.Store(found)
+	}
+	return lost, nil
+}
+
+func (l *Log) windowNow() time.Duration { return time.Duration(l.window.Load()) }
+
+// SetWindow changes it, from now on.
+func (l *Log) SetWindow(d time.Duration) {
+	if l != nil {
+		l.window.Store(int64(d))
+	}
+}
+
+// counts reports whether the window of what was stored then has not ended. Seconds are
+// rounded so that an id is known too long rather than too short, which is by one at most.
+func (l *Log) counts(p place, now time.Time) bool {
+	return now.Sub(time.Unix(p.stored+1, 0)) < l.windowNow()
+}
+
+// number of a file, which is when it was begun.
+func number(path string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(path), suffix), 10, 64)
+	if err != nil {
+		return 0 // it is none of ours, and will be read as empty or removed as too old
+	}
+	return n
+}
+
+// begin begins a file. mu is held, or nobody else has the log.
+func (l *Log) begin(now time.Time) error {
+	n := now.UnixNano()
+	if len(l.earlier) > 0 { // even if the clock was set back
+		n = max(n, number(l.earlier[len(l.earlier)-1].path)+1)
+	}
+	path := filepath.Join(l.options.Directory, strconv.FormatInt(n, 10)+suffix)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("begin a file of ids: %w", err)
+	}
+	l.file, l.begun, l.written = file, now, 0
+	return nil
+}
+
+// Given writes the ids of messages that are about to be given to a consumer. After an
+// error they must not be given.
+func (l *Log) Given(messages []Message) error {
+	if l == nil {
+		return nil
+	}
+	now := l.options.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buffer = l.buffer[:0]
+	for _, m := range messages {
+		at := place{m.Sequence, m.Stored.Unix()}
+		if len(m.ID) > 0 && l.counts(at, now) {
+			l.buffer = appendRecord(l.buffer, digestOf(m.ID), at)
+		}
+	}
+	if len(l.buffer) == 0 {
+		return nil
+	}
+	if l.unusable != nil {
+		return l.unusable
+	}
+	if err := l.turn(now); err != nil {
+		return err
+	}
+	n, err := l.file.Write(l.buffer)
+	l.written += int64(n)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("write ids: %w", err)
+	// What follows half a record could not be read.
+	if cut := l.file.Truncate(l.written - int64(n)); cut != nil {
+		l.unusable = fmt.Errorf("%w; then %w", err, cut)
+		return l.unusable
+	}
+	l.written -= int64(n)
+	return err
+}
+
+// turn begins another file if it is time to, and removes those that are not needed. mu is held.
+func (l *Log) turn(now time.Time) error {
+	limit := l.options.MaxBytes / parts
+	full := limit > 0 && l.written > 0 && l.written+int64(len(l.buffer)) > limit
+	if !full && now.Sub(l.begun) < l.windowNow()/parts {
+		return nil
+	}
+	old := l.file
+	l.earlier = append(l.earlier, segment{old.Name(), now, l.written})
+	if err := l.begin(now); err != nil {
+		l.earlier = l.earlier[:len(l.earlier)-1]
+		return err
+	}
+	if err := old.Close(); err != nil {
+		return fmt.Errorf("close ids: %w", err)
+	}
+	total := int64(0)
+	for _, s := range l.earlier {
+		total += s.bytes
+	}
+	for len(l.earlier) > 0 {
+		oldest := l.earlier[0]
+		if now.Sub(oldest.ended) <= l.windowNow() && (limit == 0 || total <= l.options.MaxBytes-limit) {
+			break
+		}
+		if err := os.Remove(oldest.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove old ids: %w", err)
+		}
+		total -= oldest.bytes
+		l.earlier = l.earlier[1:]
+	}
+	return nil
+}
+
+// Any reports whether Sequence may find something.
+func (l *Log) Any() bool { return l != nil && l.before.Load() != nil }
+
+// Sequence returns that of the message with an id which was given before the start and was
+// stored within the window.
+func (l *Log) Sequence(id []byte) (sequence uint64, ok bool) {
+	if l == nil || len(id) == 0 {
+		return 0, false
+	}
+	before := l.before.Load()
+	if before == nil {
+		return 0, false
+	}
+	now := l.options.Now()
+	if !l.counts(place{stored: before.newest}, now) {
+		l.before.CompareAndSwap(before, nil)
+		return 0, false
+	}
+	p, ok := before.places[digestOf(id)]
+	if !ok || !l.counts(p, now) {
+		return 0, false
+	}
+	return p.sequence, true
+}
+
+// Close ends writing.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unusable = errors.New("write ids: the log was closed")
+	if err := l.file.Close(); err != nil {
+		return fmt.Errorf("close ids: %w", err)
+	}
+	return nil
+}

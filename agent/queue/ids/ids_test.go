@@ -1,0 +1,265 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ids
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// clock is a time that tests set.
+type clock struct{ now time.Time }
+
+func (c *clock) read() time.Time { return c.now }
+
+func newClock() *clock { return &clock{time.Unix(1_800_000_000, 0)} }
+
+// open returns a log that the test closes or leaves, as a killed process does.
+func open(t *testing.T, o Options, c *clock) *Log {
+	t.Helper()
+	o.Now = c.read
+	if o.Window == 0 {
+		o.Window = time.Minute
+	}
+	if o.Last == 0 {
+		o.Last = 1000
+	}
+	l, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // again, perhaps
+	return l
+}
+
+func given(t *testing.T, l *Log, id string, sequence uint64, stored time.Time) {
+	t.Helper()
+	if err := l.Given([]Message{{[]byte(id), sequence, stored}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, l *Log, id string, want uint64) {
+	t.Helper()
+	got, ok := l.Sequence([]byte(id))
+	if got != want || ok != (want != 0) {
+		t.Errorf("id %q is known of message %d, %v; want %d", id, got, ok, want)
+	}
+}
+
+// files makes them as old as the clock of the test says.
+func files(t *testing.T, directory string, at time.Time) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(directory, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return paths
+}
+
+// TestRestart: what was given is known after a start, for the rest of the window, and again after the next start.
+func TestRestart(t *testing.T) {
+	c, o := newClock(), Options{Directory: filepath.Join(t.TempDir(), "ids")}
+	l := open(t, o, c)
+	given(t, l, "a", 1, c.now.Add(-10*time.Second))
+	given(t, l, "b", 2, c.now)
+	given(t, l, "old", 3, c.now.Add(-2*time.Minute))
+	given(t, l, "", 4, c.now)
+	given(t, l, "b", 5, c.now.Add(time.Second)) // put again after the window of another length
+	if l.Any() {
+		t.Error("it knows something before it was started again: the server does so")
+	}
+	files(t, o.Directory, c.now)
+	c.now = c.now.Add(20 * time.Second)
+	for range 2 {
+		l = open(t, o, c)
+		for id, want := range map[string]uint64{"a": 1, "b": 5, "old": 0, "": 0, "c": 0} {
+			expect(t, l, id, want)
+		}
+	}
+	c.now = c.now.Add(32 * time.Second)
+	expect(t, l, "a", 0)
+	expect(t, l, "b", 5)
+	l.SetWindow(30 * time.Second)
+	expect(t, l, "b", 0)
+	if l.Any() {
+		t.Error("what is too old is still kept")
+	}
+	expect(t, l, "b", 0)
+}
+
+// TestTorn: what was written in full is known though what follows was not.
+func TestTorn(t *testing.T) {
+	for name, damage := range map[string]func([]byte) []byte{
+		"short":   func(b []byte) []byte { return b[:len(b)-1] },
+		"changed": func(b []byte) []byte { b[len(b)-recordLen]++; return b },
+		"zeros":   func(b []byte) []byte { clear(b[len(b)-recordLen:]); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, o := newClock(), Options{Directory: t.TempDir()}
+			l := open(t, o, c)
+			given(t, l, "a", 1, c.now)
+			given(t, l, "b", 2, c.now)
+			path := files(t, o.Directory, c.now)[0]
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, damage(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			files(t, o.Directory, c.now)
+			l = open(t, o, c)
+			expect(t, l, "a", 1)
+			expect(t, l, "b", 0)
+		})
+	}
+}
+
+// TestLost: ids of messages that the stream lost are forgotten, also when others have their sequences.
+func TestLost(t *testing.T) {
+	c, o := newClock(), Options{Directory: t.TempDir(), Last: 2}
+	l := open(t, o, c)
+	for i, id := range []string{"a", "b", "c"} {
+		given(t, l, id, uint64(i+1), c.now)
+	}
+	for range 2 {
+		files(t, o.Directory, c.now)
+		l = open(t, o, c)
+		expect(t, l, "a", 1)
+		expect(t, l, "b", 2)
+		expect(t, l, "c", 0)
+		o.Last = 10
+	}
+}
+
+// TestFilesGo: files that are too old are removed, of a log that is written to and of one that starts.
+func TestFilesGo(t *testing.T) {
+	c, o := newClock(), Options{Directory: t.TempDir()}
+	l := open(t, o, c)
+	most := 0
+	for i := range 600 { // ten windows
+		c.now = c.now.Add(time.Second)
+		given(t, l, fmt.Sprint(i), uint64(i+1), c.now)
+		most = max(most, len(files(t, o.Directory, c.now)))
+	}
+	if most > parts+3 {
+		t.Errorf("%d files at a time", most)
+	}
+	l = open(t, o, c)
+	for i := range 600 {
+		want := uint64(0)
+		if i >= 600-60 {
+			want = uint64(i + 1)
+		}
+		if i != 600-61 { // it may be known for a second more
+			expect(t, l, fmt.Sprint(i), want)
+		}
+	}
+	c.now = c.now.Add(2 * time.Minute)
+	if l = open(t, o, c); l.Any() {
+		t.Error("it knows what is too old")
+	}
+	if n := len(files(t, o.Directory, c.now)); n != 1 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// TestBound: beyond the limit the oldest are forgotten.
+func TestBound(t *testing.T) {
+	const limit = 100 * recordLen
+	c, o := newClock(), Options{Directory: t.TempDir(), MaxBytes: limit}
+	l := open(t, o, c)
+	for i := range 1000 {
+		given(t, l, fmt.Sprint(i), uint64(i+1), c.now)
+	}
+	var size int64
+	for _, path := range files(t, o.Directory, c.now) {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	if size > limit || size < limit/2 {
+		t.Errorf("%d bytes of %d", size, limit)
+	}
+	l = open(t, o, c)
+	expect(t, l, "999", 1000)
+	expect(t, l, "0", 0)
+}
+
+// TestUnwritten: what cannot be written is said, and what was written before stays.
+func TestUnwritten(t *testing.T) {
+	c, o := newClock(), Options{Directory: t.TempDir()}
+	l := open(t, o, c)
+	given(t, l, "a", 1, c.now)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Given([]Message{{[]byte("b"), 2, c.now}}); err == nil {
+		t.Error("a closed log took an id")
+	}
+	files(t, o.Directory, c.now)
+	l = open(t, o, c)
+	expect(t, l, "a", 1)
+	expect(t, l, "b", 0)
+	if _, err := Open(Options{Directory: filepath.Join(files(t, o.Directory, c.now)[0], "below"), Window: time.Minute}); err == nil {
+		t.Error("a file was taken for a directory")
+	}
+}
+
+// TestNone: without a log nothing is known, and nothing fails.
+func TestNone(t *testing.T) {
+	var l *Log
+	l.SetWindow(time.Minute)
+	given(t, l, "a", 1, time.Now())
+	expect(t, l, "a", 0)
+	if err := l.Close(); err != nil || l.Any() {
+		t.Error(err)
+	}
+}
+
+// FuzzScan: no file makes it fail or read more than there is, and what is read is what was written.
+func FuzzScan(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add(appendRecord(appendRecord(nil, digestOf([]byte("a")), place{7, 1_800_000_000}), digestOf([]byte("b")), place{8, 1_800_000_001}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var again []byte
+		if err := scan(bytes.NewReader(b), func(id digest, at place) { again = appendRecord(again, id, at) }); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(b, again) {
+			t.Errorf("read %x of %x", again, b)
+		}
+	})
+}
+
+func BenchmarkGiven(b *testing.B) {
+	l, err := Open(Options{Directory: b.TempDir(), Window: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	now := time.Now()
+	var messages []Message
+	for i := range 32 {
+		messages = append(messages, Message{fmt.Appendf(nil, "some-client-%012d", i), uint64(i), now})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.Given(messages); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
