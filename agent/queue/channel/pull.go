@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/ids"
 )
 
 const (
@@ -131,6 +134,7 @@ func (p *puller) letter(m *nats.Msg) (*letter, error) {
 		return nil, fmt.Errorf("%w: delivery %d came where %d was expected", errConsumer, meta.Sequence.Consumer, p.delivered)
 	}
 	return &letter{
+		id:       ids.Message{ID: []byte(m.Header.Get(jetstream.MsgIDHeader)), Sequence: meta.Sequence.Stream, Stored: meta.Timestamp},
 		sequence: meta.Sequence.Stream, reply: m.Reply, subject: m.Subject, headers: m.Header, payload: m.Data, stored: meta.Timestamp,
 	}, nil
 }

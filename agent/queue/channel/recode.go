@@ -17,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -37,7 +38,9 @@ func isControl(name string) bool {
 type letter struct {
 	sequence uint64
 	// reply is where it is acknowledged.
-	reply   string
+	reply string
+	// id is what the queue has to know when the message has gone.
+	id      ids.Message
 	subject string
 	headers nats.Header
 	payload []byte

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -58,6 +59,8 @@ type SenderOptions struct {
 	// Encoding says how messages are compressed for the channel that are not yet, or by another codec. Its Codecs are not used.
 	Encoding message.EncodingOptions
 	Decoding *message.Decoding
+	// IDs of what was sent are written to it before it leaves the queue; nil: they are not kept.
+	IDs *ids.Log
 	// Backoff defaults to DefaultBackoff.
 	Backoff Backoff
 	Log     *slog.Logger

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -57,6 +58,7 @@ type session struct {
 type sentBatch struct {
 	last                    uint64
 	replies                 []string
+	ids                     []ids.Message
 	payload, plain, recoded uint64
 }
 
@@ -283,15 +285,21 @@ func (x *session) fresh(l *letter) (bool, error) {
 		x.last = l.sequence
 		return true, nil
 	case l.sequence <= x.confirmed:
-		return false, x.acknowledge(l.reply)
+		return false, x.acknowledge([]string{l.reply}, []ids.Message{l.id})
 	default:
 		return false, nil // in doubt
 	}
 }
 
-func (x *session) acknowledge(reply string) error {
-	if err := x.options.Conn.Publish(reply, nil); err != nil {
-		return fmt.Errorf("acknowledge a message that was sent: %w", err)
+// acknowledge removes messages from the queue, which will know their ids after a restart nevertheless.
+func (x *session) acknowledge(replies []string, gone []ids.Message) error {
+	if err := x.options.IDs.Given(gone); err != nil {
+		return fmt.Errorf("remember messages that were sent: %w", err)
+	}
+	for _, reply := range replies {
+		if err := x.options.Conn.Publish(reply, nil); err != nil {
+			return fmt.Errorf("acknowledge a message that was sent: %w", err)
+		}
 	}
 	return nil
 }
@@ -312,6 +320,7 @@ func (x *session) batch(letters []*letter) error {
 	sent := sentBatch{last: letters[len(letters)-1].sequence, replies: make([]string, len(letters))}
 	for i, l := range letters {
 		b.Messages[i], sent.replies[i] = l.wire, l.reply
+		sent.ids = append(sent.ids, l.id)
 		sent.payload += uint64(len(l.wire.GetPayload()))
 		sent.plain += uint64(l.plain)
 		if l.recoded {
@@ -356,12 +365,7 @@ func (x *session) confirm(position uint64) error {
 	x.sent = x.sent[1:]
 	x.confirmed, x.progressed = position, true
 	x.status.stored(uint64(len(b.replies)), 1, b.payload, b.plain, b.recoded)
-	for _, reply := range b.replies {
-		if err := x.acknowledge(reply); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.acknowledge(b.replies, b.ids)
 }
 
 // lead ends the session when another member is to send.
