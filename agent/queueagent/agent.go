@@ -75,10 +75,22 @@ type running struct {
 	store    *store.Store
 	conn     *nats.Conn
 	front    *front.Front
-	ids      *ids.Log // nil: not kept
+	ids      ids.Keeper // nil: not kept
 	channels *channels
 	// messages serves those who do not speak the protocol of NATS.
 	messages *messages
+}
+
+// setWindow changes how long ids are remembered.
+func (r *running) setWindow(ctx context.Context, settings store.Settings) error {
+	if r.ids == nil {
+		return nil
+	}
+	r.ids.SetWindow(settings.Window())
+	if settings.Replicas == 1 {
+		return nil
+	}
+	return r.store.EnsureIDs(ctx, r.conn, settings)
 }
 
 // New returns an agent that does not run yet.
@@ -138,11 +150,16 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	given, err := openIDs(ctx, kept, conn, options, streamSettings(c).Window())
+	given, err := openIDs(ctx, kept, conn, options, streamSettings(c))
+	if ctx.Err() != nil {
+		return nil // told to end before it began
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = given.Close() }() // Everything is written.
+	if given != nil {
+		defer func() { _ = given.Close() }() // Everything is written.
+	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	sweep := kept.NewSweep(conn)
@@ -417,7 +434,9 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 			return err
 		}
 		a.settled()
-		r.ids.SetWindow(streamSettings(c).Window())
+		if err := r.setWindow(ctx, streamSettings(c)); err != nil {
+			return err
+		}
 	}
 	next := a.settings(c, encoding, s.Decoding)
 	if err := r.front.Reload(next); err != nil {

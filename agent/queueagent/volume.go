@@ -60,27 +60,52 @@ func (a *Agent) keepSweeping(ctx context.Context, s *store.Sweep) {
 	}
 }
 
-// idsPart is the part of a volume that ids of given messages may take, of the twentieth that
-// messages do not.
+// idsPart is the part of a volume that ids of given messages may take in a queue of one member, of the
+// twentieth that messages do not.
 const idsPart = 32
 
-// openIDs opens what the agent remembers of messages that have left the queue: of a queue of one
-// member, whose volume is all that there is of it.
-func openIDs(ctx context.Context, kept *store.Store, conn *nats.Conn, o store.Options, window time.Duration) (*ids.Log, error) {
-	if o.Cluster != nil || o.Memory {
-		return nil, nil //nolint:nilnil // No log is one that knows nothing.
+// openIDs opens what members remember of messages that have left the queue. It is nil when they are
+// to be lost with the only member's memory.
+func openIDs(ctx context.Context, kept *store.Store, conn *nats.Conn, o store.Options, settings store.Settings) (ids.Keeper, error) {
+	if o.Cluster == nil && o.Memory {
+		return nil, nil //nolint:nilnil // Nothing is remembered.
 	}
-	now, err := kept.Statistics(ctx, conn)
+	now, err := lookAt(ctx, kept, conn)
 	if err != nil {
 		return nil, err
+	}
+	if o.Cluster != nil {
+		if err := kept.EnsureIDs(ctx, conn, settings); err != nil {
+			return nil, err
+		}
+		return ids.Share(ctx, ids.SharedOptions{
+			Conn: conn, Stream: store.IDStream(o.Queue), Subject: store.IDSubject(o.Queue), Window: settings.Window(), Last: now.LastSequence,
+		})
 	}
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(o.Directory, &s); err != nil {
 		return nil, fmt.Errorf("look at the volume: %w", err)
 	}
 	return ids.Open(ids.Options{
-		Directory: filepath.Join(o.Directory, "ids"), Window: window, Last: now.LastSequence, MaxBytes: int64(s.Blocks*uint64(s.Bsize)) / idsPart,
+		Directory: filepath.Join(o.Directory, "ids"), Window: settings.Window(), Last: now.LastSequence,
+		MaxBytes: int64(s.Blocks*uint64(s.Bsize)) / idsPart,
 	})
+}
+
+// lookAt returns statistics as soon as the stream has a leader.
+func lookAt(ctx context.Context, kept *store.Store, conn *nats.Conn) (store.Statistics, error) {
+	const pause = 200 * time.Millisecond
+	for {
+		now, err := kept.Statistics(ctx, conn)
+		if err == nil {
+			return now, nil
+		}
+		select {
+		case <-ctx.Done():
+			return now, err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // watchStore tells when the store serves no more and would if it were started again.

@@ -50,8 +50,9 @@ const (
 	// answerTime is how long a client waits before it puts once more.
 	answerTime = 3 * time.Second
 	// doubt is how many messages there are to one that a client puts once more although it was acknowledged, as one that was killed
-	// would; doubtAge is how old that is, in messages of its key.
-	doubt, doubtAge = 10, 40
+	// would. It is one of the last doubtful of its key and no older than doubtAge, well within the window.
+	doubt, doubtful = 10, 500
+	doubtAge        = 45 * time.Second
 )
 
 // rules have a margin for what is on its way for long.
@@ -140,7 +141,11 @@ func (l *load) body(key string, number uint64) []byte {
 
 // put puts the messages of a key one after the other: the next when this one is acknowledged. Each is put until it is.
 func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key string) {
-	var sent []*nats.Msg
+	type first struct {
+		message *nats.Msg
+		at      time.Time
+	}
+	var sent []first
 	for number := uint64(1); ctx.Err() == nil; number++ {
 		payload := l.body(key, number)
 		m := nats.NewMsg(queueName + "." + g.name + "." + key)
@@ -148,14 +153,16 @@ func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key str
 		m.Header.Set(nats.MsgIdHdr, key+"-"+strconv.FormatUint(number, 10))
 		m.Header.Set(keyHeader, key)
 		m.Header.Set(numberHeader, strconv.FormatUint(number, 10))
+		sent = append(sent, first{m, time.Now()})
 		if !l.putUntilAcknowledged(js, m) {
 			return
 		}
-		sent = append(sent, m)
-		if os.Getenv(doubtVariable) != "" && number%doubt == 0 && len(sent) >= doubtAge {
-			l.putUntilAcknowledged(js, sent[0])
+		if os.Getenv(doubtVariable) != "" && number%doubt == 0 {
+			if old := sent[rand.IntN(len(sent))]; time.Since(old.at) < doubtAge {
+				l.putUntilAcknowledged(js, old.message)
+			}
 		}
-		if len(sent) > doubtAge {
+		if len(sent) > doubtful {
 			sent = sent[1:]
 		}
 		wait(ctx, g.pause)

@@ -60,7 +60,7 @@ type SenderOptions struct {
 	Encoding message.EncodingOptions
 	Decoding *message.Decoding
 	// IDs of what was sent are written to it before it leaves the queue; nil: they are not kept.
-	IDs *ids.Log
+	IDs ids.Keeper
 	// Backoff defaults to DefaultBackoff.
 	Backoff Backoff
 	Log     *slog.Logger

@@ -293,8 +293,10 @@ func (x *session) fresh(l *letter) (bool, error) {
 
 // acknowledge removes messages from the queue, which will know their ids after a restart nevertheless.
 func (x *session) acknowledge(replies []string, gone []ids.Message) error {
-	if err := x.options.IDs.Given(gone); err != nil {
-		return fmt.Errorf("remember messages that were sent: %w", err)
+	if x.options.IDs != nil {
+		if err := x.options.IDs.Given(gone); err != nil {
+			return fmt.Errorf("remember messages that were sent: %w", err)
+		}
 	}
 	for _, reply := range replies {
 		if err := x.options.Conn.Publish(reply, nil); err != nil {

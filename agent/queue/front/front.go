@@ -36,7 +36,7 @@ type Options struct {
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Settings    Settings
 	// IDs of messages that were given to consumers; nil: a restart of the server forgets them.
-	IDs *ids.Log
+	IDs ids.Keeper
 	// Failed returns an error when the server could not write something. From then on
 	// clients are not told that what they acknowledged is. nil: it never does.
 	Failed func() error

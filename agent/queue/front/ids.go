@@ -34,7 +34,7 @@ func messageID(header []byte) []byte {
 // known reports whether the message with the id of a put was given before the server was
 // started, which may not know it any more, and notes its sequence.
 func (f *Front) known(op *operation) (ok bool) {
-	if op.header == nil || !f.options.IDs.Any() {
+	if op.header == nil || f.options.IDs == nil || !f.options.IDs.Any() {
 		return false
 	}
 	op.duplicateOf, ok = f.options.IDs.Sequence(messageID(op.header))

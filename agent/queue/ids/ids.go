@@ -198,8 +198,10 @@ func (l *Log) SetWindow(d time.Duration) {
 
 // counts reports whether the window of what was stored then has not ended. Seconds are
 // rounded so that an id is known too long rather than too short, which is by one at most.
-func (l *Log) counts(p place, now time.Time) bool {
-	return now.Sub(time.Unix(p.stored+1, 0)) < l.windowNow()
+func (l *Log) counts(p place, now time.Time) bool { return counts(p, now, l.windowNow()) }
+
+func counts(p place, now time.Time, window time.Duration) bool {
+	return now.Sub(time.Unix(p.stored+1, 0)) < window
 }
 
 // number of a file, which is when it was begun.
@@ -300,7 +302,7 @@ func (l *Log) turn(now time.Time) error {
 	return nil
 }
 
-// Any reports whether Sequence may find something.
+// Any implements Keeper.
 func (l *Log) Any() bool { return l != nil && l.before.Load() != nil }
 
 // Sequence returns that of the message with an id which was given before the start and was

@@ -176,6 +176,9 @@ func (s *Store) serverOptions() (*server.Options, error) {
 	if capacity > 0 {
 		capacity += maxLeaseBytes
 	}
+	if capacity > 0 && o.Cluster != nil {
+		capacity += maxIDBytes
+	}
 	if o.Memory {
 		settings.JetStreamMaxMemory = capacity
 	} else {
