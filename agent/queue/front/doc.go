@@ -4,8 +4,11 @@
 // Package front is where clients of a queue connect. It speaks the protocol of NATS on
 // both sides and passes on what it hears, except that
 //
-//   - payloads of messages that are put into the queue are compressed on the way in, and
-//   - messages in the form of package message are made plain on the way out.
+//   - payloads of messages that are put into the queue are compressed on the way in,
+//   - messages in the form of package message are made plain on the way out,
+//   - the ids of messages that are given are kept, and a put with one that the server has
+//     forgotten is answered as the server would have, and
+//   - no acknowledgement is confirmed once the server could not write.
 //
 // So a client of NATS has all of JetStream: acknowledgements of puts, pull and push
 // consumers, de-duplication, expected sequences.

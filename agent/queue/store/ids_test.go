@@ -22,13 +22,17 @@ import (
 func addresses(t *testing.T, n int) []string {
 	t.Helper()
 	var all []string
+	var held []net.Listener // so that no two are the same
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, l.Addr().String())
-		defer l.Close()
+		held = append(held, l)
+	}
+	for _, l := range held {
+		_ = l.Close()
 	}
 	return all
 }
@@ -98,7 +102,7 @@ func TestSharedIDs(t *testing.T) {
 		t.Helper()
 		for i, m := range members {
 			deadline := time.Now().Add(time.Minute)
-			for m.shared.Any() == false && time.Now().Before(deadline) {
+			for !m.shared.Any() && time.Now().Before(deadline) {
 				time.Sleep(time.Millisecond)
 			}
 			if got, ok := m.shared.Sequence([]byte(id)); got != want || ok != (want != 0) {

@@ -1,0 +1,69 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queueagent_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// TestPutAgainAfterRestart: a message that was put, got and acknowledged is not stored again when its queue was restarted.
+func TestPutAgainAfterRestart(t *testing.T) {
+	const rounds = 2
+	volume := &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30}
+	for round := range rounds {
+		m := newMember(t)
+		m.change(func(c *wirev1.QueueConfig) { c.Storage = volume })
+		pool := m.certify()
+		stop := m.run()
+		m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+		conn, err := m.client(pool, "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		js, err := jetstream.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func() *jetstream.PubAck {
+			t.Helper()
+			ack, err := js.Publish(t.Context(), "orders", []byte("once"), jetstream.WithMsgID("7"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ack
+		}
+		if ack := put(); ack.Duplicate != (round > 0) || ack.Sequence != 1 {
+			t.Errorf("start %d: %+v", round, ack)
+		}
+		if round == 0 {
+			consumer, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			message, err := consumer.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := message.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		} else { // A window that is over by now is one within which nothing is known.
+			m.change(func(c *wirev1.QueueConfig) { c.Revision, c.DuplicateWindow = "2", durationpb.New(time.Second) })
+			m.await("the window is shorter", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" })
+			for deadline := time.Now().Add(patience); put().Duplicate; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("it is known for too long")
+				}
+			}
+		}
+		conn.Close()
+		stop()
+	}
+}
