@@ -191,14 +191,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	channels, err := a.newChannels(ctx, kept, conn, c, decoders, decoding)
+	r := &running{store: kept, conn: conn, front: served, ids: given}
+	channels, err := a.newChannels(ctx, r, c, decoders, decoding)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer channels.close()
+	r.channels = channels
 	ended := make(chan error, 3)
-	r := &running{store: kept, conn: conn, front: served, ids: given, channels: channels}
-	if r.messages, err = a.startMessages(ctx, kept, conn, served, c, int(options.MaxPayload), ended); err != nil {
+	if r.messages, err = a.startMessages(ctx, r, c, int(options.MaxPayload), ended); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer r.messages.close()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/queue/channel"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/transfer"
@@ -32,6 +33,7 @@ type channels struct {
 	agent    *Agent
 	store    *store.Store
 	conn     *nats.Conn
+	ids      ids.Keeper // nil: not kept
 	decoding *message.Decoding
 	files    *transport.Files
 
@@ -86,9 +88,9 @@ func validateChannels(c *wirev1.QueueConfig) error {
 
 // newChannels returns the ends that a configuration asks for. The receiving one serves already; send starts the sending one.
 func (a *Agent) newChannels(
-	ctx context.Context, kept *store.Store, conn *nats.Conn, c *wirev1.QueueConfig, decoders *codec.Registry, decoding *message.Decoding,
+	ctx context.Context, r *running, c *wirev1.QueueConfig, decoders *codec.Registry, decoding *message.Decoding,
 ) (*channels, error) {
-	x := &channels{agent: a, store: kept, conn: conn, decoding: decoding, files: transport.NewFiles(a.options.Directory)}
+	x := &channels{agent: a, store: r.store, conn: r.conn, ids: r.ids, decoding: decoding, files: transport.NewFiles(a.options.Directory)}
 	address := c.GetAcceptance().GetAddress()
 	if address == "" {
 		return x, nil
@@ -102,7 +104,7 @@ func (a *Agent) newChannels(
 		return nil, fmt.Errorf("acceptance.peers: %w", err)
 	}
 	x.receiver = channel.NewReceiver(channel.ReceiverOptions{
-		Conn: conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(), Decoding: decoding,
+		Conn: r.conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(), Decoding: decoding,
 		MaxMessage: maxMessage(c), Log: a.options.Log,
 	}, accepts)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -208,7 +210,7 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	s.sender, err = channel.NewSender(channel.SenderOptions{
 		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,
 		BatchMessages: int(wanted.GetBatchMessages()), BatchDelay: wanted.GetBatchDelay().AsDuration(),
-		Encoding: encoding, Decoding: x.decoding, Log: x.agent.options.Log,
+		Encoding: encoding, Decoding: x.decoding, IDs: x.ids, Log: x.agent.options.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)

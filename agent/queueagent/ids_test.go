@@ -4,6 +4,7 @@
 package queueagent_test
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -64,6 +65,38 @@ func TestPutAgainAfterRestart(t *testing.T) {
 			}
 		}
 		conn.Close()
+		stop()
+	}
+}
+
+// TestPutAgainByService: the same of clients of gRPC.
+func TestPutAgainByService(t *testing.T) {
+	volume := &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30}
+	for round := range 2 {
+		m := newMember(t)
+		host, _, err := net.SplitHostPort(m.config.GetListenAddress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.change(func(c *wirev1.QueueConfig) { c.Storage, c.ServiceAddress = volume, freeAddressOf(t, host) })
+		pool := m.certify()
+		stop := m.run()
+		m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+		client, ctx := m.caller(pool, "", "secret")
+		put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: "7", Payload: []byte("once")}}})
+		if err != nil || put.GetResults()[0].GetDuplicate() != (round > 0) || put.GetResults()[0].GetSequence() != 1 {
+			t.Fatalf("start %d: %v, %v", round, put, err)
+		}
+		if round == 0 {
+			got, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(patience)})
+			if err != nil || len(got.GetMessages()) != 1 {
+				t.Fatal(got, err)
+			}
+			gone, err := client.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}})
+			if err != nil || gone.GetResults()[0] != wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+				t.Fatal(gone, err)
+			}
+		}
 		stop()
 	}
 }

@@ -9,12 +9,8 @@ import (
 	"net"
 	"sync"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/lighterage/lighterage/agent/queue/dispatch"
-	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/service"
-	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -29,17 +25,17 @@ type messages struct {
 
 // startMessages serves MessageService if the configuration has an address for it. What
 // fails later goes to ended.
-func (a *Agent) startMessages(ctx context.Context, s *store.Store, conn *nats.Conn, f *front.Front, c *wirev1.QueueConfig, maxPayload int, ended chan<- error) (*messages, error) {
+func (a *Agent) startMessages(ctx context.Context, r *running, c *wirev1.QueueConfig, maxPayload int, ended chan<- error) (*messages, error) {
 	if c.GetServiceAddress() == "" {
 		return nil, nil //nolint:nilnil // Nothing is served, which is no failure.
 	}
 	m := &messages{hub: dispatch.New(dispatch.Options{
-		Conn: conn, Queue: c.GetQueue(), Leads: s.Leader, MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: c.GetChannel() != nil, Log: a.options.Log,
-		EnsureLeases: func(ctx context.Context) error { return s.EnsureLeases(ctx, conn, streamSettings(c)) },
+		Conn: r.conn, Queue: c.GetQueue(), Leads: r.store.Leader, IDs: r.ids, Failed: r.store.Failed, MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: c.GetChannel() != nil, Log: a.options.Log,
+		EnsureLeases: func(ctx context.Context) error { return r.store.EnsureLeases(ctx, r.conn, streamSettings(c)) },
 	})}
 	var err error
 	if m.service, err = service.New(service.Options{
-		Queue: c.GetQueue(), Conn: conn, Front: f, Hub: m.hub, MaxPayload: maxPayload, Visibility: c.GetRedelivery().GetVisibilityTimeout().AsDuration(),
+		Queue: c.GetQueue(), Conn: r.conn, Front: r.front, IDs: r.ids, Hub: m.hub, MaxPayload: maxPayload, Visibility: c.GetRedelivery().GetVisibilityTimeout().AsDuration(),
 		Log: a.options.Log,
 	}); err != nil {
 		return nil, err

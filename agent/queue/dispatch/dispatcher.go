@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -84,6 +85,8 @@ type dispatcher struct {
 	moving  int
 	// dirty are leases that have changed and are not written yet.
 	dirty map[uint64]lease
+	// given are messages whose ids are to be written too.
+	given []ids.Message
 	// answers are given when they are written.
 	answers []func()
 	// held and again are counts for who asks: messages that are with clients, and those of
@@ -353,6 +356,12 @@ func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 		}
 		clear(d.dirty)
 	}
+	if len(d.given) > 0 {
+		if err := d.hub.options.IDs.Given(d.given); err != nil {
+			return fmt.Errorf("remember what is given: %w", err)
+		}
+		d.given = d.given[:0]
+	}
 	for _, answer := range d.answers {
 		answer()
 	}
@@ -398,6 +407,7 @@ func (d *dispatcher) grant(now time.Time) {
 			d.window.lease(e, nonce, now.Add(w.visibility), now)
 			d.changed(e)
 			out = append(out, received(e, d.pile))
+			d.remember(e)
 		}
 		if len(out) == 0 {
 			return
@@ -407,6 +417,15 @@ func (d *dispatcher) grant(now time.Time) {
 		d.answer(w, granted{messages: out})
 	}
 	d.waiting = nil
+}
+
+// remember notes the id of a message that is given. That of a dead letter was noted before it was one.
+func (d *dispatcher) remember(e *entry) {
+	id := e.message.Header.Get(nats.MsgIdHdr)
+	if d.hub.options.IDs == nil || d.pile != messages || id == "" {
+		return
+	}
+	d.given = append(d.given, ids.Message{ID: []byte(id), Sequence: e.sequence, Stored: e.put})
 }
 
 // answer answers a waiter when what was leased is written.

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -48,6 +49,10 @@ type Options struct {
 	Queue string
 	// Leads reports whether this member leads the stream.
 	Leads func() bool
+	// IDs of messages are written to it before they are given; nil: they are not kept.
+	IDs ids.Keeper
+	// Failed reports that the store gave up writing, so that what it confirms may not last. Default: it does not.
+	Failed func() error
 	// EnsureLeases makes the stream for leases if it is not there.
 	EnsureLeases func(context.Context) error
 	// MaxPayload is the longest message with its headers in bytes, as it is stored.
@@ -82,6 +87,9 @@ func New(o Options) *Hub {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Failed == nil {
+		o.Failed = func() error { return nil }
 	}
 	h := &Hub{options: o, running: make(map[pile]*dispatcher), remote: make(chan struct{}, maxWaiting)}
 	h.SetMaxDeliveries(o.MaxDeliveries)

@@ -202,7 +202,7 @@ func (d *dispatcher) confirm(replies []string) []bool {
 			ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 			defer stop()
 			_, err := d.hub.options.Conn.RequestWithContext(ctx, reply, []byte("+ACK"))
-			removed[i] = err == nil
+			removed[i] = err == nil && d.hub.options.Failed() == nil
 			return nil
 		})
 	}

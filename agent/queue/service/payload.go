@@ -37,6 +37,10 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 		if m == nil {
 			continue
 		}
+		if sequence, ok := s.known(m); ok {
+			results[i] = &wirev1.PutResult{Sequence: sequence, Duplicate: true}
+			continue
+		}
 		// Without patience: the connection is one within the process.
 		if futures[i], err = s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0)); err != nil {
 			results[i] = refusal(err)
@@ -53,6 +57,16 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 		}
 	}
 	return &wirev1.PutResponse{Results: results}, nil
+}
+
+// known returns the sequence of a message that was put with the same id, and left the queue before the server was
+// started, which may not know it any more.
+func (s *Service) known(m *nats.Msg) (sequence uint64, ok bool) {
+	id := m.Header.Get(nats.MsgIdHdr)
+	if id == "" || s.options.IDs == nil || !s.options.IDs.Any() {
+		return 0, false
+	}
+	return s.options.IDs.Sequence([]byte(id))
 }
 
 // await waits until a message is stored.

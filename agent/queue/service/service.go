@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/dispatch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -44,7 +45,9 @@ type Options struct {
 	// Conn has all rights in the store.
 	Conn  *nats.Conn
 	Front *front.Front
-	Hub   *dispatch.Hub
+	// IDs of messages that have left the queue, which the server may have forgotten; nil: they are not kept.
+	IDs ids.Keeper
+	Hub *dispatch.Hub
 	// MaxPayload is the longest message with its headers in bytes, as it is stored.
 	MaxPayload int
 	// Visibility is how long a client has a message that does not say; 0: DefaultVisibility.
