@@ -17,6 +17,7 @@ import (
 
 const usage = `Usage: kubectl lighterage explain transfer/NAME [flags]
        kubectl lighterage trial report NAME [flags]
+       kubectl lighterage queue put|get|stat NAME [flags]
 
 explain says of a Transfer that runs or has run what was decided about compression, what the decision was made of, and what other
 choices would have cost. It says which of the numbers were measured and which are estimates.
@@ -24,7 +25,9 @@ choices would have cost. It says which of the numbers were measured and which ar
 trial report writes what a CompressionTrial has measured, predicts and recommends: as a page that needs nothing else (-o html, unless told
 otherwise), as a picture (-o svg) or as text (-o text).
 
-Both use your own rights. explain has to get transfers in the namespace, and, without which it says less, nodeprofiles and, for a
+queue puts messages into a Queue, gets them from it and says how it is; kubectl lighterage queue --help tells more.
+
+All use your own rights. explain has to get transfers in the namespace, and, without which it says less, nodeprofiles and, for a
 Transfer within the cluster, deliveries in the destination's namespace; trial report has to get compressiontrials.
 
 Flags:
@@ -37,20 +40,44 @@ type settings struct {
 	namespace, kubeconfig, context string
 	output                         string
 	version                        bool
+	// queue is what to do with a Queue; its verb is empty for the other commands.
+	queue queueSettings
 }
+
+// usageError is a command line that cannot be followed.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
 
 // parse reads the command line. Of pflag.ErrHelp the usage has been written to help.
 func parse(arguments []string, help io.Writer) (settings, error) {
+	s, err := read(arguments, help)
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+		err = usageError{err}
+	}
+	return s, err
+}
+
+func read(arguments []string, help io.Writer) (settings, error) {
 	var s settings
 	flags := pflag.NewFlagSet("kubectl lighterage", pflag.ContinueOnError)
 	flags.SortFlags = false
 	flags.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the object (default: that of the context)")
 	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&s.context, "context", "", "context of the kubeconfig (default: its current one)")
-	flags.StringVarP(&s.output, "output", "o", "", "explain: text (default) or json; trial report: html (default), svg or text")
+	flags.StringVarP(&s.output, "output", "o", "", "explain, queue stat: text (default) or json; trial report: html (default), svg or text; queue get: raw (default) or json")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	flags.SetOutput(io.Discard) // what is wrong is in the error
-	flags.Usage = func() { _, _ = fmt.Fprint(help, usage, flags.FlagUsages()) }
+	queueFlags := s.queue.flags()
+	common := flags.FlagUsages()
+	flags.AddFlagSet(queueFlags)
+	flags.Usage = func() {
+		if flags.Arg(0) == queueCommand {
+			_, _ = fmt.Fprint(help, queueUsage, queueFlags.FlagUsages(), common)
+			return
+		}
+		_, _ = fmt.Fprint(help, usage, common)
+	}
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return s, pflag.ErrHelp
@@ -60,7 +87,19 @@ func parse(arguments []string, help io.Writer) (settings, error) {
 	if s.version {
 		return s, nil
 	}
-	if flags.NArg() > 0 && flags.Arg(0) == "trial" {
+	if flags.Arg(0) == queueCommand {
+		return s, s.parseQueue(flags, queueFlags)
+	}
+	var foreign error
+	flags.Visit(func(f *pflag.Flag) {
+		if foreign == nil && queueFlags.Lookup(f.Name) != nil {
+			foreign = fmt.Errorf("--%s is a flag of kubectl lighterage queue", f.Name)
+		}
+	})
+	if foreign != nil {
+		return s, foreign
+	}
+	if flags.Arg(0) == "trial" {
 		if err := s.choose("html", "svg", "text"); err != nil {
 			return s, err
 		}
@@ -115,7 +154,7 @@ func trialOf(arguments []string) (string, error) {
 
 // transferOf is the name of the Transfer in explain transfer/NAME, or explain transfer NAME.
 func transferOf(arguments []string) (string, error) {
-	const form = "write kubectl lighterage explain transfer/NAME, or kubectl lighterage trial report NAME"
+	const form = "write kubectl lighterage explain transfer/NAME, kubectl lighterage trial report NAME, or kubectl lighterage queue put|get|stat NAME"
 	if len(arguments) == 0 {
 		return "", errors.New("say what to do: " + form)
 	}

@@ -11,9 +11,11 @@ import (
 	"io"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +27,14 @@ import (
 // requestTimeout bounds each request, so that a cluster that is gone is said to be.
 const requestTimeout = 30 * time.Second
 
-func run(ctx context.Context, arguments []string, out io.Writer) error {
+// streams of the program: what it reads, what it is asked for, and what else there is to say.
+type streams struct {
+	in       io.Reader
+	out, say io.Writer
+}
+
+func run(ctx context.Context, arguments []string, program streams) error {
+	out := program.out
 	s, err := parse(arguments, out)
 	if err != nil {
 		return err
@@ -33,6 +42,9 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if s.version {
 		_, err := fmt.Fprintln(out, version())
 		return err
+	}
+	if s.queue.verb != "" {
+		return runQueue(ctx, s, program)
 	}
 	cluster, namespace, err := connect(s)
 	if err != nil {
@@ -63,11 +75,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 
 // connect makes a client of the cluster that the kubeconfig says, with the user's rights, and tells the namespace.
 func connect(s settings) (client.Client, string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = s.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: s.context}
-	overrides.Context.Namespace = s.namespace
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	loader := kubeconfigOf(s)
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, "", unreadable(err)
@@ -76,16 +84,32 @@ func connect(s settings) (client.Client, string, error) {
 	if err != nil {
 		return nil, "", unreadable(err)
 	}
+	cluster, err := newClient(config)
+	return cluster, namespace, err
+}
+
+func kubeconfigOf(s settings) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = s.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: s.context}
+	overrides.Context.Namespace = s.namespace
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+func newClient(config *rest.Config) (client.Client, error) {
+	config = rest.CopyConfig(config)
 	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, "", fmt.Errorf("building the scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
 	}
 	cluster, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, "", fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return cluster, namespace, nil
+	return cluster, nil
 }
 
 // unreadable says what is wrong with the kubeconfig.

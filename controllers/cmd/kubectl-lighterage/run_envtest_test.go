@@ -61,7 +61,7 @@ func TestProgram(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := run(t.Context(), []string{"explain", "transfer/" + test.transfer, "-n", namespace, "--kubeconfig", test.kubeconfig}, &out)
+			err := run(t.Context(), []string{"explain", "transfer/" + test.transfer, "-n", namespace, "--kubeconfig", test.kubeconfig}, streams{out: &out})
 			said := out.String()
 			if test.fails {
 				if err == nil || said != "" {
@@ -84,7 +84,7 @@ func TestProgram(t *testing.T) {
 	t.Run("trial report", func(t *testing.T) { reportTrial(t, cluster, nothing) })
 	t.Run("as JSON", func(t *testing.T) {
 		var out bytes.Buffer
-		if err := run(t.Context(), []string{"explain", "transfer", "ledger", "-ojson", "--kubeconfig", everything}, &out); err != nil {
+		if err := run(t.Context(), []string{"explain", "transfer", "ledger", "-ojson", "--kubeconfig", everything}, streams{out: &out}); err != nil {
 			t.Fatal(err)
 		}
 		var e explain.Explanation
@@ -111,7 +111,7 @@ func reportTrial(t *testing.T, cluster *controllertest.Cluster, nothing string) 
 	kubeconfig := user(t, cluster, "trials", "compressiontrials")
 	try := func(kubeconfig, form string) (string, error) {
 		var out bytes.Buffer
-		err := run(t.Context(), []string{"trial", "report", "ledger", "-n", namespace, "-o", form, "--kubeconfig", kubeconfig}, &out)
+		err := run(t.Context(), []string{"trial", "report", "ledger", "-n", namespace, "-o", form, "--kubeconfig", kubeconfig}, streams{out: &out})
 		return out.String(), err
 	}
 	if said, err := try(kubeconfig, "html"); err == nil || said != "" || !strings.Contains(err.Error(), "has no results") {

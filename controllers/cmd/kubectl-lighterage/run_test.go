@@ -44,6 +44,8 @@ func TestArguments(t *testing.T) {
 		"trial report a":                       "",
 		"trial report trial/a -o svg":          "",
 		"-n bank trial report a --output text": "",
+		"explain transfer/a --key k":           "--key is a flag of kubectl lighterage queue",
+		"trial report a --count 2":             "--count is a flag of kubectl lighterage queue",
 	} {
 		s, err := parse(strings.Fields(line), &bytes.Buffer{})
 		switch {
@@ -62,7 +64,7 @@ func TestArguments(t *testing.T) {
 // TestVersion needs no cluster.
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--version"}, &out); err != nil || strings.TrimSpace(out.String()) == "" {
+	if err := run(t.Context(), []string{"--version"}, streams{out: &out}); err != nil || strings.TrimSpace(out.String()) == "" {
 		t.Errorf("%v: %q", err, out.String())
 	}
 }
@@ -93,7 +95,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.handler)
 			defer server.Close()
-			err := run(t.Context(), []string{"explain", "transfer/a", "--kubeconfig", kubeconfig(t, server.URL)}, &bytes.Buffer{})
+			err := run(t.Context(), []string{"explain", "transfer/a", "--kubeconfig", kubeconfig(t, server.URL)}, streams{out: &bytes.Buffer{}})
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want %q", err, test.says)
 			}
@@ -107,7 +109,7 @@ func TestKubeconfig(t *testing.T) {
 		"no such file":    {"--kubeconfig", filepath.Join(t.TempDir(), "none")},
 		"no such context": {"--kubeconfig", path, "--context", "elsewhere"},
 	} {
-		err := run(t.Context(), append(arguments, "explain", "transfer/a"), &bytes.Buffer{})
+		err := run(t.Context(), append(arguments, "explain", "transfer/a"), streams{out: &bytes.Buffer{}})
 		if err == nil || !strings.Contains(err.Error(), "reading the kubeconfig") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -128,7 +130,7 @@ func TestKubeconfig(t *testing.T) {
 func TestNoKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod either
-	err := run(t.Context(), []string{"explain", "transfer/a"}, &bytes.Buffer{})
+	err := run(t.Context(), []string{"explain", "transfer/a"}, streams{out: &bytes.Buffer{}})
 	if err == nil || !strings.Contains(err.Error(), "name one with --kubeconfig") {
 		t.Errorf("%v", err)
 	}

@@ -1,0 +1,271 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+func TestQueueArguments(t *testing.T) {
+	for line, says := range map[string]string{
+		"queue":                                 "say what to do with a Queue",
+		"queue drop a":                          `does not know the command "drop"`,
+		"queue put":                             "the name of the Queue is missing",
+		"queue put queue/":                      "the name of the Queue is missing",
+		"queue put transfer/a":                  `Queues only, not of "transfer"`,
+		"queue put a b":                         `unexpected argument "b"`,
+		"queue put a -o json":                   "not of queue put",
+		"queue put a --count 2":                 "--count is a flag of queue get, not of queue put",
+		"queue stat a --lines":                  "--lines is a flag of queue put and get, not of queue stat",
+		"queue put a -f - -f -":                 "standard input can be read once",
+		"queue put a -f x -f y --id 1":          "--id is for a single message",
+		"queue put a --lines --id 1":            "--id is for a single message",
+		"queue put a --header x":                "NAME=VALUE",
+		"queue put a --header x=1 --header x=2": "each name once",
+		"queue put a --server here":             "must be HOST:PORT",
+		"queue put a --client-certificate c":    "belong together",
+		"queue put a --client-certificate c --client-key k --token-file t": "not both",
+		"queue put a --token-name n --token-file t":                        "leave it out",
+		"queue get a --count -1":                                           "--count must be",
+		"queue get a --wait 25h":                                           "--wait must be",
+		"queue get a --visibility 10ms":                                    "--visibility must be",
+		"queue get a --ack --no-ack":                                       "not both",
+		"queue get a --no-ack --count 0":                                   "say with --count",
+		"queue get a --ack=false --count 0":                                "say with --count",
+		"queue get a --lines -o json":                                      "--lines is for messages on standard output",
+		"queue get a -o yaml":                                              "--output must be raw or json",
+		"queue stat a -o html":                                             "--output must be text or json",
+		"queue put a":                                                      "",
+		"queue put queue/a -f x -f - --header x=1=2 --key k":               "",
+		"-n bank queue get queues.lighterage.dev/a --count 0 --wait 1m":    "",
+		"queue get a --no-ack --count 5 -o json --dead --visibility 1m":    "",
+		"queue stat a -o json --server h:1":                                "",
+	} {
+		s, err := parse(strings.Fields(line), &bytes.Buffer{})
+		switch {
+		case says == "" && (err != nil || s.queue.name != "a"):
+			t.Errorf("%q: %q, %v", line, s.queue.name, err)
+		case says != "" && (err == nil || !strings.Contains(err.Error(), says)):
+			t.Errorf("%q: %v, want %q", line, err, says)
+		case says != "" && exitCode(err) != 2:
+			t.Errorf("%q: code %d", line, exitCode(err))
+		}
+	}
+	var help bytes.Buffer
+	if _, err := parse([]string{"queue", "--help"}, &help); !errors.Is(err, pflag.ErrHelp) || !strings.Contains(help.String(), "--token-file") || !strings.Contains(help.String(), "--kubeconfig") {
+		t.Errorf("%v: %s", err, help.String())
+	}
+	if code := exitCode(errNoMessage); code != 3 {
+		t.Errorf("code %d", code)
+	}
+	if code := exitCode(io.ErrUnexpectedEOF); code != 1 {
+		t.Errorf("code %d", code)
+	}
+}
+
+// try runs the program with what it is to read, and returns what it wrote and said.
+func try(t *testing.T, in string, arguments ...string) (out, said string, err error) {
+	t.Helper()
+	var written, saying bytes.Buffer
+	err = run(t.Context(), arguments, streams{in: strings.NewReader(in), out: &written, say: &saying})
+	return written.String(), saying.String(), err
+}
+
+// TestForwarded puts and gets through what forwards ports, in both of its ways.
+func TestForwarded(t *testing.T) {
+	for name, sockets := range map[string]bool{"WebSocket": true, "SPDY": false} {
+		t.Run(name, func(t *testing.T) {
+			service := startService(t)
+			cluster := startCluster(t, service)
+			cluster.sockets = sockets
+			if out, _, err := try(t, strings.Repeat("a long message ", 100_000), "queue", "put", "orders", "--kubeconfig", cluster.kubeconfig); err != nil || out != "1\n" {
+				t.Fatalf("%q, %v", out, err)
+			}
+			out, said, err := try(t, "", "queue", "get", "orders", "--kubeconfig", cluster.kubeconfig)
+			if err != nil || out != strings.Repeat("a long message ", 100_000) || !strings.Contains(said, "1 messages were acknowledged") {
+				t.Errorf("%d bytes, %q, %v", len(out), said, err)
+			}
+			cluster.mu.Lock()
+			defer cluster.mu.Unlock()
+			if want := []string{"orders-2 8443", "orders-2 8443"}; !slices.Equal(cluster.forwarded, want) {
+				t.Errorf("forwarded to %v; want the leader", cluster.forwarded)
+			}
+		})
+	}
+}
+
+// TestAccess: without a cluster, by a certificate, and with a certificate of the Queue's own.
+func TestAccess(t *testing.T) {
+	service := startService(t)
+	cluster := startCluster(t, service)
+	own := startCluster(t, service)
+	own.queue.Spec.TLS = &v1alpha1.QueueTLS{SecretName: "orders-tls"}
+	own.secrets["orders-tls"] = map[string][]byte{"ca.crt": service.ca}
+	own.ca = nil
+	several := startCluster(t, service)
+	several.secrets["orders-tokens"]["till"] = []byte("another")
+	for name, arguments := range map[string][]string{
+		"no cluster":         service.direct("--kubeconfig", filepath.Join(t.TempDir(), "none")),
+		"client certificate": {"--kubeconfig", cluster.kubeconfig, "--client-certificate", service.file("tls.crt"), "--client-key", service.file("tls.key")},
+		"own certificate":    {"--kubeconfig", own.kubeconfig},
+		"one of two tokens":  {"--kubeconfig", several.kubeconfig, "--token-name", "shop"},
+		"a server, the rest of the cluster": {
+			"--kubeconfig", cluster.kubeconfig, "--server", service.address, "--server-name", "orders.bank.svc",
+		},
+	} {
+		if out, _, err := try(t, name, append(arguments, "queue", "put", "orders")...); err != nil || out == "" {
+			t.Errorf("%s: %q, %v", name, out, err)
+		}
+	}
+}
+
+// TestQueueRefusals: each says what to do about it.
+func TestQueueRefusals(t *testing.T) {
+	other := startService(t) // of another CA
+	for name, test := range map[string]struct {
+		change    func(*fakeCluster, *fakeService)
+		arguments []string
+		says      []string
+	}{
+		"no Queue":           {func(c *fakeCluster, _ *fakeService) { c.queue = nil }, []string{"-n", "other"}, []string{`no Queue "orders" in namespace "other"`}},
+		"Queue forbidden":    {func(c *fakeCluster, _ *fakeService) { c.forbidden = []string{"/queues/"} }, nil, []string{"may not read Queue", "verb get on queues"}},
+		"no token Secret":    {func(c *fakeCluster, _ *fakeService) { clear(c.secrets) }, nil, []string{`no Secret "orders-tokens"`, "--token-file"}},
+		"Secret forbidden":   {func(c *fakeCluster, _ *fakeService) { c.forbidden = []string{"/secrets/"} }, nil, []string{`may not read Secret "orders-tokens"`, "verb get", "--token-file"}},
+		"empty Secret":       {func(c *fakeCluster, _ *fakeService) { clear(c.secrets["orders-tokens"]) }, nil, []string{"has no token in it"}},
+		"empty token":        {func(c *fakeCluster, _ *fakeService) { c.secrets["orders-tokens"]["shop"] = []byte("\n") }, nil, []string{`token "shop" of Secret "orders-tokens" is empty`}},
+		"strange token":      {func(c *fakeCluster, _ *fakeService) { c.secrets["orders-tokens"]["shop"] = []byte("a\nb") }, nil, []string{"no header may have"}},
+		"several tokens":     {func(c *fakeCluster, _ *fakeService) { c.secrets["orders-tokens"]["till"] = []byte("x") }, nil, []string{"--token-name", "shop, till"}},
+		"no such token":      {nil, []string{"--token-name", "bank"}, []string{`no token "bank"`, "shop"}},
+		"certificates only":  {func(c *fakeCluster, _ *fakeService) { c.queue.Spec.Authentication.Tokens = nil }, nil, []string{"--client-certificate"}},
+		"unknown token":      {nil, []string{"--token-file", other.file("bad")}, []string{"does not know this token"}},
+		"no CA":              {nil, []string{"--operator-namespace", "elsewhere"}, []string{`no ConfigMap "lighterage-ca" in namespace "elsewhere"`, "--operator-namespace"}},
+		"CA forbidden":       {func(c *fakeCluster, _ *fakeService) { c.forbidden = []string{"/configmaps/"} }, nil, []string{"may not read ConfigMap", "--ca-file"}},
+		"CA without content": {func(c *fakeCluster, _ *fakeService) { c.ca = nil }, nil, []string{"no CA certificate as PEM"}},
+		"another CA":         {nil, []string{"--ca-file", other.file("ca.crt")}, []string{"not of the CA that is expected", "--ca-file"}},
+		"the system's CAs": {func(c *fakeCluster, _ *fakeService) {
+			c.queue.Spec.TLS = &v1alpha1.QueueTLS{SecretName: "orders-tls"}
+			c.secrets["orders-tls"] = map[string][]byte{"tls.crt": c.ca}
+		}, nil, []string{"not of the CA that is expected", "--ca-file"}},
+		"another name": {nil, []string{"--server-name", "orders.shop.svc"}, []string{`not for "orders.shop.svc" but for orders.bank.svc`, "--server-name"}},
+		"no ready member": {func(c *fakeCluster, _ *fakeService) {
+			for i := range c.pods {
+				c.pods[i].Status.Conditions[0].Status = corev1.ConditionFalse
+			}
+			c.queue.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: "2 of 3 members are missing."}}
+		}, nil, []string{"no member of Queue bank/orders is ready (3 pods are there): 2 of 3 members are missing;", "describe queue orders"}},
+		"members of old": {func(c *fakeCluster, _ *fakeService) {
+			for i := range c.pods {
+				c.pods[i].Spec.Containers[0].Ports = nil
+			}
+		}, nil, []string{"upgrade the operator"}},
+		"pods forbidden":       {func(c *fakeCluster, _ *fakeService) { c.forbidden = []string{"/pods"} }, nil, []string{"may not list pods", "--server"}},
+		"forwarding forbidden": {func(c *fakeCluster, _ *fakeService) { c.forbidden = []string{"/portforward"} }, nil, []string{"may not forward ports", "pods/portforward", "--server"}},
+		"port not served":      {func(c *fakeCluster, _ *fakeService) { c.unreachable = "connection refused in pod" }, nil, []string{"port 8443 of pod bank/orders-2 cannot be reached", "connection refused in pod"}},
+		"one reader": {func(_ *fakeCluster, s *fakeService) {
+			s.failure = status.Error(codes.FailedPrecondition, "the queue's messages are read by a consumer of NATS or a channel: remove that one")
+		}, nil, []string{"read by a consumer of NATS", "remove that one"}},
+		"not a service": {func(_ *fakeCluster, s *fakeService) { s.failure = status.Error(codes.Unimplemented, "unknown service") }, nil, []string{"is it port 8443"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := startService(t)
+			cluster := startCluster(t, service)
+			if test.change != nil {
+				test.change(cluster, service)
+			}
+			service.add("a message")
+			_, _, err := try(t, "", append(test.arguments, "queue", "get", "orders", "--kubeconfig", cluster.kubeconfig)...)
+			if err == nil {
+				t.Fatal("it did not fail")
+			}
+			for _, says := range test.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%q is not in: %v", says, err)
+				}
+			}
+			if strings.Contains(err.Error(), goodToken) {
+				t.Errorf("a token is in: %v", err)
+			}
+			if exitCode(err) != 1 || len(service.messages) != 1 {
+				t.Errorf("code %d, %d messages", exitCode(err), len(service.messages))
+			}
+		})
+	}
+}
+
+func TestPut(t *testing.T) {
+	directory := t.TempDir()
+	long := filepath.Join(directory, "long")
+	if err := os.WriteFile(long, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(long, maxMessage+1); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"queue", "put", "orders"}
+	for _, name := range []string{"x", "y"} {
+		path := filepath.Join(directory, name)
+		if err := os.WriteFile(path, []byte("file "+name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, "-f", path)
+	}
+	put := []string{"queue", "put", "orders"}
+	for name, test := range map[string]struct {
+		arguments []string
+		in        string
+		puts      []int
+		stored    []string
+		out, says string
+	}{
+		"standard input":      {put, "line\nline\n", []int{1}, []string{"line\nline\n"}, "1\n", ""},
+		"an empty one":        {put, "", []int{1}, []string{""}, "1\n", ""},
+		"files and input":     {append(slices.Clone(files), "-f", "-"), "in", []int{3}, []string{"file x\n", "file y\n", "in"}, "1\n2\n3\n", ""},
+		"lines":               {append(slices.Clone(put), "--lines"), "a\n\nb", []int{3}, []string{"a", "", "b"}, "1\n2\n3\n", ""},
+		"no lines":            {append(slices.Clone(put), "--lines"), "", nil, nil, "", ""},
+		"many lines":          {append(slices.Clone(put), "--lines"), strings.Repeat("x\n", 600), []int{256, 256, 88}, nil, "", ""},
+		"long lines":          {append(slices.Clone(put), "--lines"), strings.Repeat(strings.Repeat("x", 400<<10)+"\n", 5), []int{2, 2, 1}, nil, "1\n2\n3\n4\n5\n", ""},
+		"in order of a key":   {append(slices.Clone(files), "--key", "k"), "", []int{1, 1}, []string{"file x\n", "file y\n"}, "1\n2\n", ""},
+		"known":               {append(slices.Clone(put), "--id", "again"), "a", []int{1}, nil, "1 (stored before)\n", ""},
+		"too long":            {append(slices.Clone(put), "-f", long), "", nil, nil, "", "longer than 32 MiB"},
+		"no such file":        {append(slices.Clone(files), "-f", filepath.Join(directory, "none")), "", nil, nil, "", "none: no such file"},
+		"refused":             {append(slices.Clone(put), "--lines"), "a\nbad\nb\n", []int{3}, []string{"a", "b"}, "1\n2\n", "line 2 of standard input is not stored: full; 2 messages were stored before"},
+		"refused, with a key": {append(slices.Clone(put), "--lines", "--key", "k"), "a\nbad\nb\n", []int{1, 1}, []string{"a"}, "1\n", "line 2 of standard input is not stored: full; 1 messages were stored before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := startService(t)
+			service.refuse = fullResult
+			out, _, err := try(t, test.in, service.direct(append(test.arguments, "--header", "color=red")...)...)
+			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want %q", err, test.says)
+			}
+			if !slices.Equal(service.puts, test.puts) || test.out != "" && out != test.out {
+				t.Errorf("put %v: %q", service.puts, out)
+			}
+			for i, m := range service.messages {
+				q := m.GetMessage()
+				if test.stored != nil && string(q.GetPayload()) != test.stored[i] || q.GetHeaders()["color"] != "red" {
+					t.Errorf("message %d: %v", i, q)
+				}
+			}
+			if test.stored != nil && len(service.messages) != len(test.stored) {
+				t.Errorf("%d messages", len(service.messages))
+			}
+		})
+	}
+}

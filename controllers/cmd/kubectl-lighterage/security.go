@@ -1,0 +1,178 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+const (
+	// maxCAFile and maxTokenFile bound what is read of files, in bytes. The system's CAs are some 250 KiB.
+	maxCAFile    = 4 << 20
+	maxTokenFile = 4 << 10
+)
+
+// security is how the service is known, and what it is shown: a token, or without one the certificate in the configuration.
+func security(ctx context.Context, h *home, q queueSettings) (*tls.Config, string, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: q.serverName}
+	var err error
+	if config.RootCAs, err = roots(ctx, h, q); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case config.ServerName != "":
+	case q.server != "":
+		config.ServerName, _, _ = net.SplitHostPort(q.server) // it was checked
+	default:
+		queue, err := h.queue(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		config.ServerName = queue.Name + "." + queue.Namespace + ".svc"
+	}
+	if q.certificateFile != "" {
+		certificate, err := tls.LoadX509KeyPair(q.certificateFile, q.keyFile)
+		if err != nil {
+			return nil, "", fmt.Errorf("reading the client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+		return config, "", nil
+	}
+	token, err := tokenOf(ctx, h, q)
+	return config, token, err
+}
+
+// roots are the CAs that may vouch for the service.
+func roots(ctx context.Context, h *home, q queueSettings) (*x509.CertPool, error) {
+	if q.caFile != "" {
+		bundle, err := readBounded(q.caFile, maxCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --ca-file: %w", err)
+		}
+		return pool(bundle, "--ca-file "+q.caFile)
+	}
+	queue, err := h.queue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const instead = "give the CA with --ca-file"
+	if queue.Spec.TLS != nil {
+		name := queue.Spec.TLS.SecretName
+		secret, err := h.secret(ctx, name, "its certificate and perhaps the CA's", instead)
+		if err != nil {
+			return nil, err
+		}
+		if bundle := secret.Data[corev1.ServiceAccountRootCAKey]; len(bundle) > 0 {
+			return pool(bundle, fmt.Sprintf("%s of Secret %q", corev1.ServiceAccountRootCAKey, name))
+		}
+		system, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, fmt.Errorf("Secret %q has no %s, and the system's CAs cannot be read; %s: %w", name, corev1.ServiceAccountRootCAKey, instead, err)
+		}
+		return system, nil
+	}
+	key := client.ObjectKey{Namespace: q.operatorNamespace, Name: pki.CAName}
+	var public corev1.ConfigMap
+	err = h.cluster.Get(ctx, key, &public)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no ConfigMap %q in namespace %q, which has the CA of the Queue's certificate; name the operator's namespace with --operator-namespace, or %s", key.Name, key.Namespace, instead)
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("you may not read ConfigMap %q in namespace %q, which has the CA of the Queue's certificate; ask for a Role there with the verb get on it, or for its %s and %s: %w",
+			key.Name, key.Namespace, pki.CAKey, instead, err)
+	case err != nil:
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	return pool([]byte(public.Data[pki.CAKey]), fmt.Sprintf("%s of ConfigMap %s", pki.CAKey, key))
+}
+
+func pool(bundle []byte, where string) (*x509.CertPool, error) {
+	certificates := x509.NewCertPool()
+	if !certificates.AppendCertsFromPEM(bundle) {
+		return nil, fmt.Errorf("%s has no CA certificate as PEM; give one with --ca-file", where)
+	}
+	return certificates, nil
+}
+
+// tokenOf is the one that is shown to the service.
+func tokenOf(ctx context.Context, h *home, q queueSettings) (string, error) {
+	if q.tokenFile != "" {
+		content, err := readBounded(q.tokenFile, maxTokenFile)
+		if err != nil {
+			return "", fmt.Errorf("reading --token-file: %w", err)
+		}
+		return checkToken(content, "--token-file "+q.tokenFile)
+	}
+	queue, err := h.queue(ctx)
+	if err != nil {
+		return "", err
+	}
+	if queue.Spec.Authentication.Tokens == nil {
+		return "", fmt.Errorf("Queue %s/%s lets in client certificates only; give one with --client-certificate and --client-key", queue.Namespace, queue.Name)
+	}
+	name := queue.Spec.Authentication.Tokens.SecretName
+	secret, err := h.secret(ctx, name, "the tokens of its clients", "give a token with --token-file")
+	if err != nil {
+		return "", err
+	}
+	names := slices.Sorted(maps.Keys(secret.Data))
+	chosen := q.tokenName
+	switch {
+	case len(names) == 0:
+		return "", fmt.Errorf("Secret %q has no token in it; put one there for each client, with the client's name as its key", name)
+	case chosen == "" && len(names) > 1:
+		return "", fmt.Errorf("Secret %q has several tokens; choose one with --token-name: %s", name, strings.Join(names, ", "))
+	case chosen == "":
+		chosen = names[0]
+	case secret.Data[chosen] == nil:
+		return "", fmt.Errorf("Secret %q has no token %q; choose one of: %s", name, chosen, strings.Join(names, ", "))
+	}
+	return checkToken(secret.Data[chosen], fmt.Sprintf("token %q of Secret %q", chosen, name))
+}
+
+// checkToken says what is wrong with a token, and never what it is.
+func checkToken(content []byte, where string) (string, error) {
+	token := strings.TrimSpace(string(content))
+	if token == "" {
+		return "", fmt.Errorf("%s is empty", where)
+	}
+	for _, c := range []byte(token) {
+		if c <= ' ' || c > '~' {
+			return "", fmt.Errorf("%s has characters that no header may have: use printable ASCII without spaces", where)
+		}
+	}
+	return token, nil
+}
+
+// readBounded reads a file that is not longer than limit bytes.
+func readBounded(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
+	}
+	return content, nil
+}
