@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// connectionLog remembers why the last connection was not made: gRPC passes on the text alone.
+// connectionLog remembers why the last connection was not made, until one is: gRPC passes on the text alone.
 type connectionLog struct {
 	mu  sync.Mutex
 	err error

@@ -33,7 +33,7 @@ const (
 )
 
 // forward connects to a port of a pod through the API server, without a port on this machine that others could use. A connection that the
-// node cannot make is told of by the first Read.
+// node cannot make is told of by Read and Write.
 func forward(ctx context.Context, config *rest.Config, pod client.ObjectKey, port int32) (net.Conn, error) {
 	streams, err := openForwarding(ctx, config, pod)
 	if err != nil {
@@ -156,30 +156,43 @@ type forwarded struct {
 
 // listen waits for the node to say that it cannot forward, which ends the connection.
 func (f *forwarded) listen(failures io.Reader) {
-	defer close(f.told)
 	said, _ := io.ReadAll(io.LimitReader(failures, maxForwardError)) // how it ended does not matter
 	if said = bytes.TrimSpace(said); len(said) > 0 {
 		f.failure = fmt.Errorf("port %d of pod %s cannot be reached: %q", f.port, f.pod, said)
-		f.shut()
+	}
+	close(f.told)
+	if f.failure != nil {
+		f.shut() // which may take its time
 	}
 }
 
 // Read implements net.Conn.
 func (f *forwarded) Read(p []byte) (int, error) {
 	n, err := f.Stream.Read(p)
+	return n, f.why(err)
+}
+
+// Write implements net.Conn.
+func (f *forwarded) Write(p []byte) (int, error) {
+	n, err := f.Stream.Write(p)
+	return n, f.why(err)
+}
+
+// why puts what the node said in place of an error that came of it.
+func (f *forwarded) why(err error) error {
 	if err == nil {
-		return n, nil
+		return nil
 	}
 	wait := time.NewTimer(forwardErrorWait)
 	defer wait.Stop()
 	select {
 	case <-f.told:
 		if f.failure != nil {
-			return n, f.failure
+			return f.failure
 		}
 	case <-wait.C:
 	}
-	return n, err
+	return err
 }
 
 // Close implements net.Conn.

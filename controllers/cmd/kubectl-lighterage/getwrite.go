@@ -61,10 +61,15 @@ func receivedOf(m *wirev1.ReceivedMessage) received {
 
 // newWriter returns what writes messages in a form.
 func newWriter(q queueSettings, form string, out io.Writer) func(*wirev1.ReceivedMessage) error {
-	encode := func(m *wirev1.ReceivedMessage) ([]byte, error) { return m.GetMessage().GetPayload(), nil }
+	encode := func(m *wirev1.ReceivedMessage) ([]byte, error) {
+		if form == "json" {
+			return line(receivedOf(m))
+		}
+		return m.GetMessage().GetPayload(), nil
+	}
 	same, suffix := bytes.Equal, ""
 	if form == "json" {
-		encode, same, suffix = encodeJSON, sameButDeliveries, ".json"
+		same, suffix = sameButDeliveries, ".json"
 	}
 	if q.directory != "" {
 		return func(m *wirev1.ReceivedMessage) error {
@@ -89,8 +94,6 @@ func newWriter(q queueSettings, form string, out io.Writer) func(*wirev1.Receive
 		return nil
 	}
 }
-
-func encodeJSON(m *wirev1.ReceivedMessage) ([]byte, error) { return line(receivedOf(m)) }
 
 // sameButDeliveries reports whether two files hold a message that was only got once more.
 func sameButDeliveries(present, content []byte) bool {

@@ -74,7 +74,9 @@ func (s *service) connect(config *tls.Config, token string, dial func(context.Co
 		grpc.WithTransportCredentials(&loggedTLS{credentials.NewTLS(config), s.log}),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := dial(ctx)
-			s.log.record(err)
+			if err != nil {
+				s.log.record(err)
+			}
 			return conn, err
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout}),

@@ -81,6 +81,7 @@ func TestProgram(t *testing.T) {
 			}
 		})
 	}
+	t.Run("queue stat", func(t *testing.T) { statQueue(t, cluster, nothing) })
 	t.Run("trial report", func(t *testing.T) { reportTrial(t, cluster, nothing) })
 	t.Run("as JSON", func(t *testing.T) {
 		var out bytes.Buffer
@@ -96,6 +97,35 @@ func TestProgram(t *testing.T) {
 			t.Errorf("%s", out.String())
 		}
 	})
+}
+
+// statQueue asks for a Queue, by who may get Queues and nothing else, and by who may not.
+func statQueue(t *testing.T, cluster *controllertest.Cluster, nothing string) {
+	queue := &v1alpha1.Queue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"},
+		Spec: v1alpha1.QueueSpec{
+			Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("1Gi")},
+			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: "orders-tokens"}},
+		},
+	}
+	cluster.Create(t, queue)
+	queue.Status.Statistics = &v1alpha1.QueueStatistics{Depth: 7, DeadLetters: 2}
+	update(t, cluster, queue)
+	kubeconfig := user(t, cluster, "queues", "queues")
+	out, _, err := try(t, "", "queue", "stat", "orders", "-n", namespace, "--kubeconfig", kubeconfig)
+	for _, says := range []string{"Queue bank/orders", "7 messages", "you may not read ConfigMap", "--ca-file"} {
+		if err != nil || !strings.Contains(out, says) {
+			t.Errorf("%v: %q is not in\n%s", err, says, out)
+		}
+	}
+	for _, verb := range []string{"stat", "put", "get"} {
+		if out, _, err := try(t, "", "queue", verb, "orders", "-n", namespace, "--kubeconfig", nothing); err == nil || out != "" || !strings.Contains(err.Error(), "verb get on queues of lighterage.dev") {
+			t.Errorf("%s: %q, %v", verb, out, err)
+		}
+	}
+	if _, _, err := try(t, "", "queue", "get", "order", "-n", namespace, "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `no Queue "order"`) {
+		t.Errorf("got %v", err)
+	}
 }
 
 // reportTrial has a page made of a trial, by who may get trials and by who may not.

@@ -14,8 +14,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // as main does
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
 
 func TestArguments(t *testing.T) {
 	for line, says := range map[string]string{

@@ -83,7 +83,7 @@ func roots(ctx context.Context, h *home, q queueSettings) (*x509.CertPool, error
 		}
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("Secret %q has no %s, and the system's CAs cannot be read; %s: %w", name, corev1.ServiceAccountRootCAKey, instead, err)
+			return nil, fmt.Errorf("there is no %[2]s in Secret %[1]q, and the system's CAs cannot be read; %[3]s: %[4]w", name, corev1.ServiceAccountRootCAKey, instead, err)
 		}
 		return system, nil
 	}
@@ -124,7 +124,7 @@ func tokenOf(ctx context.Context, h *home, q queueSettings) (string, error) {
 		return "", err
 	}
 	if queue.Spec.Authentication.Tokens == nil {
-		return "", fmt.Errorf("Queue %s/%s lets in client certificates only; give one with --client-certificate and --client-key", queue.Namespace, queue.Name)
+		return "", fmt.Errorf("the Queue %s/%s lets in client certificates only; give one with --client-certificate and --client-key", queue.Namespace, queue.Name)
 	}
 	name := queue.Spec.Authentication.Tokens.SecretName
 	secret, err := h.secret(ctx, name, "the tokens of its clients", "give a token with --token-file")
@@ -135,13 +135,13 @@ func tokenOf(ctx context.Context, h *home, q queueSettings) (string, error) {
 	chosen := q.tokenName
 	switch {
 	case len(names) == 0:
-		return "", fmt.Errorf("Secret %q has no token in it; put one there for each client, with the client's name as its key", name)
+		return "", fmt.Errorf("there is no token in Secret %q; put one there for each client, with the client's name as its key", name)
 	case chosen == "" && len(names) > 1:
-		return "", fmt.Errorf("Secret %q has several tokens; choose one with --token-name: %s", name, strings.Join(names, ", "))
+		return "", fmt.Errorf("there are several tokens in Secret %q; choose one with --token-name: %s", name, strings.Join(names, ", "))
 	case chosen == "":
 		chosen = names[0]
 	case secret.Data[chosen] == nil:
-		return "", fmt.Errorf("Secret %q has no token %q; choose one of: %s", name, chosen, strings.Join(names, ", "))
+		return "", fmt.Errorf("there is no token %q in Secret %q; choose one of: %s", chosen, name, strings.Join(names, ", "))
 	}
 	return checkToken(secret.Data[chosen], fmt.Sprintf("token %q of Secret %q", chosen, name))
 }

@@ -155,23 +155,25 @@ func (f *queueStat) writeStatistics(row func(name, format string, values ...any)
 	row("dead letters", "%d", s.DeadLetters)
 	row("puts", "%s; %d refused, %d stored before", rateOf(s.Puts), s.RefusedPuts, s.Duplicates)
 	row("gets", "%s", rateOf(s.Gets))
-	switch {
-	case s.AverageRatio == "":
-		row("ratio", "nothing was compressed")
-	default:
-		ratio := s.AverageRatio
-		if s.RecentRatio != "" {
-			ratio += ", recently " + s.RecentRatio
-		}
-		if f.Engine != "" {
-			ratio += ", by " + f.Engine
-		}
-		row("ratio", "%s", ratio)
-	}
+	row("ratio", "%s", f.ratio(s))
 	row("connections", "%d of clients, %d consumers", s.Connections, s.Consumers)
 	if s.LastReset != nil {
 		row("counted since", "%s", s.LastReset.UTC().Format(time.RFC3339))
 	}
+}
+
+func (f *queueStat) ratio(s *v1alpha1.QueueStatistics) string {
+	if s.AverageRatio == "" {
+		return "nothing was compressed"
+	}
+	text := s.AverageRatio
+	if s.RecentRatio != "" {
+		text += ", recently " + s.RecentRatio
+	}
+	if f.Engine != "" {
+		text += ", by " + f.Engine
+	}
+	return text
 }
 
 func rateOf(r v1alpha1.QueueRate) string {
