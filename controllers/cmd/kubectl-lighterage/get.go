@@ -18,6 +18,12 @@ const (
 	// maxGetBatch is how many messages a request asks for at most, and maxGetWait how long it waits.
 	maxGetBatch = 256
 	maxGetWait  = 50 * time.Second
+	// firstWait is how long get waits for the first message unless told otherwise, and furtherWait for each further group: a queue that
+	// nobody got from for a while needs a moment to find its messages.
+	firstWait   = 2 * time.Second
+	furtherWait = time.Second
+	// emptyPause is the wait after an answer that came early and has nothing.
+	emptyPause = 20 * time.Millisecond
 	// answerTimeout is how long an answer may take beyond what it was to wait.
 	answerTimeout = 2 * time.Minute
 	// giveBackTimeout bounds giving messages back, also after an interrupt.
@@ -55,7 +61,7 @@ type getting struct {
 	held                  []string // receipts that are neither acknowledged nor given back
 }
 
-// all gets until there are as many as are wanted, or none is there any more. Only the first is waited for.
+// all gets until there are as many as are wanted, or none is there any more.
 func (g *getting) all(ctx context.Context) error {
 	var damaged error
 	until := time.Now().Add(g.settings.wait)
@@ -64,7 +70,7 @@ func (g *getting) all(ctx context.Context) error {
 		if g.settings.count > 0 {
 			want = min(want, g.settings.count-got)
 		}
-		wait := time.Duration(0)
+		wait := furtherWait
 		if got == 0 {
 			wait = min(max(time.Until(until), 0), maxGetWait)
 		}
@@ -74,6 +80,9 @@ func (g *getting) all(ctx context.Context) error {
 		}
 		if len(messages) == 0 {
 			if got == 0 && time.Until(until) > 0 {
+				if err := pause(ctx, emptyPause); err != nil {
+					return fmt.Errorf("waiting for messages: %w", err)
+				}
 				continue
 			}
 			break
@@ -91,6 +100,17 @@ func (g *getting) all(ctx context.Context) error {
 		}
 	}
 	return damaged
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (g *getting) some(ctx context.Context, want int, wait time.Duration) ([]*wirev1.ReceivedMessage, error) {

@@ -88,7 +88,7 @@ func (q *queueSettings) flags() *pflag.FlagSet {
 	flags.StringArrayVar(&q.headerList, "header", nil, "put: header as NAME=VALUE; may be repeated")
 	flags.BoolVar(&q.lines, "lines", false, "put: each line is a message; get: write an end of line after each")
 	flags.IntVar(&q.count, "count", 1, "get: how many messages at most; 0: all that are there")
-	flags.DurationVar(&q.wait, "wait", 0, "get: how long to wait for the first message")
+	flags.DurationVar(&q.wait, "wait", firstWait, "get: how long to wait for the first message; with less than a second a queue may seem empty that nobody got from for a while")
 	flags.DurationVar(&q.visibility, "visibility", 0, "get: how long nobody else gets the messages meanwhile (default: as the Queue says)")
 	flags.BoolVar(&q.ack, "ack", false, "get: acknowledge messages when they are written, which is what it does unless told otherwise")
 	flags.BoolVar(&q.noAck, "no-ack", false, "get: give messages back in place of acknowledging them")
