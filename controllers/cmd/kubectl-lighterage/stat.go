@@ -35,7 +35,10 @@ type queueStat struct {
 	// Statistics are absent as long as no member has reported.
 	Statistics *v1alpha1.QueueStatistics `json:"statistics,omitempty"`
 	Engine     string                    `json:"engine,omitempty"`
-	Service    serviceStat               `json:"service"`
+	// Channel to another cluster, and Received from such channels.
+	Channel  *v1alpha1.QueueChannelStatus `json:"channel,omitempty"`
+	Received []v1alpha1.ReceivedChannel   `json:"received,omitempty"`
+	Service  serviceStat                  `json:"service"`
 }
 
 // serviceStat says whether a member serves who asks.
@@ -75,7 +78,7 @@ func statOf(queue *v1alpha1.Queue) *queueStat {
 	status := &queue.Status
 	found := &queueStat{
 		Queue: queue.Name, Namespace: queue.Namespace, Ready: status.Ready, Address: status.Address,
-		Storage: queue.Spec.Storage.Size.String(), Statistics: status.Statistics,
+		Storage: queue.Spec.Storage.Size.String(), Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
 	}
 	if status.Compression != nil {
 		found.Engine = status.Compression.Engine
@@ -131,6 +134,7 @@ func (f *queueStat) writeText(to io.Writer, now time.Time) error {
 	} else {
 		f.writeStatistics(row, s, now)
 	}
+	f.writeChannels(row, now)
 	if f.Service.Serves {
 		row("service", "%s serves you, asked and answered in %.0f ms", f.Service.Where, f.Service.Seconds*1000)
 	} else {
@@ -162,6 +166,50 @@ func (f *queueStat) writeStatistics(row func(name, format string, values ...any)
 	}
 }
 
+// writeChannels writes a row for the channel from this Queue, one for what went wrong with it last, and one for each channel to it.
+func (f *queueStat) writeChannels(row func(name, format string, values ...any), now time.Time) {
+	if c := f.Channel; c != nil {
+		row("channel to", "%s, %s", c.Destination, channelState(c.State, c.NegotiatedCodec))
+		row("sent", "%d messages, now %s/s, %d in doubt", c.Messages, orZero(c.MessagesPerSecond), c.InDoubt)
+		if c.LastError != nil {
+			row("ended last", "%s", endOf(c.LastError, now))
+		}
+	}
+	for _, r := range f.Received {
+		state := "Disconnected"
+		if r.Connected {
+			state = "Running"
+		}
+		row("channel from", "%s, %s, %d messages", r.Source, channelState(state, r.NegotiatedCodec), r.Messages)
+		if r.LastError != nil && !r.Connected {
+			row("ended last", "%s", endOf(r.LastError, now))
+		}
+	}
+}
+
+func endOf(e *v1alpha1.ChannelError, now time.Time) string {
+	text := e.Reason + ": " + e.Message
+	if e.Time != nil {
+		text = duration.HumanDuration(max(now.Sub(e.Time.Time), 0)) + " ago: " + text
+	}
+	return text
+}
+
+func channelState(state, codec string) string {
+	if codec == "" {
+		return state
+	}
+	return state + " in " + codec
+}
+
+// orZero is for rates, which are empty before there was a first.
+func orZero(rate string) string {
+	if rate == "" {
+		return "0"
+	}
+	return rate
+}
+
 func (f *queueStat) ratio(s *v1alpha1.QueueStatistics) string {
 	if s.AverageRatio == "" {
 		return "nothing was compressed"
@@ -177,11 +225,8 @@ func (f *queueStat) ratio(s *v1alpha1.QueueStatistics) string {
 }
 
 func rateOf(r v1alpha1.QueueRate) string {
-	now, high := r.PerSecond, r.HighPerSecond
-	if now == "" {
-		now = "0"
-	}
-	text := fmt.Sprintf("%d, now %s/s", r.Count, now)
+	high := r.HighPerSecond
+	text := fmt.Sprintf("%d, now %s/s", r.Count, orZero(r.PerSecond))
 	if high != "" {
 		text += ", at most " + high + "/s"
 	}

@@ -40,6 +40,18 @@ func TestStatText(t *testing.T) {
 	empty.Status = v1alpha1.QueueStatus{Ready: "1/1", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}, Statistics: &v1alpha1.QueueStatistics{}}
 	fresh := busy()
 	fresh.Status = v1alpha1.QueueStatus{}
+	sending := busy()
+	sending.Status = v1alpha1.QueueStatus{
+		Ready: "1/1", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+		Channel: &v1alpha1.QueueChannelStatus{
+			State: "Running", Destination: "west/bank/orders", NegotiatedCodec: "zstd", Messages: 40, MessagesPerSecond: "1.5", InDoubt: 2,
+			LastError: &v1alpha1.ChannelError{Reason: "PeerUnreachable", Message: "no answer", Time: new(metav1.NewTime(statTime.Add(-time.Hour)))},
+		},
+		Received: []v1alpha1.ReceivedChannel{
+			{Source: "north/bank/a", Connected: true, NegotiatedCodec: "deflate", Messages: 7, LastError: &v1alpha1.ChannelError{Reason: "Old", Message: "over"}},
+			{Source: "south/bank/b", Messages: 3, LastError: &v1alpha1.ChannelError{Reason: "NotGranted", Message: "no PeerGrant"}},
+		},
+	}
 	stalled := busy()
 	stalled.Status = v1alpha1.QueueStatus{Conditions: []metav1.Condition{
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "No", Message: "it is not"},
@@ -77,6 +89,17 @@ func TestStatText(t *testing.T) {
   ratio           nothing was compressed
   connections     0 of clients, 0 consumers
   service         does not serve you, or could not be asked: you may not
+`},
+		"channels": {sending, serviceStat{Error: "you may not"}, `Queue bank/orders
+  members       1/1 ready
+  messages      not known: no member has reported yet
+  channel to    west/bank/orders, Running in zstd
+  sent          40 messages, now 1.5/s, 2 in doubt
+  ended last    60m ago: PeerUnreachable: no answer
+  channel from  north/bank/a, Running in deflate, 7 messages
+  channel from  south/bank/b, Disconnected, 3 messages
+  ended last    NotGranted: no PeerGrant
+  service       does not serve you, or could not be asked: you may not
 `},
 		"new": {fresh, serviceStat{Error: "none is ready"}, `Queue bank/orders
   problem   the manager has not seen it yet
