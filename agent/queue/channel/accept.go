@@ -17,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -138,10 +139,15 @@ func checkHeader(h *wirev1.ChannelHeader) error {
 	if strings.ContainsAny(h.GetValue(), "\r\n\x00") || strings.Trim(h.GetValue(), " \t") != h.GetValue() {
 		return invalid("a value of header %.40s that does not fit on a line", name)
 	}
-	if isControl(name) || isForm(name) {
+	if isControl(name) || isForm(name) || isDead(name) {
 		return invalid("the header %.40s, which peers may not set", name)
 	}
 	return nil
+}
+
+// isDead reports whether a header is one that dead letters have, of which channels carry none.
+func isDead(name string) bool {
+	return len(name) >= len(envelope.DeadPrefix) && strings.EqualFold(name[:len(envelope.DeadPrefix)], envelope.DeadPrefix)
 }
 
 func formFromWire(f *wirev1.ChannelForm) (message.Form, error) {

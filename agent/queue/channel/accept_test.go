@@ -75,6 +75,8 @@ func TestHostileMessages(t *testing.T) {
 		"message id":          header("Nats-Msg-Id", "7"),
 		"second form":         header("Lighterage-Codec", "zstd"),
 		"second form, lower":  header("lighterage-length", "7"),
+		"dead letter":         header("Lighterage-Dead-Reason", "Rejected"),
+		"dead, lower":         header("lighterage-dead-sequence", "7"),
 		"line break":          header("A", "b\r\nNats-Rollup: all"),
 		"name with a colon":   header("A: b\r\nNats-Rollup", "all"),
 		"name with a blank":   header("A b", "c"),

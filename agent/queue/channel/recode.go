@@ -176,7 +176,7 @@ func headersToWire(h nats.Header) []*wirev1.ChannelHeader {
 	for name, values := range h {
 		if name == jetstream.MsgIDHeader {
 			name = OriginHeader
-		} else if isControl(name) || isForm(name) {
+		} else if isControl(name) || isForm(name) || isDead(name) {
 			continue
 		}
 		for _, value := range values {

@@ -30,7 +30,7 @@ import (
 
 const (
 	// consumerName is that of the consumer by which a stream is sent.
-	consumerName = "lighterage-channel"
+	consumerName = store.OwnConsumers + "channel"
 	// windowBatches is how many batches may be in doubt.
 	windowBatches = 4
 	// redeliverAfter is when JetStream says again what was not acknowledged, which is for acknowledgements that were lost.

@@ -27,12 +27,14 @@ const KeyHeader = "Lighterage-Key"
 // channel. As Nats-Msg-Id it would make the dead letter a duplicate of the message.
 const IDHeader = "Lighterage-Message-Id"
 
-// The headers of a dead letter, beside those that the message had.
+// The headers of a dead letter, beside those that the message had. Nothing else has a header
+// whose name begins with DeadPrefix.
 const (
-	DeadReasonHeader     = "Lighterage-Dead-Reason"
-	DeadDetailHeader     = "Lighterage-Dead-Detail"
-	DeadDeliveriesHeader = "Lighterage-Dead-Deliveries"
-	DeadSequenceHeader   = "Lighterage-Dead-Sequence"
+	DeadPrefix           = "Lighterage-Dead-"
+	DeadReasonHeader     = DeadPrefix + "Reason"
+	DeadDetailHeader     = DeadPrefix + "Detail"
+	DeadDeliveriesHeader = DeadPrefix + "Deliveries"
+	DeadSequenceHeader   = DeadPrefix + "Sequence"
 )
 
 // Reasons of dead letters.

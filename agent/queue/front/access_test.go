@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // certificate returns one that signed itself.
@@ -318,4 +319,94 @@ func TestManyClients(t *testing.T) {
 	if len(next) != clients {
 		t.Errorf("messages of %d clients", len(next))
 	}
+}
+
+// TestOwnConsumers: clients may look at the agent's own consumers, and neither get by them, acknowledge for them, change nor remove them.
+func TestOwnConsumers(t *testing.T) {
+	q := start(t, settings(t, nil), nil)
+	complaints := make(chan error, 10)
+	conn, js := q.client(nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { complaints <- err }))
+	complaint := func(what string) {
+		t.Helper()
+		select {
+		case err := <-complaints:
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("nobody is told of %s", what)
+		}
+	}
+	q.put(js, &nats.Msg{Subject: "orders.new", Data: []byte("for the channel")})
+	own, err := q.direct.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{
+		Durable: store.OwnConsumers + "channel", FilterSubjects: store.Subjects("orders"), AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := own.CachedInfo().Name
+	seen, err := js.Consumer(t.Context(), "orders", name)
+	if err != nil || seen.CachedInfo().NumPending != 1 {
+		t.Fatalf("a client sees %v, %v", seen, err)
+	}
+	if _, err := seen.Next(soon...); err == nil || !strings.Contains(err.Error(), "the queue's own") {
+		t.Errorf("getting by it: %v", err)
+	}
+	if err := conn.Publish("$JS.API.CONSUMER.MSG.NEXT.orders."+name, nil); err != nil {
+		t.Fatal(err)
+	}
+	complaint("a request without an answer")
+	denied := func(what string, err error) {
+		t.Helper()
+		var refused *jetstream.APIError
+		if !errors.As(err, &refused) || refused.Code != 403 || !strings.Contains(refused.Description, "the queue's own") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	denied("removing it", js.DeleteConsumer(t.Context(), "orders", name))
+	_, err = js.PauseConsumer(t.Context(), "orders", name, time.Now().Add(time.Hour))
+	denied("pausing it", err)
+	_, err = js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: name, AckWait: time.Hour})
+	denied("changing it", err)
+	_, err = js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Name: store.OwnConsumers + "x"})
+	denied("making another", err)
+	answer, err := conn.Request("$JS.API.CONSUMER.CREATE.orders", []byte(`{"stream_name":"orders","config":{"name":"lighterage-x","ack_policy":"explicit"}}`), patience)
+	if err != nil || !strings.Contains(string(answer.Data), "the queue's own") {
+		t.Errorf("making another by a name in the request: %v, %v", answer, err)
+	}
+
+	m, err := own.Next(soon...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Publish(m.Reply(), []byte("+ACK")); err != nil {
+		t.Fatal(err)
+	}
+	complaint("an acknowledgement")
+	// Nor does the server do by an answer what a client may not ask for.
+	if err := conn.PublishRequest("orders.new", "$JS.API.STREAM.PURGE.orders", []byte("a put")); err != nil {
+		t.Fatal(err)
+	}
+	complaint("a put that is answered to the server")
+	info, err := own.Info(t.Context())
+	if err != nil || info.NumAckPending != 1 {
+		t.Errorf("the message was acknowledged: %+v, %v", info, err)
+	}
+	if stream, err := q.direct.Stream(t.Context(), "orders"); err != nil || stream.CachedInfo().State.Msgs != 1 || stream.CachedInfo().State.Consumers != 1 {
+		t.Errorf("the stream is %v, %v", stream, err)
+	}
+}
+
+// TestForgedDeadLetters: an ordinary message cannot look like a dead letter.
+func TestForgedDeadLetters(t *testing.T) {
+	q := start(t, settings(t, nil), nil)
+	_, js := q.client()
+	for _, name := range []string{"Lighterage-Dead-Reason", "Lighterage-Dead-Sequence"} {
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders", Header: nats.Header{name: {"7"}}, Data: xml(t, 12000)})
+		var refused *jetstream.APIError
+		if !errors.As(err, &refused) || !strings.Contains(refused.Description, "dead letters") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	q.put(js, &nats.Msg{Subject: "orders", Header: nats.Header{"About": {"Lighterage-Dead-Reason: none"}}, Data: xml(t, 12000)})
 }

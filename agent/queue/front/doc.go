@@ -7,8 +7,10 @@
 //   - payloads of messages that are put into the queue are compressed on the way in,
 //   - messages in the form of package message are made plain on the way out,
 //   - the ids of messages that are given are kept, and a put with one that the server has
-//     forgotten is answered as the server would have, and
-//   - no acknowledgement is confirmed once the server could not write.
+//     forgotten is answered as the server would have,
+//   - no acknowledgement is confirmed once the server could not write,
+//   - nobody but the agent uses the agent's own consumers, and
+//   - no message has headers of dead letters.
 //
 // So a client of NATS has all of JetStream: acknowledgements of puts, pull and push
 // consumers, de-duplication, expected sequences.

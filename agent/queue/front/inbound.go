@@ -28,6 +28,7 @@ const (
 	refuse      // the headers ask for what clients may not do
 	known       // was stored before the server was started
 	filter      // makes a consumer
+	deny        // is not for clients, although the server would do it
 )
 
 const (
@@ -49,6 +50,9 @@ func (in inbound) judge(op *operation, s *generation) fate {
 	if op.kind != opPub {
 		return pass
 	}
+	if repliesToServer(op) {
+		return deny
+	}
 	if in.conn.front.ofQueue(op.subject) {
 		switch {
 		case op.header != nil && hasHeader(op.header, rollupHeader):
@@ -62,6 +66,9 @@ func (in inbound) judge(op *operation, s *generation) fate {
 			return count
 		}
 		return encode
+	}
+	if in.conn.front.denies(op) {
+		return deny
 	}
 	if bytes.HasPrefix(op.subject, []byte(createPrefix)) || bytes.HasPrefix(op.subject, []byte(durablePrefix)) {
 		return filter
@@ -93,7 +100,7 @@ func (in inbound) scan(buf []byte) (part, error) {
 		switch {
 		case fate == encode || fate == verify:
 			work = max(len(op.payload), 1)
-		case fate == refuse || fate == known || fate == filter || fate == count && found.work > 0:
+		case fate == refuse || fate == known || fate == filter || fate == deny || fate == count && found.work > 0:
 			work = 1
 		}
 		// What passes as it is does not wait for what does not, nor is it copied with it.
@@ -163,6 +170,8 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 				out = f.duplicate(out, &op)
 			case filter:
 				out = f.consumer(out, &op)
+			case deny:
+				out = f.deny(out, &op)
 			}
 		}
 	})
@@ -192,4 +201,14 @@ func headerValue(block []byte, name string) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// hasHeaderOf reports whether a block has a header whose name begins so, in any case.
+func hasHeaderOf(block []byte, prefix string) bool {
+	for line := range bytes.SplitSeq(block, []byte("\n")) {
+		if len(line) >= len(prefix) && strings.EqualFold(string(line[:len(prefix)]), prefix) {
+			return true
+		}
+	}
+	return false
 }

@@ -5,10 +5,13 @@ package front
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // refusal is an answer of JetStream's API.
@@ -27,6 +30,7 @@ type apiError struct {
 
 const (
 	badRequest = 400
+	forbidden  = 403
 	// errCode of refusals by the front. Those of the server are from 10000 on.
 	errCode = 9001
 )
@@ -92,8 +96,9 @@ func (f *Front) consumer(out []byte, op *operation) []byte {
 // maxRequest bounds requests to make consumers in bytes.
 const maxRequest = 64 << 10
 
-// judged are the fields that decide what a consumer sees and where that goes.
-var judged = []string{"config", "filter_subject", "filter_subjects", "deliver_subject"}
+// judged are the fields that decide what a consumer is called, what it sees and where that
+// goes.
+var judged = []string{"config", "name", "durable_name", "filter_subject", "filter_subjects", "deliver_subject"}
 
 // filtered returns a request to make a consumer with filters for the queue's subjects.
 func (f *Front) filtered(body []byte) ([]byte, error) {
@@ -115,14 +120,19 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 			}
 		}
 	}
-	var deliver, one string
+	var called, durable, deliver, one string
 	var several []string
-	for name, value := range map[string]any{"deliver_subject": &deliver, "filter_subject": &one, "filter_subjects": &several} {
+	for name, value := range map[string]any{
+		"name": &called, "durable_name": &durable, "deliver_subject": &deliver, "filter_subject": &one, "filter_subjects": &several,
+	} {
 		if raw, ok := config[name]; ok {
 			if err := json.Unmarshal(raw, value); err != nil {
 				return nil, fmt.Errorf("read %s: %w", name, err)
 			}
 		}
+	}
+	if strings.HasPrefix(called, store.OwnConsumers) || strings.HasPrefix(durable, store.OwnConsumers) {
+		return nil, errors.New(ownConsumers)
 	}
 	if deliver != "" && !strings.HasPrefix(deliver, "_INBOX.") && !strings.HasPrefix(deliver, "_DELIVER.") {
 		return nil, fmt.Errorf("deliver_subject %q: use one of _INBOX.> or _DELIVER.>", deliver)

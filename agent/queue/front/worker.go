@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
@@ -144,6 +145,9 @@ func (w *worker) space() []byte {
 // verify appends a put of a client that compressed the payload itself if that is sound,
 // and otherwise an answer that it is not.
 func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
+	if hasHeaderOf(op.header, envelope.DeadPrefix) {
+		return w.front.refusePut(out, op, "headers that begin with "+envelope.DeadPrefix+" are those of dead letters: put the message without them"), nil
+	}
 	form, err := message.ParseForm(op.header)
 	if err != nil {
 		return w.front.refusePut(out, op, err.Error()), nil

@@ -21,11 +21,14 @@ func LeaseStream(queue string) string { return queue + "_leases" }
 // LeaseSubject is where that is kept for one of the queue's piles of messages.
 func LeaseSubject(queue, pile string) string { return "$LIGHTERAGE.LEASES." + queue + "." + pile }
 
+// OwnConsumers is how the names of all consumers of the agent itself begin.
+const OwnConsumers = "lighterage-"
+
 // The consumers by which clients of gRPC and HTTP are served have names that begin so. What
 // these hold is with clients, or waits for one.
 const (
-	ServiceConsumer = "lighterage-service"
-	DeadConsumer    = "lighterage-dead"
+	ServiceConsumer = OwnConsumers + "service"
+	DeadConsumer    = OwnConsumers + "dead"
 )
 
 // Serves reports whether a consumer is one of these.
