@@ -50,11 +50,11 @@ func serve(t *testing.T, directory string, last uint64, s front.Settings) (jetst
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- f.Serve(listener) }()
-	client, err := nats.Connect("nats://" + listener.Addr().String())
+	client, err := nats.Connect("nats://"+listener.Addr().String(), nats.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(client)
+	js, err := jetstream.New(client, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}

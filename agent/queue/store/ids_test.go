@@ -6,6 +6,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -23,8 +24,10 @@ func addresses(t *testing.T, n int) []string {
 	t.Helper()
 	var all []string
 	var held []net.Listener // so that no two are the same
+	// Connections begin at 127.0.0.1, so that none takes a port before a member does.
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			t.Fatal(err)
 		}
