@@ -215,8 +215,8 @@ type QueueSpec struct {
 	// +required
 	Authentication QueueAuthentication `json:"authentication,omitzero"`
 
-	// tls gives the certificate that clients see. Absent: one of the cluster's own CA for the name of the Service, which changes often.
-	// Clients have to speak TLS either way.
+	// tls gives the certificate that clients see. Absent: one of the cluster's own CA for the name of the Service, which changes often; the CA
+	// is ca.crt of the ConfigMap NAME-ca beside the Queue. Clients have to speak TLS either way.
 	// +optional
 	TLS *QueueTLS `json:"tls,omitempty"`
 

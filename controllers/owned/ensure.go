@@ -149,6 +149,8 @@ func specOf(object client.Object) any {
 		return o.Spec
 	case *corev1.Service:
 		return o.Spec
+	case *corev1.ConfigMap:
+		return o.Data
 	case *policyv1.PodDisruptionBudget:
 		return o.Spec
 	case *autoscalingv2.HorizontalPodAutoscaler:

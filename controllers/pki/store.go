@@ -30,6 +30,9 @@ const (
 	PeerCAKey    = "peer-ca.crt"
 )
 
+// QueueCAName is the name of the ConfigMap, beside a Queue, with the public part of the CA under CAKey.
+func QueueCAName(queue string) string { return queue + "-ca" }
+
 // caMaxAge is how long a CA is used before its Secret is read again, so that a CA that was replaced is noticed.
 const caMaxAge = time.Minute
 

@@ -27,7 +27,8 @@ import (
 
 // memory is what the manager remembers of a Queue.
 type memory struct {
-	secret agentsecret.State
+	secret    agentsecret.State
+	published published
 	// statistics is when they were last written.
 	statistics time.Time
 }
@@ -66,6 +67,9 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 		if set, ok := after.(*appsv1.StatefulSet); ok {
 			present = set
 		}
+	}
+	if problem, err := r.publishCA(ctx, wanted, m); problem != nil || err != nil {
+		return present, problem, err
 	}
 	return present, refused, nil
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package queue reconciles Queues: a StatefulSet of agents in mode queue, each with a claim, a Service for clients, one for the members
-// among themselves and a disruption budget. What is wanted and what status says are pure functions of what was gathered.
+// among themselves, a disruption budget, and a ConfigMap with the CA that clients need. What is wanted and what status says are pure functions of what was gathered.
 //
 // A Queue whose deletion would lose messages is not let go: its finalizer stays, and it goes on serving, until it is empty or its
 // annotation says that the messages may be deleted.

@@ -263,6 +263,36 @@ func TestNameOfSomebodyElse(t *testing.T) {
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonNameConflict)
 }
 
+// TestPublishedCA: clients find the CA beside the Queue, whatever somebody makes of it there, and nothing of somebody else's is touched.
+func TestPublishedCA(t *testing.T) {
+	q := create(t, cluster.Namespace(t), nil)
+	ca, err := cluster.Authority().CA(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := &corev1.ConfigMap{}
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: "orders-ca"}, found); err != nil {
+			return err
+		}
+		if found.Data["ca.crt"] != string(ca.CertificatePEM) || !metav1.IsControlledBy(found, q) {
+			return fmt.Errorf("%+v", found)
+		}
+		return nil
+	})
+
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace(t), Name: "orders-ca"}, Data: map[string]string{"mine": "1"}}
+	cluster.Create(t, other)
+	q = create(t, other.Namespace, nil)
+	expect(t, q, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
+	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(other), found); err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Data) != 1 || found.Data["mine"] != "1" || len(found.OwnerReferences) != 0 {
+		t.Errorf("somebody else's became %+v", found)
+	}
+}
+
 // What the API server refuses, it refuses with what to do instead.
 func TestValidation(t *testing.T) {
 	q := create(t, cluster.Namespace(t), nil)

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
@@ -30,7 +31,9 @@ import (
 type fakeCluster struct {
 	queue   *v1alpha1.Queue
 	secrets map[string]map[string][]byte
-	ca      []byte // in the ConfigMap
+	ca      []byte // in the operator's ConfigMap
+	// published is the ConfigMap beside the Queue, absent without data.
+	published corev1.ConfigMap
 	pods    []corev1.Pod
 	// forbidden are parts of paths that may not be read.
 	forbidden []string
@@ -72,6 +75,17 @@ func startCluster(t *testing.T, service *fakeService) *fakeCluster {
 	return f
 }
 
+// publish puts a ConfigMap beside the Queue, which who has the UID controls.
+func (f *fakeCluster) publish(owner types.UID, ca []byte) {
+	f.published = corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "orders-ca", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Queue", Name: "orders", UID: owner, Controller: new(true)},
+		}},
+		Data: map[string]string{"ca.crt": string(ca)},
+	}
+}
+
 // ServeHTTP implements http.Handler.
 func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
@@ -89,6 +103,10 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, namespace+"secrets/"); ok && f.secrets[name] != nil {
 		answer(w, http.StatusOK, corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Data: f.secrets[name]})
+		return
+	}
+	if r.URL.Path == namespace+"configmaps/orders-ca" && f.published.Data != nil {
+		answer(w, http.StatusOK, f.published)
 		return
 	}
 	group := v1alpha1.GroupVersion.Group

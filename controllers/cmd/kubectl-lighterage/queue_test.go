@@ -118,12 +118,19 @@ func TestAccess(t *testing.T) {
 	own.queue.Spec.TLS = &v1alpha1.QueueTLS{SecretName: "orders-tls"}
 	own.secrets["orders-tls"] = map[string][]byte{"ca.crt": service.ca}
 	own.ca = nil
+	tenant := startCluster(t, service)
+	tenant.publish("1234", service.ca)
+	tenant.forbidden = []string{"/lighterage-system/"}
+	neighbour := startCluster(t, service)
+	neighbour.publish("of another object", []byte("nothing that concerns the Queue"))
 	several := startCluster(t, service)
 	several.secrets["orders-tokens"]["till"] = []byte("another")
 	for name, arguments := range map[string][]string{
 		"no cluster":         service.direct("--kubeconfig", filepath.Join(t.TempDir(), "none")),
 		"client certificate": {"--kubeconfig", cluster.kubeconfig, "--client-certificate", service.file("tls.crt"), "--client-key", service.file("tls.key")},
 		"own certificate":    {"--kubeconfig", own.kubeconfig},
+		"CA beside it":       {"--kubeconfig", tenant.kubeconfig},
+		"another's there":    {"--kubeconfig", neighbour.kubeconfig},
 		"one of two tokens":  {"--kubeconfig", several.kubeconfig, "--token-name", "shop"},
 		"a server, the rest of the cluster": {
 			"--kubeconfig", cluster.kubeconfig, "--server", service.address, "--server-name", "orders.bank.svc",

@@ -40,7 +40,7 @@ asks a member whether it serves you.
 
 put and get reach port 8443 of a ready member through the API server as kubectl port-forward does, or --server. They accept its certificate if
 it is of the CA in --ca-file; else in ca.crt of the Secret that spec.tls names (which is of the system's CAs if it has no ca.crt); else, without
-spec.tls, in the ConfigMap lighterage-ca of the operator's namespace. They show the token that is in the Secret which
+spec.tls, in the ConfigMap NAME-ca beside the Queue, or lighterage-ca of the operator's namespace. They show the token that is in the Secret which
 spec.authentication.tokens names, or in --token-file, or a client certificate. All is read with your own rights: get on the Queue, on these
 Secrets and this ConfigMap, list on pods, and get and create on pods/portforward. With --server, --ca-file and --token-file (or --client-certificate) no
 cluster is asked.

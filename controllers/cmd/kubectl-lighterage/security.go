@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -87,15 +88,26 @@ func roots(ctx context.Context, h *home, q queueSettings) (*x509.CertPool, error
 		}
 		return system, nil
 	}
-	key := client.ObjectKey{Namespace: q.operatorNamespace, Name: pki.CAName}
+	// The copy beside the Queue can be read by whoever may read in its namespace. The Queue's own it is only if it says so.
 	var public corev1.ConfigMap
+	key := client.ObjectKey{Namespace: queue.Namespace, Name: pki.QueueCAName(queue.Name)}
+	err = h.cluster.Get(ctx, key, &public)
+	if err == nil && metav1.IsControlledBy(&public, queue) {
+		return pool([]byte(public.Data[pki.CAKey]), fmt.Sprintf("%s of ConfigMap %s", pki.CAKey, key))
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	key = client.ObjectKey{Namespace: q.operatorNamespace, Name: pki.CAName}
+	public = corev1.ConfigMap{}
 	err = h.cluster.Get(ctx, key, &public)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("there is no ConfigMap %q in namespace %q, which has the CA of the Queue's certificate; name the operator's namespace with --operator-namespace, or %s", key.Name, key.Namespace, instead)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("you may not read ConfigMap %q in namespace %q, which has the CA of the Queue's certificate; ask for a Role there with the verb get on it, or for its %s and %s: %w",
-			key.Name, key.Namespace, pki.CAKey, instead, err)
+		return nil, fmt.Errorf("you may not read ConfigMap %q in namespace %q, which has the CA of the Queue's certificate, and ConfigMap %q in namespace %q "+
+			"is not there or you may not read it either; ask for a Role with the verb get on one of them, or for its %s and %s: %w",
+			key.Name, key.Namespace, pki.QueueCAName(queue.Name), queue.Namespace, pki.CAKey, instead, err)
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
 	}
