@@ -13,7 +13,6 @@ import (
 const (
 	consumerPrefix = "$JS.API.CONSUMER."
 	infoPrefix     = consumerPrefix + "INFO."
-	ackPrefix      = "$JS.ACK."
 	// deniedSubject is one that clients may not publish to, which the server tells them.
 	deniedSubject = "$LIGHTERAGE.DENIED."
 	// maxDenied bounds how much of a subject follows it, so that no line becomes too long.

@@ -34,7 +34,7 @@ type fakeCluster struct {
 	ca      []byte // in the operator's ConfigMap
 	// published is the ConfigMap beside the Queue, absent without data.
 	published corev1.ConfigMap
-	pods    []corev1.Pod
+	pods      []corev1.Pod
 	// forbidden are parts of paths that may not be read.
 	forbidden []string
 	// sockets says whether it forwards by WebSocket, as API servers do, or by SPDY alone.
