@@ -33,5 +33,5 @@ func (s *Store) EnsureIDs(ctx context.Context, conn *nats.Conn, settings Setting
 	if s.options.Memory {
 		want.Storage = jetstream.MemoryStorage
 	}
-	return s.await(ctx, conn, want)
+	return s.await(ctx, conn, want, 0)
 }

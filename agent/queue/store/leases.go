@@ -48,5 +48,5 @@ func (s *Store) EnsureLeases(ctx context.Context, conn *nats.Conn, settings Sett
 	if s.options.Memory {
 		want.Storage = jetstream.MemoryStorage
 	}
-	return s.await(ctx, conn, want)
+	return s.await(ctx, conn, want, 0)
 }

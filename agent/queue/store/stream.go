@@ -112,13 +112,18 @@ func (e *StreamError) Unwrap() error { return e.Err }
 // else. In a cluster it waits until the members have elected who decides, which is why it
 // may take as long as the context allows. It may be repeated. Errors are *StreamError.
 func (s *Store) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
-	return s.await(ctx, conn, s.streamConfig(settings))
+	return s.await(ctx, conn, s.streamConfig(settings), s.options.Capacity)
 }
 
-// await makes or changes a stream.
-func (s *Store) await(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) error {
+// errCapacity refuses limits that the server would take, because it has room beside for
+// what is kept of messages.
+var errCapacity = errors.New("maxBytes is more than members have room for")
+
+// await makes or changes a stream, unless it would be larger than capacity; 0: the server
+// decides alone.
+func (s *Store) await(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64) error {
 	for {
-		exists, err := ensure(ctx, conn, want)
+		exists, err := ensure(ctx, conn, want, capacity)
 		if err == nil {
 			return nil
 		}
@@ -143,10 +148,10 @@ const (
 // leader it does not answer, or says that it is not available.
 func permanent(err error) bool {
 	var refused *jetstream.APIError
-	return errors.As(err, &refused) && refused.Code != 503
+	return errors.Is(err, errCapacity) || errors.As(err, &refused) && refused.Code != 503
 }
 
-func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) (exists bool, err error) {
+func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64) (exists bool, err error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return false, err
@@ -154,6 +159,9 @@ func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig) (
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := js.Stream(ctx, want.Name)
+	if capacity > 0 && want.MaxBytes > capacity && (err == nil || errors.Is(err, jetstream.ErrStreamNotFound)) {
+		return err == nil, fmt.Errorf("%w: %d bytes of %d", errCapacity, want.MaxBytes, capacity)
+	}
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		_, err = js.CreateStream(ctx, want)
