@@ -92,7 +92,7 @@ const (
 	ReceiptResult_RECEIPT_RESULT_EXPIRED ReceiptResult = 2
 	// INVALID: it is no receipt.
 	ReceiptResult_RECEIPT_RESULT_INVALID ReceiptResult = 3
-	// UNKNOWN: no answer came. It may be repeated.
+	// UNKNOWN: no answer came. It may be repeated, unless the queue was given a channel meanwhile, to which the message belongs now.
 	ReceiptResult_RECEIPT_RESULT_UNKNOWN ReceiptResult = 4
 )
 
