@@ -107,13 +107,20 @@ func TestChannel(t *testing.T) {
 	// Members are killed while messages are on their way: what was put is put, and nothing comes twice.
 	half := first + rest/2
 	putter.putNext(t, messages[first:half])
+	receiver := west.member(t, to)
 	west.KillAgent(t, namespace, "queue")
 	putter.putNext(t, messages[half:])
+	sender := east.member(t, from)
 	east.KillAgent(t, namespace, "queue")
+	// Until then status may be that of before.
+	west.waitForNext(t, receiver)
+	east.waitForNext(t, sender)
+	west.see(t, to, "hold each message once", func(s v1alpha1.QueueStatus) bool {
+		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && s.Statistics.Depth == rest && len(s.Received) == 1 && s.Received[0].Position == first+rest
+	})
 	east.see(t, from, "be empty", func(s v1alpha1.QueueStatus) bool {
 		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && s.Statistics.Depth == 0 && s.Channel.State == "Running" && s.Channel.Recoded == 0
 	})
-	west.waitForQueue(t, to, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	getter.connect(t)
 	getter.get(t, messages[first:])
 	west.see(t, to, "be empty", func(s v1alpha1.QueueStatus) bool {

@@ -213,28 +213,48 @@ func statisticsProblem(queue *v1alpha1.Queue, messages [][]byte, got int) string
 // endMember deletes the pod and waits until another serves from its volume.
 func endMember(t *testing.T, queue *v1alpha1.Queue) {
 	t.Helper()
-	ctx := context.Background()
+	pod := east.member(t, queue)
+	if err := east.Delete(context.Background(), pod); err != nil {
+		t.Fatal(err)
+	}
+	east.waitForNext(t, pod)
+}
+
+// member is the pod of a Queue of one member.
+func (c *cluster) member(t *testing.T, queue *v1alpha1.Queue) *corev1.Pod {
+	t.Helper()
 	pod := &corev1.Pod{}
-	key := client.ObjectKey{Namespace: queue.Namespace, Name: queue.Status.Members[0].Name}
-	if err := east.Get(ctx, key, pod); err != nil {
+	if err := c.Get(context.Background(), client.ObjectKey{Namespace: queue.Namespace, Name: queue.Status.Members[0].Name}, pod); err != nil {
 		t.Fatal(err)
 	}
-	former := pod.UID
-	if err := east.Delete(ctx, pod); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 6*time.Minute, "another pod to be ready in place of "+key.Name, func() (bool, string) {
+	return pod
+}
+
+// waitForNext waits until another process is ready than the one that ran in a pod, in that pod or in one that came in its place.
+func (c *cluster) waitForNext(t *testing.T, former *corev1.Pod) {
+	t.Helper()
+	eventually(t, 6*time.Minute, "another process to be ready in place of that of "+former.Name, func() (bool, string) {
 		next := &corev1.Pod{}
-		if err := east.Get(ctx, key, next); err != nil {
+		if err := c.Get(context.Background(), client.ObjectKeyFromObject(former), next); err != nil {
 			return false, err.Error()
+		}
+		if next.UID == former.UID && restarts(next) == restarts(former) {
+			return false, "the same process"
 		}
 		for _, condition := range next.Status.Conditions {
 			if condition.Type == corev1.PodReady {
-				return next.UID != former && condition.Status == corev1.ConditionTrue, condition.Message
+				return condition.Status == corev1.ConditionTrue, condition.Message
 			}
 		}
 		return false, string(next.Status.Phase)
 	})
+}
+
+func restarts(pod *corev1.Pod) (n int32) {
+	for _, container := range pod.Status.ContainerStatuses {
+		n += container.RestartCount
+	}
+	return n
 }
 
 // abandonQueue prints what an operator would look at after a failure, and lets the Queue go with its messages.

@@ -165,8 +165,8 @@ func checkToken(content []byte, where string) (string, error) {
 		return "", fmt.Errorf("%s is empty", where)
 	}
 	for _, c := range []byte(token) {
-		if c <= ' ' || c > '~' {
-			return "", fmt.Errorf("%s has characters that no header may have: use printable ASCII without spaces", where)
+		if c < ' ' || c > '~' {
+			return "", fmt.Errorf("%s has characters that no header may have: use printable ASCII", where)
 		}
 	}
 	return token, nil
