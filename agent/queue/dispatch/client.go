@@ -4,6 +4,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,12 @@ const (
 	remoteWait = 5 * time.Second
 	// remoteMargin is how much longer the answer may take.
 	remoteMargin = 5 * time.Second
+	// lateAnswer is how long an answer is looked for that comes after that, so that the
+	// messages in it are given back.
+	lateAnswer = time.Minute
+
+	// leadingGroup is what listens to requests of other members.
+	leadingGroup = "leading"
 )
 
 // Get takes up to so many messages, as they are stored, and waits for the first. It
@@ -44,7 +51,7 @@ func (h *Hub) Get(ctx context.Context, count int, visibility, wait time.Duration
 		p = deadLetters
 	}
 	until := time.Now().Add(wait)
-	giveUp := time.Now().Add(max(wait, patience))
+	giveUp := time.Now().Add(max(wait, h.options.Patience))
 	for {
 		out, err := h.get(ctx, p, count, visibility, max(time.Until(until), 0))
 		switch {
@@ -78,28 +85,50 @@ func (h *Hub) again(ctx context.Context, err error, giveUp time.Time) error {
 }
 
 func (h *Hub) get(ctx context.Context, p pile, count int, visibility, wait time.Duration) ([]*wirev1.ReceivedMessage, error) {
-	if d := h.dispatcher(p); d != nil { //nolint:contextcheck // A dispatcher lasts longer than who asks first.
+	d, err := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
+	switch {
+	case err != nil:
+		return nil, err
+	case d != nil:
 		return d.get(ctx, count, visibility, wait)
 	}
 	wait = min(wait, remoteWait)
 	request := &wirev1.GetRequest{
 		MaxMessages: uint32(count), Wait: durationpb.New(wait), VisibilityTimeout: durationpb.New(visibility), DeadLetters: p == deadLetters,
 	}
-	response := &wirev1.GetResponse{}
-	// What is given to this member after the client has gone is given back.
-	asking, stop := context.WithTimeout(context.WithoutCancel(ctx), wait+remoteMargin)
+	return h.getRemote(ctx, request, wait+remoteMargin)
+}
+
+// getRemote asks the member that leads. What comes too late, or when the client has gone, is
+// given back.
+func (h *Hub) getRemote(ctx context.Context, request *wirev1.GetRequest, patience time.Duration) ([]*wirev1.ReceivedMessage, error) {
+	type answer struct {
+		response *wirev1.GetResponse
+		err      error
+	}
+	answered := make(chan answer) // without room: what is not taken is given back
+	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	if err := h.ask(asking, getName, request, response); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil && len(response.GetMessages()) > 0 {
-		c := &wirev1.QueueChange{Verb: uint32(unget)}
-		for _, m := range response.GetMessages() {
-			c.Receipts = append(c.Receipts, m.GetReceipt())
+	go func() {
+		asking, stop := context.WithTimeout(context.WithoutCancel(ctx), patience+lateAnswer)
+		defer stop()
+		a := answer{response: &wirev1.GetResponse{}}
+		a.err = h.ask(asking, getName, request, a.response)
+		select {
+		case answered <- a:
+		case <-waiting.Done():
+			h.giveBack(receiptsOf(a.response.GetMessages())) //nolint:contextcheck // Who asked has gone.
 		}
-		return nil, errors.Join(ctx.Err(), h.ask(asking, changeName, c, &wirev1.ReleaseResponse{}))
+	}()
+	select {
+	case a := <-answered:
+		return a.response.GetMessages(), a.err
+	case <-waiting.Done():
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("%w: the member that leads does not answer", errEnded)
 	}
-	return response.GetMessages(), nil
 }
 
 // ask asks the member that leads.
@@ -139,7 +168,8 @@ func (h *Hub) asked(ctx context.Context, m *nats.Msg) {
 	defer h.mu.Unlock()
 	if h.leading == nil {
 		<-h.remote
-		return // the other member asks again
+		h.fail(m, errEnded)
+		return
 	}
 	h.served.Go(func() {
 		defer func() { <-h.remote }()
@@ -169,9 +199,9 @@ func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 		if r.GetDeadLetters() {
 			p = deadLetters
 		}
-		d := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
+		d, err := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 		if d == nil {
-			return nil, errEnded
+			return nil, cmp.Or(err, errEnded)
 		}
 		out, err := d.get(ctx, int(min(r.GetMaxMessages(), MaxBatch)), r.GetVisibilityTimeout().AsDuration(), min(r.GetWait().AsDuration(), remoteWait))
 		return &wirev1.GetResponse{Messages: out}, err
@@ -194,9 +224,9 @@ func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 		if len(c.receipts) == 0 {
 			return &wirev1.ReleaseResponse{}, nil
 		}
-		d := h.dispatcher(c.receipts[0].pile) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
+		d, err := h.dispatcher(c.receipts[0].pile) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 		if d == nil {
-			return nil, errEnded
+			return nil, cmp.Or(err, errEnded)
 		}
 		results, err := d.do(ctx, c)
 		return &wirev1.ReleaseResponse{Results: results}, err
@@ -255,7 +285,7 @@ func (h *Hub) change(ctx context.Context, c change, texts []string) []wirev1.Rec
 		results[i] = unknown
 		places[r.pile] = append(places[r.pile], i)
 	}
-	giveUp := time.Now().Add(patience)
+	giveUp := time.Now().Add(h.options.Patience)
 	for p, where := range places {
 		for len(where) > 0 {
 			got, err := h.changeOnce(ctx, p, c, texts, where)
@@ -281,7 +311,11 @@ func (h *Hub) change(ctx context.Context, c change, texts []string) []wirev1.Rec
 
 func (h *Hub) changeOnce(ctx context.Context, p pile, c change, texts []string, where []int) ([]wirev1.ReceiptResult, error) {
 	c.receipts, c.results = nil, nil
-	if d := h.dispatcher(p); d != nil { //nolint:contextcheck // A dispatcher lasts longer than who asks first.
+	d, err := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
+	if err != nil {
+		return nil, err
+	}
+	if d != nil {
 		for _, at := range where {
 			r, _ := parseReceipt(texts[at]) // it was parsed before
 			c.receipts = append(c.receipts, r)
@@ -295,6 +329,6 @@ func (h *Hub) changeOnce(ctx context.Context, p pile, c change, texts []string, 
 	response := &wirev1.ReleaseResponse{}
 	asking, stop := context.WithTimeout(ctx, 2*answerTimeout)
 	defer stop()
-	err := h.ask(asking, changeName, request, response)
+	err = h.ask(asking, changeName, request, response)
 	return response.GetResults(), err
 }

@@ -6,8 +6,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -26,7 +24,7 @@ const (
 	// long is a time that does not pass in a test.
 	long = time.Hour
 	// soon bounds waiting for what has to come.
-	soon = time.Minute
+	soon = 2 * time.Minute
 
 	done    = wirev1.ReceiptResult_RECEIPT_RESULT_DONE
 	expired = wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED
@@ -64,7 +62,7 @@ func start(t *testing.T, c config) *queue {
 	if q.conn, err = kept.Connect("test"); err != nil {
 		t.Fatal(err)
 	}
-	if q.js, err = jetstream.New(q.conn); err != nil {
+	if q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(soon)); err != nil {
 		t.Fatal(err)
 	}
 	if err := kept.Ensure(t.Context(), q.conn, c.settings); err != nil {
@@ -90,6 +88,9 @@ func (q *queue) newHub(c config) (stop func()) {
 	o.Conn, o.Queue, o.MaxPayload = q.conn, "orders", 8<<20
 	if o.Leads == nil {
 		o.Leads = q.store.Leader
+	}
+	if o.Patience == 0 {
+		o.Patience = soon
 	}
 	o.EnsureLeases = func(ctx context.Context) error { return q.store.EnsureLeases(ctx, q.conn, c.settings) }
 	q.hub = dispatch.New(o)
@@ -198,20 +199,18 @@ func (q *queue) await(messages, dead uint64) {
 	deadline := time.Now().Add(soon)
 	for {
 		s, err := q.store.Statistics(q.Context(), q.conn)
-		if err != nil {
-			q.Fatal(err)
-		}
-		if s.Messages == messages && s.DeadLetters == dead {
+		if err == nil && s.Messages == messages && s.DeadLetters == dead {
 			return
 		}
 		if time.Now().After(deadline) {
-			q.Fatalf("%+v, want %d messages and %d dead letters", s, messages, dead)
+			q.Fatalf("%+v, %v; want %d messages and %d dead letters", s, err, messages, dead)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
 func TestAcknowledge(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{})
 	q.put("", "a", "b", "c")
 	first := q.expect(long, "a", "b", "c")
@@ -223,7 +222,9 @@ func TestAcknowledge(t *testing.T) {
 	q.none()
 	r := first.receipts()
 	q.results(q.hub.Acknowledge(t.Context(), []string{r[0], "nonsense", r[1]}), done, invalid, done)
-	q.results(q.hub.Acknowledge(t.Context(), []string{r[0]}), expired)
+	q.results(q.hub.Acknowledge(t.Context(), []string{r[0]}), done)
+	q.results(q.hub.Reject(t.Context(), []string{r[0]}, ""), expired)
+	q.results(q.hub.Release(t.Context(), []string{r[0]}, 0), expired)
 	q.await(1, 0)
 	q.results(q.hub.Release(t.Context(), []string{r[2]}, 0), done)
 	again := q.expect(long, "c")
@@ -236,6 +237,7 @@ func TestAcknowledge(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{})
 	q.put("x", "x1", "x2", "x3")
 	q.put("y", "y1")
@@ -253,6 +255,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestVisibility(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{})
 	q.put("x", "x1", "x2")
 	q.expect(time.Millisecond, "x1")
@@ -268,6 +271,7 @@ func TestVisibility(t *testing.T) {
 }
 
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{options: dispatch.Options{MaxDeliveries: 2}})
 	q.put("x", "poison", "good", "bad")
 	for range 2 {
@@ -297,6 +301,7 @@ func TestDeadLetters(t *testing.T) {
 
 // TestNoRoomForDeadLetters: a full queue gives poison out again and loses nothing.
 func TestNoRoomForDeadLetters(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{settings: store.Settings{MaxMessages: 1}, options: dispatch.Options{MaxDeliveries: 1}})
 	q.put("", "poison")
 	for range 3 {
@@ -310,6 +315,7 @@ func TestNoRoomForDeadLetters(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	c := config{directory: t.TempDir()}
 	q := start(t, c)
 	q.put("x", "x1", "x2")
@@ -330,6 +336,7 @@ func TestRestart(t *testing.T) {
 }
 
 func TestLongPoll(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{})
 	arrived := make(chan got, 1)
 	go func() {
@@ -356,6 +363,7 @@ func TestLongPoll(t *testing.T) {
 // TestOneReader: a work queue is read by the service or by others, and by others again
 // after nobody asked for a while.
 func TestOneReader(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{options: dispatch.Options{Idle: time.Millisecond}})
 	other := jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: store.Subjects("orders")}
 	if _, err := q.js.CreateConsumer(t.Context(), "orders", other); err != nil {
@@ -388,6 +396,7 @@ func TestOneReader(t *testing.T) {
 
 // TestForwards: where a channel takes the messages, gets are refused and end, and the consumer with them, but dead letters are given out.
 func TestForwards(t *testing.T) {
+	t.Parallel()
 	q := start(t, config{})
 	q.put("", "a")
 	q.put("", "b")
@@ -419,65 +428,4 @@ func TestForwards(t *testing.T) {
 	// When the channel is taken away, the client has what it had.
 	q.hub.SetForwards(false)
 	q.results(q.hub.Acknowledge(t.Context(), m.receipts()), done)
-}
-
-// TestTwoLeaders: of two that think they lead each gives out only what the other does not,
-// and order holds.
-func TestTwoLeaders(t *testing.T) {
-	q := start(t, config{})
-	hubs := []*dispatch.Hub{q.hub}
-	q.newHub(config{})
-	hubs = append(hubs, q.hub)
-	const keys, each = 5, 20
-	var mu sync.Mutex
-	next := make(map[string]int)
-	inHand := make(map[string]bool)
-	for i := range each {
-		for k := range keys {
-			q.put(fmt.Sprint("key", k), fmt.Sprintf("key%d %d", k, i))
-		}
-	}
-	var workers sync.WaitGroup
-	for w := range 4 {
-		workers.Go(func() {
-			hub := hubs[w%2]
-			for {
-				mu.Lock()
-				total := 0
-				for n := range maps.Values(next) {
-					total += n
-				}
-				mu.Unlock()
-				if total == keys*each {
-					return
-				}
-				out, err := hub.Get(t.Context(), 3, long, 50*time.Millisecond, false)
-				if err != nil && !errors.Is(err, dispatch.ErrUnavailable) {
-					t.Error(err)
-					return
-				}
-				for _, m := range out {
-					key := m.GetMessage().GetKey()
-					mu.Lock()
-					if want := fmt.Sprintf("%s %d", key, next[key]); inHand[key] || string(m.GetMessage().GetPayload()) != want {
-						t.Errorf("got %s, want %s; another of the key is in hand: %v", m.GetMessage().GetPayload(), want, inHand[key])
-					}
-					inHand[key] = true
-					mu.Unlock()
-				}
-				for _, m := range out {
-					key := m.GetMessage().GetKey()
-					mu.Lock()
-					inHand[key] = false
-					next[key]++
-					mu.Unlock()
-					if r := hub.Acknowledge(t.Context(), []string{m.GetReceipt()}); r[0] != done {
-						t.Errorf("acknowledge %s: %v", m.GetMessage().GetPayload(), r)
-					}
-				}
-			}
-		})
-	}
-	workers.Wait()
-	q.await(0, 0)
 }

@@ -4,15 +4,18 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -70,25 +73,38 @@ type dispatcher struct {
 	js       jetstream.JetStream
 	log      *slog.Logger
 	name     string   // of the consumer
-	requests chan any // *waiter, *cancel, *change, *settled or *unburied
+	requests chan any // *waiter, *cancel, *change, *looked, *buried, *settled or *unburied
 	// ended is closed after failure was set.
 	ended   chan struct{}
 	failure error
 
-	window  *window
-	leases  leaseLog
-	former  map[uint64]lease // of messages that were not delivered yet
-	highest uint64           // sequence delivered
-	pull    *puller
-	waiting []*waiter
-	active  time.Time
-	moving  int
-	// dirty are leases that have changed and are not written yet.
-	dirty map[uint64]lease
+	window   *window
+	leases   leaseLog
+	former   map[uint64]lease // of messages that were not delivered yet
+	departed *departures
+	highest  uint64 // sequence delivered
+	pull     *puller
+	// filled says that the window has, or had once, what the queue has, as far as there is
+	// room. It counts as filled at fillBy in any case. expected is how many deliveries it takes.
+	filled   bool
+	fillBy   time.Time
+	expected uint64
+	waiting  []*waiter
+	active   time.Time
+	moving   int
+	// broken is why the dispatcher has to end.
+	broken error
+	// dirty are leases that have changed and are not written yet, departing messages that are
+	// gone by what is not written yet.
+	dirty     map[uint64]lease
+	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
 	// answers are given when they are written.
 	answers []func()
+	// granted are receipts in answers that were not given yet, and useful says that some were.
+	granted []string
+	useful  bool
 	// held and again are counts for who asks: messages that are with clients, and those of
 	// them that were given out before.
 	held, again atomic.Int64
@@ -100,6 +116,8 @@ type waiter struct {
 	visibility time.Duration
 	reply      chan granted
 	done       bool
+	// late says that its time is over and it waits only for the window to be filled.
+	late bool
 }
 
 type granted struct {
@@ -107,8 +125,12 @@ type granted struct {
 	err      error
 }
 
-// cancel ends a waiter, which is answered in any case.
-type cancel struct{ waiter *waiter }
+// cancel ends a waiter, which is answered in any case: at once if it has left, else when the
+// window was filled.
+type cancel struct {
+	waiter *waiter
+	left   bool
+}
 
 func (h *Hub) newDispatcher(p pile) *dispatcher {
 	return &dispatcher{
@@ -119,7 +141,7 @@ func (h *Hub) newDispatcher(p pile) *dispatcher {
 
 // run gives out until it is not needed any more, or something fails, or the context ends.
 func (d *dispatcher) run(ctx context.Context) (err error) {
-	defer func() { d.end(err) }()
+	defer func() { d.end(err) }() //nolint:contextcheck // What is given back is so after the end.
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
@@ -130,6 +152,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
 	d.active = time.Now()
+	d.fillBy = d.active.Add(d.hub.options.Fill)
 	for {
 		now := time.Now()
 		if err := d.turn(ctx, now); err != nil {
@@ -142,16 +165,17 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 		case <-ctx.Done():
 			return nil
 		case m := <-d.pull.letters:
-			err = d.deliver(m)
+			err = d.deliver(m) //nolint:contextcheck // What was begun is ended, whoever asked.
 		case r := <-d.requests:
 			d.request(r, time.Now()) //nolint:contextcheck // What was begun is ended, whoever asked.
 		case <-alarm.C:
 		case <-ticker.C:
-			if d.forwarded() {
+			switch now := time.Now(); {
+			case d.forwarded():
 				err = ErrTaken
-			} else if d.pull.silent(time.Now()) {
+			case d.pull.silent(now):
 				err = fmt.Errorf("%w: nothing was heard of it", errConsumer)
-			} else if d.idle(time.Now()) {
+			case d.idle(now):
 				return nil
 			}
 			d.count()
@@ -163,7 +187,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 			}
 			select {
 			case m := <-d.pull.letters:
-				err = d.deliver(m)
+				err = d.deliver(m) //nolint:contextcheck // What was begun is ended, whoever asked.
 			case r := <-d.requests:
 				d.request(r, time.Now()) //nolint:contextcheck // What was begun is ended, whoever asked.
 			default:
@@ -172,7 +196,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 				break
 			}
 		}
-		if err != nil {
+		if err := cmp.Or(err, d.broken); err != nil {
 			return err
 		}
 	}
@@ -192,11 +216,11 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 		return err
 	}
 	d.leases = leaseLog{js: d.js, stream: store.LeaseStream(o.Queue), subject: store.LeaseSubject(o.Queue, d.pile.String())}
-	if d.former, err = d.leases.load(ctx, d.log); err != nil {
+	if d.former, d.departed, err = d.leases.load(ctx, d.log); err != nil {
 		return err
 	}
 	// Who wrote before learns by this that it is over, before anything is given out anew.
-	if err := d.leases.write(ctx, nil, d.all); err != nil {
+	if err := d.leases.write(ctx, record{}, d.all); err != nil {
 		return err
 	}
 	asking, stop := context.WithTimeout(ctx, writeTimeout)
@@ -206,20 +230,55 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	}
 	// With a name of its own nothing that was meant for the one before reaches this one.
 	d.name = d.consumer + "-" + nuid.Next()
-	_, err = d.js.CreateConsumer(asking, o.Queue, jetstream.ConsumerConfig{
+	consumer, err := d.js.CreateConsumer(asking, o.Queue, jetstream.ConsumerConfig{
 		Durable: d.name, Description: "Clients of gRPC and HTTP", FilterSubjects: d.subjects,
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: acknowledgeAfter,
 		MaxDeliver: -1, MaxAckPending: windowMessages, MaxWaiting: 16, MemoryStorage: true,
 	})
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && (refused.ErrorCode == codeNotUnique || refused.ErrorCode == codeUnfiltered) {
-		return ErrTaken
+		return d.whoReads(asking)
 	}
 	if err != nil {
 		return fmt.Errorf("make a consumer: %w", err)
 	}
+	d.expected = consumer.CachedInfo().NumPending
+	d.filled = d.expected == 0
 	d.pull, err = newPuller(o.Conn, o.Queue, d.name)
 	return err
+}
+
+// whoReads returns ErrTaken if others read what this one would, and another error if those
+// are dispatchers of members that think they lead, of which all but one end soon.
+func (d *dispatcher) whoReads(ctx context.Context) error {
+	stream, err := d.js.Stream(ctx, d.hub.options.Queue)
+	if err != nil {
+		return fmt.Errorf("look who reads the queue: %w", err)
+	}
+	consumers := stream.ListConsumers(ctx)
+	taken := false
+	for c := range consumers.Info() {
+		taken = taken || !store.Serves(c.Name) && d.reads(c.Config)
+	}
+	switch {
+	case taken:
+		return ErrTaken
+	case consumers.Err() != nil:
+		return fmt.Errorf("look who reads the queue: %w", consumers.Err())
+	default:
+		return fmt.Errorf("%w: another member took its place", errConsumer)
+	}
+}
+
+// reads reports whether a consumer gets messages of the pile.
+func (d *dispatcher) reads(c jetstream.ConsumerConfig) bool {
+	filters := c.FilterSubjects
+	if c.FilterSubject != "" {
+		filters = []string{c.FilterSubject}
+	}
+	return len(filters) == 0 || slices.ContainsFunc(filters, func(filter string) bool {
+		return slices.ContainsFunc(d.subjects, func(subject string) bool { return server.SubjectsCollide(filter, subject) })
+	})
 }
 
 // Codes of JetStream for consumers that a work queue cannot have beside another.
@@ -265,6 +324,7 @@ func removeConsumers(ctx context.Context, js jetstream.JetStream, queue, prefix 
 // end tells all that wait to go elsewhere.
 func (d *dispatcher) end(err error) {
 	d.failure = err
+	d.hub.ended(d)
 	close(d.ended)
 }
 
@@ -277,20 +337,20 @@ func (d *dispatcher) idle(now time.Time) bool {
 	return now.Sub(d.active) >= d.hub.options.Idle
 }
 
-// all returns the leases that count.
-func (d *dispatcher) all() []lease {
-	var out []lease
+// all returns what counts of the log.
+func (d *dispatcher) all() record {
+	r := record{Departed: d.departed.last()}
 	for sequence, l := range d.former {
 		if sequence > d.highest {
-			out = append(out, l)
+			r.Leases = append(r.Leases, l)
 		}
 	}
 	for _, e := range d.window.entries {
 		if e.count > 0 {
-			out = append(out, leaseOf(e))
+			r.Leases = append(r.Leases, leaseOf(e))
 		}
 	}
-	return out
+	return r
 }
 
 func leaseOf(e *entry) lease {
@@ -303,6 +363,14 @@ func leaseOf(e *entry) lease {
 
 // changed notes that a lease has to be written.
 func (d *dispatcher) changed(e *entry) { d.dirty[e.sequence] = leaseOf(e) }
+
+// depart notes that a message is given to nobody any more, which has to be written before it
+// is removed.
+func (d *dispatcher) depart(e *entry, dead bool) {
+	x := departure{Sequence: e.sequence, Put: e.put.UnixNano(), Nonce: e.nonce, Dead: dead}
+	d.departed.add(x)
+	d.departing = append(d.departing, x)
+}
 
 // deliver takes over what the consumer says.
 func (d *dispatcher) deliver(m *nats.Msg) error {
@@ -328,7 +396,15 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 		}
 		e.until, e.leased = until, l.Nonce != 0 && until.After(now)
 	}
+	d.filled = d.filled || at.NumPending == 0 || at.Sequence.Consumer >= d.expected
+	if !d.departed.has(sequence, e.put) {
+		d.window.add(e, now)
+		return nil
+	}
+	// Its removal was not seen by the one before, or was undone by the end of the server.
+	d.window.occupy(e)
 	d.window.add(e, now)
+	d.remove(&settled{entries: []*entry{e}, then: []func(wirev1.ReceiptResult){func(wirev1.ReceiptResult) {}}})
 	return nil
 }
 
@@ -344,17 +420,33 @@ func headerSize(h nats.Header) int {
 
 // turn gives out what can be, writes what has changed, and answers.
 func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
+	room, bytes, longest := windowMessages-len(d.window.entries), windowBytes+d.hub.options.MaxPayload-d.window.bytes, d.hub.options.MaxPayload
+	d.filled = d.filled || room <= 0 || bytes < longest || now.After(d.fillBy)
 	d.window.expire(now)
 	d.grant(now) //nolint:contextcheck // What was begun is ended, whoever asked.
-	if len(d.dirty) > 0 {
-		changed := make([]lease, 0, len(d.dirty))
+	if err := d.write(ctx); err != nil {
+		return err // those that wait ask the next dispatcher
+	}
+	d.useful = d.useful || len(d.answers) > 0
+	for _, answer := range d.answers {
+		answer()
+	}
+	d.answers, d.granted = d.answers[:0], d.granted[:0]
+	return d.pull.ask(now, room, bytes, longest)
+}
+
+// write writes what has changed.
+func (d *dispatcher) write(ctx context.Context) error {
+	if len(d.dirty) > 0 || len(d.departing) > 0 {
+		r := record{Departed: d.departing, Leases: make([]lease, 0, len(d.dirty))}
 		for _, l := range d.dirty {
-			changed = append(changed, l)
+			r.Leases = append(r.Leases, l)
 		}
-		if err := d.leases.write(context.WithoutCancel(ctx), changed, d.all); err != nil {
-			return err // those that wait ask the next dispatcher
+		if err := d.leases.write(context.WithoutCancel(ctx), r, d.all); err != nil {
+			return err
 		}
 		clear(d.dirty)
+		d.departing = d.departing[:0]
 	}
 	if len(d.given) > 0 {
 		if err := d.hub.options.IDs.Given(d.given); err != nil {
@@ -362,12 +454,7 @@ func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 		}
 		d.given = d.given[:0]
 	}
-	for _, answer := range d.answers {
-		answer()
-	}
-	d.answers = d.answers[:0]
-	longest := d.hub.options.MaxPayload
-	return d.pull.ask(now, windowMessages-len(d.window.entries), windowBytes+longest-d.window.bytes, longest)
+	return nil
 }
 
 // count says how many messages are with clients.
@@ -406,17 +493,24 @@ func (d *dispatcher) grant(now time.Time) {
 			e.spared = false
 			d.window.lease(e, nonce, now.Add(w.visibility), now)
 			d.changed(e)
-			out = append(out, received(e, d.pile))
+			m := received(e, d.pile)
+			out = append(out, m)
+			d.granted = append(d.granted, m.GetReceipt())
 			d.remember(e)
 		}
 		if len(out) == 0 {
-			return
+			break
 		}
 		d.waiting = d.waiting[1:]
 		d.active = now
 		d.answer(w, granted{messages: out})
 	}
-	d.waiting = nil
+	d.waiting = slices.DeleteFunc(d.waiting, func(w *waiter) bool {
+		if w.late && d.filled && !w.done {
+			d.answer(w, granted{})
+		}
+		return w.done
+	})
 }
 
 // remember notes the id of a message that is given. That of a dead letter was noted before it was one.

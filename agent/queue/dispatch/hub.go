@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,14 +30,19 @@ const (
 	// MaxVisibility see MinVisibility.
 	MaxVisibility = 12 * time.Hour
 
-	// patience is how long a request waits for a member that leads.
-	patience = 10 * time.Second
+	// defaultPatience is how long a request waits for a member that leads.
+	defaultPatience = 10 * time.Second
+	// defaultFill is shorter than remoteMargin.
+	defaultFill = 4 * time.Second
 	// retryInterval is between two looks for one, leadInterval between two looks whether this
 	// one leads.
 	retryInterval = 50 * time.Millisecond
 	leadInterval  = 250 * time.Millisecond
 	// defaultIdle is how long a dispatcher stays that nobody needs.
 	defaultIdle = time.Minute
+	// minPause and maxPause are how long no dispatcher begins after another member ended one.
+	minPause = 100 * time.Millisecond
+	maxPause = 5 * time.Second
 )
 
 // ErrUnavailable says that no member gives out messages now. It comes with the reason.
@@ -64,6 +70,12 @@ type Options struct {
 	// Idle is how long a dispatcher stays that nobody needs, and nobody else reads the queue.
 	// Default: a minute.
 	Idle time.Duration
+	// Patience is how long a request waits for a member that leads. Default: 10 s.
+	Patience time.Duration
+	// Fill is how long a get beyond its own time waits for a dispatcher that has just begun to
+	// see what the queue has. Default: 4 s; with several members not longer, since they wait
+	// for an answer by 5 s.
+	Fill time.Duration
 	Log  *slog.Logger
 }
 
@@ -76,8 +88,19 @@ type Hub struct {
 	mu      sync.Mutex
 	leading context.Context //nolint:containedctx // Dispatchers last as long as this member leads. nil: it does not.
 	running map[pile]*dispatcher
-	served  sync.WaitGroup
-	remote  chan struct{} // a place for each request of another member
+	pauses  map[pile]pause
+	// lasting ends with Run; nil: it has not begun.
+	lasting   context.Context //nolint:containedctx // What is given back lasts longer than who asked for it.
+	served    sync.WaitGroup
+	returning sync.WaitGroup
+	remote    chan struct{} // a place for each request of another member
+}
+
+// pause is when a dispatcher may begin again that another member ended: where two think that
+// they lead, one has to be able to give out something before the other ends it.
+type pause struct {
+	until  time.Time
+	length time.Duration
 }
 
 // New returns a hub that gives out nothing before Run.
@@ -85,13 +108,19 @@ func New(o Options) *Hub {
 	if o.Idle == 0 {
 		o.Idle = defaultIdle
 	}
+	if o.Patience == 0 {
+		o.Patience = defaultPatience
+	}
+	if o.Fill == 0 {
+		o.Fill = defaultFill
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Failed == nil {
 		o.Failed = func() error { return nil }
 	}
-	h := &Hub{options: o, running: make(map[pile]*dispatcher), remote: make(chan struct{}, maxWaiting)}
+	h := &Hub{options: o, running: make(map[pile]*dispatcher), pauses: make(map[pile]pause), remote: make(chan struct{}, maxWaiting)}
 	h.SetMaxDeliveries(o.MaxDeliveries)
 	h.SetForwards(o.Forwards)
 	return h
@@ -109,6 +138,15 @@ func (h *Hub) limits() uint32 { return h.maxDeliveries.Load() }
 
 // Run gives out messages whenever this member leads, until the context ends.
 func (h *Hub) Run(ctx context.Context) error {
+	h.mu.Lock()
+	h.lasting = ctx
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.lasting = nil
+		h.mu.Unlock()
+		h.returning.Wait()
+	}()
 	ticker := time.NewTicker(leadInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -139,10 +177,11 @@ func (h *Hub) lead(ctx context.Context) error {
 		stop()
 		h.served.Wait()
 	}()
-	asked, err := h.options.Conn.Subscribe(requestSubject(h.options.Queue, "*"), func(m *nats.Msg) { h.asked(ctx, m) })
+	asked, err := h.options.Conn.QueueSubscribe(requestSubject(h.options.Queue, "*"), leadingGroup, func(m *nats.Msg) { h.asked(ctx, m) })
 	if err != nil {
 		return fmt.Errorf("listen to other members: %w", err)
 	}
+	// Of two that think they lead only one is asked, so that none gives out what nobody gets.
 	defer func() { _ = asked.Unsubscribe() }() // fails only when the connection is closed
 	ticker := time.NewTicker(leadInterval)
 	defer ticker.Stop()
@@ -177,19 +216,23 @@ func (h *Hub) clean(ctx context.Context) bool {
 	return err == nil
 }
 
-// dispatcher returns the one that gives out a pile; nil: this member does not lead.
-func (h *Hub) dispatcher(p pile) *dispatcher {
+// dispatcher returns the one that gives out a pile; nil: this member does not lead. After an
+// error there is one later.
+func (h *Hub) dispatcher(p pile) (*dispatcher, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.leading == nil {
-		return nil
+		return nil, nil //nolint:nilnil // Another member is to be asked, which is no failure.
 	}
 	if d := h.running[p]; d != nil {
 		select {
 		case <-d.ended:
 		default:
-			return d
+			return d, nil
 		}
+	}
+	if time.Now().Before(h.pauses[p].until) {
+		return nil, fmt.Errorf("%w: another member gives out messages", errEnded)
 	}
 	d := h.newDispatcher(p)
 	h.running[p] = d
@@ -199,7 +242,43 @@ func (h *Hub) dispatcher(p pile) *dispatcher {
 			d.log.Warn("Giving out messages begins anew when somebody asks", "error", err.Error())
 		}
 	})
-	return d
+	return d, nil
+}
+
+// ended is told by a dispatcher before others learn that it ended.
+func (h *Hub) ended(d *dispatcher) {
+	if errors.Is(d.failure, errFenced) || errors.Is(d.failure, errConsumer) {
+		h.mu.Lock()
+		length := minPause
+		if before := h.pauses[d.pile].length; before > 0 && !d.useful {
+			length = min(2*before, maxPause)
+		}
+		h.pauses[d.pile] = pause{time.Now().Add(length/2 + rand.N(length/2)), length} //nolint:gosec // It is not secret.
+		h.mu.Unlock()
+	}
+	if !errors.Is(d.failure, errFenced) { // else it was not written
+		h.giveBack(d.granted)
+	}
+}
+
+// giveBack gives back what was given out and nobody heard of, as soon as somebody leads.
+func (h *Hub) giveBack(receipts []string) {
+	if len(receipts) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ctx := h.lasting; ctx != nil {
+		h.returning.Go(func() { h.change(ctx, change{verb: unget}, receipts) })
+	}
+}
+
+func receiptsOf(given []*wirev1.ReceivedMessage) []string {
+	receipts := make([]string, len(given))
+	for i, m := range given {
+		receipts[i] = m.GetReceipt()
+	}
+	return receipts
 }
 
 // Held returns how many messages are with clients, and how many of these were given out
@@ -225,38 +304,37 @@ func (d *dispatcher) get(ctx context.Context, count int, visibility, wait time.D
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	for waits := true; waits; {
+		select {
+		case g := <-w.reply:
+			return g.messages, g.err
+		case <-d.ended:
+			return d.last(w)
+		case <-timer.C:
+			d.tell(&cancel{waiter: w})
+		case <-ctx.Done():
+			waits = false
+		}
+	}
+	d.tell(&cancel{waiter: w, left: true})
+	var g granted
+	select {
+	case g = <-w.reply:
+	case <-d.ended:
+		g.messages, _ = d.last(w)
+	}
+	d.hub.giveBack(receiptsOf(g.messages)) //nolint:contextcheck // Who asked has gone.
+	return nil, ctx.Err()
+}
+
+// last returns what a dispatcher gave that has ended since, or why it ended.
+func (d *dispatcher) last(w *waiter) ([]*wirev1.ReceivedMessage, error) {
 	select {
 	case g := <-w.reply:
 		return g.messages, g.err
-	case <-d.ended:
-		return nil, d.gone()
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	d.tell(&cancel{w})
-	select {
-	case g := <-w.reply:
-		if ctx.Err() == nil {
-			return g.messages, g.err
-		}
-		if len(g.messages) > 0 {
-			d.undo(g.messages)
-		}
-		return nil, ctx.Err()
-	case <-d.ended:
+	default:
 		return nil, d.gone()
 	}
-}
-
-// undo takes back what nobody is there to get any more.
-func (d *dispatcher) undo(given []*wirev1.ReceivedMessage) {
-	c := &change{verb: unget, reply: make(chan []wirev1.ReceiptResult, 1)}
-	for _, m := range given {
-		if r, ok := parseReceipt(m.GetReceipt()); ok {
-			c.receipts = append(c.receipts, r)
-		}
-	}
-	d.tell(c)
 }
 
 func (d *dispatcher) gone() error {
@@ -276,7 +354,12 @@ func (d *dispatcher) do(ctx context.Context, c *change) ([]wirev1.ReceiptResult,
 	case results := <-c.reply:
 		return results, nil
 	case <-d.ended:
-		return nil, d.gone()
+		select {
+		case results := <-c.reply: // it was said before
+			return results, nil
+		default:
+			return nil, d.gone()
+		}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

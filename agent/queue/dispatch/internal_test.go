@@ -6,7 +6,6 @@ package dispatch
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,38 +16,29 @@ import (
 // TestWindow gives out, extends, releases, acknowledges and lets expire at random, by a clock of
 // its own, and holds the window to what a plain model says.
 func TestWindow(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newWindow()
 		now := time.Unix(1000, 0)
 		var sequence uint64
-		model := make(map[uint64]*entry)
-		// may says whether an entry may be given out.
-		may := func(e *entry) bool {
-			if e.until.After(now) || e.busy {
-				return false
-			}
-			for _, other := range model {
-				if e.key != "" && other.key == e.key && other.sequence < e.sequence {
-					return false
-				}
-			}
-			return true
-		}
+		var model []*entry // in order of sequence
 		some := func() *entry {
 			if len(model) == 0 {
 				return nil
 			}
-			all := slices.Sorted(maps.Keys(model))
-			return model[all[r.IntN(len(all))]]
+			return model[r.IntN(len(model))]
 		}
 		for range 400 {
 			w.expire(now)
+			// The oldest of each key may be given out, unless somebody has it.
 			var want *entry
+			behind := make(map[string]bool)
 			for _, e := range model {
-				if may(e) && (want == nil || e.sequence < want.sequence) {
+				if want == nil && !e.until.After(now) && !e.busy && !behind[e.key] {
 					want = e
 				}
+				behind[e.key] = e.key != ""
 			}
 			got := w.peek(now)
 			if got != want {
@@ -58,7 +48,7 @@ func TestWindow(t *testing.T) {
 			case r.IntN(3) == 0 || e == nil:
 				sequence++
 				e := &entry{sequence: sequence, key: []string{"", "a", "b", "c"}[r.IntN(4)], size: 1}
-				model[sequence] = e
+				model = append(model, e)
 				w.add(e, now)
 			case got != nil && r.IntN(2) == 0:
 				before := got.count
@@ -78,7 +68,7 @@ func TestWindow(t *testing.T) {
 					break
 				}
 				w.remove(e, now)
-				delete(model, e.sequence)
+				model = slices.DeleteFunc(model, func(other *entry) bool { return other == e })
 			case e.leased && r.IntN(2) == 0:
 				w.occupy(e)
 			default:
@@ -98,6 +88,7 @@ func TestWindow(t *testing.T) {
 }
 
 func TestReceipt(t *testing.T) {
+	t.Parallel()
 	want := receipt{deadLetters, 1 << 60, 1<<63 + 5}
 	if got, ok := parseReceipt(want.String()); !ok || got != want {
 		t.Errorf("%+v, %v", got, ok)
@@ -120,7 +111,7 @@ func FuzzReceipt(f *testing.F) {
 }
 
 func FuzzRecord(f *testing.F) {
-	whole, err := json.Marshal(record{All: true, Leases: []lease{{1, 2, 3, 1<<64 - 1}}})
+	whole, err := json.Marshal(record{All: true, Leases: []lease{{1, 2, 3, 1<<64 - 1}}, Departed: []departure{{1, 2, 3, true}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -31,6 +31,8 @@ type record struct {
 	// All says that leases that are not in it are over.
 	All    bool    `json:"all,omitempty"`
 	Leases []lease `json:"leases"`
+	// Departed are written before the messages are removed from the stream.
+	Departed []departure `json:"departed,omitempty"`
 }
 
 const (
@@ -38,7 +40,10 @@ const (
 	maxRecord = 1 << 20
 	// recordsUntilAll is after how many records one holds all leases and replaces them.
 	recordsUntilAll = 256
-	writeTimeout    = 10 * time.Second
+	// bytesUntilAll is the same in bytes, so that the log is never full: a record is shorter
+	// than maxRecord, and there are two logs in the stream.
+	bytesUntilAll = 4 << 20
+	writeTimeout  = 10 * time.Second
 )
 
 // errFenced says that another dispatcher writes the log.
@@ -60,31 +65,34 @@ func parseRecord(data []byte) (record, error) {
 type leaseLog struct {
 	js              jetstream.JetStream
 	stream, subject string
-	// last is the sequence of the last record, records how many there are since all leases
-	// were in one.
+	// last is the sequence of the last record; records and bytes are how much there is since
+	// all leases were in one.
 	last    uint64
 	records int
+	bytes   int
 }
 
-// load returns the leases. A damaged record is left out, which is a matter of the log.
-func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease, error) {
+// load returns the leases of messages that have not departed, and those that have. A
+// damaged record is left out, which is a matter of the log.
+func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease, *departures, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	stream, err := l.js.Stream(ctx, l.stream)
 	if err != nil {
-		return nil, fmt.Errorf("read who has which message: %w", err)
+		return nil, nil, fmt.Errorf("read who has which message: %w", err)
 	}
-	leases := make(map[uint64]lease)
+	leases, departed := make(map[uint64]lease), newDepartures()
 	for {
 		m, err := stream.GetMsg(ctx, l.last+1, jetstream.WithGetMsgSubject(l.subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return leases, nil
+			return leases, departed, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read who has which message: %w", err)
+			return nil, nil, fmt.Errorf("read who has which message: %w", err)
 		}
 		l.last = m.Sequence
 		l.records++
+		l.bytes += len(m.Data)
 		r, err := parseRecord(m.Data)
 		if err != nil {
 			log.Error("A record of who has which messages is damaged; they may be got again early", "error", err.Error(), "stream", l.stream, "sequence", m.Sequence)
@@ -92,19 +100,25 @@ func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease
 		}
 		if r.All {
 			clear(leases)
+			departed = newDepartures()
 		}
 		for _, x := range r.Leases {
 			leases[x.Sequence] = x
 		}
+		for _, x := range r.Departed {
+			delete(leases, x.Sequence)
+			departed.add(x)
+		}
 	}
 }
 
-// write appends leases. all returns all of them, and is asked now and then.
-func (l *leaseLog) write(ctx context.Context, leases []lease, all func() []lease) error {
-	r := record{Leases: leases}
+// write appends what has changed. all returns all that counts, and is asked now and then.
+// After an error that is not errFenced it may be written or not.
+func (l *leaseLog) write(ctx context.Context, r record, all func() record) error {
 	m := &nats.Msg{Subject: l.subject, Header: nats.Header{}}
-	if l.records >= recordsUntilAll {
-		r = record{All: true, Leases: all()}
+	if l.records >= recordsUntilAll || l.bytes >= bytesUntilAll {
+		r = all()
+		r.All = true
 		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	}
 	var err error
@@ -122,10 +136,11 @@ func (l *leaseLog) write(ctx context.Context, leases []lease, all func() []lease
 		return fmt.Errorf("write who has which message: %w", err)
 	}
 	l.last = ack.Sequence
-	l.records++
 	if r.All {
-		l.records = 1
+		l.records, l.bytes = 0, 0
 	}
+	l.records++
+	l.bytes += len(m.Data)
 	return nil
 }
 

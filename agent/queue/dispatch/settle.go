@@ -5,10 +5,11 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"golang.org/x/sync/errgroup"
@@ -52,7 +53,7 @@ type change struct {
 	left    int
 }
 
-// settled is what became of a message that was acknowledged or moved.
+// settled is what became of messages that are to be removed.
 type settled struct {
 	entries []*entry
 	// removed says for each that it is out of the stream.
@@ -73,9 +74,12 @@ func (d *dispatcher) request(r any, now time.Time) {
 		}
 		d.waiting = append(d.waiting, r)
 	case *cancel:
-		if !r.waiter.done {
-			d.waiting = slices.DeleteFunc(d.waiting, func(w *waiter) bool { return w == r.waiter })
+		switch {
+		case r.waiter.done:
+		case r.left:
 			d.answer(r.waiter, granted{})
+		default:
+			r.waiter.late = true
 		}
 	case *change:
 		d.active = now
@@ -86,36 +90,54 @@ func (d *dispatcher) request(r any, now time.Time) {
 		r.entry.spared = true
 		d.window.vacate(r.entry, now)
 		r.then(unknown)
+	case *buried:
+		d.moving--
+		d.depart(r.entry, true)
+		d.remove(&settled{entries: []*entry{r.entry}, then: []func(wirev1.ReceiptResult){r.then}})
+	case *looked:
+		r.then(r.gone)
 	case *settled:
 		d.moving--
-		for i, e := range r.entries {
-			result := done
-			if !r.removed[i] {
-				result = unknown
-				d.window.vacate(e, now)
-			} else {
-				d.window.remove(e, now)
-			}
-			r.then[i](result)
+		d.settle(r, now)
+	}
+}
+
+// settle takes note of what was removed. What was not is removed by the next dispatcher; it
+// is given to nobody in between.
+func (d *dispatcher) settle(s *settled, now time.Time) {
+	for i, e := range s.entries {
+		if s.removed[i] {
+			d.window.remove(e, now)
+			s.then[i](done)
+			continue
+		}
+		s.then[i](unknown)
+		if d.hub.options.Failed() == nil {
+			d.broken = fmt.Errorf("%w: an acknowledgement was not confirmed", errConsumer)
 		}
 	}
 }
 
 // find returns the message that a receipt is for, if it is in the client's hands still, or
-// has not been given to another since.
-func (d *dispatcher) find(r receipt) *entry {
-	e := d.window.entries[r.sequence]
-	if e == nil || e.nonce != r.nonce || e.busy {
-		return nil
+// has not been given to another since. Else it says what is known of the message; look says
+// that more may be known of it by a look in the stream.
+func (d *dispatcher) find(v verb, r receipt) (e *entry, otherwise wirev1.ReceiptResult, look bool) {
+	switch e := d.window.entries[r.sequence]; {
+	case e != nil && e.nonce == r.nonce && e.busy:
+		return nil, unknown, false // it is known soon
+	case e != nil && e.nonce == r.nonce:
+		return e, done, false
+	case e != nil:
+		return nil, expired, false
 	}
-	return e
-}
-
-// unread reports whether a message may be there that was not delivered since the start of
-// the dispatcher.
-func (d *dispatcher) unread(r receipt) bool {
-	l, ok := d.former[r.sequence]
-	return ok && r.sequence > d.highest && l.Nonce == r.nonce
+	if result, ok := d.departed.result(v, r); ok {
+		return nil, result, false
+	}
+	// It may be there and not be delivered yet since the start of the dispatcher.
+	if l, ok := d.former[r.sequence]; ok && r.sequence > d.highest && l.Nonce == r.nonce {
+		return nil, unknown, d.filled
+	}
+	return nil, expired, false
 }
 
 func (d *dispatcher) change(c *change, now time.Time) {
@@ -127,13 +149,14 @@ func (d *dispatcher) change(c *change, now time.Time) {
 		}
 	}
 	var ack settled
+	var lost []int
 	for i, r := range c.receipts {
-		e := d.find(r)
+		e, otherwise, look := d.find(c.verb, r)
+		if look {
+			lost = append(lost, i)
+		}
 		if e == nil {
-			c.results[i] = expired
-			if d.unread(r) {
-				c.results[i] = unknown
-			}
+			c.results[i] = otherwise
 			continue
 		}
 		c.results[i] = done
@@ -145,6 +168,7 @@ func (d *dispatcher) change(c *change, now time.Time) {
 		case acknowledge:
 			c.left++
 			d.window.occupy(e)
+			d.depart(e, false)
 			ack.entries, ack.then = append(ack.entries, e), append(ack.then, note)
 		case reject:
 			c.left++
@@ -167,7 +191,11 @@ func (d *dispatcher) change(c *change, now time.Time) {
 		}
 	}
 	if len(ack.entries) > 0 {
-		d.acknowledge(&ack)
+		d.remove(&ack)
+	}
+	if len(lost) > 0 {
+		c.left++
+		d.look(c, lost, finished)
 	}
 	finished()
 }
@@ -179,17 +207,67 @@ const (
 	answerTimeout = 5 * time.Second
 )
 
-// acknowledge removes messages from the stream and tells the loop when that is confirmed.
-func (d *dispatcher) acknowledge(s *settled) {
+// remove removes messages from the stream when it is written that they have departed, and
+// tells the loop when that is confirmed.
+func (d *dispatcher) remove(s *settled) {
 	replies := make([]string, len(s.entries))
 	for i, e := range s.entries {
 		replies[i] = e.message.Reply
 	}
 	d.moving++
+	d.answers = append(d.answers, func() {
+		go func() {
+			s.removed = d.confirm(replies)
+			d.tell(s)
+		}()
+	})
+}
+
+// looked says which messages are not in the stream.
+type looked struct {
+	gone []bool
+	then func(gone []bool)
+}
+
+// look finds out which messages have gone that are not delivered: by a limit of the queue,
+// or through somebody else. Others are delivered when there is room for them.
+func (d *dispatcher) look(c *change, places []int, finished func()) {
+	then := func(gone []bool) {
+		for i, at := range places {
+			if gone[i] {
+				c.results[at] = expired
+			}
+		}
+		finished()
+	}
 	go func() {
-		s.removed = d.confirm(replies)
-		d.tell(s)
+		gone := make([]bool, len(places))
+		var group errgroup.Group
+		group.SetLimit(answersAtOnce)
+		for i, at := range places {
+			group.Go(func() error {
+				gone[i] = d.missing(c.receipts[at].sequence)
+				return nil
+			})
+		}
+		_ = group.Wait() // none returns an error
+		d.tell(&looked{gone, then})
 	}()
+}
+
+// missing reports whether the member that leads the stream says that a message is not there.
+// Others, which jetstream.Stream.GetMsg may ask, may not know it yet.
+func (d *dispatcher) missing(sequence uint64) bool {
+	ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
+	defer stop()
+	m, err := d.hub.options.Conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+d.hub.options.Queue, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	if err != nil {
+		return false
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	return json.Unmarshal(m.Data, &answer) == nil && answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound
 }
 
 // confirm acknowledges deliveries and says which are known to be.
@@ -226,7 +304,7 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 	d.window.occupy(e)
 	d.moving++
 	dead := envelope.DeadLetter(store.DeadSubject(d.hub.options.Queue), e.message, e.sequence, why)
-	reply, sequence := e.message.Reply, e.sequence
+	sequence := e.sequence
 	go func() {
 		ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 		defer stop()
@@ -234,8 +312,14 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 			d.tell(&unburied{entry: e, then: then, err: fmt.Errorf("store the dead letter of message %d: %w", sequence, err)})
 			return
 		}
-		d.tell(&settled{entries: []*entry{e}, removed: d.confirm([]string{reply}), then: []func(wirev1.ReceiptResult){then}})
+		d.tell(&buried{entry: e, then: then})
 	}()
+}
+
+// buried is a message that is among the dead letters, and where it was before.
+type buried struct {
+	entry *entry
+	then  func(wirev1.ReceiptResult)
 }
 
 // unburied is a message that could not be moved.

@@ -44,11 +44,13 @@ type MessageServiceClient interface {
 	// Put stores messages in the order in which they are given. It may be repeated when messages have ids. Each message has a result of its own.
 	// One that is refused does not keep later ones from being stored, not even those of its key: who needs their order puts them one by one.
 	Put(ctx context.Context, in *PutRequest, opts ...grpc.CallOption) (*PutResponse, error)
-	// Get takes messages, and waits for the first one if it is asked to. An answer that is lost leaves its messages invisible until their time-out.
+	// Get takes messages, and waits for the first one if it is asked to. Without that it may take some seconds when nobody got messages for a while.
+	// An answer that is lost leaves its messages invisible until their time-out.
 	// A queue with a channel to another one gives out dead letters only: the status is FAILED_PRECONDITION then. What clients have when the channel
 	// begins goes through it all the same, so that it may be worked on twice: here, and by who gets it there.
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
-	// Acknowledge removes messages that were got from the queue. It may be repeated: an acknowledged one counts as EXPIRED then.
+	// Acknowledge removes messages that were got from the queue. It may be repeated: an acknowledged one counts as DONE, and as
+	// EXPIRED when thousands of others were acknowledged since.
 	Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error)
 	// Release gives messages back to be got again, by anybody, at once or after a delay.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
@@ -140,11 +142,13 @@ type MessageServiceServer interface {
 	// Put stores messages in the order in which they are given. It may be repeated when messages have ids. Each message has a result of its own.
 	// One that is refused does not keep later ones from being stored, not even those of its key: who needs their order puts them one by one.
 	Put(context.Context, *PutRequest) (*PutResponse, error)
-	// Get takes messages, and waits for the first one if it is asked to. An answer that is lost leaves its messages invisible until their time-out.
+	// Get takes messages, and waits for the first one if it is asked to. Without that it may take some seconds when nobody got messages for a while.
+	// An answer that is lost leaves its messages invisible until their time-out.
 	// A queue with a channel to another one gives out dead letters only: the status is FAILED_PRECONDITION then. What clients have when the channel
 	// begins goes through it all the same, so that it may be worked on twice: here, and by who gets it there.
 	Get(context.Context, *GetRequest) (*GetResponse, error)
-	// Acknowledge removes messages that were got from the queue. It may be repeated: an acknowledged one counts as EXPIRED then.
+	// Acknowledge removes messages that were got from the queue. It may be repeated: an acknowledged one counts as DONE, and as
+	// EXPIRED when thousands of others were acknowledged since.
 	Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error)
 	// Release gives messages back to be got again, by anybody, at once or after a delay.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)

@@ -1,0 +1,177 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
+)
+
+func TestDepartures(t *testing.T) {
+	t.Parallel()
+	d := newDepartures()
+	for i := range uint64(5 * keptDepartures) {
+		d.add(departure{Sequence: i, Put: int64(i), Nonce: i + 1, Dead: i%2 == 1})
+	}
+	last := d.last()
+	if len(last) != keptDepartures || last[len(last)-1].Sequence != 5*keptDepartures-1 || len(d.of) > 2*keptDepartures || len(d.order) > 2*keptDepartures {
+		t.Errorf("%d kept, %d and %d held", len(last), len(d.order), len(d.of))
+	}
+	for _, x := range last {
+		r := receipt{messages, x.Sequence, x.Nonce}
+		acknowledged, known := d.result(acknowledge, r)
+		rejected, _ := d.result(reject, r)
+		if !known || (acknowledged == done) == x.Dead || (rejected == done) != x.Dead || !d.has(x.Sequence, time.Unix(0, x.Put)) || d.has(x.Sequence, time.Unix(1, x.Put)) {
+			t.Fatalf("%+v: %v, %v, %v", x, known, acknowledged, rejected)
+		}
+	}
+	at := last[0]
+	for _, r := range []receipt{{messages, 0, 1}, {messages, at.Sequence, at.Nonce + 1}} {
+		if result, known := d.result(acknowledge, r); known {
+			t.Errorf("%+v: %v", r, result)
+		}
+	}
+	if result, known := d.result(extend, receipt{messages, at.Sequence, at.Nonce}); !known || result != expired {
+		t.Errorf("%v, %v", result, known)
+	}
+	// A message that has the sequence anew is another.
+	d.add(departure{Sequence: at.Sequence, Put: -1})
+	if d.has(at.Sequence, time.Unix(0, at.Put)) || !d.has(at.Sequence, time.Unix(0, -1)) {
+		t.Error("a sequence counts with the first time")
+	}
+}
+
+// TestLeaseLog: the log is written anew before it is full, and says the same when it is read.
+func TestLeaseLog(t *testing.T) {
+	t.Parallel()
+	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20, Capacity: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kept.Shutdown)
+	conn, err := kept.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if err := kept.EnsureLeases(t.Context(), conn, store.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, departed := make(map[uint64]lease), newDepartures()
+	all := func() record {
+		r := record{Departed: departed.last()}
+		for _, x := range leases {
+			r.Leases = append(r.Leases, x)
+		}
+		return r
+	}
+	// read says how many records there are, and that they say what they should.
+	read := func() (l *leaseLog, records uint64) {
+		l = &leaseLog{js: js, stream: store.LeaseStream("orders"), subject: store.LeaseSubject("orders", "messages")}
+		haveLeases, haveDeparted, err := l.load(t.Context(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(haveLeases, leases) || !slices.Equal(haveDeparted.last(), departed.last()) {
+			t.Errorf("read %d leases and %d departures, want %d and %d", len(haveLeases), len(haveDeparted.last()), len(leases), len(departed.last()))
+		}
+		stream, err := js.Stream(t.Context(), store.LeaseStream("orders"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l, stream.CachedInfo().State.Msgs
+	}
+	l, _ := read()
+	// write gives out one message and lets the one before depart.
+	write := func(sequence uint64) {
+		given, gone := lease{Sequence: sequence, Count: 1, Until: 5, Nonce: sequence}, departure{Sequence: sequence - 1, Put: 7, Nonce: sequence - 1}
+		delete(leases, gone.Sequence)
+		leases[sequence] = given
+		departed.add(gone)
+		if err := l.write(t.Context(), record{Leases: []lease{given}, Departed: []departure{gone}}, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint64(recordsUntilAll) {
+		write(i + 1)
+	}
+	again, records := read()
+	if records != recordsUntilAll || *again != *l {
+		t.Errorf("%d records, %+v is read as %+v", records, l, again)
+	}
+	write(1000)
+	if again, records = read(); records != 1 || *again != *l {
+		t.Errorf("after all were written at once: %d records, %+v is read as %+v", records, l, again)
+	}
+	write(1001)
+	l.bytes = bytesUntilAll
+	write(1002)
+	if again, records = read(); records != 1 || *again != *l {
+		t.Errorf("after so many bytes: %d records, %+v is read as %+v", records, l, again)
+	}
+	if err := again.write(t.Context(), record{}, all); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.write(t.Context(), record{}, all); !errors.Is(err, errFenced) {
+		t.Errorf("after another wrote: %v", err)
+	}
+}
+
+// TestLongestRecord: all that is in clients' hands, and all that is remembered, fits a record.
+func TestLongestRecord(t *testing.T) {
+	t.Parallel()
+	r := record{All: true}
+	for i := range uint64(windowMessages) {
+		now := time.Now()
+		r.Leases = append(r.Leases, lease{Sequence: 1<<60 + i, Count: 1 << 31, Until: now.UnixMilli(), Nonce: 1<<64 - 1})
+		r.Departed = append(r.Departed, departure{Sequence: 1<<60 + i, Put: now.UnixNano(), Nonce: 1<<64 - 1, Dead: true})
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > maxRecord {
+		t.Errorf("%d bytes; the limit is %d", len(data), maxRecord)
+	}
+}
+
+// TestPause: of two that end each other's dispatchers each leaves the other more and more time, until messages are given out.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	h := New(Options{Leads: func() bool { return true }})
+	h.leading = context.Background()
+	end := func(useful bool, err error) time.Duration {
+		h.ended(&dispatcher{piled: piled{pile: messages}, hub: h, useful: useful, failure: err})
+		return h.pauses[messages].length
+	}
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 50, 50} {
+		if got := end(false, errFenced); got != want*minPause {
+			t.Errorf("%v, want %v", got, want*minPause)
+		}
+		if left := time.Until(h.pauses[messages].until); left > want*minPause {
+			t.Errorf("%v is longer than %v", left, want*minPause)
+		}
+	}
+	h.pauses[messages] = pause{until: time.Now().Add(time.Hour)}
+	if d, err := h.dispatcher(messages); d != nil || !errors.Is(err, errEnded) {
+		t.Errorf("%v, %v", d, err)
+	}
+	if got := end(true, errConsumer); got != minPause {
+		t.Errorf("after messages were given out: %v", got)
+	}
+}
