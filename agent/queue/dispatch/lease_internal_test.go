@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 func TestDepartures(t *testing.T) {
@@ -147,6 +148,58 @@ func TestLongestRecord(t *testing.T) {
 	}
 	if len(data) > maxRecord {
 		t.Errorf("%d bytes; the limit is %d", len(data), maxRecord)
+	}
+}
+
+// TestFind: what a receipt comes to, whether its message is delivered again after its departure or not.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	d := &dispatcher{window: newWindow(), departed: newDepartures(), former: map[uint64]lease{1: {Sequence: 1, Nonce: 1}, 9: {Sequence: 9, Nonce: 9}}, highest: 8}
+	for sequence := range uint64(5) {
+		e := &entry{sequence: sequence + 2, put: now, nonce: sequence + 2}
+		d.window.add(e, now)
+		switch e.sequence {
+		case 3:
+			d.window.occupy(e) // it is being removed
+			d.departed.add(departure{Sequence: 3, Put: now.UnixNano(), Nonce: 3})
+		case 4:
+			e.nonce = 0 // it was removed before, and is delivered nevertheless
+			d.window.occupy(e)
+			d.departed.add(departure{Sequence: 4, Put: now.UnixNano(), Nonce: 4})
+		case 5:
+			d.departed.add(departure{Sequence: 5, Put: now.UnixNano() - 1, Nonce: 7}) // of another message
+		}
+	}
+	d.departed.add(departure{Sequence: 7, Put: now.UnixNano(), Nonce: 7})
+	for _, c := range []struct {
+		sequence, nonce uint64
+		filled          bool
+		found           bool
+		result          wirev1.ReceiptResult
+		look            bool
+	}{
+		{1, 1, true, false, expired, false}, // later ones were delivered
+		{2, 2, true, true, done, false},
+		{2, 3, true, false, expired, false},
+		{3, 3, true, false, unknown, false},
+		{4, 4, true, false, done, false},
+		{4, 5, true, false, expired, false},
+		{5, 5, true, true, done, false},
+		{5, 7, true, false, expired, false},
+		{6, 6, true, true, done, false},
+		{7, 7, true, false, done, false},
+		{7, 8, true, false, expired, false},
+		{9, 9, false, false, unknown, false},
+		{9, 9, true, false, unknown, true},
+		{9, 8, true, false, expired, false},
+		{10, 1, true, false, expired, false},
+	} {
+		d.filled = c.filled
+		e, result, look := d.find(acknowledge, receipt{messages, c.sequence, c.nonce})
+		if (e != nil) != c.found || result != c.result || look != c.look {
+			t.Errorf("%+v: %+v, %v, %v", c, e, result, look)
+		}
 	}
 }
 

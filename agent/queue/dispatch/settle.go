@@ -127,7 +127,7 @@ func (d *dispatcher) find(v verb, r receipt) (e *entry, otherwise wirev1.Receipt
 		return nil, unknown, false // it is known soon
 	case e != nil && e.nonce == r.nonce:
 		return e, done, false
-	case e != nil:
+	case e != nil && !d.departed.has(e.sequence, e.put):
 		return nil, expired, false
 	}
 	if result, ok := d.departed.result(v, r); ok {
