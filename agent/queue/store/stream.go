@@ -112,7 +112,27 @@ func (e *StreamError) Unwrap() error { return e.Err }
 // else. In a cluster it waits until the members have elected who decides, which is why it
 // may take as long as the context allows. It may be repeated. Errors are *StreamError.
 func (s *Store) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
-	return s.await(ctx, conn, s.streamConfig(settings), s.options.Capacity)
+	// Members that have just started may elect who decides before that one has heard of all.
+	patient, cancel := context.WithTimeout(ctx, formingPatience)
+	defer cancel()
+	for {
+		err := s.await(ctx, conn, s.streamConfig(settings), s.options.Capacity)
+		var refused *StreamError
+		if !errors.As(err, &refused) || refused.Exists || !noPeers(err) {
+			return err
+		}
+		select {
+		case <-patient.Done():
+			return err
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+// noPeers reports whether the server says that there are too few members with enough room.
+func noPeers(err error) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == codeNoPeers
 }
 
 // errCapacity refuses limits that the server would take, because it has room beside for
@@ -142,6 +162,10 @@ func (s *Store) await(ctx context.Context, conn *nats.Conn, want jetstream.Strea
 const (
 	retryInterval  = 500 * time.Millisecond
 	requestTimeout = 5 * time.Second
+	// formingPatience is how long a new stream waits for members that have to hold it.
+	formingPatience = time.Minute
+
+	codeNoPeers jetstream.ErrorCode = 10005
 )
 
 // permanent reports whether the server understood a request and refuses it. Without a
