@@ -87,9 +87,6 @@ func connect(c Cluster, root, name string) (*Cluster, error) {
 	return &c, nil
 }
 
-// Kubeconfig is the path of that of an administrator.
-func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
-
 // Command is kubectl with arguments.
 func (c *Cluster) Command(args ...string) *exec.Cmd {
 	return exec.Command(c.kubectl, append([]string{"--kubeconfig", c.kubeconfig}, args...)...) //nolint:gosec,noctx // the test's own arguments and time limit

@@ -86,14 +86,11 @@ func TestQueueService(t *testing.T) {
 		t.Errorf("acknowledge: %d %s", code, answer)
 	}
 
-	plugin := buildPlugin(t)
 	run := func(arguments ...string) (string, error) {
-		command := exec.Command(plugin, append(arguments, "--kubeconfig", east.Kubeconfig(), "-n", namespace)...) //nolint:gosec,noctx // what the test built
-		var problems bytes.Buffer
-		command.Stderr = &problems
-		out, err := command.Output()
-		t.Logf("kubectl lighterage %s: %v\n%s", strings.Join(arguments, " "), err, problems.Bytes())
-		return string(out), err
+		t.Helper()
+		out, complaint, err := east.plugin(t, append(arguments, "-n", namespace)...)
+		t.Logf("kubectl lighterage %s: %v\n%s", strings.Join(arguments, " "), err, complaint)
+		return out, err
 	}
 	file := filepath.Join(t.TempDir(), "letter")
 	if err := os.WriteFile(file, letter, 0o600); err != nil {
@@ -121,16 +118,4 @@ func TestQueueService(t *testing.T) {
 	if _, err = run("queue", "get", "letters", "--wait", "1s"); !errors.As(err, &exit) || exit.ExitCode() != 3 {
 		t.Errorf("get of what is acknowledged: %v, want code 3", err)
 	}
-}
-
-// buildPlugin returns a kubectl plugin for this machine.
-func buildPlugin(t *testing.T) string {
-	t.Helper()
-	plugin := filepath.Join(t.TempDir(), "kubectl-lighterage")
-	build := exec.Command("go", "build", "-o", plugin, "../../controllers/cmd/kubectl-lighterage") //nolint:gosec,noctx // the test's own arguments and time limit
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, out)
-	}
-	return plugin
 }

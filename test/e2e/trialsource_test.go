@@ -114,9 +114,9 @@ func TestTrialOfQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { abandonQueue(t, queue) })
+	t.Cleanup(func() { east.abandonQueue(t, queue) })
 	waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	clerk := &queueClient{queue: queue, roots: east.certificateAuthority(t), token: "let the clerk in"}
+	clerk := &queueClient{cluster: east, queue: queue, roots: east.certificateAuthority(t), token: "let the clerk in"}
 	clerk.connect(t)
 	messages := orders(40)
 	clerk.put(t, messages)
