@@ -122,6 +122,10 @@ func (h *Hub) getRemote(ctx context.Context, request *wirev1.GetRequest, patienc
 	}()
 	select {
 	case a := <-answered:
+		if ctx.Err() != nil { // both came
+			h.giveBack(receiptsOf(a.response.GetMessages())) //nolint:contextcheck // Who asked has gone.
+			return nil, ctx.Err()
+		}
 		return a.response.GetMessages(), a.err
 	case <-waiting.Done():
 		if ctx.Err() != nil {

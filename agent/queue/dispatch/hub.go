@@ -304,16 +304,19 @@ func (d *dispatcher) get(ctx context.Context, count int, visibility, wait time.D
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for waits := true; waits; {
+	for ctx.Err() == nil {
 		select {
 		case g := <-w.reply:
+			if ctx.Err() != nil { // both came
+				w.reply <- g
+				continue
+			}
 			return g.messages, g.err
 		case <-d.ended:
 			return d.last(w)
 		case <-timer.C:
 			d.tell(&cancel{waiter: w})
 		case <-ctx.Done():
-			waits = false
 		}
 	}
 	d.tell(&cancel{waiter: w, left: true})
