@@ -192,12 +192,14 @@ func startEnd(ctx context.Context, role, space, directory string, ca clusters, s
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Join(directory, volumeDir), 0o700); err != nil {
-		return nil, err
+	for _, sub := range []string{volumeDir, tokensDir} {
+		if err := os.MkdirAll(filepath.Join(directory, sub), 0o700); err != nil {
+			return nil, err
+		}
 	}
 	for file, content := range map[string][]byte{
 		"tls.crt": issued.CertificatePEM, "tls.key": issued.KeyPEM, "cluster-ca.crt": own.CertificatePEM, "peer-ca.crt": peer.CertificatePEM,
-		settingsFile: settings,
+		settingsFile: settings, filepath.Join(tokensDir, "bench"): []byte(token),
 	} {
 		if err := os.WriteFile(filepath.Join(directory, file), content, 0o600); err != nil {
 			return nil, err

@@ -87,11 +87,7 @@ func serveJetStream(ctx context.Context, directory string) error {
 
 // opened is a queue of our own: what an agent has, without what it follows and reports.
 type opened struct {
-	store    *store.Store
-	conn     *nats.Conn
-	decoding *message.Decoding
-	// address of the front, for clients.
-	address string
+	address string // of the front, for clients
 	undo    []func()
 }
 
@@ -106,16 +102,17 @@ func openQueue(ctx context.Context, directory string, o message.EncodingOptions)
 }
 
 func (q *opened) open(ctx context.Context, directory string, o message.EncodingOptions) error {
-	var err error
-	if q.store, err = store.Start(ctx, store.Options{Queue: queue, Directory: directory, MaxPayload: 2 * maxPayload}); err != nil {
+	s, err := store.Start(ctx, store.Options{Queue: queue, Directory: directory, MaxPayload: 2 * maxPayload})
+	if err != nil {
 		return err
 	}
-	q.undo = append(q.undo, q.store.Shutdown)
-	if q.conn, err = q.store.Connect("bench"); err != nil {
+	q.undo = append(q.undo, s.Shutdown)
+	conn, err := s.Connect("bench")
+	if err != nil {
 		return err
 	}
-	q.undo = append(q.undo, q.conn.Close)
-	if err := q.store.Ensure(ctx, q.conn, store.Settings{}); err != nil {
+	q.undo = append(q.undo, conn.Close)
+	if err := s.Ensure(ctx, conn, store.Settings{}); err != nil {
 		return err
 	}
 	encoding, err := message.NewEncoding(o)
@@ -123,14 +120,15 @@ func (q *opened) open(ctx context.Context, directory string, o message.EncodingO
 		return err
 	}
 	q.undo = append(q.undo, encoding.Close)
-	if q.decoding, err = message.NewDecoding(engines.Default()); err != nil {
+	decoding, err := message.NewDecoding(engines.Default())
+	if err != nil {
 		return err
 	}
-	q.undo = append(q.undo, q.decoding.Close)
-	user, password := q.store.ClientCredentials()
+	q.undo = append(q.undo, decoding.Close)
+	user, password := s.ClientCredentials()
 	f, err := front.New(front.Options{ //nolint:contextcheck // Connections end by close.
-		Queue: queue, Dial: q.store.Dial, User: user, Password: password,
-		Settings: front.Settings{Encoding: encoding, Decoding: q.decoding, MaxMessageSize: maxPayload, Open: true},
+		Queue: queue, Dial: s.Dial, User: user, Password: password,
+		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxPayload, Open: true},
 	})
 	if err != nil {
 		return err
@@ -164,13 +162,11 @@ func serveQueue(ctx context.Context, directory string, id codec.ID) error {
 	return nil
 }
 
-// encodingOptions are those of a queue that compresses with a codec; none: nothing.
+// encodingOptions are those of a queue that compresses everything with a codec.
 func encodingOptions(id codec.ID) message.EncodingOptions {
-	o := message.EncodingOptions{Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Engines: engines.Default()}
-	if id != codec.None {
-		o.Codecs, o.MinSize = []codec.ID{id}, 1
+	return message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1, Engines: engines.Default(),
 	}
-	return o
 }
 
 // running is a contender of our own making as its client sees it.

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,12 +24,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
-	"github.com/lighterage/lighterage/agent/queue/channel"
-	"github.com/lighterage/lighterage/agent/queue/message"
-	"github.com/lighterage/lighterage/agent/transport"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queueagent"
+	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -86,6 +89,8 @@ type endSettings struct {
 const (
 	settingsFile = "settings.json"
 	volumeDir    = "volume"
+	tokensDir    = "tokens"
+	token        = "bench"
 	// endPatience bounds what an end waits for.
 	endPatience = 2 * time.Minute
 	look        = 5 * time.Millisecond
@@ -113,16 +118,18 @@ func serveEnd(ctx context.Context, role, directory string) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte() // there are no orders
 		return nil
 	}
-	m, err := newMember(ctx, directory, s)
-	if err != nil {
+	m := newMember(directory, s, role)
+	go func() {
+		defer close(m.ended)
+		m.failed = m.agent.Run(ctx)
+	}()
+	defer func() { cancel(); <-m.ended }()
+	if err := m.await(ctx, func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING }); err != nil {
 		return err
 	}
-	defer m.queue.close()
 	first := endAnswer{}
-	if role == receiveEnd {
-		if first.Address, err = m.receive(ctx, s); err != nil {
-			return err
-		}
+	if a := m.agent.ChannelAddress(); a != nil {
+		first.Address = a.String()
 	}
 	_ = answer.Encode(first)
 	orders := bufio.NewScanner(os.Stdin)
@@ -140,49 +147,72 @@ func serveEnd(ctx context.Context, role, directory string) error {
 	return orders.Err()
 }
 
-// member is a queue of one member.
+// member is a queue of one member, run as `agent queue` runs it.
 type member struct {
-	queue    *opened
-	id       codec.ID
-	files    *transport.Files
-	encoding message.EncodingOptions
-	log      *slog.Logger
-	put      uint64 // messages
+	agent     *queueagent.Agent
+	directory string
+	put       uint64        // messages
+	ended     chan struct{} // closed when the agent has ended
+	failed    error         // why it did
+
+	mu     sync.Mutex
+	config *wirev1.QueueConfig
 }
 
-func newMember(ctx context.Context, directory string, s endSettings) (*member, error) {
-	id, err := codec.ParseID(s.Codec)
-	if err != nil {
-		return nil, err
+func newMember(directory string, s endSettings, role string) *member {
+	codecs := []string{s.Codec}
+	c := &wirev1.QueueConfig{
+		Revision: "1", Queue: queue, ListenAddress: "127.0.0.1:4222", ControlAddress: "unused", HealthAddress: "unused",
+		Members: []*wirev1.QueueMember{{Name: queue}}, Storage: &wirev1.QueueStorage{Directory: filepath.Join(directory, volumeDir), Capacity: 8 << 30},
+		Limits: &wirev1.QueueLimits{MaxMessageSize: maxPayload}, CompressionMinSize: 1,
+		Compression: &wirev1.CompressionSettings{
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: codecs,
+		},
+		Authentication: &wirev1.QueueAuthentication{TokensDirectory: filepath.Join(directory, tokensDir)},
 	}
-	m := &member{
-		id: id, files: transport.NewFiles(directory), encoding: encodingOptions(id),
-		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	if s.Codec == codec.None.String() {
+		c.CompressionMinSize, c.Compression.Mode, c.Compression.Codecs = 0, wirev1.CompressionMode_COMPRESSION_MODE_NEVER, nil
 	}
-	m.queue, err = openQueue(ctx, filepath.Join(directory, volumeDir), m.encoding)
-	return m, err
+	if role == receiveEnd {
+		c.Acceptance = &wirev1.ChannelAcceptance{
+			Address: s.Listen, AnyCodec: true, Peers: []*wirev1.ChannelPeer{{Name: eastName, CaBundle: s.PeerCA, Namespaces: []string{eastNamespace}}},
+		}
+	}
+	m := &member{directory: directory, config: c, ended: make(chan struct{})}
+	m.agent = queueagent.New(queueagent.Options{
+		Read: m.read, Member: queue, Directory: directory, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Interval: 2 * look,
+		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
+			return engines.Default(), policy.Absent
+		},
+		Decoders: func(context.Context) *codec.Registry { return engines.Default() },
+	})
+	return m
 }
 
-// receive lets the sending cluster in, and returns where.
-func (m *member) receive(ctx context.Context, s endSettings) (string, error) {
-	callers := transport.NewCallers(m.files)
-	if err := callers.Set([]*wirev1.ChannelPeer{{Name: eastName, CaBundle: s.PeerCA, Namespaces: []string{eastNamespace}}}); err != nil {
-		return "", err
+func (m *member) read() (*wirev1.QueueConfig, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return proto.CloneOf(m.config), nil
+}
+
+// await waits until a report is as it should be.
+func (m *member) await(ctx context.Context, ok func(*wirev1.QueueReport) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	for {
+		r := m.agent.Report(ctx)
+		if ok(r) {
+			return nil
+		}
+		select {
+		case <-m.ended:
+			return fmt.Errorf("the agent has ended: %w", m.failed)
+		case <-ctx.Done():
+			return fmt.Errorf("waited in vain: %v", r)
+		case <-time.After(look):
+		}
 	}
-	receiver := channel.NewReceiver(channel.ReceiverOptions{
-		Conn: m.queue.conn, Stream: queue, Admit: channel.Admission(callers), Readable: engines.Default().Codecs(), Decoding: m.queue.decoding,
-		MaxMessage: maxPayload, Log: m.log,
-	}, channel.Acceptance{Any: true})
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Listen)
-	if err != nil {
-		return "", err
-	}
-	server := transport.NewChannelServer(callers, channel.FrameBound(maxPayload))
-	wirev1.RegisterChannelServer(server, receiver)
-	const connections = 16
-	go func() { _ = server.Serve(transport.Listen(listener, new(transport.Counter), connections)) }()
-	context.AfterFunc(ctx, server.Stop)
-	return listener.Addr().String(), nil
 }
 
 func (m *member) do(ctx context.Context, o endOrder) (endAnswer, error) {
@@ -190,46 +220,27 @@ func (m *member) do(ctx context.Context, o endOrder) (endAnswer, error) {
 		m.put += uint64(o.Put)
 		return endAnswer{}, m.fill(ctx, o.Size, o.Put)
 	}
-	return m.send(ctx, o)
-}
-
-// send opens the channel and waits until everything has gone.
-func (m *member) send(ctx context.Context, o endOrder) (endAnswer, error) {
-	var counter transport.Counter
-	to := &channel.Destination{Gateway: o.Gateway, Namespace: westNamespace, Queue: queue, Files: m.files, Counter: &counter}
-	encoding := m.encoding
-	encoding.MinSize = 1
-	sender, err := channel.NewSender(channel.SenderOptions{
-		Conn: m.queue.conn, Stream: queue, Connect: to.Connect, Codecs: []codec.ID{m.id}, BatchMessages: int(o.Batch),
-		Encoding: encoding, Decoding: m.queue.decoding, Log: m.log,
-	})
-	if err != nil {
-		return endAnswer{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, endPatience)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		sender.Run(ctx)
-	}()
-	defer func() { cancel(); <-ended }()
+	codecs := m.config.GetCompression().GetCodecs()
+	m.mu.Lock()
+	m.config.Revision = "2"
+	m.config.Channel = &wirev1.ChannelConfig{GatewayEndpoint: o.Gateway, Namespace: westNamespace, Queue: queue, Codecs: codecs, BatchMessages: o.Batch}
+	m.mu.Unlock()
+	var a endAnswer
 	var begin time.Time
-	for {
-		now := sender.Status()
-		if begin.IsZero() && now.GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING {
+	err := m.await(ctx, func(r *wirev1.QueueReport) bool {
+		c := r.GetChannel()
+		if begin.IsZero() && c.GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING {
 			begin = time.Now()
 		}
-		if !begin.IsZero() && now.GetMessages() >= m.put {
-			return endAnswer{
-				Seconds: time.Since(begin).Seconds(), Codec: now.GetCodec(), Payload: now.GetPayloadBytes(), Wire: uint64(counter.Bytes()), Messages: now.GetMessages(),
-			}, nil
+		if begin.IsZero() || c.GetMessages() < m.put {
+			return false
 		}
-		select {
-		case <-ctx.Done():
-			return endAnswer{}, fmt.Errorf("waited in vain: %v", now)
-		case <-time.After(look):
+		a = endAnswer{
+			Seconds: time.Since(begin).Seconds(), Codec: c.GetCodec(), Payload: c.GetPayloadBytes(), Wire: c.GetWireBytes(), Messages: c.GetMessages(),
 		}
-	}
+		return true
+	})
+	return a, err
 }
 
 // fill puts messages as a client.
@@ -238,7 +249,14 @@ func (m *member) fill(ctx context.Context, size, n int) error {
 	if err != nil {
 		return err
 	}
-	conn, err := nats.Connect("nats://" + m.queue.address)
+	ca, err := os.ReadFile(filepath.Join(m.directory, "cluster-ca.crt"))
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	conn, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(token),
+		nats.Secure(&tls.Config{RootCAs: pool, ServerName: eastHost, MinVersion: tls.VersionTLS13}))
 	if err != nil {
 		return err
 	}
