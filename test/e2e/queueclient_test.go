@@ -144,7 +144,7 @@ func (c *queueClient) get(t *testing.T, messages [][]byte) {
 	if err != nil {
 		t.Fatalf("make a consumer: %v", err)
 	}
-	batch, err := consumer.Fetch(len(messages), jetstream.FetchMaxWait(patience))
+	batch, err := consumer.Fetch(len(messages), jetstream.FetchMaxWait(patience), jetstream.FetchHeartbeat(patience/2))
 	if err != nil {
 		t.Fatalf("get %d messages: %v", len(messages), err)
 	}

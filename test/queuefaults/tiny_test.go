@@ -32,7 +32,7 @@ func TestTinyMessages(t *testing.T) {
 	}
 	begun := time.Now()
 	for i := range count {
-		if _, err := js.PublishAsync(queueName, strconv.AppendInt(nil, int64(i), 10)); err != nil {
+		if _, err := js.PublishAsync(queueName, strconv.AppendInt(nil, int64(i), 10), jetstream.WithStallWait(patience)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestTinyMessages(t *testing.T) {
 	}
 	begun = time.Now()
 	for next := 0; next < count; {
-		batch, err := consumer.Fetch(1000, jetstream.FetchMaxWait(patience))
+		batch, err := consumer.Fetch(1000, jetstream.FetchMaxWait(patience), jetstream.FetchHeartbeat(patience/2))
 		if err != nil {
 			t.Fatal(err)
 		}
