@@ -28,7 +28,7 @@ func TestPutAgainAfterRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		js, err := jetstream.New(conn)
+		js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestPutAgainAfterRestart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			message, err := consumer.Next()
+			message, err := consumer.Next(jetstream.FetchMaxWait(patience), jetstream.FetchHeartbeat(patience/2))
 			if err != nil {
 				t.Fatal(err)
 			}

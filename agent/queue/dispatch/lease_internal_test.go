@@ -69,7 +69,7 @@ func TestLeaseLog(t *testing.T) {
 	if err := kept.EnsureLeases(t.Context(), conn, store.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

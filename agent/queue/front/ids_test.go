@@ -96,7 +96,7 @@ func TestIDsAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		m, err := consumer.Next()
+		m, err := consumer.Next(soon...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestUnprovedAcknowledgement(t *testing.T) {
 		q.put(js, &nats.Msg{Subject: "orders", Data: xml(t, 3000)})
 		q.put(js, &nats.Msg{Subject: "orders", Data: nil})
 		c := q.consumer(js, "clerk")
-		m, err := c.Next()
+		m, err := c.Next(soon...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestUnprovedAcknowledgement(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed.Store(true)
-		if m, err = c.Next(); err != nil { // an empty one, which is no confirmation
+		if m, err = c.Next(soon...); err != nil { // an empty one, which is no confirmation
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

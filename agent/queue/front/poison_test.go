@@ -95,7 +95,7 @@ func TestNeverAcknowledged(t *testing.T) {
 	}
 	silent, busy := consumer("silent"), consumer("busy")
 	for range outstanding {
-		if _, err := silent.Next(); err != nil {
+		if _, err := silent.Next(soon...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestNeverAcknowledged(t *testing.T) {
 		t.Errorf("it was given %s beyond what it may have", m.Reply())
 	}
 	for i := range each {
-		m, err := busy.Next()
+		m, err := busy.Next(soon...)
 		if err != nil || string(m.Data()) != fmt.Sprint(i) {
 			t.Fatalf("message %d: %v", i, err)
 		}

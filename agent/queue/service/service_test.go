@@ -117,7 +117,7 @@ func start(t *testing.T, settings store.Settings) *queue {
 			}
 		}
 	})
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range n {
-			m, err := c.Next()
+			m, err := c.Next(soon...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestSweepUnfinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Next()
+	m, err := c.Next(soon...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestSweepUnfinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, js, "orders", "2") // which is none of what it had
-	if _, err := c.Next(); err != nil {
+	if _, err := c.Next(soon...); err != nil {
 		t.Fatal(err)
 	}
 	if removed, done, err := sweep.Run(t.Context()); err != nil || removed != 0 || !done {
