@@ -68,11 +68,12 @@ type Agent struct {
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
 	pending     bool          // the stream is not as the configuration says yet
+	external    error         // why external servers do not serve at the start
 }
 
 // running is what serves clients.
 type running struct {
-	store    *store.Store
+	store    engine
 	conn     *nats.Conn
 	front    *front.Front
 	ids      ids.Keeper // nil: not kept
@@ -87,7 +88,7 @@ func (r *running) setWindow(ctx context.Context, settings store.Settings) error 
 		return nil
 	}
 	r.ids.SetWindow(settings.Window())
-	if settings.Replicas == 1 {
+	if _, shared := r.ids.(*ids.Shared); !shared {
 		return nil
 	}
 	return r.store.EnsureIDs(ctx, r.conn, settings)
@@ -127,27 +128,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer decoding.Close()
-	encoding, err := a.encoding(ctx, c)
-	if err != nil {
-		return err
+	kept, conn, c, err := a.open(ctx, c, options)
+	if ctx.Err() != nil {
+		err = nil // told to end before it began
 	}
-
-	a.say("the store reads the volume")
-	kept, err := store.Start(ctx, options)
-	if err != nil {
+	if kept == nil {
 		return err
 	}
 	defer kept.Shutdown()
-	conn, err := kept.Connect("agent of member " + a.options.Member)
-	if err != nil {
-		return err
-	}
 	defer conn.Close()
-	a.say("the members have not agreed on the stream yet")
-	if err := a.ensureFirst(ctx, kept, conn, c); err != nil {
-		if ctx.Err() != nil {
-			return nil // told to end before it began
-		}
+	encoding, err := a.encoding(ctx, c)
+	if err != nil {
 		return err
 	}
 	given, err := openIDs(ctx, kept, conn, options, streamSettings(c))
@@ -162,9 +153,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	sweep := kept.NewSweep(conn)
-	if !a.sweep(ctx, sweep) {
-		go a.keepSweeping(watching, sweep)
+	if own, ok := kept.(*store.Store); ok {
+		if sweep := own.NewSweep(conn); !a.sweep(ctx, sweep) {
+			go a.keepSweeping(watching, sweep)
+		}
 	}
 	directory := c.GetServingDirectory()
 	if directory == "" {
@@ -177,10 +169,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if !a.awaitCertificate(ctx, certificates) {
 		return nil
 	}
-	user, password := kept.ClientCredentials()
 	s := a.settings(c, encoding, decoding)
 	served, err := front.New(front.Options{ //nolint:contextcheck // Connections last longer than what starts them.
-		Queue: c.GetQueue(), Dial: kept.Dial, User: user, Password: password, Certificate: certificates.Get, Settings: s,
+		Queue: c.GetQueue(), Server: kept, Certificate: certificates.Get, Settings: s,
 		IDs: given, Failed: kept.Failed, Log: a.options.Log,
 	})
 	if err != nil {
@@ -215,7 +206,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.follow(watching, r, c, s)
 	}()
 	failed := make(chan error, 1)
-	go a.watchStore(watching, kept, options.Directory, failed)
+	go a.watchStore(watching, kept, c.GetStorage().GetDirectory(), failed)
 	select {
 	case err = <-ended:
 		err = fmt.Errorf("serve clients: %w", err)
@@ -242,10 +233,10 @@ func (a *Agent) ChannelAddress() net.Addr {
 // ensureFirst makes the stream. One that is there and cannot be changed yet is served as it is: a
 // member that has been given room is the first of several, and the others are given theirs only when
 // it is ready.
-func (a *Agent) ensureFirst(ctx context.Context, s *store.Store, conn *nats.Conn, c *wirev1.QueueConfig) error {
+func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *wirev1.QueueConfig) error {
 	err := s.Ensure(ctx, conn, streamSettings(c))
 	var refused *store.StreamError
-	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent {
+	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent || errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrOld) {
 		return err
 	}
 	a.options.Log.Warn("The stream keeps the limits that it has until it can be given others", "error", err.Error())

@@ -19,7 +19,6 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
-	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -31,7 +30,7 @@ const maxChannelConns = 256
 // channels are the ends of channels that this member has: one that sends at most, and one that receives from any number of queues.
 type channels struct {
 	agent    *Agent
-	store    *store.Store
+	store    engine
 	conn     *nats.Conn
 	ids      ids.Keeper // nil: not kept
 	decoding *message.Decoding

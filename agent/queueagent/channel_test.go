@@ -191,7 +191,7 @@ func (p *pair) meet() {
 	p.getter, p.consumer = p.west.connect(p.authorities[1], "x."+waySuffix), nil
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T, changes ...func(*pair)) *pair {
 	t.Helper()
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
 	p := &pair{T: t, subject: "orders.new", east: newMember(t), west: newMember(t), authorities: [2]*transporttest.Authority{east, west}}
@@ -206,6 +206,9 @@ func newPair(t *testing.T) *pair {
 		GatewayEndpoint: p.gateway.Addr().String(), Namespace: "vault", Queue: "orders", Codecs: []string{"zstd", "deflate"}, BatchMessages: 5,
 	}
 	p.east.config.ServiceAddress = freeAddress(t)
+	for _, change := range changes {
+		change(p)
+	}
 	p.stopWest = p.west.run()
 	p.west.await("it serves", serves)
 	p.meet()

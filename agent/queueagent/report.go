@@ -11,8 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -33,12 +35,16 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	if a.pending {
 		r.Revision = "" // the limits of an earlier one are in effect
 	}
-	reset, base := a.reset, a.cpuBase
+	reset, base, unopened := a.reset, a.cpuBase, a.external
 	a.mu.Unlock()
 	r.Certificate = a.certificate()
 	running := a.running.Load()
 	if running == nil {
+		r.ExternalFailure = failure.ToWire(unopened)
 		return r
+	}
+	if e, ok := running.store.(*external.External); ok {
+		r.ExternalFailure = failure.ToWire(e.Problem())
 	}
 	r.Detail, r.State = "", wirev1.QueueState_QUEUE_STATE_SERVING
 	if running.front.Draining() {
@@ -54,7 +60,9 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		held, again := running.messages.held()
 		r.Content.Unacknowledged += held
 		r.Content.Redelivered += again
-		r.Statistics.FileBlocks, r.Statistics.FileBytes, r.Statistics.MemoryBytes = content.FileBlocks, content.FileBytes, content.MemoryBytes
+		if used := content.Used; used != nil {
+			r.Statistics.FileBlocks, r.Statistics.FileBytes, r.Statistics.MemoryBytes = &used.FileBlocks, &used.FileBytes, &used.MemoryBytes
+		}
 	}
 	r.Compression, r.Decompression = compression(s.Compression), decompression(s.Decompression)
 	r.WireBytes = count(s.WireBytes)

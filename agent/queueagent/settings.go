@@ -108,9 +108,9 @@ func validate(c *wirev1.QueueConfig) error {
 		return errors.New("the configuration lacks limits.max_message_size")
 	case c.GetLimits().GetMaxMessageSize() > message.MaxLength:
 		return fmt.Errorf("limits.max_message_size is %d: use up to %d", c.GetLimits().GetMaxMessageSize(), message.MaxLength)
-	case c.GetStorage().GetDirectory() == "":
+	case c.GetExternal() == nil && c.GetStorage().GetDirectory() == "":
 		return errors.New("the configuration lacks storage.directory")
-	case len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
+	case c.GetExternal() == nil && len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}
 	return validateChannels(c)
@@ -121,7 +121,7 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 	return &wirev1.QueueConfig{
 		Queue: c.GetQueue(), ListenAddress: c.GetListenAddress(), ServiceAddress: c.GetServiceAddress(), RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
 		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(), ServingDirectory: c.GetServingDirectory(),
-		Acceptance: &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()},
+		Acceptance: &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()}, External: c.GetExternal(),
 	}
 }
 
@@ -129,7 +129,7 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 // cannot change.
 func changeable(first, c *wirev1.QueueConfig) error {
 	if !proto.Equal(fixed(first), fixed(c)) {
-		return errors.New("addresses, members, storage and serving_directory cannot be changed while the agent runs: start it again")
+		return errors.New("addresses, members, storage, external servers and serving_directory cannot be changed while the agent runs: start it again")
 	}
 	if maxMessage(c) > max(maxMessage(first), leastPayload) {
 		return fmt.Errorf("limits.max_message_size is %d, and the agent was started for up to %d: start it again", maxMessage(c), max(maxMessage(first), leastPayload))

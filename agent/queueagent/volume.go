@@ -66,15 +66,16 @@ const idsPart = 32
 
 // openIDs opens what members remember of messages that have left the queue. It is nil when they are
 // to be lost with the only member's memory.
-func openIDs(ctx context.Context, kept *store.Store, conn *nats.Conn, o store.Options, settings store.Settings) (ids.Keeper, error) {
-	if o.Cluster == nil && o.Memory {
+func openIDs(ctx context.Context, kept engine, conn *nats.Conn, o store.Options, settings store.Settings) (ids.Keeper, error) {
+	shared := kept.Shared() || o.Cluster != nil
+	if !shared && o.Memory {
 		return nil, nil //nolint:nilnil // Nothing is remembered.
 	}
 	now, err := lookAt(ctx, kept, conn)
 	if err != nil {
 		return nil, err
 	}
-	if o.Cluster != nil {
+	if shared {
 		if err := kept.EnsureIDs(ctx, conn, settings); err != nil {
 			return nil, err
 		}
@@ -93,7 +94,7 @@ func openIDs(ctx context.Context, kept *store.Store, conn *nats.Conn, o store.Op
 }
 
 // lookAt returns statistics as soon as the stream has a leader.
-func lookAt(ctx context.Context, kept *store.Store, conn *nats.Conn) (store.Statistics, error) {
+func lookAt(ctx context.Context, kept engine, conn *nats.Conn) (store.Statistics, error) {
 	const pause = 200 * time.Millisecond
 	for {
 		now, err := kept.Statistics(ctx, conn)
@@ -109,7 +110,7 @@ func lookAt(ctx context.Context, kept *store.Store, conn *nats.Conn) (store.Stat
 }
 
 // watchStore tells when the store serves no more and would if it were started again.
-func (a *Agent) watchStore(ctx context.Context, kept *store.Store, directory string, failed chan<- error) {
+func (a *Agent) watchStore(ctx context.Context, kept engine, directory string, failed chan<- error) {
 	ticker := time.NewTicker(a.options.Interval)
 	defer ticker.Stop()
 	told := false
@@ -123,7 +124,11 @@ func (a *Agent) watchStore(ctx context.Context, kept *store.Store, directory str
 		if problem == nil || ctx.Err() != nil {
 			continue
 		}
-		enough, err := room(directory)
+		enough := kept.Shared() // the volume is nobody's here
+		var err error
+		if !enough {
+			enough, err = room(directory)
+		}
 		if err != nil {
 			problem = fmt.Errorf("%w; %w", problem, err)
 		}

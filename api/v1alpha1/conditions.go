@@ -141,6 +141,16 @@ const (
 	ReasonMessagesRemain = "MessagesRemain"
 	// ReasonAuthenticationUnusable: members cannot use what spec.authentication names.
 	ReasonAuthenticationUnusable = "AuthenticationUnusable"
+	// ReasonExternalUnreachable: external servers that are to keep a Queue's messages cannot be reached, or do not answer.
+	ReasonExternalUnreachable = "ExternalUnreachable"
+	// ReasonExternalUntrusted: external servers do not prove who they are.
+	ReasonExternalUntrusted = "ExternalUntrusted"
+	// ReasonExternalRefused: external servers do not let the Queue in, or not do what it needs.
+	ReasonExternalRefused = "ExternalRefused"
+	// ReasonExternalUnfit: external servers are not what the Queue needs: too old, without JetStream or without room.
+	ReasonExternalUnfit = "ExternalUnfit"
+	// ReasonExternalInUse: the Queue's stream in external servers is somebody else's.
+	ReasonExternalInUse = "ExternalInUse"
 	// ReasonNoLeader: no member leads, so that nothing can be put or got.
 	ReasonNoLeader = "NoLeader"
 	// ReasonMembersUnreachable: the member that leads does not reach the others.

@@ -173,15 +173,66 @@ type QueueTLS struct {
 	SecretName string `json:"secretName,omitempty"`
 }
 
+// QueueExternalCredentials are what members show to external servers.
+type QueueExternalCredentials struct {
+	// secretName of a Secret in the Queue's namespace. Of its keys are read: creds, a user's JWT with its key as nsc writes it; or username
+	// and password; or token; and tls.crt with tls.key, a certificate, beside one of these or alone. When it changes, new connections show
+	// what it holds then within about two minutes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// QueueExternal is a cluster of NATS servers with JetStream, nats-server 2.12 or newer, which others may use as well.
+//
+// +kubebuilder:validation:XValidation:rule="self.servers.all(s, s.startsWith('tls://')) || self.servers.all(s, s.startsWith('nats://'))",message="servers must all begin with tls:// or all with nats://"
+// +kubebuilder:validation:XValidation:rule="has(self.caBundle) || !self.servers.exists(s, s.startsWith('tls://'))",message="caBundle must say who vouches for servers that begin with tls://"
+type QueueExternal struct {
+	// servers of the cluster, of which members use any that answers: tls://HOST:PORT, or nats://HOST:PORT, by which what is put and got, and
+	// a password or token, can be read on the way. The list may change to other servers of the same cluster, which restarts the members.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=300
+	// +kubebuilder:validation:items:Pattern=`^(nats|tls)://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`
+	Servers []string `json:"servers,omitempty"`
+	// caBundle is who vouches for the servers, as PEM in base64.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle []byte `json:"caBundle,omitempty"`
+	// credentials with which the servers let members in, into an account with JetStream. Absent: members show none. They need what the
+	// documentation lists; clients of the Queue can do no more than put into it and get from it, whatever the credentials allow.
+	// +optional
+	Credentials *QueueExternalCredentials `json:"credentials,omitempty"`
+}
+
+// QueueEngine says what keeps the messages.
+type QueueEngine struct {
+	// external is a cluster of NATS servers that is there already. The members have no volumes then. Absent: the members keep the messages.
+	// +optional
+	External *QueueExternal `json:"external,omitempty"`
+}
+
 // QueueSpec is what is kept, how, and for whom.
 //
 // +kubebuilder:validation:XValidation:rule="self.replicas == oldSelf.replicas",message="replicas cannot be changed; create another Queue and move the messages"
+// +kubebuilder:validation:XValidation:rule="(has(self.engine) && has(self.engine.external)) == (has(oldSelf.engine) && has(oldSelf.engine.external))",message="engine.external cannot be added or taken away; create another Queue and move the messages, for example by a channel"
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
 type QueueSpec struct {
-	// storage of each member.
+	// storage of each member, or of the stream in external servers.
 	// +required
 	Storage QueueStorage `json:"storage,omitzero"`
 
-	// replicas is how many members have each message: 1, or 3, which go on while one is gone.
+	// engine says what keeps the messages. Absent: the members themselves.
+	// +optional
+	Engine QueueEngine `json:"engine,omitzero"`
+
+	// replicas is how many members, or external servers, have each message: 1, or 3, which go on while one is gone. There are as many
+	// members in any case.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Enum=1;3
@@ -342,15 +393,15 @@ type QueueStatistics struct {
 	// failedAuthentications of clients.
 	// +optional
 	FailedAuthentications int64 `json:"failedAuthentications"`
-	// fileBlocks are the files that hold messages, in all members.
+	// fileBlocks are the files that hold messages, in all members. Absent with spec.engine.external, as what follows about files and memory.
 	// +optional
-	FileBlocks int64 `json:"fileBlocks"`
+	FileBlocks *int64 `json:"fileBlocks,omitempty"`
 	// fileBytes that these take.
 	// +optional
-	FileBytes int64 `json:"fileBytes"`
+	FileBytes *int64 `json:"fileBytes,omitempty"`
 	// memoryBytes that messages take in memory, in all members.
 	// +optional
-	MemoryBytes int64 `json:"memoryBytes"`
+	MemoryBytes *int64 `json:"memoryBytes,omitempty"`
 	// lastReset is when the member that has counted longest began: its start, or the last reset.
 	// +optional
 	LastReset *metav1.Time `json:"lastReset,omitempty"`
@@ -378,7 +429,7 @@ type QueueMember struct {
 	// state in a word: Starting, Serving, Draining or Unreachable.
 	// +optional
 	State string `json:"state,omitempty"`
-	// leader is true for the member that orders messages.
+	// leader is true for the member that orders messages, or, with spec.engine.external, gives them out to clients of gRPC and HTTP.
 	// +optional
 	Leader bool `json:"leader"`
 	// current is true when the member does what the spec says now.

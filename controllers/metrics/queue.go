@@ -85,6 +85,7 @@ func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, 
 		q.series.set(namespace, queue, q.unacked, float64(content.GetUnacknowledged()))
 	}
 	var open, file, running, retrying, doubt, arrives float64
+	files := false // where external servers keep messages there are none
 	for _, report := range members {
 		switch report.GetChannel().GetState() {
 		case wirev1.ChannelState_CHANNEL_STATE_RUNNING:
@@ -98,10 +99,14 @@ func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, 
 			}
 		}
 		open += float64(report.GetStatistics().GetConnections())
-		file += float64(report.GetStatistics().GetFileBytes())
+		if n := report.GetStatistics(); n != nil && n.FileBytes != nil {
+			file, files = file+float64(n.GetFileBytes()), true
+		}
 	}
 	q.series.set(namespace, queue, q.open, open)
-	q.series.set(namespace, queue, q.file, file)
+	if files {
+		q.series.set(namespace, queue, q.file, file)
+	}
 	q.series.set(namespace, queue, q.running, running)
 	q.series.set(namespace, queue, q.retrying, retrying)
 	q.series.set(namespace, queue, q.doubt, doubt)

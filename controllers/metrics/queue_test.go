@@ -18,7 +18,7 @@ func TestQueues(t *testing.T) {
 	started := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	report := func(since time.Time, puts uint64) *wirev1.QueueReport {
 		return &wirev1.QueueReport{
-			Statistics: &wirev1.QueueStatistics{Since: timestamppb.New(since), Puts: &wirev1.QueueRate{Count: puts}, Connections: 2, FileBytes: 50},
+			Statistics: &wirev1.QueueStatistics{Since: timestamppb.New(since), Puts: &wirev1.QueueRate{Count: puts}, Connections: 2, FileBytes: new(uint64(50))},
 			Compression: &wirev1.Compression{
 				UncompressedBytes: 400 * puts, CompressedBytes: 100 * puts, Hardware: &wirev1.Operations{Operations: puts},
 			},

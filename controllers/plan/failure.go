@@ -35,6 +35,11 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED:      v1alpha1.ReasonDestinationChanged,
 	wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY:             v1alpha1.ReasonSourceEmpty,
 	wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE:            v1alpha1.ReasonSourceInUse,
+	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE:     v1alpha1.ReasonExternalUnreachable,
+	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED:       v1alpha1.ReasonExternalUntrusted,
+	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED:         v1alpha1.ReasonExternalRefused,
+	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT:           v1alpha1.ReasonExternalUnfit,
+	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE:          v1alpha1.ReasonExternalInUse,
 }
 
 // FailureReason is the condition reason of a wire reason; one that this version does not know is Internal.

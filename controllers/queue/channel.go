@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/types"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -23,6 +24,8 @@ type Neighbours struct {
 	Peers []v1alpha1.Peer
 	// Grants of the Queue's namespace.
 	Grants []v1alpha1.PeerGrant
+	// NamespaceUID of the Queue's namespace.
+	NamespaceUID types.UID
 }
 
 // destination of the channel, for people.

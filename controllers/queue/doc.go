@@ -1,8 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue reconciles Queues: a StatefulSet of agents in mode queue, each with a claim, a Service for clients, one for the members
-// among themselves, a disruption budget, and a ConfigMap with the CA that clients need. What is wanted and what status says are pure functions of what was gathered.
+// Package queue reconciles Queues: a StatefulSet of agents in mode queue, each with a claim unless external servers keep the messages, a
+// Service for clients, one for the members among themselves, a disruption budget, and a ConfigMap with the CA that clients need. What is
+// wanted and what status says are pure functions of what was gathered.
 //
 // A Queue whose deletion would lose messages is not let go: its finalizer stays, and it goes on serving, until it is empty or its
 // annotation says that the messages may be deleted.
@@ -27,6 +28,8 @@ const (
 	servingDirectory = "/etc/lighterage-serving"
 	tokensDirectory  = "/etc/lighterage-tokens" //nolint:gosec // It is a path, and holds no secret.
 	dataDirectory    = "/var/lib/lighterage"
+	// externalDirectory has what members show to external servers.
+	externalDirectory = "/etc/lighterage-external"
 
 	// dataVolume is the name of the members' claims, before that of the member.
 	dataVolume = "data"

@@ -59,6 +59,7 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if err != nil {
 		return in, err
 	}
+	in.neighbours.NamespaceUID = namespace.UID
 	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
 
 	set := &appsv1.StatefulSet{}

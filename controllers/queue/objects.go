@@ -82,12 +82,16 @@ func (w Wanted) service() *corev1.Service {
 
 // membersService gives members names. They have to find each other before any of them is ready.
 func (w Wanted) membersService() *corev1.Service {
+	port := servicePort("routes", routePort)
+	if w.Queue.Spec.Engine.External != nil {
+		port = servicePort("nats", clientPort) // they only have to have names
+	}
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: w.meta(objectName(w.Queue)),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Selector: selector(w.Queue.UID),
-			PublishNotReadyAddresses: true, Ports: []corev1.ServicePort{servicePort("routes", routePort)},
+			PublishNotReadyAddresses: true, Ports: []corev1.ServicePort{port},
 		},
 	}
 }
@@ -126,7 +130,7 @@ func (w Wanted) statefulSet(present *appsv1.StatefulSet, affinity *corev1.Affini
 			},
 		},
 	}
-	if w.Queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
+	if w.Queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory || w.Queue.Spec.Engine.External != nil {
 		return set
 	}
 	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{w.claim()}

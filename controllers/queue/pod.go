@@ -21,6 +21,9 @@ import (
 // changes.
 const startAnnotation = "lighterage.dev/start-digest"
 
+// externalVolume is the name of the one with externalDirectory.
+const externalVolume = "external"
+
 // preparedMessageSize is up to which longest message every member is prepared from its start.
 const preparedMessageSize = 7 << 20
 
@@ -32,6 +35,9 @@ func (w Wanted) startDigest() string {
 		max(c.GetLimits().GetMaxMessageSize(), preparedMessageSize), c.GetAcceptance().GetAddress())
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
+	}
+	if external := c.GetExternal(); external != nil {
+		_, _ = fmt.Fprintf(sum, "%q %q %q\n", external.GetServers(), external.GetCaBundle(), external.GetCredentialsDirectory())
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
@@ -62,7 +68,7 @@ func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.Pod
 }
 
 func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, image plan.AgentImage) corev1.Container {
-	if template.Resources == nil && spec.Storage.Type == v1alpha1.QueueStorageMemory {
+	if template.Resources == nil && spec.Storage.Type == v1alpha1.QueueStorageMemory && spec.Engine.External == nil {
 		template.Resources = memoryResources(spec.Storage.Size)
 	}
 	c := plan.Container(image, template)
@@ -71,11 +77,15 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}
 	}
 	c.Ports = []corev1.ContainerPort{
-		port("nats", clientPort), port("service", messagesPort), port("routes", routePort), port("control", controlPort), port("health", healthPort),
-		port("channel", channelPort),
+		port("nats", clientPort), port("service", messagesPort), port("control", controlPort), port("health", healthPort), port("channel", channelPort),
 	}
-	c.VolumeMounts = []corev1.VolumeMount{
-		{Name: "config", MountPath: configDirectory, ReadOnly: true}, {Name: dataVolume, MountPath: dataDirectory},
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
+	switch external := spec.Engine.External; {
+	case external == nil:
+		c.Ports = append(c.Ports, port("routes", routePort))
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: dataVolume, MountPath: dataDirectory})
+	case external.Credentials != nil:
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: externalVolume, MountPath: externalDirectory, ReadOnly: true})
 	}
 	if spec.TLS != nil {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "serving", MountPath: servingDirectory, ReadOnly: true})
@@ -108,6 +118,12 @@ func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 	}
 	if spec.Authentication.Tokens != nil {
 		list = append(list, replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName))
+	}
+	if external := spec.Engine.External; external != nil {
+		if external.Credentials != nil {
+			list = append(list, replicas.OptionalSecretVolume(externalVolume, external.Credentials.SecretName))
+		}
+		return list
 	}
 	if spec.Storage.Type == v1alpha1.QueueStorageMemory {
 		list = append(list, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})

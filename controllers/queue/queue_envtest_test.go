@@ -85,8 +85,6 @@ var addresses atomic.Int32
 // member does what the StatefulSet's controller, the scheduler and a kubelet would, and returns the address of the agent.
 func member(t *testing.T, s *appsv1.StatefulSet) string {
 	t.Helper()
-	claim := s.Spec.VolumeClaimTemplates[0].DeepCopy()
-	claim.Namespace, claim.Name = s.Namespace, "data-"+s.Name+"-0"
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name + "-0", Labels: s.Spec.Template.Labels,
@@ -94,15 +92,20 @@ func member(t *testing.T, s *appsv1.StatefulSet) string {
 		},
 		Spec: *s.Spec.Template.Spec.DeepCopy(),
 	}
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
-	}})
-	cluster.Create(t, claim, pod)
-	bound := client.MergeFrom(claim.DeepCopy())
-	claim.Status.Phase = corev1.ClaimBound
-	if err := cluster.Client.Status().Patch(ctx, claim, bound); err != nil {
-		t.Fatal(err)
+	for i := range s.Spec.VolumeClaimTemplates {
+		claim := s.Spec.VolumeClaimTemplates[i].DeepCopy()
+		claim.Namespace, claim.Name = s.Namespace, "data-"+s.Name+"-0"
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+		}})
+		cluster.Create(t, claim)
+		bound := client.MergeFrom(claim.DeepCopy())
+		claim.Status.Phase = corev1.ClaimBound
+		if err := cluster.Client.Status().Patch(ctx, claim, bound); err != nil {
+			t.Fatal(err)
+		}
 	}
+	cluster.Create(t, pod)
 	ip := fmt.Sprintf("10.8.%d.1", addresses.Add(1))
 	cluster.SetPod(t, pod, func(status *corev1.PodStatus) {
 		status.Phase, status.PodIP, status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -82,12 +83,27 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 	all.Closed += s.GetClosed()
 	all.RefusedConnections += s.GetRefusedConnections()
 	all.FailedAuthentications += s.GetFailedAuthentications()
-	all.FileBlocks += s.GetFileBlocks()
-	all.FileBytes += s.GetFileBytes()
-	all.MemoryBytes += s.GetMemoryBytes()
+	addKnown(&all.FileBlocks, s.FileBlocks)
+	addKnown(&all.FileBytes, s.FileBytes)
+	addKnown(&all.MemoryBytes, s.MemoryBytes)
 	if since := s.GetSince(); since != nil && (all.Since == nil || since.AsTime().Before(all.Since.AsTime())) {
 		all.Since = since
 	}
+}
+
+// addKnown adds what a member knows; nil stays if none does.
+func addKnown(all **uint64, one *uint64) {
+	if one != nil {
+		*all = ptr.To(ptr.Deref(*all, 0) + *one)
+	}
+}
+
+// known is a count for status, absent if it is not known.
+func known(n *uint64) *int64 {
+	if n == nil {
+		return nil
+	}
+	return ptr.To(replicas.Clamp(*n))
 }
 
 func addRate(all, one *wirev1.QueueRate) {
@@ -120,9 +136,9 @@ func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wi
 		Closes:                clamp(s.GetClosed()),
 		RefusedConnections:    clamp(s.GetRefusedConnections()),
 		FailedAuthentications: clamp(s.GetFailedAuthentications()),
-		FileBlocks:            clamp(s.GetFileBlocks()),
-		FileBytes:             clamp(s.GetFileBytes()),
-		MemoryBytes:           clamp(s.GetMemoryBytes()),
+		FileBlocks:            known(s.FileBlocks),
+		FileBytes:             known(s.FileBytes),
+		MemoryBytes:           known(s.MemoryBytes),
 		LastResetRequest:      lastResetRequest,
 	}
 	messages := v1alpha1.QueueMessages{Count: clamp(content.GetMessages()), Bytes: clamp(content.GetBytes())}

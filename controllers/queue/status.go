@@ -100,13 +100,16 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
-		checkCertificate, checkAuthentication, checkRollout, checkConfig, checkReports, checkLeader, checkChannel,
+		checkCertificate, checkAuthentication, checkExternal, checkRollout, checkConfig, checkReports, checkLeader, checkChannel,
 	} {
 		if found := check(queue, wanted, facts); found != nil {
 			return found
 		}
 	}
 	message := fmt.Sprintf("%d members keep messages and serve clients at %s", readyMembers(facts.Set), clientAddress(queue))
+	if queue.Spec.Engine.External != nil {
+		message = fmt.Sprintf("%d members serve clients at %s, and external servers keep the messages", readyMembers(facts.Set), clientAddress(queue))
+	}
 	if queue.Spec.Channel != nil {
 		message += fmt.Sprintf(", and send what is put to %s", destination(queue))
 	}
@@ -165,6 +168,18 @@ func checkConfig(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condit
 	return nil
 }
 
+// checkExternal is about external servers, in the members' words. What they have stays there, and members go on by themselves.
+func checkExternal(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+	for _, member := range facts.Members {
+		failure := member.Report.GetExternalFailure()
+		if failure == nil || queue.Spec.Engine.External == nil {
+			continue
+		}
+		return conditions.Stalled(plan.FailureReason(failure.GetReason()), member.Pod.Name+": "+failure.GetMessage())
+	}
+	return nil
+}
+
 // checkRollout: members that are not there yet, or not of the present pod template.
 func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
 	set := facts.Set
@@ -217,9 +232,16 @@ func checkReports(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condi
 }
 
 // checkLeader: without one nothing can be put. Members choose another by themselves when most of them reach each other.
-func checkLeader(_ *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+func checkLeader(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
 	content := contentOf(facts.Members)
+	external := queue.Spec.Engine.External != nil
 	switch {
+	case external && content.GetLeader() == "":
+		return conditions.Reconciling(v1alpha1.ReasonNoLeader, "no member gives out messages to clients of gRPC and HTTP, or to a channel; one does when it "+
+			"has written into the external servers for some seconds that it does")
+	case external && content.GetUnreachable() > 0:
+		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%d of the external servers that keep the messages are not reached by "+
+			"the others: messages have fewer copies than the spec says; look after the servers", content.GetUnreachable()))
 	case content.GetLeader() == "":
 		return conditions.Reconciling(v1alpha1.ReasonNoLeader, fmt.Sprintf("no member leads, so that nothing can be put or got; members choose one when "+
 			"most of them reach each other at port %d", routePort))

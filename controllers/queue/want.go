@@ -63,6 +63,9 @@ func (w Wanted) configured() (Wanted, error) {
 	if err != nil {
 		return w, err
 	}
+	if err := external(config, w.Queue, w.neighbours.NamespaceUID); err != nil {
+		return w, err
+	}
 	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)
 	config.Channel, w.PeerCA, w.ChannelProblem = channelOf(w.Queue, w.Policy, w.neighbours.Peers)
 	config.Revision, err = agentsecret.Revision(config)

@@ -199,7 +199,7 @@ func statisticsProblem(queue *v1alpha1.Queue, messages [][]byte, got int) string
 		return fmt.Sprintf("the average ratio is %q, want more than 2", s.AverageRatio)
 	}
 	if s.Persistent.Count != left || s.Persistent.Bytes <= 0 || s.Persistent.Bytes*2 > plainLeft || s.NonPersistent.Count != 0 || s.OldestMessageTime == nil ||
-		s.FileBytes <= 0 || s.Consumers != 1 || s.Connections < 1 || s.FailedAuthentications < 1 || s.AverageCompressSeconds == "" || s.Puts.HighPerSecond == "" {
+		ptr.Deref(s.FileBytes, 0) <= 0 || s.Consumers != 1 || s.Connections < 1 || s.FailedAuthentications < 1 || s.AverageCompressSeconds == "" || s.Puts.HighPerSecond == "" {
 		return fmt.Sprintf("unexpected statistics: %+v", *s)
 	}
 	if c == nil || c.Engine == "" || c.SavedPercent <= 0 || status.CPU == nil || status.Ready != "1/1" || len(status.Members) != 1 ||

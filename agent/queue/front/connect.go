@@ -37,9 +37,16 @@ func (c *conn) greet() (client, server []byte, err error) {
 	if !named(line, "INFO") {
 		return nil, nil, fmt.Errorf("read what the store says: %w: %.20q", errProtocol, line)
 	}
-	info, err := c.info(bytes.TrimSpace(line[4:]), false)
+	args := bytes.TrimSpace(line[4:])
+	info, err := c.info(args, false)
 	if err != nil {
 		return nil, nil, err
+	}
+	var asks struct {
+		Nonce string `json:"nonce"`
+	}
+	if err := json.Unmarshal(args, &asks); err != nil {
+		return nil, nil, fmt.Errorf("read what the store says of itself: %w", err)
 	}
 	if _, err := c.outer.Write(info); err != nil {
 		return nil, nil, err
@@ -60,7 +67,7 @@ func (c *conn) greet() (client, server []byte, err error) {
 	if !named(line, "CONNECT") {
 		return nil, nil, fmt.Errorf("%w: it does not begin with CONNECT", errProtocol)
 	}
-	connect, err := c.connect(bytes.TrimSpace(line[len("CONNECT"):]), s, certified)
+	connect, err := c.connect(bytes.TrimSpace(line[len("CONNECT"):]), s, certified, asks.Nonce)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +127,7 @@ func (c *conn) info(args []byte, ending bool) ([]byte, error) {
 }
 
 // connect returns what the server is told of a client that may come in.
-func (c *conn) connect(args []byte, s *generation, certified bool) ([]byte, error) {
+func (c *conn) connect(args []byte, s *generation, certified bool, nonce string) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(args, &fields); err != nil || fields == nil {
 		return nil, fmt.Errorf("%w: CONNECT without a JSON object", errProtocol)
@@ -151,7 +158,9 @@ func (c *conn) connect(args []byte, s *generation, certified bool) ([]byte, erro
 	}
 	// Without headers the form of messages would be lost.
 	kept["headers"] = true
-	kept["user"], kept["pass"] = c.front.options.User, c.front.options.Password
+	if err := c.front.options.Server.Introduce(kept, nonce); err != nil {
+		return nil, fmt.Errorf("say who it is to the store: %w", err)
+	}
 	out, err := json.Marshal(kept)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@
 package front
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -28,10 +27,8 @@ import (
 type Options struct {
 	// Queue is the name of the queue.
 	Queue string
-	// Dial returns a connection to the server, on which User and Password have the rights
-	// of a client.
-	Dial           func() (net.Conn, error)
-	User, Password string
+	// Server keeps the messages.
+	Server Server
 	// Certificate for clients; nil: no TLS.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Settings    Settings
@@ -41,6 +38,18 @@ type Options struct {
 	// clients are not told that what they acknowledged is. nil: it never does.
 	Failed func() error
 	Log    *slog.Logger
+}
+
+// Server is where the connections of clients lead.
+type Server interface {
+	// Dial returns a connection on which the server speaks the protocol of NATS to a client
+	// that has not said yet who it is.
+	Dial(ctx context.Context) (net.Conn, error)
+	// Introduce adds to what is said at CONNECT that by which the server lets a client in.
+	// The nonce is what it wants to have signed; empty: nothing.
+	Introduce(connect map[string]any, nonce string) error
+	// Shared reports whether others than the clients of this queue use the server.
+	Shared() bool
 }
 
 // Settings of a Front. They may be changed at any time.
@@ -83,6 +92,7 @@ func newGeneration(s Settings) (*generation, error) {
 // Front serves clients. It is safe for concurrent use.
 type Front struct {
 	options  Options
+	access   access
 	settings atomic.Pointer[generation]
 	turns    chan struct{}
 	putAck   []byte // how acknowledgements of puts begin
@@ -114,7 +124,7 @@ func New(o Options) (*Front, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Front{
-		options: o, turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), conns: make(map[*conn]struct{}),
+		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), conns: make(map[*conn]struct{}),
 		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
 	}
 	f.context, f.cancel = context.WithCancel(context.Background())
@@ -132,12 +142,6 @@ func (f *Front) Reload(s Settings) error {
 	}
 	f.settings.Store(g)
 	return nil
-}
-
-// ofQueue reports whether a subject is one of the queue's messages.
-func (f *Front) ofQueue(subject []byte) bool {
-	name := f.options.Queue
-	return bytes.HasPrefix(subject, []byte(name)) && (len(subject) == len(name) || subject[len(name)] == '.')
 }
 
 // address is what clients are told of the one they connected to.
@@ -214,9 +218,33 @@ func (f *Front) accept(outer net.Conn) {
 		_ = outer.Close()
 		return
 	}
-	inner, err := f.options.Dial()
-	if err != nil {
+	f.mu.Lock()
+	ending := f.closed || f.draining.Load() // nobody may come when they are waited for
+	if !ending {
+		f.served.Add(1)
+	}
+	f.mu.Unlock()
+	if ending {
+		_ = outer.Close()
 		f.gone()
+		return
+	}
+	go func() {
+		defer f.served.Done()
+		defer f.gone()
+		f.serve(outer)
+	}()
+}
+
+// dialTimeout bounds how long the server may take to be reached.
+const dialTimeout = 10 * time.Second
+
+// serve passes on what a client and the server say until one of them ends.
+func (f *Front) serve(outer net.Conn) {
+	ctx, cancel := context.WithTimeout(f.context, dialTimeout)
+	inner, err := f.options.Server.Dial(ctx)
+	cancel()
+	if err != nil {
 		f.options.Log.Error("Client cannot be served", "error", err.Error())
 		_ = outer.Close()
 		return
@@ -224,23 +252,19 @@ func (f *Front) accept(outer net.Conn) {
 	counted := counting{outer, &f.counters.wire}
 	c := &conn{front: f, outer: counted, raw: counted, inner: inner}
 	f.mu.Lock()
-	if f.closed || f.draining.Load() { // nobody may come when they are waited for
-		f.mu.Unlock()
+	ending := f.closed || f.draining.Load()
+	if !ending {
+		f.conns[c] = struct{}{}
+	}
+	f.mu.Unlock()
+	if ending {
 		c.close()
-		f.gone()
 		return
 	}
-	f.conns[c] = struct{}{}
-	f.served.Add(1)
-	f.mu.Unlock()
-	go func() {
-		defer f.served.Done()
-		c.serve()
-		f.mu.Lock()
-		delete(f.conns, c)
-		f.mu.Unlock()
-		f.gone()
-	}()
+	c.serve()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, c)
 }
 
 func (f *Front) gone() {

@@ -83,8 +83,7 @@ func start(t *testing.T, s front.Settings, change func(*front.Options)) *queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, password := kept.ClientCredentials()
-	o := front.Options{Queue: "orders", Dial: kept.Dial, User: user, Password: password, Settings: s}
+	o := front.Options{Queue: "orders", Server: kept, Settings: s}
 	if change != nil {
 		change(&o)
 	}

@@ -39,8 +39,7 @@ func serve(t *testing.T, directory string, last uint64, s front.Settings) (jetst
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, password := kept.ClientCredentials()
-	f, err := front.New(front.Options{Queue: "orders", Dial: kept.Dial, User: user, Password: password, Settings: s, IDs: log})
+	f, err := front.New(front.Options{Queue: "orders", Server: kept, Settings: s, IDs: log})
 	if err != nil {
 		t.Fatal(err)
 	}

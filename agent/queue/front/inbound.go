@@ -28,7 +28,9 @@ const (
 	refuse      // the headers ask for what clients may not do
 	known       // was stored before the server was started
 	filter      // makes a consumer
-	deny        // is not for clients, although the server would do it
+	narrow      // lists streams
+	deny        // asks for something of the agent's own
+	forbid      // is not for clients
 )
 
 const (
@@ -38,6 +40,8 @@ const (
 
 	formPrefix   = "Lighterage-"
 	rollupHeader = "Nats-Rollup"
+	// traceHeader names where the server is to tell what becomes of a message.
+	traceHeader = "Nats-Trace-Dest"
 )
 
 // AcceptHeader with the value "stored" in a request to a pull consumer asks for messages
@@ -47,13 +51,16 @@ const AcceptHeader = "Lighterage-Accept"
 // judge says what is done with an operation. It depends on the operation and the settings,
 // and on the time in that ids are forgotten.
 func (in inbound) judge(op *operation, s *generation) fate {
-	if op.kind != opPub {
+	may := &in.conn.front.access
+	switch {
+	case op.kind == opSub && !may.subscribe(op.subject):
+		return forbid
+	case op.kind != opPub:
 		return pass
+	case !may.reply(op.reply) || op.header != nil && bytes.Contains(op.header, []byte(traceHeader)):
+		return forbid
 	}
-	if repliesToServer(op) {
-		return deny
-	}
-	if in.conn.front.ofQueue(op.subject) {
+	if may.ofQueue(op.subject) {
 		switch {
 		case op.header != nil && hasHeader(op.header, rollupHeader):
 			return refuse
@@ -67,11 +74,15 @@ func (in inbound) judge(op *operation, s *generation) fate {
 		}
 		return encode
 	}
-	if in.conn.front.denies(op) {
+	switch {
+	case in.conn.front.asksOwn(op):
 		return deny
-	}
-	if bytes.HasPrefix(op.subject, []byte(createPrefix)) || bytes.HasPrefix(op.subject, []byte(durablePrefix)) {
+	case !may.publish(op.subject):
+		return forbid
+	case bytes.HasPrefix(op.subject, []byte(createPrefix)) || bytes.HasPrefix(op.subject, []byte(durablePrefix)):
 		return filter
+	case may.shared && (string(op.subject) == listSubject || string(op.subject) == namesSubject):
+		return narrow
 	}
 	return pass
 }
@@ -100,14 +111,20 @@ func (in inbound) scan(buf []byte) (part, error) {
 		switch {
 		case fate == encode || fate == verify:
 			work = max(len(op.payload), 1)
-		case fate == refuse || fate == known || fate == filter || fate == deny || fate == count && found.work > 0:
+		case fate == refuse || fate == known || fate == filter || fate == narrow || fate == deny || fate == forbid || fate == count && found.work > 0:
 			work = 1
 		}
 		// What passes as it is does not wait for what does not, nor is it copied with it.
 		if work > 0 != (found.work > 0) && found.n > 0 {
 			return found, nil
 		}
-		c.note(&op)
+		if fate == forbid {
+			if err := c.forbidden(&op); err != nil {
+				return found, err
+			}
+		} else {
+			c.note(&op)
+		}
 		if fate == count && work == 0 {
 			reason, _ := s.Encoding.Skips(len(op.payload))
 			stored.add(reason, len(op.payload))
@@ -170,8 +187,12 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 				out = f.duplicate(out, &op)
 			case filter:
 				out = f.consumer(out, &op)
+			case narrow:
+				out = f.list(out, &op)
 			case deny:
 				out = f.deny(out, &op)
+			case forbid:
+				out = f.forbid(out, &op)
 			}
 		}
 	})

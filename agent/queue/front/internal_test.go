@@ -202,7 +202,7 @@ func FuzzNext(f *testing.F) {
 
 // TestFiltered: no way of writing a request hides what it asks for.
 func TestFiltered(t *testing.T) {
-	front := &Front{options: Options{Queue: "orders"}}
+	front := &Front{options: Options{Queue: "orders"}, access: access{queue: "orders"}}
 	for body, want := range map[string]string{
 		`{"config":{}}`: `{"config":{"filter_subjects":["orders","orders.\u003e"]}}`,
 		`{"config":{"filter_subject":"orders.a"},"stream_name":"orders"}`:                                    `{"config":{"filter_subject":"orders.a"},"stream_name":"orders"}`,
@@ -227,7 +227,7 @@ func TestFiltered(t *testing.T) {
 
 // FuzzFiltered: a request that is let through has filters, and is let through again as it is.
 func FuzzFiltered(f *testing.F) {
-	front := &Front{options: Options{Queue: "orders"}}
+	front := &Front{options: Options{Queue: "orders"}, access: access{queue: "orders"}}
 	f.Add([]byte(`{"stream_name":"orders","config":{"durable_name":"x"}}`))
 	f.Add([]byte(`{"config":{"filter_subject":"orders.a","Filter_Subject":">"}}`))
 	f.Add([]byte(`{"config":{"filter_subjects":["orders.>"],"deliver_subject":"_INBOX.1"}}`))

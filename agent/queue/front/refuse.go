@@ -71,6 +71,11 @@ func (f *Front) consumer(out []byte, op *operation) []byte {
 			Type: "io.nats.jetstream.api.v1.consumer_create_response", Error: apiError{badRequest, errCode, err.Error()},
 		})
 	}
+	return request(out, op, body)
+}
+
+// request appends an operation with another payload.
+func request(out []byte, op *operation, body []byte) []byte {
 	name := "PUB "
 	if op.header != nil {
 		name = "HPUB "
@@ -134,14 +139,14 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 	if strings.HasPrefix(called, store.OwnConsumers) || strings.HasPrefix(durable, store.OwnConsumers) {
 		return nil, errors.New(ownConsumers)
 	}
-	if deliver != "" && !strings.HasPrefix(deliver, "_INBOX.") && !strings.HasPrefix(deliver, "_DELIVER.") {
-		return nil, fmt.Errorf("deliver_subject %q: use one of _INBOX.> or _DELIVER.>", deliver)
+	if deliver != "" && !f.access.inbox([]byte(deliver)) {
+		return nil, fmt.Errorf("deliver_subject %q: use one of %s", deliver, f.access.inboxes())
 	}
 	if one != "" {
 		several = append(several, one)
 	}
 	for _, subject := range several {
-		if !f.ofQueue([]byte(subject)) {
+		if !f.access.ofQueue([]byte(subject)) {
 			return nil, fmt.Errorf("filter %q: use subjects of the queue, %s or %s.>", subject, f.options.Queue, f.options.Queue)
 		}
 	}

@@ -82,9 +82,8 @@ func start(t *testing.T, settings store.Settings) *queue {
 		t.Fatal(err)
 	}
 	t.Cleanup(decoding.Close)
-	user, password := kept.ClientCredentials()
 	f, err := front.New(front.Options{
-		Queue: "orders", Dial: kept.Dial, User: user, Password: password,
+		Queue: "orders", Server: kept,
 		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage, Tokens: []string{token}},
 	})
 	if err != nil {

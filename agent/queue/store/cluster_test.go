@@ -21,7 +21,7 @@ import (
 // inProcess lets a client of NATS dial the store.
 type inProcess struct{ s *store.Store }
 
-func (p inProcess) InProcessConn() (net.Conn, error) { return p.s.Dial() }
+func (p inProcess) InProcessConn() (net.Conn, error) { return p.s.Dial(context.Background()) }
 
 // TestCluster: three members keep each message, and two go on without the third.
 func TestCluster(t *testing.T) {

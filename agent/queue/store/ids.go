@@ -23,14 +23,14 @@ const maxIDBytes = 32 << 20
 
 // EnsureIDs makes the stream IDStream, or changes it to the settings if it differs, as
 // Ensure does. A queue of one member needs none.
-func (s *Store) EnsureIDs(ctx context.Context, conn *nats.Conn, settings Settings) error {
+func (s *Streams) EnsureIDs(ctx context.Context, conn *nats.Conn, settings Settings) error {
 	want := jetstream.StreamConfig{
-		Name: IDStream(s.options.Queue), Subjects: []string{IDSubject(s.options.Queue)},
+		Name: IDStream(s.queue), Subjects: []string{IDSubject(s.queue)},
 		MaxMsgs: -1, MaxBytes: maxIDBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1, MaxAge: settings.Window(),
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, Storage: jetstream.FileStorage,
 		Replicas: max(settings.Replicas, 1), Duplicates: min(settings.Window(), defaultDuplicateWindow),
 	}
-	if s.options.Memory {
+	if s.memory {
 		want.Storage = jetstream.MemoryStorage
 	}
 	return s.await(ctx, conn, want, 0)

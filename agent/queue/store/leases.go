@@ -38,14 +38,14 @@ func Serves(consumer string) bool {
 
 // EnsureLeases makes the stream LeaseStream if it is not there. It may be repeated. Errors
 // are *StreamError.
-func (s *Store) EnsureLeases(ctx context.Context, conn *nats.Conn, settings Settings) error {
+func (s *Streams) EnsureLeases(ctx context.Context, conn *nats.Conn, settings Settings) error {
 	want := jetstream.StreamConfig{
-		Name: LeaseStream(s.options.Queue), Subjects: []string{LeaseSubject(s.options.Queue, "*")},
+		Name: LeaseStream(s.queue), Subjects: []string{LeaseSubject(s.queue, "*")},
 		MaxMsgs: -1, MaxBytes: maxLeaseBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
 		Replicas: max(settings.Replicas, 1), Duplicates: defaultDuplicateWindow, AllowRollup: true,
 	}
-	if s.options.Memory {
+	if s.memory {
 		want.Storage = jetstream.MemoryStorage
 	}
 	return s.await(ctx, conn, want, 0)

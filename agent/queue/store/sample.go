@@ -25,14 +25,14 @@ const (
 
 // Sample calls visit with messages of the queue at random until visit returns false, or as many sequences were looked at as is worth while.
 // No message is visited twice. Nothing is consumed, and no consumer sees a difference. Messages that come or go meanwhile may be among them or not.
-func (s *Store) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error)) error {
+func (s *Streams) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error)) error {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return err
 	}
-	stream, err := js.Stream(ctx, s.options.Queue)
+	stream, err := js.Stream(ctx, s.queue)
 	if err != nil {
-		return fmt.Errorf("look at the stream of queue %s: %w", s.options.Queue, err)
+		return fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 {
@@ -50,7 +50,7 @@ func (s *Store) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visit 
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read message %d of queue %s: %w", sequence, s.options.Queue, err)
+			return fmt.Errorf("read message %d of queue %s: %w", sequence, s.queue, err)
 		}
 		if !s.own(m.Subject) || !d.first(m.Sequence) {
 			gone++
@@ -65,7 +65,7 @@ func (s *Store) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visit 
 }
 
 // at reads the message with a sequence, or with next the first of the queue from there on.
-func (s *Store) at(ctx context.Context, stream jetstream.Stream, sequence uint64, next bool) (*jetstream.RawStreamMsg, error) {
+func (s *Streams) at(ctx context.Context, stream jetstream.Stream, sequence uint64, next bool) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if next {
@@ -75,8 +75,8 @@ func (s *Store) at(ctx context.Context, stream jetstream.Stream, sequence uint64
 }
 
 // own reports whether a subject is of the queue's messages.
-func (s *Store) own(subject string) bool {
-	return subject == s.options.Queue || strings.HasPrefix(subject, s.options.Queue+".")
+func (s *Streams) own(subject string) bool {
+	return subject == s.queue || strings.HasPrefix(subject, s.queue+".")
 }
 
 // draw draws sequences from a range.

@@ -42,48 +42,72 @@ type Statistics struct {
 	Leader  string
 	Lag     uint64
 	Offline int
-	// FileBlocks and FileBytes are the files that hold messages in this member, and
-	// MemoryBytes what messages take in memory.
+	// Used is what messages take in this member; nil when they are not kept in it.
+	Used *Used
+}
+
+// Used is what the messages of a queue take in one member.
+type Used struct {
+	// FileBlocks and FileBytes are the files that hold messages, and MemoryBytes what they
+	// take in memory.
 	FileBlocks, FileBytes, MemoryBytes uint64
 }
 
 // Statistics asks the server. It takes a walk over the files of the stream, of which there
 // is one for some megabytes of messages.
 func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, error) {
+	out, err := s.Streams.Statistics(ctx, conn)
+	if err != nil {
+		return Statistics{}, err
+	}
+	if s.options.Cluster == nil {
+		out.Leader, out.Lag, out.Offline = s.options.Member, 0, 0
+	}
+	used := &Used{}
+	if js, err := s.server.Jsz(nil); err == nil {
+		used.MemoryBytes = js.Memory
+	}
+	used.FileBlocks, used.FileBytes, err = s.blocks()
+	out.Used = used
+	return out, err
+}
+
+// Statistics asks the server.
+func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return Statistics{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	stream, err := js.Stream(ctx, s.options.Queue)
+	stream, err := js.Stream(ctx, s.queue)
 	if err != nil {
-		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.options.Queue, err)
+		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
 	// What channels note and dead letters are in the stream as well, but no messages of the queue.
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("$LIGHTERAGE.>"))
 	if err != nil {
-		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.options.Queue, err)
+		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
 	out := Statistics{
 		Messages: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq, LastSequence: info.State.LastSeq,
-		Consumers: info.State.Consumers, Leader: s.options.Member,
+		Consumers: info.State.Consumers,
 	}
 	for subject, n := range info.State.Subjects {
 		out.Messages -= min(n, out.Messages)
-		if subject == DeadSubject(s.options.Queue) {
+		if subject == DeadSubject(s.queue) {
 			out.DeadLetters = n
 		}
 	}
 	if out.Messages > 0 {
 		out.OldestTime = info.State.FirstTime
 		if len(info.State.Subjects) > 0 {
-			if out.OldestTime, err = oldest(ctx, stream, s.options.Queue); err != nil {
-				return Statistics{}, fmt.Errorf("look for the oldest message of queue %s: %w", s.options.Queue, err)
+			if out.OldestTime, err = oldest(ctx, stream, s.queue); err != nil {
+				return Statistics{}, fmt.Errorf("look for the oldest message of queue %s: %w", s.queue, err)
 			}
 		}
 	}
-	if info.Cluster != nil && s.options.Cluster != nil {
+	if info.Cluster != nil {
 		out.Leader = info.Cluster.Leader
 		for _, replica := range info.Cluster.Replicas {
 			out.Lag = max(out.Lag, replica.Lag)
@@ -102,13 +126,9 @@ func (s *Store) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, er
 		out.Waiting += c.NumWaiting
 	}
 	if err := consumers.Err(); err != nil {
-		return Statistics{}, fmt.Errorf("list the consumers of queue %s: %w", s.options.Queue, err)
+		return Statistics{}, fmt.Errorf("list the consumers of queue %s: %w", s.queue, err)
 	}
-	if js, err := s.server.Jsz(nil); err == nil {
-		out.MemoryBytes = js.Memory
-	}
-	out.FileBlocks, out.FileBytes, err = s.blocks()
-	return out, err
+	return out, nil
 }
 
 // oldest is when the first of the queue's own messages was put, zero when there is none any more.

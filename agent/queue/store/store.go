@@ -63,6 +63,7 @@ type Cluster struct {
 
 // Store is a running server. It is safe for concurrent use.
 type Store struct {
+	*Streams
 	options  Options
 	server   *server.Server
 	log      *logger
@@ -103,7 +104,7 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 	if o.MaxPayload == 0 {
 		o.MaxPayload = defaultMaxPayload
 	}
-	s := &Store{options: o, log: newLogger(o.Log), password: map[string]string{clientUser: rand.Text(), agentUser: rand.Text()}}
+	s := &Store{Streams: &Streams{queue: o.Queue, memory: o.Memory, capacity: o.Capacity}, options: o, log: newLogger(o.Log), password: map[string]string{clientUser: rand.Text(), agentUser: rand.Text()}}
 	settings, err := s.serverOptions()
 	if err != nil {
 		return nil, err
@@ -250,7 +251,7 @@ func permissions(queue string) *server.Permissions {
 
 // Dial returns a connection within the process on which the server speaks the protocol
 // of NATS to a client that has not said yet who it is.
-func (s *Store) Dial() (net.Conn, error) {
+func (s *Store) Dial(context.Context) (net.Conn, error) {
 	conn, err := s.server.InProcessConn()
 	if err != nil {
 		return nil, fmt.Errorf("connect to the store of queue %s: %w", s.options.Queue, err)
@@ -258,10 +259,16 @@ func (s *Store) Dial() (net.Conn, error) {
 	return conn, nil
 }
 
-// ClientCredentials are those with which a connection has the rights of a client.
-func (s *Store) ClientCredentials() (user, password string) {
-	return clientUser, s.password[clientUser]
+// Introduce adds to what is said at CONNECT that by which a connection has the rights of a
+// client.
+func (s *Store) Introduce(connect map[string]any, _ string) error {
+	connect["user"], connect["pass"] = clientUser, s.password[clientUser]
+	return nil
 }
+
+// Shared reports whether others than the clients of this queue have connections to the
+// server.
+func (s *Store) Shared() bool { return false }
 
 // Connect returns a connection of the agent itself, which may do everything. It connects
 // anew by itself whenever it is lost.

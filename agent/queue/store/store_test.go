@@ -131,7 +131,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	got := statistics(t, first, conn)
-	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 || got.FileBlocks == 0 || got.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() || got.Leader != "orders" {
+	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 || got.Used.FileBlocks == 0 || got.Used.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() || got.Leader != "orders" {
 		t.Errorf("%+v", got)
 	}
 	first.Shutdown()
@@ -181,7 +181,7 @@ func TestSettings(t *testing.T) {
 	}
 	ensure(t, s, conn, store.Settings{MaxMessages: 2, DropOldest: true, MaxAge: time.Minute, DuplicateWindow: time.Hour})
 	put(t, js, "orders", "3")
-	if got := statistics(t, s, conn); got.Messages != 2 || got.FirstSequence != 2 || got.FileBlocks != 0 || got.MemoryBytes == 0 {
+	if got := statistics(t, s, conn); got.Messages != 2 || got.FirstSequence != 2 || got.Used.FileBlocks != 0 || got.Used.MemoryBytes == 0 {
 		t.Errorf("%+v", got)
 	}
 	ensure(t, s, conn, store.Settings{MaxMessages: 2, DropOldest: true, MaxAge: time.Minute, DuplicateWindow: time.Hour})
@@ -211,12 +211,22 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
+// credentials are those of a client.
+func credentials(t *testing.T, s *store.Store) (user, password string) {
+	t.Helper()
+	connect := make(map[string]any)
+	if err := s.Introduce(connect, ""); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(connect["user"]), fmt.Sprint(connect["pass"])
+}
+
 // TestClientRights: a client reaches its queue and nothing else.
 func TestClientRights(t *testing.T) {
 	s := start(t, store.Options{Directory: t.TempDir()})
 	conn, _ := connect(t, s)
 	ensure(t, s, conn, store.Settings{})
-	user, password := s.ClientCredentials()
+	user, password := credentials(t, s)
 	denied := make(chan error, 100)
 	client, err := nats.Connect("", nats.InProcessServer(inProcess{s}), nats.UserInfo(user, password), nats.Timeout(patience),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
@@ -255,14 +265,14 @@ func TestClientRights(t *testing.T) {
 // TestPasswords: a connection within the process needs one.
 func TestPasswords(t *testing.T) {
 	s := start(t, store.Options{Directory: t.TempDir()})
-	user, password := s.ClientCredentials()
+	user, password := credentials(t, s)
 	for say, want := range map[string]string{
 		"CONNECT {}\r\n": "-ERR 'Authorization Violation'",
 		fmt.Sprintf("CONNECT {\"user\":%q,\"pass\":\"guess\"}\r\n", user):     "-ERR 'Authorization Violation'",
 		fmt.Sprintf("CONNECT {\"user\":\"agent\",\"pass\":%q}\r\n", password): "-ERR 'Authorization Violation'",
 		fmt.Sprintf("CONNECT {\"user\":%q,\"pass\":%q}\r\n", user, password):  "+OK",
 	} {
-		conn, err := s.Dial()
+		conn, err := s.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

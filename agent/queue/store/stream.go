@@ -37,6 +37,37 @@ type Settings struct {
 
 const defaultDuplicateWindow = 2 * time.Minute
 
+// Streams are those of one queue, whichever server has them.
+type Streams struct {
+	queue, owner string
+	memory       bool
+	capacity     int64 // of members; 0: the server knows
+}
+
+// NewStreams returns those of a queue in a server that others may use as well. The owner is written into them, and streams of another
+// one are left as they are.
+func NewStreams(queue, owner string, memory bool) (*Streams, error) {
+	if err := checkName(queue); err != nil {
+		return nil, err
+	}
+	return &Streams{queue: queue, owner: owner, memory: memory}, nil
+}
+
+// Owns reports whether a stream is one of these.
+func (s *Streams) Owns(c jetstream.StreamConfig) bool {
+	return s.owner == "" || c.Metadata[ownerKey] == s.owner
+}
+
+// ownerKey is that of the owner among a stream's metadata.
+const ownerKey = "lighterage.dev/owner"
+
+var (
+	// ErrForeign says that a stream is there and belongs to somebody else.
+	ErrForeign = errors.New("it was made by somebody else")
+	// ErrOld says that the server does not know what a queue needs of a stream.
+	ErrOld = errors.New("the server does not know atomic batches, time-to-live of messages or roll-up, which nats-server has from 2.12 on")
+)
+
 // Window is DuplicateWindow as the stream has it.
 func (s Settings) Window() time.Duration {
 	d := s.DuplicateWindow
@@ -59,10 +90,10 @@ func MarkerSubjects(queue string) string { return "$LIGHTERAGE.CHANNEL." + queue
 // DeadSubject is that of the dead letters, which are in the stream of their queue.
 func DeadSubject(queue string) string { return "$LIGHTERAGE.DEAD." + queue }
 
-func (s *Store) streamConfig(settings Settings) jetstream.StreamConfig {
+func (s *Streams) streamConfig(settings Settings) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
-		Name:     s.options.Queue,
-		Subjects: append(Subjects(s.options.Queue), MarkerSubjects(s.options.Queue), DeadSubject(s.options.Queue)),
+		Name:     s.queue,
+		Subjects: append(Subjects(s.queue), MarkerSubjects(s.queue), DeadSubject(s.queue)),
 		MaxMsgs:  -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		MaxAge: settings.MaxAge, Replicas: max(settings.Replicas, 1),
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
@@ -84,7 +115,7 @@ func (s *Store) streamConfig(settings Settings) jetstream.StreamConfig {
 	if settings.KeepAcknowledged {
 		c.Retention = jetstream.LimitsPolicy
 	}
-	if s.options.Memory {
+	if s.memory {
 		c.Storage = jetstream.MemoryStorage
 	}
 	return c
@@ -111,12 +142,12 @@ func (e *StreamError) Unwrap() error { return e.Err }
 // Ensure makes the stream, or changes it to the settings if it differs, and does nothing
 // else. In a cluster it waits until the members have elected who decides, which is why it
 // may take as long as the context allows. It may be repeated. Errors are *StreamError.
-func (s *Store) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
+func (s *Streams) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
 	// Members that have just started may elect who decides before that one has heard of all.
 	patient, cancel := context.WithTimeout(ctx, formingPatience)
 	defer cancel()
 	for {
-		err := s.await(ctx, conn, s.streamConfig(settings), s.options.Capacity)
+		err := s.await(ctx, conn, s.streamConfig(settings), s.capacity)
 		var refused *StreamError
 		if !errors.As(err, &refused) || refused.Exists || !noPeers(err) {
 			return err
@@ -141,9 +172,9 @@ var errCapacity = errors.New("maxBytes is more than members have room for")
 
 // await makes or changes a stream, unless it would be larger than capacity; 0: the server
 // decides alone.
-func (s *Store) await(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64) error {
+func (s *Streams) await(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64) error {
 	for {
-		exists, err := ensure(ctx, conn, want, capacity)
+		exists, err := s.ensure(ctx, conn, want, capacity)
 		if err == nil {
 			return nil
 		}
@@ -172,31 +203,50 @@ const (
 // leader it does not answer, or says that it is not available.
 func permanent(err error) bool {
 	var refused *jetstream.APIError
-	return errors.Is(err, errCapacity) || errors.As(err, &refused) && refused.Code != 503
+	return errors.Is(err, errCapacity) || errors.Is(err, ErrForeign) || errors.Is(err, ErrOld) || errors.As(err, &refused) && refused.Code != 503
 }
 
-func ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64) (exists bool, err error) {
+func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64) (exists bool, err error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	if s.owner != "" {
+		want.Metadata = map[string]string{ownerKey: s.owner}
+	}
 	stream, err := js.Stream(ctx, want.Name)
 	if capacity > 0 && want.MaxBytes > capacity && (err == nil || errors.Is(err, jetstream.ErrStreamNotFound)) {
 		return err == nil, fmt.Errorf("%w: %d bytes of %d", errCapacity, want.MaxBytes, capacity)
 	}
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		_, err = js.CreateStream(ctx, want)
-		return false, err
+		made, err := js.CreateStream(ctx, want)
+		if err != nil {
+			return false, err
+		}
+		return false, capable(made.CachedInfo().Config, want)
 	case err != nil:
 		return false, err
+	case !s.Owns(stream.CachedInfo().Config):
+		return true, fmt.Errorf("stream %s: %w", want.Name, ErrForeign)
 	case same(stream.CachedInfo().Config, want):
 		return true, nil
 	}
-	_, err = js.UpdateStream(ctx, want)
-	return true, err
+	changed, err := js.UpdateStream(ctx, want)
+	if err != nil {
+		return true, err
+	}
+	return true, capable(changed.CachedInfo().Config, want)
+}
+
+// capable returns ErrOld when the server left out what it does not know, which it does without an error.
+func capable(have, want jetstream.StreamConfig) error {
+	if have.AllowAtomicPublish != want.AllowAtomicPublish || have.AllowMsgTTL != want.AllowMsgTTL || have.AllowRollup != want.AllowRollup {
+		return ErrOld
+	}
+	return nil
 }
 
 // same reports whether a stream is as it is wanted. What the server adds of its own does

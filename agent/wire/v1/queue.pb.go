@@ -174,7 +174,10 @@ type QueueConfig struct {
 	// channel by which the queue's messages go to a queue of another cluster; absent: they stay.
 	Channel *ChannelConfig `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
 	// acceptance says which queues of other clusters may send to this one; absent: none, and nothing is listened on.
-	Acceptance    *ChannelAcceptance `protobuf:"bytes,31,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	Acceptance *ChannelAcceptance `protobuf:"bytes,31,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	// external servers keep the messages; absent: the members do. route_address is empty then, of storage memory and capacity count, and
+	// members stands for how many of the servers have each message as well. It counts at the start only.
+	External      *QueueExternal `protobuf:"bytes,40,opt,name=external,proto3" json:"external,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +352,87 @@ func (x *QueueConfig) GetAcceptance() *ChannelAcceptance {
 	return nil
 }
 
+func (x *QueueConfig) GetExternal() *QueueExternal {
+	if x != nil {
+		return x.External
+	}
+	return nil
+}
+
+// QueueExternal is a cluster of NATS servers with JetStream that is there already.
+type QueueExternal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// servers as nats://HOST:PORT, or all of them as tls://HOST:PORT.
+	Servers []string `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
+	// ca_bundle is PEM of who vouches for the servers; empty: the CAs of the system.
+	CaBundle []byte `protobuf:"bytes,2,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
+	// credentials_directory has the files that are there of creds, username and password, token, tls.crt and tls.key. They come and go at
+	// any time. Empty: none are shown.
+	CredentialsDirectory string `protobuf:"bytes,3,opt,name=credentials_directory,json=credentialsDirectory,proto3" json:"credentials_directory,omitempty"`
+	// owner is who the queue's streams belong to, as is written into them. Streams of another owner are left as they are.
+	Owner         string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueExternal) Reset() {
+	*x = QueueExternal{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueExternal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueExternal) ProtoMessage() {}
+
+func (x *QueueExternal) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueExternal.ProtoReflect.Descriptor instead.
+func (*QueueExternal) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *QueueExternal) GetServers() []string {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+func (x *QueueExternal) GetCaBundle() []byte {
+	if x != nil {
+		return x.CaBundle
+	}
+	return nil
+}
+
+func (x *QueueExternal) GetCredentialsDirectory() string {
+	if x != nil {
+		return x.CredentialsDirectory
+	}
+	return ""
+}
+
+func (x *QueueExternal) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
 // QueueRedelivery is what becomes of messages that MessageService has given out and that are not acknowledged.
 type QueueRedelivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -362,7 +446,7 @@ type QueueRedelivery struct {
 
 func (x *QueueRedelivery) Reset() {
 	*x = QueueRedelivery{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +458,7 @@ func (x *QueueRedelivery) String() string {
 func (*QueueRedelivery) ProtoMessage() {}
 
 func (x *QueueRedelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[1]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +471,7 @@ func (x *QueueRedelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRedelivery.ProtoReflect.Descriptor instead.
 func (*QueueRedelivery) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{1}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *QueueRedelivery) GetVisibilityTimeout() *durationpb.Duration {
@@ -417,7 +501,7 @@ type QueueMember struct {
 
 func (x *QueueMember) Reset() {
 	*x = QueueMember{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -429,7 +513,7 @@ func (x *QueueMember) String() string {
 func (*QueueMember) ProtoMessage() {}
 
 func (x *QueueMember) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -442,7 +526,7 @@ func (x *QueueMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueMember.ProtoReflect.Descriptor instead.
 func (*QueueMember) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *QueueMember) GetName() string {
@@ -474,7 +558,7 @@ type QueueStorage struct {
 
 func (x *QueueStorage) Reset() {
 	*x = QueueStorage{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +570,7 @@ func (x *QueueStorage) String() string {
 func (*QueueStorage) ProtoMessage() {}
 
 func (x *QueueStorage) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +583,7 @@ func (x *QueueStorage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStorage.ProtoReflect.Descriptor instead.
 func (*QueueStorage) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *QueueStorage) GetDirectory() string {
@@ -540,7 +624,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +636,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +649,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QueueLimits) GetMaxMessages() uint64 {
@@ -624,7 +708,7 @@ type QueueAuthentication struct {
 
 func (x *QueueAuthentication) Reset() {
 	*x = QueueAuthentication{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +720,7 @@ func (x *QueueAuthentication) String() string {
 func (*QueueAuthentication) ProtoMessage() {}
 
 func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +733,7 @@ func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAuthentication.ProtoReflect.Descriptor instead.
 func (*QueueAuthentication) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QueueAuthentication) GetTokensDirectory() string {
@@ -674,7 +758,7 @@ type GetQueueReportRequest struct {
 
 func (x *GetQueueReportRequest) Reset() {
 	*x = GetQueueReportRequest{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +770,7 @@ func (x *GetQueueReportRequest) String() string {
 func (*GetQueueReportRequest) ProtoMessage() {}
 
 func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +783,7 @@ func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
 }
 
 type GetQueueReportResponse struct {
@@ -711,7 +795,7 @@ type GetQueueReportResponse struct {
 
 func (x *GetQueueReportResponse) Reset() {
 	*x = GetQueueReportResponse{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +807,7 @@ func (x *GetQueueReportResponse) String() string {
 func (*GetQueueReportResponse) ProtoMessage() {}
 
 func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +820,7 @@ func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetQueueReportResponse) GetReport() *QueueReport {
@@ -763,10 +847,11 @@ type QueueContent struct {
 	Redelivered    uint64 `protobuf:"varint,8,opt,name=redelivered,proto3" json:"redelivered,omitempty"`
 	// waiting requests of consumers for messages.
 	Waiting uint64 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// leader is the name of the member that leads; empty when there is none, so that nothing can be put.
+	// leader is the name of the member that leads; empty when there is none, so that nothing can be put. Of external servers' clients it is
+	// the one that gives out messages to clients of MessageService and channels.
 	Leader string `protobuf:"bytes,10,opt,name=leader,proto3" json:"leader,omitempty"`
-	// lag is how many changes the member that is furthest behind lags, unreachable how many members cannot be reached. Known by the leader
-	// only, 0 else.
+	// lag is how many changes the member, or external server, that is furthest behind lags, unreachable how many of them cannot be reached.
+	// Known by the leader only, 0 else.
 	Lag         uint64 `protobuf:"varint,11,opt,name=lag,proto3" json:"lag,omitempty"`
 	Unreachable uint64 `protobuf:"varint,12,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
 	// dead_letters are no messages of the queue any more, but take room in it.
@@ -777,7 +862,7 @@ type QueueContent struct {
 
 func (x *QueueContent) Reset() {
 	*x = QueueContent{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +874,7 @@ func (x *QueueContent) String() string {
 func (*QueueContent) ProtoMessage() {}
 
 func (x *QueueContent) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +887,7 @@ func (x *QueueContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueContent.ProtoReflect.Descriptor instead.
 func (*QueueContent) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QueueContent) GetMessages() uint64 {
@@ -909,7 +994,7 @@ type QueueRate struct {
 
 func (x *QueueRate) Reset() {
 	*x = QueueRate{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1006,7 @@ func (x *QueueRate) String() string {
 func (*QueueRate) ProtoMessage() {}
 
 func (x *QueueRate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1019,7 @@ func (x *QueueRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRate.ProtoReflect.Descriptor instead.
 func (*QueueRate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *QueueRate) GetCount() uint64 {
@@ -987,10 +1072,11 @@ type QueueStatistics struct {
 	Closed                uint64 `protobuf:"varint,15,opt,name=closed,proto3" json:"closed,omitempty"`
 	RefusedConnections    uint64 `protobuf:"varint,16,opt,name=refused_connections,json=refusedConnections,proto3" json:"refused_connections,omitempty"`
 	FailedAuthentications uint64 `protobuf:"varint,17,opt,name=failed_authentications,json=failedAuthentications,proto3" json:"failed_authentications,omitempty"`
-	// file_blocks hold messages on the volume; memory_bytes are held in memory. They are states and not reset.
-	FileBlocks  uint64 `protobuf:"varint,18,opt,name=file_blocks,json=fileBlocks,proto3" json:"file_blocks,omitempty"`
-	FileBytes   uint64 `protobuf:"varint,19,opt,name=file_bytes,json=fileBytes,proto3" json:"file_bytes,omitempty"`
-	MemoryBytes uint64 `protobuf:"varint,20,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// file_blocks hold messages on the volume; memory_bytes are held in memory. They are states and not reset. Absent where external servers
+	// keep the messages.
+	FileBlocks  *uint64 `protobuf:"varint,18,opt,name=file_blocks,json=fileBlocks,proto3,oneof" json:"file_blocks,omitempty"`
+	FileBytes   *uint64 `protobuf:"varint,19,opt,name=file_bytes,json=fileBytes,proto3,oneof" json:"file_bytes,omitempty"`
+	MemoryBytes *uint64 `protobuf:"varint,20,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
 	// since is when counting began.
 	Since *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=since,proto3" json:"since,omitempty"`
 	// reset is the value of reset_statistics that was acted upon last.
@@ -1001,7 +1087,7 @@ type QueueStatistics struct {
 
 func (x *QueueStatistics) Reset() {
 	*x = QueueStatistics{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1099,7 @@ func (x *QueueStatistics) String() string {
 func (*QueueStatistics) ProtoMessage() {}
 
 func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1112,7 @@ func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatistics.ProtoReflect.Descriptor instead.
 func (*QueueStatistics) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *QueueStatistics) GetPuts() *QueueRate {
@@ -1149,22 +1235,22 @@ func (x *QueueStatistics) GetFailedAuthentications() uint64 {
 }
 
 func (x *QueueStatistics) GetFileBlocks() uint64 {
-	if x != nil {
-		return x.FileBlocks
+	if x != nil && x.FileBlocks != nil {
+		return *x.FileBlocks
 	}
 	return 0
 }
 
 func (x *QueueStatistics) GetFileBytes() uint64 {
-	if x != nil {
-		return x.FileBytes
+	if x != nil && x.FileBytes != nil {
+		return *x.FileBytes
 	}
 	return 0
 }
 
 func (x *QueueStatistics) GetMemoryBytes() uint64 {
-	if x != nil {
-		return x.MemoryBytes
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
 	}
 	return 0
 }
@@ -1216,6 +1302,8 @@ type QueueReport struct {
 	// channel is absent when there is none. received are the channels of other clusters' queues that this member has seen.
 	Channel  *ChannelStatus     `protobuf:"bytes,30,opt,name=channel,proto3" json:"channel,omitempty"`
 	Received []*ReceivedChannel `protobuf:"bytes,31,rep,name=received,proto3" json:"received,omitempty"`
+	// external_failure says why external servers do not keep the queue's messages, in the state STARTING, or later; absent when nothing is wrong.
+	ExternalFailure *Failure `protobuf:"bytes,40,opt,name=external_failure,json=externalFailure,proto3" json:"external_failure,omitempty"`
 	// received_wire_bytes written to and read from queues of other clusters that send to this one, TLS included, since the start or the last reset.
 	ReceivedWireBytes uint64 `protobuf:"varint,32,opt,name=received_wire_bytes,json=receivedWireBytes,proto3" json:"received_wire_bytes,omitempty"`
 	unknownFields     protoimpl.UnknownFields
@@ -1224,7 +1312,7 @@ type QueueReport struct {
 
 func (x *QueueReport) Reset() {
 	*x = QueueReport{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1324,7 @@ func (x *QueueReport) String() string {
 func (*QueueReport) ProtoMessage() {}
 
 func (x *QueueReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1337,7 @@ func (x *QueueReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueReport.ProtoReflect.Descriptor instead.
 func (*QueueReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QueueReport) GetState() QueueState {
@@ -1378,6 +1466,13 @@ func (x *QueueReport) GetReceived() []*ReceivedChannel {
 	return nil
 }
 
+func (x *QueueReport) GetExternalFailure() *Failure {
+	if x != nil {
+		return x.ExternalFailure
+	}
+	return nil
+}
+
 func (x *QueueReport) GetReceivedWireBytes() uint64 {
 	if x != nil {
 		return x.ReceivedWireBytes
@@ -1389,7 +1484,7 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\b\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\b\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -1415,7 +1510,13 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelConfigR\achannel\x12E\n" +
 	"\n" +
 	"acceptance\x18\x1f \x01(\v2%.lighterage.wire.v1.ChannelAcceptanceR\n" +
-	"acceptance\"\x82\x01\n" +
+	"acceptance\x12=\n" +
+	"\bexternal\x18( \x01(\v2!.lighterage.wire.v1.QueueExternalR\bexternal\"\x91\x01\n" +
+	"\rQueueExternal\x12\x18\n" +
+	"\aservers\x18\x01 \x03(\tR\aservers\x12\x1b\n" +
+	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x123\n" +
+	"\x15credentials_directory\x18\x03 \x01(\tR\x14credentialsDirectory\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\"\x82\x01\n" +
 	"\x0fQueueRedelivery\x12H\n" +
 	"\x12visibility_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11visibilityTimeout\x12%\n" +
 	"\x0emax_deliveries\x18\x02 \x01(\rR\rmaxDeliveries\"F\n" +
@@ -1458,7 +1559,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
-	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xbb\a\n" +
+	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xfa\a\n" +
 	"\x0fQueueStatistics\x121\n" +
 	"\x04puts\x18\x01 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04puts\x121\n" +
 	"\x04gets\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04gets\x12A\n" +
@@ -1479,14 +1580,17 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x06opened\x18\x0e \x01(\x04R\x06opened\x12\x16\n" +
 	"\x06closed\x18\x0f \x01(\x04R\x06closed\x12/\n" +
 	"\x13refused_connections\x18\x10 \x01(\x04R\x12refusedConnections\x125\n" +
-	"\x16failed_authentications\x18\x11 \x01(\x04R\x15failedAuthentications\x12\x1f\n" +
-	"\vfile_blocks\x18\x12 \x01(\x04R\n" +
-	"fileBlocks\x12\x1d\n" +
+	"\x16failed_authentications\x18\x11 \x01(\x04R\x15failedAuthentications\x12$\n" +
+	"\vfile_blocks\x18\x12 \x01(\x04H\x00R\n" +
+	"fileBlocks\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"file_bytes\x18\x13 \x01(\x04R\tfileBytes\x12!\n" +
-	"\fmemory_bytes\x18\x14 \x01(\x04R\vmemoryBytes\x120\n" +
+	"file_bytes\x18\x13 \x01(\x04H\x01R\tfileBytes\x88\x01\x01\x12&\n" +
+	"\fmemory_bytes\x18\x14 \x01(\x04H\x02R\vmemoryBytes\x88\x01\x01\x120\n" +
 	"\x05since\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05reset\x18\x16 \x01(\tR\x05reset\"\xaa\a\n" +
+	"\x05reset\x18\x16 \x01(\tR\x05resetB\x0e\n" +
+	"\f_file_blocksB\r\n" +
+	"\v_file_bytesB\x0f\n" +
+	"\r_memory_bytes\"\xf2\a\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -1510,7 +1614,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"wire_bytes\x18\x10 \x01(\x04R\twireBytes\x12;\n" +
 	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelStatusR\achannel\x12?\n" +
-	"\breceived\x18\x1f \x03(\v2#.lighterage.wire.v1.ReceivedChannelR\breceived\x12.\n" +
+	"\breceived\x18\x1f \x03(\v2#.lighterage.wire.v1.ReceivedChannelR\breceived\x12F\n" +
+	"\x10external_failure\x18( \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0fexternalFailure\x12.\n" +
 	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes*n\n" +
 	"\rQueueOverflow\x12\x1e\n" +
 	"\x1aQUEUE_OVERFLOW_UNSPECIFIED\x10\x00\x12\x1d\n" +
@@ -1539,72 +1644,76 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
 	(*QueueConfig)(nil),            // 2: lighterage.wire.v1.QueueConfig
-	(*QueueRedelivery)(nil),        // 3: lighterage.wire.v1.QueueRedelivery
-	(*QueueMember)(nil),            // 4: lighterage.wire.v1.QueueMember
-	(*QueueStorage)(nil),           // 5: lighterage.wire.v1.QueueStorage
-	(*QueueLimits)(nil),            // 6: lighterage.wire.v1.QueueLimits
-	(*QueueAuthentication)(nil),    // 7: lighterage.wire.v1.QueueAuthentication
-	(*GetQueueReportRequest)(nil),  // 8: lighterage.wire.v1.GetQueueReportRequest
-	(*GetQueueReportResponse)(nil), // 9: lighterage.wire.v1.GetQueueReportResponse
-	(*QueueContent)(nil),           // 10: lighterage.wire.v1.QueueContent
-	(*QueueRate)(nil),              // 11: lighterage.wire.v1.QueueRate
-	(*QueueStatistics)(nil),        // 12: lighterage.wire.v1.QueueStatistics
-	(*QueueReport)(nil),            // 13: lighterage.wire.v1.QueueReport
-	(*CompressionSettings)(nil),    // 14: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 16: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 17: lighterage.wire.v1.ChannelAcceptance
-	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 19: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 20: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 21: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 22: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 23: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 24: lighterage.wire.v1.ReceivedChannel
+	(*QueueExternal)(nil),          // 3: lighterage.wire.v1.QueueExternal
+	(*QueueRedelivery)(nil),        // 4: lighterage.wire.v1.QueueRedelivery
+	(*QueueMember)(nil),            // 5: lighterage.wire.v1.QueueMember
+	(*QueueStorage)(nil),           // 6: lighterage.wire.v1.QueueStorage
+	(*QueueLimits)(nil),            // 7: lighterage.wire.v1.QueueLimits
+	(*QueueAuthentication)(nil),    // 8: lighterage.wire.v1.QueueAuthentication
+	(*GetQueueReportRequest)(nil),  // 9: lighterage.wire.v1.GetQueueReportRequest
+	(*GetQueueReportResponse)(nil), // 10: lighterage.wire.v1.GetQueueReportResponse
+	(*QueueContent)(nil),           // 11: lighterage.wire.v1.QueueContent
+	(*QueueRate)(nil),              // 12: lighterage.wire.v1.QueueRate
+	(*QueueStatistics)(nil),        // 13: lighterage.wire.v1.QueueStatistics
+	(*QueueReport)(nil),            // 14: lighterage.wire.v1.QueueReport
+	(*CompressionSettings)(nil),    // 15: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 16: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 17: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 18: lighterage.wire.v1.ChannelAcceptance
+	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 20: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 21: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 22: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 23: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 24: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 25: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 26: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
-	4,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
-	5,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
-	6,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	14, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	7,  // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	15, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	15, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
-	3,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	16, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	17, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
-	15, // 10: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	15, // 11: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 12: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	13, // 13: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	18, // 14: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	11, // 15: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	11, // 16: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	11, // 17: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	11, // 18: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	18, // 19: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	1,  // 20: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	18, // 21: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	19, // 22: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	10, // 23: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	12, // 24: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	20, // 25: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	21, // 26: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	22, // 27: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	23, // 28: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	24, // 29: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	8,  // 30: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	9,  // 31: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	31, // [31:32] is the sub-list for method output_type
-	30, // [30:31] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	5,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
+	6,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
+	7,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
+	15, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	8,  // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
+	16, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	16, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	4,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
+	17, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	18, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
+	16, // 11: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	16, // 12: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 13: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	14, // 14: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	19, // 15: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	12, // 16: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	12, // 17: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	12, // 18: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	12, // 19: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	19, // 20: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	1,  // 21: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	19, // 22: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	20, // 23: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	11, // 24: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	13, // 25: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	21, // 26: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	22, // 27: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	23, // 28: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	24, // 29: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	25, // 30: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	26, // 31: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	9,  // 32: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	10, // 33: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	33, // [33:34] is the sub-list for method output_type
+	32, // [32:33] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -1616,13 +1725,14 @@ func file_agent_wire_v1_queue_proto_init() {
 	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_http_proto_init()
 	file_agent_wire_v1_report_proto_init()
+	file_agent_wire_v1_queue_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -57,6 +57,13 @@ const (
 	FailureReason_FAILURE_REASON_DESTINATION_CHANGED FailureReason = 22
 	// FAILURE_REASON_SOURCE_IN_USE: something else takes the messages that a channel is to send.
 	FailureReason_FAILURE_REASON_SOURCE_IN_USE FailureReason = 23
+	// The external servers of a queue do not answer; do not prove who they are; do not let it in; are not what it needs; have its stream in
+	// others' use.
+	FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE FailureReason = 40
+	FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED   FailureReason = 41
+	FailureReason_FAILURE_REASON_EXTERNAL_REFUSED     FailureReason = 42
+	FailureReason_FAILURE_REASON_EXTERNAL_UNFIT       FailureReason = 43
+	FailureReason_FAILURE_REASON_EXTERNAL_IN_USE      FailureReason = 44
 )
 
 // Enum value maps for FailureReason.
@@ -86,6 +93,11 @@ var (
 		21: "FAILURE_REASON_SOURCE_EMPTY",
 		22: "FAILURE_REASON_DESTINATION_CHANGED",
 		23: "FAILURE_REASON_SOURCE_IN_USE",
+		40: "FAILURE_REASON_EXTERNAL_UNREACHABLE",
+		41: "FAILURE_REASON_EXTERNAL_UNTRUSTED",
+		42: "FAILURE_REASON_EXTERNAL_REFUSED",
+		43: "FAILURE_REASON_EXTERNAL_UNFIT",
+		44: "FAILURE_REASON_EXTERNAL_IN_USE",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -112,6 +124,11 @@ var (
 		"FAILURE_REASON_SOURCE_EMPTY":             21,
 		"FAILURE_REASON_DESTINATION_CHANGED":      22,
 		"FAILURE_REASON_SOURCE_IN_USE":            23,
+		"FAILURE_REASON_EXTERNAL_UNREACHABLE":     40,
+		"FAILURE_REASON_EXTERNAL_UNTRUSTED":       41,
+		"FAILURE_REASON_EXTERNAL_REFUSED":         42,
+		"FAILURE_REASON_EXTERNAL_UNFIT":           43,
+		"FAILURE_REASON_EXTERNAL_IN_USE":          44,
 	}
 )
 
@@ -1146,7 +1163,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
 	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
-	"\x05trial\x18\x0e \x01(\fR\x05trial*\xeb\x06\n" +
+	"\x05trial\x18\x0e \x01(\fR\x05trial*\xa7\b\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1172,7 +1189,12 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x1dFAILURE_REASON_INVALID_FILTER\x10\x14\x12\x1f\n" +
 	"\x1bFAILURE_REASON_SOURCE_EMPTY\x10\x15\x12&\n" +
 	"\"FAILURE_REASON_DESTINATION_CHANGED\x10\x16\x12 \n" +
-	"\x1cFAILURE_REASON_SOURCE_IN_USE\x10\x17*\xc7\x01\n" +
+	"\x1cFAILURE_REASON_SOURCE_IN_USE\x10\x17\x12'\n" +
+	"#FAILURE_REASON_EXTERNAL_UNREACHABLE\x10(\x12%\n" +
+	"!FAILURE_REASON_EXTERNAL_UNTRUSTED\x10)\x12#\n" +
+	"\x1fFAILURE_REASON_EXTERNAL_REFUSED\x10*\x12!\n" +
+	"\x1dFAILURE_REASON_EXTERNAL_UNFIT\x10+\x12\"\n" +
+	"\x1eFAILURE_REASON_EXTERNAL_IN_USE\x10,*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +

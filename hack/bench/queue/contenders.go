@@ -125,9 +125,8 @@ func (q *opened) open(ctx context.Context, directory string, o message.EncodingO
 		return err
 	}
 	q.undo = append(q.undo, decoding.Close)
-	user, password := s.ClientCredentials()
 	f, err := front.New(front.Options{ //nolint:contextcheck // Connections end by close.
-		Queue: queue, Dial: s.Dial, User: user, Password: password,
+		Queue: queue, Server: s,
 		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxPayload, Open: true},
 	})
 	if err != nil {

@@ -1,0 +1,523 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package external_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/external"
+	"github.com/lighterage/lighterage/agent/queue/external/externaltest"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	patience = time.Minute
+	// tryPatience bounds one try to make streams, and there are several.
+	tryPatience = 3 * time.Second
+)
+
+// options of a queue in servers.
+func options(servers ...*externaltest.Server) external.Options {
+	o := external.Options{Queue: "orders", Owner: "bank/orders", Member: "orders-0", MaxMessage: 1 << 20, Term: 500 * time.Millisecond}
+	for _, s := range servers {
+		o.Servers = append(o.Servers, s.URL())
+	}
+	return o
+}
+
+// open makes the streams as an agent does.
+func open(t *testing.T, o external.Options, settings store.Settings) (*external.External, *nats.Conn, error) {
+	t.Helper()
+	e, err := external.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := e.Connect("test")
+	if err != nil {
+		return nil, nil, err
+	}
+	t.Cleanup(conn.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), tryPatience)
+	defer cancel()
+	if err = e.Check(conn); err == nil {
+		err = e.Ensure(ctx, conn, settings)
+	}
+	if err == nil {
+		err = e.EnsureLeases(ctx, conn, settings)
+	}
+	if err == nil {
+		err = e.EnsureIDs(ctx, conn, settings)
+	}
+	if err == nil {
+		err = e.Begin(ctx)
+	}
+	if err != nil {
+		return nil, nil, e.Explain(err)
+	}
+	t.Cleanup(e.Shutdown)
+	return e, conn, nil
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func put(t *testing.T, conn *nats.Conn, subject string) error {
+	t.Helper()
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.Publish(t.Context(), subject, []byte("text"))
+	return err
+}
+
+// TestCluster: three servers keep messages, and two go on without the third.
+func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("elections take some seconds")
+	}
+	servers := externaltest.Cluster(t, 3)
+	o := options(servers...)
+	e, conn, err := open(t, o, store.Settings{Replicas: 3, MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a message is stored", func() bool { return put(t, conn, "orders.new") == nil })
+	await(t, "the only member leads", e.Leader)
+	got, err := e.Statistics(t.Context(), conn)
+	if err != nil || got.Messages != 1 || got.Leader != "orders-0" || got.Used != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	seen := 0
+	if err := e.Sample(t.Context(), conn, 1, func(_ nats.Header, payload []byte) (bool, error) {
+		seen += len(payload)
+		return true, nil
+	}); err != nil || seen != len("text") {
+		t.Errorf("a sample has %d bytes, %v", seen, err)
+	}
+	servers[0].Stop()
+	await(t, "a message is stored without a server", func() bool { return put(t, conn, "orders.new") == nil })
+	await(t, "the member leads again", e.Leader)
+	await(t, "the server is missed", func() bool {
+		got, err := e.Statistics(t.Context(), conn)
+		return err == nil && got.Offline == 1
+	})
+	// A change of the settings reaches the stream, and the owner stays.
+	await(t, "the limit is another", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return e.Ensure(ctx, conn, store.Settings{Replicas: 3, MaxBytes: 2 << 20}) == nil
+	})
+	again := options(servers...)
+	again.Member = "orders-1"
+	if _, _, err := open(t, again, store.Settings{Replicas: 3, MaxBytes: 2 << 20}); err != nil {
+		t.Errorf("another member: %v", err)
+	}
+}
+
+// TestProblems: what is wrong with servers has a reason.
+func TestProblems(t *testing.T) {
+	plain := externaltest.Start(t, nil)
+	gone := externaltest.Start(t, nil)
+	gone.Stop()
+	none := externaltest.Start(t, func(o *server.Options) { o.JetStream = false })
+	short := externaltest.Start(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
+	small := externaltest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 1 << 20 })
+	locked := externaltest.Start(t, func(o *server.Options) { o.Username, o.Password = "queue", "secret" })
+	taken := externaltest.Start(t, nil)
+	overlapped := externaltest.Start(t, nil)
+	for s, c := range map[*externaltest.Server]jetstream.StreamConfig{
+		taken: {Name: "orders", Subjects: []string{"orders", "orders.>"}}, overlapped: {Name: "all", Subjects: []string{"orders.>"}},
+	} {
+		conn, err := nats.Connect(s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		js, err := jetstream.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits := externaltest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "queue", Password: "secret", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}},
+		}}}
+	})
+	secret := func(o *external.Options) {
+		o.Directory = files(t, map[string]string{"username": "queue", "password": "secret"})
+	}
+	for what, test := range map[string]struct {
+		server   *externaltest.Server
+		change   func(*external.Options)
+		settings store.Settings
+		reason   wirev1.FailureReason
+		mend     string
+	}{
+		"unreachable":    {gone, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, gone.Address()},
+		"no credentials": {locked, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
+		"wrong password": {locked, func(o *external.Options) {
+			o.Directory = files(t, map[string]string{"username": "queue", "password": "guess"})
+		}, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
+		"no Secret":        {locked, func(o *external.Options) { o.Directory = t.TempDir() }, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "Secret is missing"},
+		"not allowed":      {limits, secret, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "$JS.API.STREAM.CREATE.orders"},
+		"no TLS":           {plain, func(o *external.Options) { o.Servers = []string{"tls://" + plain.Address()} }, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, "nats://"},
+		"no JetStream":     {none, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "JetStream"},
+		"short messages":   {short, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "maxMessageSize"},
+		"one server":       {plain, nil, store.Settings{Replicas: 3}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "spec.replicas"},
+		"no room":          {small, nil, store.Settings{MaxBytes: 2 << 20}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "spec.storage.size"},
+		"another's stream": {taken, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE, "another name"},
+		"same subjects":    {overlapped, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE, "another account"},
+	} {
+		o := options(test.server)
+		if test.change != nil {
+			test.change(&o)
+		}
+		var err error
+		for deadline := time.Now().Add(patience); ; {
+			// On a loaded machine a try may end before the server has said what is wrong.
+			if _, _, err = open(t, o, test.settings); failure.Is(err, test.reason) || time.Now().After(deadline) {
+				break
+			}
+		}
+		if !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.mend) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err != nil && (strings.Contains(err.Error(), "guess") || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: it tells a password: %v", what, err)
+		}
+	}
+	// A stream of the queue itself, but of another namespace, is another's as well, and not changed.
+	if _, _, err := open(t, options(plain), store.Settings{MaxMessages: 5}); err != nil {
+		t.Fatal(err)
+	}
+	o := options(plain)
+	o.Owner = "shop/orders"
+	_, conn, err := open(t, o, store.Settings{MaxMessages: 7})
+	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE) {
+		t.Errorf("the stream of another namespace: %v, %v", err, conn)
+	}
+	e, conn, err := open(t, options(plain), store.Settings{MaxMessages: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "orders")
+	if err != nil || stream.CachedInfo().Config.MaxMsgs != 5 {
+		t.Errorf("%v", err)
+	}
+	// Servers that go are a problem, and none when they are there again.
+	plain.Stop()
+	await(t, "the server is missed", func() bool { return failure.Is(e.Problem(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE) })
+	await(t, "nobody leads", func() bool { return !e.Leader() })
+	plain.Restart(nil)
+	await(t, "the server is there", func() bool { return e.Problem() == nil && e.Leader() })
+	if err := js.DeleteStream(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the stream is missed", func() bool { return failure.Is(e.Ready(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT) })
+	if err := e.Failed(); err != nil {
+		t.Errorf("a stream of files is made anew: %v", err)
+	}
+}
+
+// files writes what a Secret has.
+func files(t *testing.T, secret map[string]string) string {
+	t.Helper()
+	directory := t.TempDir()
+	for name, text := range secret {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+// authority makes certificates.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func (a authority) bundle() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+}
+
+// newAuthority returns one that signed itself.
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{certificate, key}
+}
+
+// issue returns a certificate for a host, and its files.
+func (a authority) issue(t *testing.T, host string) (tls.Certificate, map[string]string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(host)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, map[string]string{
+		"tls.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
+	}
+}
+
+// TestTLS: servers prove who they are, and members show a certificate where that is asked for.
+func TestTLS(t *testing.T) {
+	mine, others := newAuthority(t), newAuthority(t)
+	clients := x509.NewCertPool()
+	clients.AddCert(mine.certificate)
+	secured := func(issuer authority, host func(string) string) *externaltest.Server {
+		return externaltest.Start(t, func(o *server.Options) {
+			certificate, _ := issuer.issue(t, host(o.Host))
+			o.TLS, o.TLSTimeout = true, patience.Seconds()
+			o.TLSConfig = &tls.Config{
+				Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert,
+			}
+		})
+	}
+	itself := func(host string) string { return host }
+	good := secured(mine, itself)
+	_, shown := mine.issue(t, "127.0.0.1")
+	_, stranger := others.issue(t, "127.0.0.1")
+	for what, test := range map[string]struct {
+		server *externaltest.Server
+		scheme string
+		bundle []byte
+		secret map[string]string
+		reason wirev1.FailureReason
+	}{
+		"right":             {good, "tls", mine.bundle(), shown, 0},
+		"asked by server":   {good, "nats", mine.bundle(), shown, 0},
+		"another authority": {good, "tls", others.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
+		"another's server":  {secured(others, itself), "nats", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
+		"another name":      {secured(mine, func(string) string { return "192.0.2.1" }), "tls", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
+		"a stranger":        {good, "tls", mine.bundle(), stranger, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE},
+	} {
+		o := options(test.server)
+		o.Servers, o.CABundle, o.Directory = []string{test.scheme + "://" + test.server.Address()}, test.bundle, files(t, test.secret)
+		_, conn, err := open(t, o, store.Settings{})
+		if (err == nil) != (test.reason == 0) || err != nil && !failure.Is(err, test.reason) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err != nil {
+			continue
+		}
+		if state, err := conn.TLSConnectionState(); err == nil && !state.HandshakeComplete {
+			t.Errorf("%s: without TLS", what)
+		}
+		if err := put(t, conn, "orders.new"); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// operator is a server that lets in who shows a JWT.
+func operator(t *testing.T) (s *externaltest.Server, creds string) {
+	t.Helper()
+	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
+		key, err := create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, err := key.PublicKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key, public
+	}
+	operatorKey, operatorName := pair(nkeys.CreateOperator)
+	accountKey, accountName := pair(nkeys.CreateAccount)
+	_, systemName := pair(nkeys.CreateAccount)
+	userKey, userName := pair(nkeys.CreateUser)
+	sign := func(claims jwt.Claims, key nkeys.KeyPair) string {
+		text, err := claims.Encode(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	trusted := jwt.NewOperatorClaims(operatorName)
+	trusted.SystemAccount = systemName
+	if _, err := jwt.DecodeOperatorClaims(sign(trusted, operatorKey)); err != nil {
+		t.Fatal(err)
+	}
+	account := jwt.NewAccountClaims(accountName)
+	account.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: jwt.NoLimit, MemoryStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+	resolver := &server.MemAccResolver{}
+	for name, text := range map[string]string{
+		accountName: sign(account, operatorKey), systemName: sign(jwt.NewAccountClaims(systemName), operatorKey),
+	} {
+		if err := resolver.Store(name, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed, err := userKey.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := jwt.FormatUserConfig(sign(jwt.NewUserClaims(userName), accountKey), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return externaltest.Start(t, func(o *server.Options) {
+		o.TrustedOperators, o.SystemAccount, o.AccountResolver = []*jwt.OperatorClaims{trusted}, systemName, resolver
+	}), string(text)
+}
+
+// TestCredentials: each kind lets in the agent and, said by the front, its clients; what makes no sense is said without telling it.
+func TestCredentials(t *testing.T) {
+	token := externaltest.Start(t, func(o *server.Options) { o.Authorization = "token-of-orders" })
+	user := externaltest.Start(t, func(o *server.Options) { o.Username, o.Password = "queue", "word-of-orders" })
+	byJWT, creds := operator(t)
+	for what, test := range map[string]struct {
+		server *externaltest.Server
+		secret map[string]string
+		ok     bool
+	}{
+		"token":            {token, map[string]string{"token": "token-of-orders\n"}, true},
+		"user":             {user, map[string]string{"username": "queue", "password": "word-of-orders"}, true},
+		"creds":            {byJWT, map[string]string{"creds": creds}, true},
+		"wrong token":      {token, map[string]string{"token": "word-of-another"}, false},
+		"half a user":      {user, map[string]string{"username": "queue"}, false},
+		"half a key":       {byJWT, map[string]string{"creds": creds[:len(creds)/2]}, false},
+		"two ways":         {user, map[string]string{"username": "queue", "password": "word-of-orders", "token": "word-of-another"}, false},
+		"no certificate":   {user, map[string]string{"username": "queue", "password": "word-of-orders", "tls.crt": "x"}, false},
+		"bad certificate":  {user, map[string]string{"username": "queue", "password": "word-of-orders", "tls.crt": "x", "tls.key": "y"}, false},
+		"too much of them": {token, map[string]string{"token": strings.Repeat("word-of-another", 10000)}, false},
+	} {
+		o := options(test.server)
+		o.Directory = files(t, test.secret)
+		e, _, err := open(t, o, store.Settings{})
+		if (err == nil) != test.ok || err != nil && !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err != nil {
+			if strings.Contains(err.Error(), "word-of") {
+				t.Errorf("%s: it tells a secret: %v", what, err)
+			}
+			continue
+		}
+		if err := introduce(t, e); err != nil {
+			t.Errorf("%s: as a client: %v", what, err)
+		}
+		// New ones count for new connections.
+		for name := range test.secret {
+			if err := os.Remove(filepath.Join(o.Directory, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := introduce(t, e); !errors.Is(err, external.ErrCredentials) {
+			t.Errorf("%s: after the Secret has gone: %v", what, err)
+		}
+	}
+}
+
+// introduce connects as the front does for a client.
+func introduce(t *testing.T, e *external.External) error {
+	t.Helper()
+	conn, err := e.Dial(t.Context())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return say(conn, e)
+}
+
+// say shakes hands.
+func say(conn net.Conn, e *external.External) error {
+	from := bufio.NewReader(conn)
+	line, err := from.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	var asks struct {
+		Nonce string `json:"nonce"`
+	}
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "INFO ")), &asks); err != nil {
+		return err
+	}
+	connect := map[string]any{"verbose": true}
+	if err := e.Introduce(connect, asks.Nonce); err != nil {
+		return err
+	}
+	text, err := json.Marshal(connect)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\n", text); err != nil {
+		return err
+	}
+	if line, err = from.ReadString('\n'); err != nil || !strings.HasPrefix(line, "+OK") {
+		return fmt.Errorf("heard %q: %w", line, err)
+	}
+	return nil
+}

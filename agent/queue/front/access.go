@@ -1,0 +1,198 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
+)
+
+// access is what clients may do in the server: put messages, get and acknowledge them by
+// consumers of the queue's stream, and look at it. The embedded server allows no more
+// either; in one that others use too the connection of a client may do whatever the
+// credentials of the queue allow, so that nothing but this keeps clients apart.
+type access struct {
+	queue string
+	// shared says that others use the server, whose inboxes are not to be listened to and
+	// whose streams are not to be seen.
+	shared bool
+}
+
+const (
+	apiPrefix      = "$JS.API."
+	flowPrefix     = "$JS.FC."
+	advisoryPrefix = "$JS.EVENT.ADVISORY."
+	deliverPrefix  = "_DELIVER."
+	inboxPrefix    = "_INBOX."
+
+	listSubject  = apiPrefix + "STREAM.LIST"
+	namesSubject = apiPrefix + "STREAM.NAMES"
+
+	// leastInbox is how long the token is at least by which clients tell their inboxes from
+	// others'. It is random, and in all clients of NATS longer.
+	leastInbox = 16
+)
+
+// own reports whether a consumer is one of the agents'.
+func own(consumer string) bool { return strings.HasPrefix(consumer, store.OwnConsumers) }
+
+// ofQueue reports whether a subject is one of the queue's messages.
+func (a *access) ofQueue(subject []byte) bool { return under(subject, a.queue) }
+
+// under reports whether a subject is a name, or begins with it and a dot.
+func under(subject []byte, name string) bool {
+	return bytes.HasPrefix(subject, []byte(name)) && (len(subject) == len(name) || subject[len(name)] == '.')
+}
+
+// reply reports whether a client may ask for answers to a subject: the server publishes
+// there with rights of its own.
+func (a *access) reply(subject []byte) bool { return subject == nil || a.inbox(subject) }
+
+// inbox reports whether a subject, or a pattern of some, is for what one client gets.
+func (a *access) inbox(subject []byte) bool {
+	rest, ok := bytes.CutPrefix(subject, []byte(deliverPrefix))
+	if ok {
+		return !a.shared || under(rest, a.queue) && len(rest) > len(a.queue)
+	}
+	if rest, ok = bytes.CutPrefix(subject, []byte(inboxPrefix)); !ok {
+		return false
+	}
+	name, _, _ := bytes.Cut(rest, []byte("."))
+	return !a.shared || len(name) >= leastInbox && !bytes.ContainsAny(name, "*>")
+}
+
+// inboxes says which subjects inbox allows.
+func (a *access) inboxes() string {
+	if a.shared {
+		return "_INBOX.NAME.>, with a name of at least 16 characters, or _DELIVER." + a.queue + ".>"
+	}
+	return "_INBOX.> or _DELIVER.>"
+}
+
+// subscribe reports whether a client may listen to the subjects of a pattern.
+func (a *access) subscribe(pattern []byte) bool {
+	if a.ofQueue(pattern) || a.inbox(pattern) {
+		return true
+	}
+	if !bytes.HasPrefix(pattern, []byte(advisoryPrefix)) {
+		return false
+	}
+	// $JS.EVENT.ADVISORY.CONSUMER.CREATED.STREAM and so on.
+	const streamToken = 5
+	tokens := bytes.Split(pattern, []byte("."))
+	return !a.shared || len(tokens) > streamToken && string(tokens[streamToken]) == a.queue
+}
+
+// publish reports whether a client may publish to a subject that is none of the queue's
+// messages.
+func (a *access) publish(subject []byte) bool {
+	switch {
+	case bytes.HasPrefix(subject, []byte(ackPrefix)):
+		return a.acknowledges(subject)
+	case bytes.HasPrefix(subject, []byte(flowPrefix)):
+		return under(subject[len(flowPrefix):], a.queue)
+	}
+	if rest, ok := bytes.CutPrefix(subject, []byte(apiPrefix)); ok {
+		return a.api(string(rest))
+	}
+	return bytes.HasPrefix(subject, []byte(inboxPrefix)) && a.inbox(subject)
+}
+
+// acknowledges reports whether a subject acknowledges a message of a client's consumer.
+func (a *access) acknowledges(subject []byte) bool {
+	// $JS.ACK.STREAM.CONSUMER and five numbers, or with domain and account before the stream,
+	// and more after the numbers.
+	const streamToken = 2
+	tokens := bytes.Count(subject, []byte(".")) + 1
+	skip := streamToken
+	switch {
+	case tokens >= newerAckTokens:
+		skip += newerTokens
+	case tokens != ackTokens:
+		return false
+	}
+	rest := subject
+	for range skip {
+		_, rest, _ = bytes.Cut(rest, []byte("."))
+	}
+	stream, rest, _ := bytes.Cut(rest, []byte("."))
+	return string(stream) == a.queue && !bytes.HasPrefix(rest, []byte(store.OwnConsumers))
+}
+
+// api reports whether a request of JetStream's API is about the queue's stream, or its
+// consumers, and harmless.
+func (a *access) api(request string) bool {
+	switch request {
+	case "INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO." + a.queue, "STREAM.MSG.GET." + a.queue,
+		"CONSUMER.NAMES." + a.queue, "CONSUMER.LIST." + a.queue, "CONSUMER.CREATE." + a.queue, "DIRECT.GET." + a.queue:
+		return true
+	}
+	if subject, ok := strings.CutPrefix(request, "DIRECT.GET."+a.queue+"."); ok {
+		return a.ofQueue([]byte(subject))
+	}
+	if consumer, ok := strings.CutPrefix(request, "CONSUMER.CREATE."+a.queue+"."); ok {
+		name, filter, filtered := strings.Cut(consumer, ".")
+		return name != "" && !own(name) && (!filtered || a.ofQueue([]byte(filter)))
+	}
+	if verb, consumer, ok := strings.Cut(request, "."+a.queue+"."); ok && consumer != "" && !strings.Contains(consumer, ".") {
+		switch verb {
+		case "CONSUMER.INFO":
+			return true
+		case "CONSUMER.MSG.NEXT", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.RESET", "CONSUMER.UNPIN":
+			return !own(consumer)
+		}
+	}
+	return false
+}
+
+// forbidden tells the client, in the words of the server, that an operation is not for clients.
+func (c *conn) forbidden(op *operation) error {
+	text := "Publish to"
+	subject := op.subject
+	switch {
+	case op.kind == opSub:
+		text = "Subscription to"
+	case !c.front.access.reply(op.reply):
+		text, subject = "Publish with Reply of", op.reply
+	}
+	c.front.options.Log.Debug("Client may not", "client", c.outer.RemoteAddr().String(), "what", text, "subject", string(subject))
+	_, err := (*toClient)(c).Write([]byte("-ERR 'Permissions Violation for " + text + " \"" + string(subject) + "\"'\r\n"))
+	return err
+}
+
+// forbid answers such a request of JetStream's API, so that the client does not wait for the server's answer.
+func (f *Front) forbid(out []byte, op *operation) []byte {
+	if op.kind != opPub || !f.access.reply(op.reply) || !bytes.HasPrefix(op.subject, []byte(apiPrefix)) {
+		return out
+	}
+	return answer(out, op, refusal{Error: apiError{forbidden, errCode, "a client of queue " + f.options.Queue + " may not ask for this"}})
+}
+
+// list appends a request for the streams that there are, which is answered with the queue's alone.
+func (f *Front) list(out []byte, op *operation) []byte {
+	wanted := make(map[string]json.RawMessage)
+	if len(op.payload) > 0 && (len(op.payload) > maxRequest || json.Unmarshal(op.payload, &wanted) != nil) {
+		return answer(out, op, refusal{Error: apiError{badRequest, errCode, "the request is no JSON object"}})
+	}
+	subject := f.options.Queue + ".>"
+	for name, value := range wanted {
+		if !strings.EqualFold(name, "subject") {
+			continue
+		}
+		var asked string
+		if json.Unmarshal(value, &asked) == nil && f.access.ofQueue([]byte(asked)) {
+			subject = asked
+		}
+		delete(wanted, name)
+	}
+	wanted["subject"], _ = json.Marshal(subject) // a string always marshals
+	body, err := json.Marshal(wanted)
+	if err != nil {
+		return answer(out, op, refusal{Error: apiError{badRequest, errCode, err.Error()}})
+	}
+	return request(out, op, body)
+}
