@@ -446,8 +446,8 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 			return err
 		}
 	}
-	a.adopt(r, c)
 	r.messages.adopt(c)
+	a.adopt(r, c) // last, because reports name the revision from then on
 	a.options.Log.Info("Configuration was taken over", "revision", c.GetRevision())
 	return nil
 }
