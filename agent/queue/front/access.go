@@ -142,7 +142,7 @@ func (a *access) api(request string) bool {
 		switch verb {
 		case "CONSUMER.INFO":
 			return true
-		case "CONSUMER.MSG.NEXT", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.RESET", "CONSUMER.UNPIN":
+		case "CONSUMER.MSG.NEXT", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN":
 			return !own(consumer)
 		}
 	}

@@ -18,7 +18,7 @@ func TestPublish(t *testing.T) {
 		"$JS.API.CONSUMER.NAMES.orders": "yes yes", "$JS.API.CONSUMER.LIST.orders": "yes yes", "$JS.API.CONSUMER.CREATE.orders": "yes yes",
 		"$JS.API.CONSUMER.CREATE.orders.clerk": "yes yes", "$JS.API.CONSUMER.CREATE.orders.clerk.orders.>": "yes yes", "$JS.API.CONSUMER.DURABLE.CREATE.orders.clerk": "yes yes",
 		"$JS.API.CONSUMER.INFO.orders.clerk": "yes yes", "$JS.API.CONSUMER.INFO.orders.lighterage-channel": "yes yes", "$JS.API.CONSUMER.DELETE.orders.clerk": "yes yes",
-		"$JS.API.CONSUMER.MSG.NEXT.orders.clerk": "yes yes", "$JS.API.CONSUMER.PAUSE.orders.clerk": "yes yes", "$JS.API.CONSUMER.RESET.orders.clerk": "yes yes",
+		"$JS.API.CONSUMER.MSG.NEXT.orders.clerk": "yes yes", "$JS.API.CONSUMER.PAUSE.orders.clerk": "yes yes",
 		"$JS.API.CONSUMER.UNPIN.orders.clerk": "yes yes", "$JS.FC.orders.clerk.x": "yes yes",
 		"$JS.ACK.orders.clerk.1.2.3.4.5":              "yes yes",
 		"$JS.ACK._.hash.orders.clerk.1.2.3.4.5":       "yes yes",
@@ -38,7 +38,8 @@ func TestPublish(t *testing.T) {
 		"$JS.API.CONSUMER.DURABLE.CREATE.orders.lighterage-x": "no no", "$JS.API.CONSUMER.DURABLE.CREATE.other.orders.x": "no no",
 		"$JS.API.CONSUMER.MSG.NEXT.other.clerk": "no no", "$JS.API.CONSUMER.MSG.NEXT.orders.lighterage-channel": "no no", "$JS.API.CONSUMER.DELETE.orders.lighterage-channel": "no no",
 		"$JS.API.CONSUMER.DELETE.other.orders.clerk": "no no", "$JS.API.CONSUMER.LEADER.STEPDOWN.orders.clerk": "no no", "$JS.API.CONSUMER.INFO.other.clerk": "no no",
-		"$JS.ACK.other.clerk.1.2.3.4.5": "no no", "$JS.ACK.orders.lighterage-channel.1.2.3.4.5": "no no", "$JS.ACK._.hash.other.clerk.1.2.3.4.5": "no no",
+		"$JS.API.CONSUMER.RESET.orders.clerk": "no no",
+		"$JS.ACK.other.clerk.1.2.3.4.5":       "no no", "$JS.ACK.orders.lighterage-channel.1.2.3.4.5": "no no", "$JS.ACK._.hash.other.clerk.1.2.3.4.5": "no no",
 		"$JS.ACK._.hash.orders.lighterage-x.1.2.3.4.5": "no no", "$JS.ACK.orders.clerk.other.clerk.1.2.3.4.5": "no no", "$JS.ACK.orders.clerk": "no no",
 		"$JS.FC.other.x": "no no", "$JS.hub.API.STREAM.DELETE.orders": "no no",
 	} {

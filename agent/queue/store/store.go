@@ -221,7 +221,8 @@ func listenPort(number uint64) int {
 // consumers of the queue's stream, and look at it. The subjects of the agent's own
 // messages in the stream, whose first token begins with a dollar sign, are not among
 // them, and no consumer that is named together with its filter sees others than the
-// queue's; filters in the requests themselves are the front's matter.
+// queue's; filters in the requests themselves are the front's matter. Consumers are not to
+// be reset: that makes messages count as acknowledged that nobody was given.
 func permissions(queue string) *server.Permissions {
 	publish := []string{
 		queue, queue + ".>", "_INBOX.>", "$JS.ACK.>", "$JS.FC." + queue + ".>",
@@ -238,7 +239,7 @@ func permissions(queue string) *server.Permissions {
 	for _, verb := range []string{"NAMES", "LIST"} {
 		publish = append(publish, "$JS.API.CONSUMER."+verb+"."+queue)
 	}
-	for _, verb := range []string{"INFO", "DELETE", "PAUSE", "RESET", "UNPIN"} {
+	for _, verb := range []string{"INFO", "DELETE", "PAUSE", "UNPIN"} {
 		publish = append(publish, "$JS.API.CONSUMER."+verb+"."+queue+".*")
 	}
 	return &server.Permissions{

@@ -235,7 +235,7 @@ func TestClientRights(t *testing.T) {
 	}
 	defer client.Close()
 	for _, subject := range []string{
-		"orders2", "other", "$JS.API.STREAM.DELETE.orders", "$JS.API.STREAM.UPDATE.orders", "$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.PURGE.orders",
+		"orders2", "other", "$JS.API.STREAM.DELETE.orders", "$JS.API.STREAM.UPDATE.orders", "$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.PURGE.orders", "$JS.API.CONSUMER.RESET.orders.clerk",
 		"$JS.API.STREAM.SNAPSHOT.orders", "$JS.API.STREAM.MSG.DELETE.orders", "$JS.API.STREAM.RESTORE.orders", "$JS.API.SERVER.REMOVE",
 		"$LIGHTERAGE.CHANNEL.orders.0011223344556677", "$JS.API.CONSUMER.CREATE.orders.me.$LIGHTERAGE.>", "$JS.API.CONSUMER.CREATE.orders.me.>", "$SYS.REQ.SERVER.PING",
 	} {

@@ -18,6 +18,13 @@ import (
 // have the acknowledgement and the message as well. No consumer is ever given the message
 // again, and nothing removes it: it would take room for ever. Members of a cluster look
 // for such messages themselves.
+//
+// What a consumer has acknowledged is known by its floor, below which nothing is to come.
+// That floor also moves over messages that were never acknowledged, which are kept and must
+// not be removed: over those that were given as often as MaxDeliver allows, and over those
+// before where a consumer was told to begin. Consumers that
+// may have such messages are left alone; what they leave takes room, and is no loss. No client
+// may move the floor by a request (permissions).
 type Sweep struct {
 	store *Store
 	conn  *nats.Conn
@@ -63,6 +70,15 @@ func (w *Sweep) run(ctx context.Context) (removed int, done bool, err error) {
 	for consumer := range list.Info() {
 		if first {
 			w.delivered[consumer.Name] = consumer.Delivered.Stream
+		}
+		if c := consumer.Config; c.MaxDeliver > 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy || c.AckPolicy != jetstream.AckExplicitPolicy {
+			continue
+		}
+		if consumer.NumRedelivered > 0 {
+			// It remembers messages that were given more than once until they leave. They may be such that it gave up
+			// when it had a limit, or some that are still to be acknowledged.
+			done = false
+			continue
 		}
 		n, err := w.sweep(ctx, stream, consumer)
 		removed += n

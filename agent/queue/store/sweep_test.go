@@ -120,3 +120,63 @@ func TestSweepUnfinished(t *testing.T) {
 		t.Errorf("afterwards: removed %d, done %v: %v", removed, done, err)
 	}
 }
+
+// TestSweepPoison: what a consumer was given as often as it may be is kept, though the consumer's position is beyond it.
+func TestSweepPoison(t *testing.T) {
+	o := store.Options{Directory: t.TempDir()}
+	s := start(t, o)
+	conn, js := connect(t, s)
+	ensure(t, s, conn, store.Settings{})
+	put(t, js, "orders", "poison")
+	put(t, js, "orders", "good")
+	config := jetstream.ConsumerConfig{Durable: "clerk", FilterSubject: "orders", MaxDeliver: 2, MaxAckPending: 1, AckPolicy: jetstream.AckExplicitPolicy}
+	c, err := js.CreateConsumer(t.Context(), "orders", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range config.MaxDeliver {
+		m, err := c.Next(soon...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(m.Data()) != "poison" {
+			t.Fatalf("got %q", m.Data())
+		}
+		if err := m.Nak(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := c.Next(soon...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept := func(when string, wantDone bool) {
+		t.Helper()
+		conn.Close()
+		s.Shutdown()
+		s = start(t, o)
+		conn, js = connect(t, s)
+		c, err := js.Consumer(t.Context(), "orders", "clerk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if floor := c.CachedInfo().AckFloor.Stream; floor != 2 {
+			t.Fatalf("%s the consumer is at %d: this tests nothing", when, floor)
+		}
+		if removed, done, err := s.NewSweep(conn).Run(t.Context()); err != nil || removed != 0 || done != wantDone {
+			t.Errorf("%s: removed %d, done %v: %v", when, removed, done, err)
+		}
+		if got := statistics(t, s, conn); got.Messages != 1 {
+			t.Errorf("%s %d messages are left", when, got.Messages)
+		}
+	}
+	kept("with the limit", true)
+	config.MaxDeliver = -1
+	if _, err := js.UpdateConsumer(t.Context(), "orders", config); err != nil {
+		t.Fatal(err)
+	}
+	kept("without it", false)
+}
