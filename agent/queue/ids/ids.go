@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,8 @@ type Options struct {
 	// Window is how long an id is known after its message was stored.
 	Window time.Duration
 	// MaxBytes is about the most that the files take, 32 bytes for each time that a message
-	// is given. Beyond it the oldest are forgotten. 0: not bounded.
+	// is given. Beyond it the oldest are forgotten. 0, or more than 32 MiB: 32 MiB, which
+	// are about a million.
 	MaxBytes int64
 	// Last is the sequence of the last message that the stream had. What was given and is
 	// beyond it was lost, as by a power failure, and is to be put again.
@@ -92,10 +94,19 @@ const parts = 4
 
 const suffix = ".ids"
 
+// maxKnown bounds how many ids are held in memory, and maxFiles what files take that hold as many.
+const (
+	maxKnown = 1 << 20
+	maxFiles = maxKnown * recordLen
+)
+
 // Open reads what was written before, and begins a new file. The log has to be closed.
 func Open(o Options) (*Log, error) {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.MaxBytes <= 0 || o.MaxBytes > maxFiles {
+		o.MaxBytes = maxFiles
 	}
 	l := &Log{options: o}
 	l.window.Store(int64(o.Window))
@@ -150,12 +161,21 @@ func (l *Log) read() (lost bool, err error) {
 	slices.SortFunc(paths, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
 	now := l.options.Now()
 	found := &known{places: make(map[digest]place)}
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil {
+	infos := make([]os.FileInfo, len(paths))
+	var total int64
+	for i, path := range paths {
+		if infos[i], err = os.Stat(path); err != nil {
 			return false, err
 		}
-		if now.Sub(info.ModTime()) > l.windowNow() {
+		total += infos[i].Size()
+	}
+	for i, path := range paths {
+		info := infos[i]
+		// They may have been written when more was allowed.
+		skip := min(max(total-l.options.MaxBytes, 0), info.Size())
+		skip = (skip + recordLen - 1) / recordLen * recordLen
+		total -= info.Size()
+		if now.Sub(info.ModTime()) > l.windowNow() || skip >= info.Size() && info.Size() > 0 {
 			if err := os.Remove(path); err != nil {
 				return false, err
 			}
@@ -164,6 +184,9 @@ func (l *Log) read() (lost bool, err error) {
 		file, err := os.Open(path)
 		if err != nil {
 			return false, err
+		}
+		if _, err := file.Seek(skip, io.SeekStart); err != nil {
+			return false, errors.Join(err, file.Close())
 		}
 		err = scan(file, func(id digest, at place) {
 			if at.sequence > l.options.Last {
@@ -271,7 +294,7 @@ func (l *Log) Given(messages []Message) error {
 // turn begins another file if it is time to, and removes those that are not needed. mu is held.
 func (l *Log) turn(now time.Time) error {
 	limit := l.options.MaxBytes / parts
-	full := limit > 0 && l.written > 0 && l.written+int64(len(l.buffer)) > limit
+	full := l.written > 0 && l.written+int64(len(l.buffer)) > limit
 	if !full && now.Sub(l.begun) < l.windowNow()/parts {
 		return nil
 	}
@@ -290,7 +313,7 @@ func (l *Log) turn(now time.Time) error {
 	}
 	for len(l.earlier) > 0 {
 		oldest := l.earlier[0]
-		if now.Sub(oldest.ended) <= l.windowNow() && (limit == 0 || total <= l.options.MaxBytes-limit) {
+		if now.Sub(oldest.ended) <= l.windowNow() && total <= l.options.MaxBytes-limit {
 			break
 		}
 		if err := os.Remove(oldest.path); err != nil && !errors.Is(err, os.ErrNotExist) {

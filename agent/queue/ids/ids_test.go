@@ -199,6 +199,54 @@ func TestBound(t *testing.T) {
 	expect(t, l, "0", 0)
 }
 
+// TestBoundLowered: of what was written when more was allowed, no more than the limit is read, and that is the last.
+func TestBoundLowered(t *testing.T) {
+	c, o := newClock(), Options{Directory: t.TempDir()}
+	l := open(t, o, c)
+	for i := range 1000 {
+		given(t, l, fmt.Sprint(i), uint64(i+1), c.now)
+		if i == 899 {
+			c.now = c.now.Add(20 * time.Second) // for another file
+		}
+	}
+	files(t, o.Directory, c.now)
+	for _, want := range []int{150, 50} { // of two files, and of one
+		o.MaxBytes = int64(want) * recordLen
+		l = open(t, o, c)
+		if n := len(l.before.Load().places); n != want {
+			t.Errorf("%d are known, want %d", n, want)
+		}
+		expect(t, l, "999", 1000)
+		expect(t, l, fmt.Sprint(1000-want), uint64(1000-want+1))
+		expect(t, l, fmt.Sprint(1000-want-1), 0)
+		files(t, o.Directory, c.now)
+	}
+	for _, bytes := range []int64{0, 1 << 40} {
+		o.MaxBytes = bytes
+		if l = open(t, o, c); l.options.MaxBytes != 32<<20 {
+			t.Errorf("with a limit of %d it is %d", bytes, l.options.MaxBytes)
+		}
+	}
+}
+
+// TestSharedBound: of what members give within the window no more than the limit is held, and that is the last.
+func TestSharedBound(t *testing.T) {
+	s := &Shared{places: make(map[digest]place), most: 100}
+	s.window.Store(int64(time.Hour))
+	now := time.Now().Unix()
+	for i := range uint64(1000) {
+		s.learn(appendRecord(nil, digestOf(fmt.Append(nil, i)), place{i + 1, now}), 0)
+		if held, noted := len(s.places), len(s.order); held > 100 || noted > 2*100+2 {
+			t.Fatalf("after %d it holds %d, and %d in order", i+1, held, noted)
+		}
+	}
+	for i, want := range map[string]uint64{"999": 1000, "900": 901, "899": 0} {
+		if got, ok := s.Sequence([]byte(i)); got != want || ok != (want > 0) {
+			t.Errorf("%s is %d, %v", i, got, ok)
+		}
+	}
+}
+
 // TestUnwritten: what cannot be written is said, and what was written before stays.
 func TestUnwritten(t *testing.T) {
 	c, o := newClock(), Options{Directory: t.TempDir()}

@@ -54,6 +54,7 @@ type Shared struct {
 	places map[digest]place
 	order  []entry // as they came
 	old    int     // of order are forgotten
+	most   int     // of order are not
 }
 
 type entry struct {
@@ -78,7 +79,7 @@ func Share(ctx context.Context, o SharedOptions) (*Shared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("share ids: %w", err)
 	}
-	s := &Shared{options: o, stream: js, places: make(map[digest]place)}
+	s := &Shared{options: o, stream: js, places: make(map[digest]place), most: maxKnown}
 	s.window.Store(int64(o.Window))
 	for {
 		if err = s.start(ctx); err == nil {
@@ -150,7 +151,7 @@ func (s *Shared) learn(records []byte, last uint64) {
 		s.places[id] = at
 		s.order = append(s.order, entry{id, at})
 	})
-	for s.old < len(s.order) && !counts(s.order[s.old].at, now, s.windowNow()) {
+	for s.old < len(s.order) && (len(s.order)-s.old > s.most || !counts(s.order[s.old].at, now, s.windowNow())) {
 		e := s.order[s.old]
 		if s.places[e.id] == e.at {
 			delete(s.places, e.id)
