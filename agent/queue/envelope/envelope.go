@@ -37,6 +37,10 @@ const (
 	DeadSequenceHeader   = DeadPrefix + "Sequence"
 )
 
+// DeadIDPrefix begins the ids by which a message becomes one dead letter and not two. No other
+// message has such an id: a dead letter would be taken for a duplicate of it.
+const DeadIDPrefix = "lighterage-dead."
+
 // Reasons of dead letters.
 const (
 	// MaxDeliveries means: given out as often as the queue allows, and not acknowledged.
@@ -68,6 +72,9 @@ func New(subject string, q *wirev1.QueueMessage) (*nats.Msg, error) {
 		if err := CheckText(name, text); err != nil {
 			return nil, err
 		}
+	}
+	if strings.HasPrefix(q.GetId(), DeadIDPrefix) {
+		return nil, fmt.Errorf("%w: id %.40q: ids that begin with %s are those of dead letters: put the message with another", ErrInvalid, q.GetId(), DeadIDPrefix)
 	}
 	if len(q.GetHeaders()) > MaxHeaders {
 		return nil, fmt.Errorf("%w: %d headers; the limit is %d", ErrInvalid, len(q.GetHeaders()), MaxHeaders)
@@ -204,6 +211,9 @@ func Read(m *nats.Msg) (q *wirev1.QueueMessage, dead *wirev1.DeadLetter, damage 
 	if reason := first(m.Header, DeadReasonHeader); reason != "" {
 		deliveries, _ := strconv.ParseUint(first(m.Header, DeadDeliveriesHeader), 10, 32) // ours, or 0
 		sequence, _ := strconv.ParseUint(first(m.Header, DeadSequenceHeader), 10, 64)
+		if first(m.Header, IDHeader) == "" {
+			q.Id = "" // what it has is the queue's own, and the message had none
+		}
 		dead = &wirev1.DeadLetter{Reason: text(reason), Detail: text(first(m.Header, DeadDetailHeader)), Deliveries: uint32(deliveries), Sequence: sequence}
 	}
 	for name, values := range m.Header {
@@ -233,7 +243,7 @@ func DeadLetter(subject string, m *nats.Msg, sequence uint64, d *wirev1.DeadLett
 	if id := first(m.Header, nats.MsgIdHdr); id != "" {
 		out.Header[IDHeader] = []string{id}
 	}
-	out.Header[nats.MsgIdHdr] = []string{"lighterage-dead." + strconv.FormatUint(sequence, 10)}
+	out.Header[nats.MsgIdHdr] = []string{DeadIDPrefix + strconv.FormatUint(sequence, 10)}
 	out.Header[DeadReasonHeader] = []string{d.GetReason()}
 	if d.GetDetail() != "" {
 		out.Header[DeadDetailHeader] = []string{d.GetDetail()}

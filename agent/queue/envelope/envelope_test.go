@@ -55,24 +55,37 @@ func TestThere(t *testing.T) {
 	}
 }
 
+// TestDeadWithoutID: the dead letter of a message that had no id shows none, so that it can be put again as it is shown.
+func TestDeadWithoutID(t *testing.T) {
+	letter := envelope.DeadLetter("dead", &nats.Msg{Subject: "orders", Data: []byte("x")}, 12, &wirev1.DeadLetter{Reason: envelope.Rejected})
+	q, dead, _ := envelope.Read(letter)
+	if dead == nil || q.GetId() != "" {
+		t.Errorf("%v, %v", q, dead)
+	}
+	if _, err := envelope.New("orders", q); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNotAllowed(t *testing.T) {
 	many := make(map[string]string)
 	for range envelope.MaxHeaders + 1 {
 		many["A"+strings.Repeat("a", len(many))] = ""
 	}
 	for what, q := range map[string]*wirev1.QueueMessage{
-		"long id":        {Id: strings.Repeat("x", envelope.MaxText+1)},
-		"lines in id":    {Id: "a\r\nNats-Rollup: all"},
-		"letters in key": {Key: "schlüssel"},
-		"space in key":   {Key: " a"},
-		"control":        {Headers: map[string]string{"nats-rollup": "all"}},
-		"own":            {Headers: map[string]string{"LIGHTERAGE-Codec": "zstd"}},
-		"name":           {Headers: map[string]string{"a:b": "c"}},
-		"no name":        {Headers: map[string]string{"": "c"}},
-		"value":          {Headers: map[string]string{"a": "b\r\nNats-Rollup: all"}},
-		"space in value": {Headers: map[string]string{"a": " b"}},
-		"many":           {Headers: many},
-		"much":           {Headers: map[string]string{"a": strings.Repeat("x", envelope.MaxHeaderBytes)}},
+		"long id":         {Id: strings.Repeat("x", envelope.MaxText+1)},
+		"lines in id":     {Id: "a\r\nNats-Rollup: all"},
+		"a dead letter's": {Id: envelope.DeadIDPrefix + "7"},
+		"letters in key":  {Key: "schlüssel"},
+		"space in key":    {Key: " a"},
+		"control":         {Headers: map[string]string{"nats-rollup": "all"}},
+		"own":             {Headers: map[string]string{"LIGHTERAGE-Codec": "zstd"}},
+		"name":            {Headers: map[string]string{"a:b": "c"}},
+		"no name":         {Headers: map[string]string{"": "c"}},
+		"value":           {Headers: map[string]string{"a": "b\r\nNats-Rollup: all"}},
+		"space in value":  {Headers: map[string]string{"a": " b"}},
+		"many":            {Headers: many},
+		"much":            {Headers: map[string]string{"a": strings.Repeat("x", envelope.MaxHeaderBytes)}},
 	} {
 		if m, err := envelope.New("orders", q); !errors.Is(err, envelope.ErrInvalid) {
 			t.Errorf("%s: %v, %v", what, m, err)

@@ -408,5 +408,12 @@ func TestForgedDeadLetters(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// The dead letter of message 7 would be taken for a duplicate of a message with this id.
+	_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders", Header: nats.Header{nats.MsgIdHdr: {"lighterage-dead.7"}}, Data: []byte("x")})
+	var refused *jetstream.APIError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Description, "dead letters") {
+		t.Errorf("with such an id: %v", err)
+	}
+	q.put(js, &nats.Msg{Subject: "orders", Header: nats.Header{nats.MsgIdHdr: {"not-lighterage-dead.7"}}, Data: []byte("x")})
 	q.put(js, &nats.Msg{Subject: "orders", Header: nats.Header{"About": {"Lighterage-Dead-Reason: none"}}, Data: xml(t, 12000)})
 }

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
@@ -62,7 +65,7 @@ func (in inbound) judge(op *operation, s *generation) fate {
 	}
 	if may.ofQueue(op.subject) {
 		switch {
-		case op.header != nil && hasHeader(op.header, rollupHeader):
+		case op.header != nil && notForClients(op.header) != "":
 			return refuse
 		case in.conn.front.known(op):
 			return known
@@ -182,7 +185,7 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 			case verify:
 				out, err = w.verify(out, &op)
 			case refuse:
-				out = f.refusePut(out, &op, rollupHeader+" is not for clients of a queue")
+				out = f.refusePut(out, &op, notForClients(op.header))
 			case known:
 				out = f.duplicate(out, &op)
 			case filter:
@@ -198,6 +201,18 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 	})
 	w.cpu(&f.encoded, cpu)
 	return out, err
+}
+
+// notForClients says why a message with such headers cannot be put; empty: it can.
+func notForClients(header []byte) string {
+	switch {
+	case hasHeader(header, rollupHeader):
+		return rollupHeader + " is not for clients of a queue"
+	case bytes.HasPrefix(messageID(header), []byte(envelope.DeadIDPrefix)):
+		return "ids that begin with " + envelope.DeadIDPrefix + " are those of dead letters: put the message with another " + nats.MsgIdHdr
+	default:
+		return ""
+	}
 }
 
 // acceptsStored reports whether a request asks for messages as they are stored.
