@@ -302,21 +302,37 @@ func (d *dispatcher) removeConsumer(ctx context.Context) {
 
 // removeConsumers removes those that former dispatchers left.
 func removeConsumers(ctx context.Context, js jetstream.JetStream, queue, prefix string) error {
+	stream, names, err := leftConsumers(ctx, js, queue, prefix)
+	if err != nil {
+		return err
+	}
+	return endConsumers(ctx, stream, names)
+}
+
+// leftConsumers lists those whose names begin so.
+func leftConsumers(ctx context.Context, js jetstream.JetStream, queue, prefix string) (jetstream.Stream, []string, error) {
 	stream, err := js.Stream(ctx, queue)
 	if err != nil {
-		return fmt.Errorf("end the consumer before: %w", err)
+		return nil, nil, fmt.Errorf("list the consumers of the queue: %w", err)
 	}
+	var left []string
 	names := stream.ConsumerNames(ctx)
 	for name := range names.Name() {
-		if !strings.HasPrefix(name, prefix+"-") {
-			continue
-		}
-		if err := stream.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return fmt.Errorf("end the consumer before: %w", err)
+		if strings.HasPrefix(name, prefix+"-") {
+			left = append(left, name)
 		}
 	}
 	if err := names.Err(); err != nil {
-		return fmt.Errorf("list the consumers of the queue: %w", err)
+		return nil, nil, fmt.Errorf("list the consumers of the queue: %w", err)
+	}
+	return stream, left, nil
+}
+
+func endConsumers(ctx context.Context, stream jetstream.Stream, names []string) error {
+	for _, name := range names {
+		if err := stream.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return fmt.Errorf("end the consumer before: %w", err)
+		}
 	}
 	return nil
 }

@@ -89,8 +89,9 @@ type Hub struct {
 	leading context.Context //nolint:containedctx // Dispatchers last as long as this member leads. nil: it does not.
 	running map[pile]*dispatcher
 	pauses  map[pile]pause
-	// lasting ends with Run; nil: it has not begun.
+	// lasting ends with Run, by end; nil: it has ended. Who asked before Run may have gone before it too.
 	lasting   context.Context //nolint:containedctx // What is given back lasts longer than who asked for it.
+	end       context.CancelFunc
 	served    sync.WaitGroup
 	returning sync.WaitGroup
 	remote    chan struct{} // a place for each request of another member
@@ -121,6 +122,7 @@ func New(o Options) *Hub {
 		o.Failed = func() error { return nil }
 	}
 	h := &Hub{options: o, running: make(map[pile]*dispatcher), pauses: make(map[pile]pause), remote: make(chan struct{}, maxWaiting)}
+	h.lasting, h.end = context.WithCancel(context.Background())
 	h.SetMaxDeliveries(o.MaxDeliveries)
 	h.SetForwards(o.Forwards)
 	return h
@@ -136,12 +138,11 @@ func (h *Hub) SetForwards(yes bool) { h.forwards.Store(yes) }
 
 func (h *Hub) limits() uint32 { return h.maxDeliveries.Load() }
 
-// Run gives out messages whenever this member leads, until the context ends.
+// Run gives out messages whenever this member leads, until the context ends. It is called once.
 func (h *Hub) Run(ctx context.Context) error {
-	h.mu.Lock()
-	h.lasting = ctx
-	h.mu.Unlock()
+	defer context.AfterFunc(ctx, h.end)()
 	defer func() {
+		h.end()
 		h.mu.Lock()
 		h.lasting = nil
 		h.mu.Unlock()
@@ -199,9 +200,11 @@ func (h *Hub) lead(ctx context.Context) error {
 
 // clean removes consumers that a dispatcher left which was killed, so that others can read
 // the queue.
+//
+// Who gets messages does not wait for the server's answers: it is only looked under the lock whether a dispatcher
+// began before the consumers were listed, which has removed what was there, and has one of its own now. What begins
+// later has one that is not in the list.
 func (h *Hub) clean(ctx context.Context) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	js, err := jetstream.New(h.options.Conn)
 	if err != nil {
 		return false
@@ -209,11 +212,20 @@ func (h *Hub) clean(ctx context.Context) bool {
 	ctx, stop := context.WithTimeout(ctx, answerTimeout)
 	defer stop()
 	for _, p := range []pile{messages, deadLetters} {
-		if h.running[p] == nil {
-			err = errors.Join(err, removeConsumers(ctx, js, h.options.Queue, pileOf(h.options.Queue, p).consumer))
+		stream, names, listed := leftConsumers(ctx, js, h.options.Queue, pileOf(h.options.Queue, p).consumer)
+		err = errors.Join(err, listed)
+		if listed == nil && !h.begun(p) {
+			err = errors.Join(err, endConsumers(ctx, stream, names))
 		}
 	}
 	return err == nil
+}
+
+// begun reports whether there is, or was, a dispatcher of a pile since this member leads.
+func (h *Hub) begun(p pile) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running[p] != nil
 }
 
 // dispatcher returns the one that gives out a pile; nil: this member does not lead. After an

@@ -96,8 +96,10 @@ func TestTakenByAnotherMember(t *testing.T) {
 	q := start(t, config{options: dispatch.Options{Leads: func() bool { return false }}})
 	q.consumer("lighterage-dead-before", store.DeadSubject("orders"))
 	q.newHub(config{options: dispatch.Options{Patience: time.Nanosecond}})
-	for q.consumers() > 0 { // those that were left are removed
-		time.Sleep(time.Millisecond)
+	for deadline := time.Now().Add(soon); q.consumers() > 0; time.Sleep(time.Millisecond) { // those that were left are removed
+		if time.Now().After(deadline) {
+			t.Fatal("the consumer that was left is still there")
+		}
 	}
 	// One that is not removed by the dispatcher of the queue's messages is as one that was made just after.
 	q.consumer("lighterage-dead-after", "orders.>")
@@ -292,10 +294,13 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
-// TestLateAnswer: what another member gives out for a client that has gone is given back to it.
+// TestLateAnswer: what another member gives out for a client that has gone is given back to it, also before the hub of this
+// one runs.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{options: dispatch.Options{Leads: func() bool { return false }}})
+	q.hub = dispatch.New(dispatch.Options{Conn: q.conn, Queue: "orders", Leads: func() bool { return false }, Patience: soon})
+	defer func() { run(t, q.hub)() }() // so that what it began ends
 	ctx, cancel := context.WithCancel(t.Context())
 	back := make(chan *wirev1.QueueChange, 1)
 	answer := func(m *nats.Msg, with proto.Message) {
