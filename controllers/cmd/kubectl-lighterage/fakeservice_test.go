@@ -47,8 +47,9 @@ type fakeService struct {
 	waits    []time.Duration
 	// What it does otherwise than it should.
 	failure error
-	refuse  *wirev1.PutResult // of payload "bad"
-	late    bool
+	refuse  *wirev1.PutResult      // of payload "bad"
+	late    bool                   // for acknowledging
+	release []wirev1.ReceiptResult // of what is released, in place of releasing it
 }
 
 // startService serves with a certificate for orders.bank.svc.
@@ -178,6 +179,9 @@ func (f *fakeService) Acknowledge(_ context.Context, r *wirev1.AcknowledgeReques
 // Release implements wirev1.MessageServiceServer.
 func (f *fakeService) Release(_ context.Context, r *wirev1.ReleaseRequest) (*wirev1.ReleaseResponse, error) {
 	answer := &wirev1.ReleaseResponse{}
+	if f.release != nil {
+		return &wirev1.ReleaseResponse{Results: f.release}, nil
+	}
 	for _, receipt := range r.GetReceipts() {
 		if m := f.given[receipt]; m != nil {
 			delete(f.given, receipt)

@@ -40,9 +40,8 @@ func get(ctx context.Context, s *service, q queueSettings, form string, program 
 		err = back
 	}
 	switch {
-	case q.noAck && back != nil:
-	case q.noAck && g.written > 0:
-		_, _ = fmt.Fprintf(program.say, "%d messages were given back; they are in the queue as before\n", g.written)
+	case q.noAck && (g.returned > 0 || g.written > 0):
+		_, _ = fmt.Fprintf(program.say, "%d messages were given back; this counted as a delivery of each\n", g.returned)
 	case g.written > 0:
 		_, _ = fmt.Fprintf(program.say, "%d messages were acknowledged; they are gone from the queue\n", g.acknowledged)
 	case err == nil:
@@ -57,8 +56,8 @@ type getting struct {
 	settings queueSettings
 	write    func(*wirev1.ReceivedMessage) error
 
-	written, acknowledged int
-	held                  []string // receipts that are neither acknowledged nor given back
+	written, acknowledged, returned int
+	held                            []string // receipts that are neither acknowledged nor given back
 }
 
 // all gets until there are as many as are wanted, or none is there any more.
@@ -191,19 +190,34 @@ func (g *getting) forget(receipt string) {
 	}
 }
 
-// giveBack releases what is held, in as many requests as that takes.
+// giveBack releases what is held, in as many requests as that takes, and counts what the queue says it has back. What it says is expired is
+// with the client no more either.
 func (g *getting) giveBack(ctx context.Context) error {
 	if len(g.held) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
+	unsure := 0
 	for len(g.held) > 0 {
 		n := min(len(g.held), maxGetBatch)
-		if _, err := g.service.Release(ctx, &wirev1.ReleaseRequest{Receipts: g.held[:n]}); err != nil {
+		answer, err := g.service.Release(ctx, &wirev1.ReleaseRequest{Receipts: g.held[:n]})
+		if err != nil {
 			return fmt.Errorf("%w; %d messages can be got again only after their visibility time-out", g.service.explain("giving messages back", err), len(g.held))
 		}
+		for i := range n {
+			switch {
+			case i < len(answer.GetResults()) && answer.GetResults()[i] == wirev1.ReceiptResult_RECEIPT_RESULT_DONE:
+				g.returned++
+			case i < len(answer.GetResults()) && answer.GetResults()[i] == wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED:
+			default:
+				unsure++
+			}
+		}
 		g.held = g.held[n:]
+	}
+	if unsure > 0 {
+		return fmt.Errorf("the queue did not confirm that it has %d messages back: they can be got again after their visibility time-out at the latest", unsure)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestGet(t *testing.T) {
 		"all":           {"--count 0", "ab\xff\n", "3 messages were acknowledged", []string{"ack r1", "ack r2", "ack r3"}, 0},
 		"more than are": {"--count 1000 --ack", "ab\xff\n", "3 messages were acknowledged", []string{"ack r1", "ack r2", "ack r3"}, 0},
 		"lines":         {"--count 2 --lines", "a\nb\n", "2 messages", []string{"ack r1", "ack r2"}, 1},
-		"a look":        {"--count 2 --no-ack", "ab", "2 messages were given back", []string{"release r1", "release r2"}, 3},
+		"a look":        {"--count 2 --no-ack", "ab", "2 messages were given back; this counted as a delivery of each", []string{"release r1", "release r2"}, 3},
 		"without ack":   {"--ack=false", "a", "1 messages were given back", []string{"release r1"}, 3},
 		"JSON": {"--count 0 -o json", `{"sequence":1,"id":"7","key":"k","headers":{"color":"<red>"},"putTime":"2026-05-04T03:02:01Z","deliveries":1,"body":"a"}
 {"sequence":2,"putTime":"2026-05-04T03:02:01Z","deliveries":1,"deadLetter":{"reason":"Rejected","detail":"no","deliveries":4,"sequence":9},"body":"b"}
@@ -151,5 +151,23 @@ func TestDirectory(t *testing.T) {
 				t.Errorf("something else: %v", err)
 			}
 		})
+	}
+}
+
+// TestNotGivenBack: what the queue does not say it has back is not counted as that; what is expired is with somebody else or there already.
+func TestNotGivenBack(t *testing.T) {
+	service := three(t)
+	service.release = []wirev1.ReceiptResult{
+		wirev1.ReceiptResult_RECEIPT_RESULT_DONE, wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED, wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN,
+	}
+	_, said, err := try(t, "", service.direct("queue", "get", "orders", "--count", "3", "--no-ack")...)
+	if err == nil || !strings.Contains(err.Error(), "did not confirm that it has 1 messages back") || !strings.Contains(said, "1 messages were given back") {
+		t.Errorf("%q, %v", said, err)
+	}
+	service = three(t)
+	service.release = []wirev1.ReceiptResult{wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED}
+	_, said, err = try(t, "", service.direct("queue", "get", "orders", "--no-ack")...)
+	if err != nil || !strings.Contains(said, "0 messages were given back") {
+		t.Errorf("%q, %v", said, err)
 	}
 }
