@@ -392,7 +392,7 @@ type PutResult struct {
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// duplicate: a message with this id had been stored before, and this one was not.
 	Duplicate bool `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
-	// refused says why the message is not stored, and error what to do about it. After NOT_STORED_UNKNOWN it may be stored nevertheless.
+	// refused says why the message is not stored, and error what to do about it. After PUT_REFUSAL_UNKNOWN it may be stored nevertheless.
 	Refused       PutRefusal `protobuf:"varint,3,opt,name=refused,proto3,enum=lighterage.wire.v1.PutRefusal" json:"refused,omitempty"`
 	Error         string     `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
