@@ -291,8 +291,10 @@ func (a *Agent) drain(r *running) error {
 	a.options.Log.Info("Agent drains", "timeout", patience.String())
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// Requests end soon, because gets that wait are answered; clients of NATS may take longer.
-	err := errors.Join(r.messages.drain(ctx), r.front.Drain(ctx))
+	// Both at once: clients of NATS are told to go elsewhere while requests that have begun are served.
+	requests := make(chan error, 1)
+	go func() { requests <- r.messages.drain(ctx) }()
+	err := errors.Join(r.front.Drain(ctx), <-requests)
 	if errors.Is(err, context.DeadlineExceeded) {
 		a.options.Log.Warn("Clients that did not go elsewhere were cut", "timeout", patience.String())
 	} else if err != nil {

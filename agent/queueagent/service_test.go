@@ -4,13 +4,17 @@
 package queueagent_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -88,4 +92,56 @@ func TestMessageService(t *testing.T) {
 	if err := <-waiting; err == nil {
 		t.Error("a get is answered after the end")
 	}
+}
+
+// TestBothEnd: while the agent lets a put end that has begun, clients of NATS are told to go elsewhere already.
+func TestBothEnd(t *testing.T) {
+	m := newMember(t)
+	host, _, err := net.SplitHostPort(m.config.GetListenAddress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.config.ServiceAddress = freeAddressOf(t, host)
+	pool := m.certify()
+	stop := m.run()
+	m.await("it serves", serves)
+	told := make(chan struct{})
+	client, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token("secret"), nats.Timeout(patience), nats.NoReconnect(),
+		nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}), nats.LameDuckModeHandler(func(*nats.Conn) { close(told) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	put, err := tls.Dial("tcp", m.config.GetServiceAddress(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer put.Close()
+	if _, err := io.WriteString(put, "POST /v1/message HTTP/1.1\r\nHost: orders\r\nAuthorization: Bearer secret\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(put)
+	if res, err := http.ReadResponse(answers, nil); err != nil || res.StatusCode != http.StatusContinue {
+		t.Fatal(res, err)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stop()
+	}()
+	select {
+	case <-told:
+	case <-stopped:
+		t.Fatal("the agent ended without waiting for a put, or without telling clients of NATS")
+	}
+	if _, err := io.WriteString(put, "x"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(answers, nil)
+	if err != nil || res.StatusCode != http.StatusCreated {
+		t.Fatal(res, err)
+	}
+	_ = res.Body.Close()
+	client.Close()
+	<-stopped
 }

@@ -5,7 +5,6 @@ package service
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -81,8 +79,7 @@ func FuzzBounded(f *testing.F) {
 	f.Add([]byte("\x00\x00"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		const limit = 1 << 20
-		a := &account{memory: semaphore.NewWeighted(4 * limit), most: 4 * limit}
-		ctx := context.WithValue(t.Context(), accountKey{}, a)
+		ctx, a := accounted(t.Context(), httptest.NewRecorder(), 4*limit)
 		got, err := io.ReadAll(&bounded{ReadCloser: io.NopCloser(bytes.NewReader(body)), context: ctx, limit: limit})
 		switch {
 		case len(body) < 5:

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,10 +71,22 @@ func (s *Service) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if expected < 0 || expected > limit {
 		expected = limit
 	}
+	in := http.MaxBytesReader(w, r.Body, limit)
+	var head []byte
+	if r.ContentLength < 0 { // it may be short nevertheless
+		var err error
+		if head, err = io.ReadAll(io.LimitReader(in, smallBody+1)); err != nil {
+			return nil, invalid("read the body: %v", err)
+		}
+		if len(head) <= smallBody {
+			return head, nil
+		}
+	}
 	if err := hold(r.Context(), int(expected)); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	reading(r.Context(), int(expected))
+	body, err := io.ReadAll(io.MultiReader(bytes.NewReader(head), in))
 	var long *http.MaxBytesError
 	if errors.As(err, &long) {
 		return nil, status.Errorf(codes.InvalidArgument, "the body is longer than %d bytes", limit)
@@ -81,6 +94,7 @@ func (s *Service) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, invalid("read the body: %v", err)
 	}
+	read(r.Context())
 	return body, nil
 }
 

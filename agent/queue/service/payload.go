@@ -27,10 +27,11 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 	if len(r.GetMessages()) == 0 || len(r.GetMessages()) > dispatch.MaxBatch {
 		return nil, invalid("%d messages: use 1 to %d", len(r.GetMessages()), dispatch.MaxBatch)
 	}
-	prepared, results, err := s.prepare(r.GetMessages())
+	prepared, results, err := s.prepare(ctx, r.GetMessages())
 	if err != nil {
 		return nil, err
 	}
+	defer drop(ctx) // the answer is short
 	// The stream stores them in the order in which they are sent.
 	futures := make([]jetstream.PubAckFuture, len(prepared))
 	for i, m := range prepared {
@@ -94,6 +95,15 @@ const (
 func refusal(err error) *wirev1.PutResult {
 	var refused *jetstream.APIError
 	switch {
+	case errors.Is(err, jetstream.ErrTooManyStalledMsgs):
+		return &wirev1.PutResult{
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN,
+			Error:   fmt.Sprintf("the message was not sent, because too many wait for the stream to store them; put it again later, with its id (%v)", err),
+		}
+	case errors.Is(err, nats.ErrMaxPayload):
+		return &wirev1.PutResult{
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the message with its headers is longer than the queue stores: shorten its headers or its payload (%v)", err),
+		}
 	case !errors.As(err, &refused):
 		return &wirev1.PutResult{
 			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: fmt.Sprintf("the stream did not answer; put the message again, with its id (%v)", err),
@@ -110,7 +120,12 @@ func refusal(err error) *wirev1.PutResult {
 
 // prepare makes what is stored of messages. A message that may not be has a result and no
 // entry among these.
-func (s *Service) prepare(messages []*wirev1.QueueMessage) ([]*nats.Msg, []*wirev1.PutResult, error) {
+func (s *Service) prepare(ctx context.Context, messages []*wirev1.QueueMessage) ([]*nats.Msg, []*wirev1.PutResult, error) {
+	end, err := s.turn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
 	settings := s.options.Front.Settings()
 	encoder, err := settings.Encoding.Encoder()
 	if err != nil {
@@ -169,7 +184,12 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *w
 }
 
 // plain makes messages plain unless they are wanted as they are stored.
-func (s *Service) plain(messages []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool) error {
+func (s *Service) plain(ctx context.Context, messages []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool) error {
+	end, err := s.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	decoder, err := s.options.Front.Settings().Decoding.Decoder()
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "inflate messages: %v", err)

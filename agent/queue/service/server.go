@@ -26,8 +26,14 @@ import (
 
 const (
 	headerTimeout = 10 * time.Second
-	// requestTimeout bounds how long a body may take, and what follows.
+	// requestTimeout bounds how long a request may take that holds no memory.
 	requestTimeout = 5 * time.Minute
+	// bodyTimeout and a second for each bodyRate bytes bound how long a body may take in each direction for which memory is held, because
+	// others may wait for that.
+	bodyTimeout = 30 * time.Second
+	bodyRate    = 1 << 20
+	// smallBody is the longest in bytes for which no memory is held, so that acknowledgements do not wait for payloads.
+	smallBody      = 32 << 10
 	idleTimeout    = 5 * time.Minute
 	maxHeaderBytes = 128 << 10
 	maxStreams     = 256 // at once, of one connection
@@ -44,7 +50,7 @@ type Server struct {
 
 // NewServer returns one that does not serve yet.
 func NewServer(s *Service) *Server {
-	// Waiting gets end with it.
+	// All requests end with it.
 	ctx, end := context.WithCancel(context.Background())
 	calls := grpc.NewServer(grpc.MaxRecvMsgSize(s.maxBody()))
 	wirev1.RegisterMessageServiceServer(calls, s)
@@ -84,14 +90,15 @@ func (x *Server) Serve(l net.Listener) error {
 }
 
 // Drain takes no more connections, answers gets that wait and waits until requests have
-// ended or the context does, whose error it returns then.
+// ended or the context does, whose error it returns then. Others are served to their end.
 func (x *Server) Drain(ctx context.Context) error {
-	x.end()
+	x.service.drain()
 	return x.http.Shutdown(ctx)
 }
 
 // Close ends all connections.
 func (x *Server) Close() {
+	x.service.drain()
 	x.end()
 	_ = x.http.Close() // that of the listener, which is closed
 }
@@ -172,7 +179,7 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 			fail(status.Error(codes.ResourceExhausted, "too many requests are served: try again later"))
 			return
 		}
-		a := &account{memory: s.memory, most: s.most}
+		a := &account{memory: s.memory, most: s.most, control: http.NewResponseController(w)}
 		defer a.drop()
 		r = r.WithContext(context.WithValue(r.Context(), accountKey{}, a))
 		if remote {
@@ -186,27 +193,65 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 
 // account is the memory that a request holds.
 type account struct {
-	memory *semaphore.Weighted
-	most   int64
-	held   int64
+	memory  *semaphore.Weighted
+	most    int64
+	held    int64
+	control *http.ResponseController
 }
 
 type accountKey struct{}
 
 // hold waits until there is memory for a body of so many bytes, in place of what the
-// request held before, and keeps it until the request has ended. A body is there twice.
+// request held before, and keeps it until the request has ended. A body is there twice. A small one needs none.
 func hold(ctx context.Context, n int) error {
 	a, ok := ctx.Value(accountKey{}).(*account)
 	if !ok {
 		return nil // a call within the process
 	}
 	a.drop()
+	if n <= smallBody {
+		return nil
+	}
 	want := min(2*int64(n), a.most)
 	if err := a.memory.Acquire(ctx, want); err != nil {
 		return status.FromContextError(err).Err()
 	}
 	a.held = want
 	return nil
+}
+
+// drop ends holding memory.
+func drop(ctx context.Context) {
+	if a, ok := ctx.Value(accountKey{}).(*account); ok {
+		a.drop()
+	}
+}
+
+// deadline of a body for which memory is held.
+func deadline(n int) time.Time {
+	return time.Now().Add(bodyTimeout + time.Duration(n/bodyRate)*time.Second)
+}
+
+// reading bounds how long the body of a request may take; it is called when memory is held. What cannot have deadlines is not served by
+// a Server.
+func reading(ctx context.Context, n int) {
+	if a, ok := ctx.Value(accountKey{}).(*account); ok && a.held > 0 {
+		_ = a.control.SetReadDeadline(deadline(n))
+	}
+}
+
+// read ends what reading began: the server goes on to read, to learn when the client goes.
+func read(ctx context.Context) {
+	if a, ok := ctx.Value(accountKey{}).(*account); ok && a.held > 0 {
+		_ = a.control.SetReadDeadline(time.Now().Add(requestTimeout))
+	}
+}
+
+// answering bounds how long the body of an answer may take.
+func answering(ctx context.Context, n int) {
+	if a, ok := ctx.Value(accountKey{}).(*account); ok && a.held > 0 {
+		_ = a.control.SetWriteDeadline(deadline(n))
+	}
 }
 
 func (a *account) drop() {
@@ -238,6 +283,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 		if err := hold(b.context, int(length)); err != nil {
 			return 0, err
 		}
+		reading(b.context, int(length))
 	}
 	if b.given < len(b.head) {
 		n := copy(p, b.head[b.given:])

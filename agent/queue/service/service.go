@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,8 @@ const (
 	memory = 128 << 20
 	// putTimeout is how long the stream may take to store a message.
 	putTimeout = 10 * time.Second
+	// turnsPerCPU bounds how many requests compress or inflate at once.
+	turnsPerCPU = 2
 )
 
 // Options of a Service.
@@ -62,6 +65,9 @@ type Service struct {
 	js         jetstream.JetStream
 	visibility atomic.Int64
 	requests   chan struct{}
+	turns      chan struct{}   // a place for each request that compresses or inflates
+	draining   context.Context //nolint:containedctx // Gets do not wait when it has ended.
+	drain      context.CancelFunc
 	memory     *semaphore.Weighted
 	most       int64 // that memory may be asked for at once
 }
@@ -75,7 +81,8 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	s := &Service{options: o, js: js, requests: make(chan struct{}, maxRequests)}
+	s := &Service{options: o, js: js, requests: make(chan struct{}, maxRequests), turns: make(chan struct{}, turnsPerCPU*runtime.GOMAXPROCS(0))}
+	s.draining, s.drain = context.WithCancel(context.Background())
 	s.most = max(memory, 2*int64(s.maxBody()))
 	s.memory = semaphore.NewWeighted(s.most)
 	s.SetVisibility(o.Visibility)
@@ -129,21 +136,56 @@ func (s *Service) get(ctx context.Context, r *wirev1.GetRequest, stored func(*wi
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Hub.Get(ctx, int(max(r.GetMaxMessages(), 1)), visibility, wait, r.GetDeadLetters())
+	out, err := s.wait(ctx, int(max(r.GetMaxMessages(), 1)), visibility, wait, r.GetDeadLetters())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx, out, stored); err != nil {
+		s.options.Hub.Unget(out) //nolint:contextcheck // Who asked may have gone.
+		return nil, err
+	}
+	return &wirev1.GetResponse{Messages: out}, nil
+}
+
+// wait waits for messages until the service drains.
+func (s *Service) wait(ctx context.Context, count int, visibility, wait time.Duration, dead bool) ([]*wirev1.ReceivedMessage, error) {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(s.draining, stop)() //nolint:contextcheck // It is another reason to end.
+	out, err := s.options.Hub.Get(waiting, count, visibility, wait, dead)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return nil, status.Error(codes.Unavailable, "this member of the queue ends: ask again, and another answers")
+	}
 	if err != nil {
 		return nil, statusOf(err)
 	}
+	return out, nil
+}
+
+// open holds memory for an answer and makes messages plain.
+func (s *Service) open(ctx context.Context, out []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool) error {
 	length := 0
 	for _, m := range out {
 		length += max(len(m.GetMessage().GetPayload()), int(m.GetMessage().GetStoredForm().GetLength()))
 	}
 	if err := hold(ctx, length); err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.plain(out, stored); err != nil {
-		return nil, err
+	if err := s.plain(ctx, out, stored); err != nil {
+		return err
 	}
-	return &wirev1.GetResponse{Messages: out}, nil
+	answering(ctx, length)
+	return nil
+}
+
+// turn waits until a request may compress or inflate. What it returns ends that.
+func (s *Service) turn(ctx context.Context) (end func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 // statusOf says an error of the hub in the words of gRPC.

@@ -51,6 +51,7 @@ type queue struct {
 	*testing.T
 	front   *front.Front
 	service *service.Service
+	server  *service.Server
 	js      jetstream.JetStream
 	address string
 }
@@ -120,7 +121,7 @@ func start(t *testing.T, settings store.Settings) *queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &queue{t, f, s, js, listener.Addr().String()}
+	return &queue{t, f, s, server, js, listener.Addr().String()}
 }
 
 // ask sends a request of HTTP.
@@ -256,7 +257,7 @@ func TestRefusedRequests(t *testing.T) {
 		"receipt":           {"DELETE", "/v1/message/x", "", nil, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := &queue{t, q.front, q.service, q.js, q.address}
+			q := &queue{t, q.front, q.service, q.server, q.js, q.address}
 			res, body := q.ask(test.method, test.path, []byte(test.body), test.headers...)
 			if res.StatusCode != test.code {
 				t.Errorf("%d %s, want %d", res.StatusCode, body, test.code)

@@ -1,0 +1,10 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+
+// Unget gives back what Get returned and no client heard of, and does not count it as a delivery. It does not wait: that happens as soon
+// as a member leads, unless Run ends before.
+func (h *Hub) Unget(given []*wirev1.ReceivedMessage) { h.giveBack(receiptsOf(given)) }
