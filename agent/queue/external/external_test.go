@@ -38,7 +38,7 @@ import (
 
 const (
 	patience = time.Minute
-	// tryPatience bounds one try to make streams, and there are several.
+	// tryPatience bounds one try to make streams where there are several.
 	tryPatience = 3 * time.Second
 )
 
@@ -54,6 +54,12 @@ func options(servers ...*externaltest.Server) external.Options {
 // open makes the streams as an agent does.
 func open(t *testing.T, o external.Options, settings store.Settings) (*external.External, *nats.Conn, error) {
 	t.Helper()
+	return try(t, o, settings, patience)
+}
+
+// try is open with other patience.
+func try(t *testing.T, o external.Options, settings store.Settings, patience time.Duration) (*external.External, *nats.Conn, error) {
+	t.Helper()
 	e, err := external.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +69,7 @@ func open(t *testing.T, o external.Options, settings store.Settings) (*external.
 		return nil, nil, err
 	}
 	t.Cleanup(conn.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), tryPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err = e.Check(conn); err == nil {
 		err = e.Ensure(ctx, conn, settings)
@@ -211,7 +217,7 @@ func TestProblems(t *testing.T) {
 		var err error
 		for deadline := time.Now().Add(patience); ; {
 			// On a loaded machine a try may end before the server has said what is wrong.
-			if _, _, err = open(t, o, test.settings); failure.Is(err, test.reason) || time.Now().After(deadline) {
+			if _, _, err = try(t, o, test.settings, tryPatience); failure.Is(err, test.reason) || time.Now().After(deadline) {
 				break
 			}
 		}
@@ -223,9 +229,11 @@ func TestProblems(t *testing.T) {
 		}
 	}
 	// A stream of the queue itself, but of another namespace, is another's as well, and not changed.
-	if _, _, err := open(t, options(plain), store.Settings{MaxMessages: 5}); err != nil {
+	former, _, err := open(t, options(plain), store.Settings{MaxMessages: 5})
+	if err != nil {
 		t.Fatal(err)
 	}
+	former.Shutdown() // or it might be the one that leads in the end
 	o := options(plain)
 	o.Owner = "shop/orders"
 	_, conn, err := open(t, o, store.Settings{MaxMessages: 7})
