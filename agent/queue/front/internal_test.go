@@ -225,6 +225,44 @@ func TestFiltered(t *testing.T) {
 	}
 }
 
+// noting is a server that is told what consumers read.
+type noting struct {
+	Server
+	told []string
+	err  error
+}
+
+func (n *noting) Configure(consumer string, filters []string) error {
+	n.told = append(n.told, consumer+" reads "+strings.Join(filters, " "))
+	return n.err
+}
+
+// TestConfigure: the server is told before it is asked what a consumer is to read, whichever way it is named, and is not asked if it
+// could not note that.
+func TestConfigure(t *testing.T) {
+	server := &noting{}
+	front := &Front{options: Options{Queue: "orders", Server: server}, access: access{queue: "orders"}}
+	ask := func(subject, body string) string {
+		return string(front.consumer(nil, &operation{kind: opPub, subject: []byte(subject), reply: []byte("_INBOX.x"), payload: []byte(body)}))
+	}
+	for _, c := range []struct{ subject, body, want string }{
+		{createPrefix + "orders", `{"config":{}}`, " reads orders orders.>"},
+		{createPrefix + "orders", `{"config":{"name":"a","filter_subject":"orders.x"}}`, "a reads orders.x"},
+		{createPrefix + "orders.a", `{"config":{"filter_subjects":["orders.x","orders.y"]}}`, "a reads orders.x orders.y"},
+		{createPrefix + "orders.a.orders.x", `{"config":{"durable_name":"a","filter_subject":"orders.x"}}`, "a reads orders.x"},
+		{durablePrefix + "orders.a", `{"config":{"durable_name":"a","filter_subject":"orders.x"}}`, "a reads orders.x"},
+	} {
+		server.told = nil
+		if out := ask(c.subject, c.body); !strings.HasPrefix(out, "PUB "+c.subject+" ") || len(server.told) != 1 || server.told[0] != c.want {
+			t.Errorf("%s %s: told %q, then %q", c.subject, c.body, server.told, out)
+		}
+	}
+	server.err = errors.New("no room")
+	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") || !strings.Contains(out, "no room") {
+		t.Errorf("when that could not be noted: %q", out)
+	}
+}
+
 // FuzzFiltered: a request that is let through has filters, and is let through again as it is.
 func FuzzFiltered(f *testing.F) {
 	front := &Front{options: Options{Queue: "orders"}, access: access{queue: "orders"}}

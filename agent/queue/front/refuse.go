@@ -4,6 +4,7 @@
 package front
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type apiError struct {
 const (
 	badRequest = 400
 	forbidden  = 403
+	// unavailable is said of what may be done later.
+	unavailable = 503
 	// errCode of refusals by the front. Those of the server are from 10000 on.
 	errCode = 9001
 )
@@ -71,7 +74,45 @@ func (f *Front) consumer(out []byte, op *operation) []byte {
 			Type: "io.nats.jetstream.api.v1.consumer_create_response", Error: apiError{badRequest, errCode, err.Error()},
 		})
 	}
+	if err := f.configure(op.subject, body); err != nil {
+		return answer(out, op, refusal{
+			Type: "io.nats.jetstream.api.v1.consumer_create_response", Error: apiError{unavailable, errCode, err.Error()},
+		})
+	}
 	return request(out, op, body)
+}
+
+// configured is a Server that has to know what consumers read before they do.
+type configured interface {
+	Configure(consumer string, filters []string) error
+}
+
+// configure tells the server of a request to make a consumer, if it wants to know.
+func (f *Front) configure(subject, body []byte) error {
+	server, ok := f.options.Server.(configured)
+	if !ok {
+		return nil
+	}
+	var request struct {
+		Config struct {
+			Name           string   `json:"name"`
+			Durable        string   `json:"durable_name"`
+			FilterSubject  string   `json:"filter_subject"`
+			FilterSubjects []string `json:"filter_subjects"`
+		} `json:"config"`
+	}
+	if err := json.Unmarshal(body, &request); err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	c := request.Config
+	filters := c.FilterSubjects
+	if c.FilterSubject != "" {
+		filters = append(filters, c.FilterSubject)
+	}
+	// The server refuses a request with two names that differ, and takes any of them.
+	_, named, _ := strings.Cut(string(subject), ".CREATE."+f.options.Queue+".")
+	named, _, _ = strings.Cut(named, ".")
+	return server.Configure(cmp.Or(named, c.Durable, c.Name), filters)
 }
 
 // request appends an operation with another payload.

@@ -68,6 +68,7 @@ type Store struct {
 	server   *server.Server
 	log      *logger
 	password map[string]string
+	filters  filters
 }
 
 // The users of the server.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,16 +22,18 @@ import (
 //
 // What a consumer has acknowledged is known by its floor, below which nothing is to come.
 // That floor also moves over messages that were never acknowledged, which are kept and must
-// not be removed: over those that were given as often as MaxDeliver allows, and over those
-// before where a consumer was told to begin. Consumers that
-// may have such messages are left alone; what they leave takes room, and is no loss. No client
-// may move the floor by a request (permissions).
+// not be removed: over those that were given as often as MaxDeliver allows, over those before
+// where a consumer was told to begin, and over those of subjects that it reads only since
+// its filters were changed (Configure). Where there may be such messages nothing is removed:
+// what is left takes room, and is no loss. No client may move the floor by a request (permissions).
 type Sweep struct {
 	store *Store
 	conn  *nats.Conn
 	// delivered is how far each consumer had come when the sweep began. What comes later
 	// is removed when it is acknowledged.
 	delivered map[string]uint64
+	// kept is the last message that is not removed in any case.
+	kept uint64
 }
 
 // NewSweep returns one for a store that has just started. The connection has all rights.
@@ -61,15 +64,26 @@ func (w *Sweep) run(ctx context.Context) (removed int, done bool, err error) {
 	if stream.CachedInfo().Config.Retention != jetstream.WorkQueuePolicy {
 		return 0, true, nil
 	}
+	if w.store.refiltered() {
+		return 0, true, nil // The next start will tell what is to be kept.
+	}
 	list := stream.ListConsumers(ctx)
 	first := w.delivered == nil
+	known := make(map[string]string)
 	if first {
+		if w.kept, err = w.store.kept(stream.CachedInfo().State.LastSeq); err != nil {
+			return 0, false, err
+		}
 		w.delivered = make(map[string]uint64)
 	}
 	done = true
 	for consumer := range list.Info() {
 		if first {
 			w.delivered[consumer.Name] = consumer.Delivered.Stream
+			known[consumer.Name] = sortedFilters(filtersOf(consumer))
+		}
+		if w.store.refiltered() { // These may be the filters of now, and the floor by those of before.
+			return removed, true, nil
 		}
 		if c := consumer.Config; c.MaxDeliver > 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy || c.AckPolicy != jetstream.AckExplicitPolicy {
 			continue
@@ -87,18 +101,27 @@ func (w *Sweep) run(ctx context.Context) (removed int, done bool, err error) {
 		}
 		done = done && consumer.AckFloor.Stream >= w.delivered[consumer.Name]
 	}
-	return removed, done, list.Err()
+	if err := list.Err(); err != nil {
+		return removed, false, err
+	}
+	if first {
+		w.store.filters.learn(known)
+	}
+	return removed, done, nil
+}
+
+func filtersOf(consumer *jetstream.ConsumerInfo) []string {
+	if consumer.Config.FilterSubject != "" {
+		return append(slices.Clone(consumer.Config.FilterSubjects), consumer.Config.FilterSubject)
+	}
+	return consumer.Config.FilterSubjects
 }
 
 // sweep removes the messages of a consumer up to the one below which it has acknowledged
 // all.
 func (w *Sweep) sweep(ctx context.Context, stream jetstream.Stream, consumer *jetstream.ConsumerInfo) (removed int, err error) {
-	filters := consumer.Config.FilterSubjects
-	if consumer.Config.FilterSubject != "" {
-		filters = append(filters, consumer.Config.FilterSubject)
-	}
-	for _, filter := range filters {
-		for sequence := uint64(1); ; {
+	for _, filter := range filtersOf(consumer) {
+		for sequence := w.kept + 1; ; {
 			m, err := stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(filter))
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				break

@@ -180,3 +180,143 @@ func TestSweepPoison(t *testing.T) {
 	}
 	kept("without it", false)
 }
+
+// TestSweepRefiltered: what a consumer was not given because it did not read it then is kept when it reads it now, though its
+// position is beyond it. What is put later is not kept for that.
+func TestSweepRefiltered(t *testing.T) {
+	o := store.Options{Directory: t.TempDir()}
+	messages := filepath.Join(o.Directory, "jetstream", "$G", "streams", "orders", "msgs")
+	s := start(t, o)
+	conn, js := connect(t, s)
+	ensure(t, s, conn, store.Settings{})
+	next := func() {
+		t.Helper()
+		c, err := js.Consumer(t.Context(), "orders", "clerk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := c.Next(soon...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure := func(filters ...string) {
+		t.Helper()
+		if err := s.Configure("clerk", filters); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: filters}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart := func() {
+		t.Helper()
+		conn.Close()
+		s.Shutdown()
+		s = start(t, o)
+		conn, js = connect(t, s)
+	}
+	var last *store.Sweep
+	again := func(when string, want int, left uint64) {
+		t.Helper()
+		if removed, done, err := last.Run(t.Context()); err != nil || removed != want || !done {
+			t.Errorf("%s: removed %d, done %v: %v", when, removed, done, err)
+		}
+		if got := statistics(t, s, conn); got.Messages != left {
+			t.Errorf("%s %d messages are left, want %d", when, got.Messages, left)
+		}
+	}
+	sweep := func(when string, want int, left uint64) {
+		t.Helper()
+		last = s.NewSweep(conn)
+		again(when, want, left)
+	}
+	sweep("at first", 0, 0)
+	put(t, js, "orders.b", "never given")
+	put(t, js, "orders.a", "a")
+	configure("orders.a")
+	next()
+	restart()
+	sweep("as it was", 0, 1)
+	configure("orders.a") // which is no change
+	configure("orders.a", "orders.b")
+	again("at once", 0, 1)
+	sweep("by another", 0, 1)
+	for _, when := range []string{"after a start", "after another"} {
+		restart()
+		sweep(when, 0, 1)
+	}
+
+	put(t, js, "orders.a", "later")
+	restart()
+	sweep("with more", 0, 2)
+	conn.Close()
+	s.Shutdown()
+	before := t.TempDir()
+	if err := os.CopyFS(before, os.DirFS(messages)); err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, o)
+	conn, js = connect(t, s)
+	next()
+	conn.Close()
+	s.Shutdown()
+	if err := os.RemoveAll(messages); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(messages, os.DirFS(before)); err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, o)
+	conn, js = connect(t, s)
+	sweep("after an acknowledgement and a crash", 1, 1)
+}
+
+// TestConfigure: it is noted when a consumer may have read something else before, and only then.
+func TestConfigure(t *testing.T) {
+	for what, test := range map[string]struct {
+		asked [][]string // names and filters
+		want  bool
+	}{
+		"new ones":          {[][]string{{"a", "orders.a"}, {"b", "orders.b"}, {"", "orders.c"}}, false},
+		"as before":         {[][]string{{"clerk", "orders.y", "orders.x"}, {"a", "orders.a"}, {"a", "orders.a", "orders.a"}}, false},
+		"more":              {[][]string{{"clerk", "orders.x", "orders.y", "orders.z"}}, true},
+		"less":              {[][]string{{"clerk", "orders.x"}}, true},
+		"a new one":         {[][]string{{"a", "orders.a"}, {"a", "orders.>"}}, true},
+		"one that is there": {[][]string{{"", "orders.c"}, {"name-of-the-server", "orders.>"}}, true},
+	} {
+		o := store.Options{Directory: t.TempDir()}
+		s := start(t, o)
+		conn, js := connect(t, s)
+		ensure(t, s, conn, store.Settings{})
+		if _, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: []string{"orders.x", "orders.y"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.NewSweep(conn).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range test.asked {
+			if err := s.Configure(a[0], a[1:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := os.Stat(filepath.Join(o.Directory, "kept"))
+		if noted := err == nil; noted != test.want {
+			t.Errorf("%s: noted: %v", what, noted)
+		}
+		conn.Close()
+		s.Shutdown()
+	}
+	o := store.Options{Directory: t.TempDir()}
+	s := start(t, o)
+	if err := os.Mkdir(filepath.Join(o.Directory, "kept"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is known of consumers before the first sweep.
+	if err := s.Configure("clerk", []string{"orders"}); err == nil {
+		t.Error("a change is allowed that could not be noted")
+	}
+}
