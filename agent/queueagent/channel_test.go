@@ -332,6 +332,7 @@ func TestChannel(t *testing.T) {
 	}
 
 	// Messages wait while the receiver is away, and one that begins anew goes on where it was.
+	p.getter.Conn().Close() // or the receiver would wait for it to go
 	p.stopWest()
 	waiting := p.publish(3)
 	p.west.begin()
