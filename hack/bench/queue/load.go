@@ -155,12 +155,17 @@ func (r *running) put(ctx context.Context, messages [][]byte, n int) error {
 	return nil
 }
 
+// maxAhead bounds what a server sends before the client has taken it, in bytes. A server of NATS cuts off who lets it
+// grow to 64 MiB, and what was on its way comes again much later.
+const maxAhead = 16 << 20
+
 func (r *running) get(ctx context.Context, messages [][]byte, n int) error {
-	c, err := r.js.CreateConsumer(ctx, queue, jetstream.ConsumerConfig{Durable: "taker", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 2 * pending})
+	ahead := max(min(pending, maxAhead/len(messages[0])), 1)
+	c, err := r.js.CreateConsumer(ctx, queue, jetstream.ConsumerConfig{Durable: "taker", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 2 * ahead})
 	if err != nil {
 		return err
 	}
-	all, err := c.Messages(jetstream.PullMaxMessages(pending))
+	all, err := c.Messages(jetstream.PullMaxMessages(ahead))
 	if err != nil {
 		return err
 	}
