@@ -38,7 +38,7 @@ import (
 
 const (
 	patience = time.Minute
-	// tryPatience bounds one try to make streams where there are several.
+	// tryPatience bounds one try of what is tried again: to make streams, or to put a message that a server may take with it when it ends.
 	tryPatience = 3 * time.Second
 )
 
@@ -101,7 +101,7 @@ func await(t *testing.T, what string, ok func() bool) {
 
 func put(t *testing.T, conn *nats.Conn, subject string) error {
 	t.Helper()
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(tryPatience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,9 +379,7 @@ func TestTLS(t *testing.T) {
 		if state, err := conn.TLSConnectionState(); err == nil && !state.HandshakeComplete {
 			t.Errorf("%s: without TLS", what)
 		}
-		if err := put(t, conn, "orders.new"); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		await(t, what+": a message is stored", func() bool { return put(t, conn, "orders.new") == nil })
 	}
 }
 
