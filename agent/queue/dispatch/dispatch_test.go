@@ -16,6 +16,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/dispatch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -297,6 +298,53 @@ func TestDeadLetters(t *testing.T) {
 		rejected = q.expectFrom(true, long, "bad")
 	}
 	q.await(0, 1)
+}
+
+// keeper knows of every id that it was given.
+type keeper struct {
+	ids.Keeper
+	mu    sync.Mutex
+	known map[string]uint64
+}
+
+func (k *keeper) Given(messages []ids.Message) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range messages {
+		k.known[string(m.ID)] = m.Sequence
+	}
+	return nil
+}
+
+func (k *keeper) Any() bool { return true }
+
+func (k *keeper) Sequence(id []byte) (uint64, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sequence, ok := k.known[string(id)]
+	return sequence, ok
+}
+
+// TestDeadOnce: who was killed between the two steps of a move does it again, and the dead letter that was read in between is not there again, though the server has forgotten its id.
+func TestDeadOnce(t *testing.T) {
+	t.Parallel()
+	k := &keeper{known: make(map[string]uint64)}
+	q := start(t, config{options: dispatch.Options{IDs: k}})
+	q.put("", "first", "second")
+	got := q.expect(long, "first", "second")
+	q.results(q.hub.Reject(t.Context(), got.receipts()[:1], ""), done)
+	q.results(q.hub.Acknowledge(t.Context(), q.expectFrom(true, long, "first").receipts()), done)
+	q.await(1, 0)
+	// What became of the first is known of the second: that is what is left when the server is gone between the steps.
+	sequence, ok := k.Sequence([]byte(envelope.DeadIDPrefix + "1"))
+	if !ok {
+		t.Fatalf("the id of the dead letter is not known: %v", k.known)
+	}
+	if err := k.Given([]ids.Message{{ID: []byte(envelope.DeadIDPrefix + "2"), Sequence: sequence}}); err != nil {
+		t.Fatal(err)
+	}
+	q.results(q.hub.Reject(t.Context(), got.receipts()[1:], ""), done)
+	q.await(0, 0)
 }
 
 // TestNoRoomForDeadLetters: a full queue gives poison out again and loses nothing.

@@ -529,10 +529,11 @@ func (d *dispatcher) grant(now time.Time) {
 	})
 }
 
-// remember notes the id of a message that is given. That of a dead letter was noted before it was one.
+// remember notes the id of a message that is given. That which a dead letter had as a message was noted before it was one;
+// by its own it is found out that the message became one.
 func (d *dispatcher) remember(e *entry) {
 	id := e.message.Header.Get(nats.MsgIdHdr)
-	if d.hub.options.IDs == nil || d.pile != messages || id == "" {
+	if d.hub.options.IDs == nil || id == "" {
 		return
 	}
 	d.given = append(d.given, ids.Message{ID: []byte(id), Sequence: e.sequence, Stored: e.put})

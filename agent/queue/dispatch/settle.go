@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -306,6 +307,10 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 	dead := envelope.DeadLetter(store.DeadSubject(d.hub.options.Queue), e.message, e.sequence, why)
 	sequence := e.sequence
 	go func() {
+		if d.wasBuried(dead) {
+			d.tell(&buried{entry: e, then: then})
+			return
+		}
 		ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 		defer stop()
 		if _, err := d.js.PublishMsg(ctx, dead); err != nil {
@@ -314,6 +319,17 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 		}
 		d.tell(&buried{entry: e, then: then})
 	}()
+}
+
+// wasBuried reports whether a message became this dead letter before, which was given to
+// somebody since, so that it may be gone: who moved it was killed before that was written.
+func (d *dispatcher) wasBuried(dead *nats.Msg) bool {
+	known := d.hub.options.IDs
+	if known == nil || !known.Any() {
+		return false
+	}
+	_, ok := known.Sequence([]byte(dead.Header.Get(nats.MsgIdHdr)))
+	return ok
 }
 
 // buried is a message that is among the dead letters, and where it was before.
