@@ -192,14 +192,14 @@ test-faults-long: faults-clusters ## The faults that last for minutes
 
 # They need no clusters and no root where users may make namespaces.
 .PHONY: test-queue-faults
-test-queue-faults: tools-go ## Kill, stop, part, fill up, empty and restart members of queues for a minute, and check what clients saw
+test-queue-faults: tools-go ## Kill, stop, part, fill up, empty and restart members of queues and ends of channels, and check what clients saw; some minutes
 	$(ENSURE) network
-	$(ENGINES); go test -v -count=1 -timeout 20m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
+	$(ENGINES); go test -v -count=1 -timeout 40m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
 
 .PHONY: test-queue-faults-long
-test-queue-faults-long: tools-go ## The same for ten minutes
+test-queue-faults-long: tools-go ## The same for most of an hour, with clocks that are apart and channels between queues of three
 	$(ENSURE) network
-	$(ENGINES); QUEUE_FAULTS_DURATION=5m go test -v -count=1 -timeout 60m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
+	$(ENGINES); QUEUE_FAULTS_DURATION=5m go test -v -count=1 -timeout 120m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
 
 # What is killed and cut off is on this machine.
 .PHONY: faults-clusters

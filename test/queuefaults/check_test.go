@@ -43,15 +43,50 @@ func (s *story) acknowledged(key string, number, sequence uint64) {
 	s.add(queuefaults.Event{Kind: queuefaults.PutAcknowledged, ID: message(key, number).ID, Sequence: sequence})
 }
 
-// got right after it was asked for.
-func (s *story) got(key string, number, sequence uint64) {
+// taken right after it was asked for, by a clerk who gets one at a time or by who is named.
+func (s *story) taken(key string, number, sequence uint64, consumer ...string) {
 	e := message(key, number)
 	e.Kind, e.Consumer, e.Sequence, e.Asked = queuefaults.Got, "clerk", sequence, s.now.Add(time.Millisecond)
+	if len(consumer) > 0 {
+		e.Consumer = consumer[0]
+	}
 	s.add(e)
 }
 
-func (s *story) done(key string, number uint64) {
-	s.add(queuefaults.Event{Kind: queuefaults.GetAcknowledged, ID: message(key, number).ID, Consumer: "clerk"})
+// tell what happens to a message, by one who may not know whether it succeeded.
+func (s *story) tell(kind queuefaults.Kind, key string, number uint64) {
+	s.add(queuefaults.Event{Kind: kind, ID: message(key, number).ID, Consumer: "clerk"})
+}
+
+// got by who acknowledges it and does not hear that it was heard.
+func (s *story) got(key string, number, sequence uint64) {
+	s.taken(key, number, sequence)
+	s.tell(queuefaults.GetAcknowledging, key, number)
+}
+
+func (s *story) done(key string, number uint64) { s.tell(queuefaults.GetAcknowledged, key, number) }
+
+// dead is got as a dead letter.
+func (s *story) dead(key string, number, sequence uint64) {
+	e := message(key, number)
+	e.Kind, e.Consumer, e.Sequence, e.Asked = queuefaults.GotDead, "undertaker", sequence, s.now.Add(time.Millisecond)
+	s.add(e)
+}
+
+func (s *story) buried(key string, number, sequence uint64) {
+	s.add(queuefaults.Event{Kind: queuefaults.DeadAcknowledged, ID: message(key, number).ID, Sequence: sequence})
+}
+
+// stored puts a message and hears of it.
+func (s *story) stored(key string, number, sequence uint64) {
+	s.put(key, number)
+	s.acknowledged(key, number, sequence)
+}
+
+// arrived is got behind a channel.
+func (s *story) arrived(key string, number, sequence uint64) {
+	s.got(key, number, sequence)
+	s.events[len(s.events)-2].Stream = "west"
 }
 
 // all that happens to a message when nothing goes wrong.
@@ -65,7 +100,7 @@ func (s *story) all(key string, number, sequence uint64) {
 func check(tell func(*story)) []queuefaults.Violation {
 	s := &story{now: time.Now()}
 	tell(s)
-	return queuefaults.Check(s.events, queuefaults.Rules{Window: window, InTurn: []string{"clerk"}})
+	return queuefaults.Check(s.events, queuefaults.Rules{Window: window, InTurn: []string{"clerk"}, OneByOne: []string{"teller", "other teller"}})
 }
 
 // TestWhatMayBe: faults that clients have to live with are no violations.
@@ -97,17 +132,87 @@ func TestWhatMayBe(t *testing.T) {
 		},
 		"got again, asked for before the acknowledgement was confirmed": func(s *story) {
 			s.all("a", 1, 1)
-			s.got("a", 1, 1)
+			s.taken("a", 1, 1)
 			s.events[len(s.events)-1].Asked = s.events[1].Time
 		},
 		"put again after the window": func(s *story) {
 			s.all("a", 1, 1)
 			s.now = s.now.Add(window)
 			s.put("a", 1)
-			s.got("a", 1, 2)
+			s.taken("a", 1, 2)
 			s.events[len(s.events)-1].Asked = s.events[1].Time // only where it is stored is looked at here
 		},
 		"places without messages": func(s *story) { s.all("a", 1, 10); s.all("a", 2, 20) },
+		"got again in its turn, before the next": func(s *story) {
+			s.stored("a", 1, 1)
+			s.stored("a", 2, 2)
+			s.taken("a", 1, 1, "teller")
+			s.taken("a", 1, 1, "other teller")
+			s.tell(queuefaults.GetAcknowledging, "a", 1)
+			s.taken("a", 2, 2, "teller")
+			s.tell(queuefaults.GetAcknowledging, "a", 2)
+		},
+		"given before the next, heard of after it": func(s *story) {
+			s.stored("a", 1, 1)
+			s.stored("a", 2, 2)
+			asked := s.now
+			s.taken("a", 1, 1, "teller")
+			s.tell(queuefaults.GetAcknowledging, "a", 1)
+			s.taken("a", 2, 2, "teller")
+			s.tell(queuefaults.GetAcknowledging, "a", 2)
+			s.taken("a", 1, 1, "other teller")
+			s.events[len(s.events)-1].Asked = asked
+		},
+		"given out too often, and a dead letter": func(s *story) {
+			s.stored("a", 1, 1)
+			s.stored("a", 2, 2)
+			s.taken("a", 1, 1, "teller")
+			s.taken("a", 2, 2, "teller")
+			s.tell(queuefaults.GetAcknowledging, "a", 2)
+			s.dead("a", 1, 3)
+			s.dead("a", 1, 3)
+			s.buried("a", 1, 3)
+		},
+		"rejected, not confirmed, got again and acknowledged": func(s *story) {
+			s.stored("a", 1, 1)
+			s.taken("a", 1, 1, "teller")
+			s.tell(queuefaults.Rejecting, "a", 1)
+			s.taken("a", 1, 1, "teller")
+			s.tell(queuefaults.GetAcknowledging, "a", 1)
+		},
+		"without a key there is no order": func(s *story) {
+			s.stored("", 1, 2)
+			s.stored("", 2, 1)
+			s.got("", 2, 1)
+			s.got("", 1, 2)
+		},
+		"got again when the time of who had it is over": func(s *story) {
+			s.stored("a", 1, 1)
+			s.taken("a", 1, 1, "teller")
+			s.events[2].Until = s.now.Add(time.Second)
+			s.tell(queuefaults.Extended, "a", 1)
+			s.events[3].Until = s.now.Add(time.Second)
+			s.now = s.now.Add(time.Second)
+			s.taken("a", 1, 1, "other teller")
+			s.events[4].Until = s.now.Add(time.Minute)
+			s.tell(queuefaults.Releasing, "a", 1)
+			s.got("a", 1, 1)
+		},
+		"given before another had it, heard of after that": func(s *story) {
+			s.stored("a", 1, 1)
+			asked := s.now
+			s.taken("a", 1, 1, "teller")
+			s.events[2].Until = s.now.Add(time.Minute)
+			s.got("a", 1, 1)
+			s.events[3].Asked = asked
+		},
+		"through a channel": func(s *story) {
+			s.stored("a", 1, 7)
+			s.stored("b", 1, 8)
+			s.arrived("a", 1, 1)
+			s.arrived("b", 1, 2)
+			s.arrived("b", 1, 2)
+		},
 	} {
 		if got := check(tell); len(got) > 0 {
 			t.Errorf("%s: %v", what, got)
@@ -128,6 +233,101 @@ func TestDefects(t *testing.T) {
 		"the last message is not there": {
 			[]queuefaults.Fault{queuefaults.Lost},
 			func(s *story) { s.all("a", 1, 1); s.put("a", 2); s.acknowledged("a", 2, 2) },
+		},
+		"gone without an acknowledgement": {
+			[]queuefaults.Fault{queuefaults.Dropped},
+			func(s *story) { s.stored("a", 1, 1); s.taken("a", 1, 1) },
+		},
+		"rejected and not among the dead letters": {
+			[]queuefaults.Fault{queuefaults.Dropped},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.taken("a", 1, 1)
+				s.tell(queuefaults.Rejecting, "a", 1)
+				s.tell(queuefaults.Rejected, "a", 1)
+			},
+		},
+		"two dead letters": {
+			[]queuefaults.Fault{queuefaults.Twice},
+			func(s *story) { s.stored("a", 1, 1); s.dead("a", 1, 2); s.dead("a", 1, 3) },
+		},
+		"a dead letter again": {
+			[]queuefaults.Fault{queuefaults.Again},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.dead("a", 1, 2)
+				s.buried("a", 1, 2)
+				s.dead("a", 1, 2)
+			},
+		},
+		"another dead letter": {
+			[]queuefaults.Fault{queuefaults.Changed},
+			func(s *story) { s.stored("a", 1, 1); s.dead("a", 1, 2); s.events[2].Digest[0]++ },
+		},
+		"got again after it was rejected": {
+			[]queuefaults.Fault{queuefaults.Again},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.taken("a", 1, 1)
+				s.tell(queuefaults.Rejected, "a", 1)
+				s.taken("a", 1, 1)
+				s.dead("a", 1, 2)
+			},
+		},
+		"got while an earlier one is with somebody": {
+			[]queuefaults.Fault{queuefaults.Order},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.stored("a", 2, 2)
+				s.taken("a", 1, 1, "teller")
+				s.taken("a", 2, 2, "other teller")
+				s.tell(queuefaults.GetAcknowledging, "a", 1)
+				s.tell(queuefaults.GetAcknowledging, "a", 2)
+			},
+		},
+		"got again behind the next": {
+			[]queuefaults.Fault{queuefaults.Order},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.stored("a", 2, 2)
+				s.taken("a", 1, 1, "teller")
+				s.tell(queuefaults.GetAcknowledging, "a", 1) // not confirmed
+				s.taken("a", 2, 2, "teller")
+				s.tell(queuefaults.GetAcknowledging, "a", 2)
+				s.taken("a", 1, 1, "teller")
+			},
+		},
+		"got while it is with somebody": {
+			[]queuefaults.Fault{queuefaults.Early},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.taken("a", 1, 1, "teller")
+				s.events[2].Until = s.now.Add(time.Minute)
+				s.got("a", 1, 1)
+			},
+		},
+		"got before the time is over that was extended": {
+			[]queuefaults.Fault{queuefaults.Early},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.taken("a", 1, 1, "teller")
+				s.tell(queuefaults.Extended, "a", 1)
+				s.events[3].Until = s.now.Add(time.Minute)
+				s.got("a", 1, 1)
+			},
+		},
+		"twice behind a channel": {
+			[]queuefaults.Fault{queuefaults.Twice},
+			func(s *story) { s.stored("a", 1, 1); s.arrived("a", 1, 1); s.arrived("a", 1, 2) },
+		},
+		"in another order behind a channel": {
+			[]queuefaults.Fault{queuefaults.Order},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.stored("a", 2, 2)
+				s.arrived("a", 1, 2)
+				s.arrived("a", 2, 1)
+			},
 		},
 		"its place is another's": {
 			[]queuefaults.Fault{queuefaults.Shared, queuefaults.Lost},
@@ -192,7 +392,7 @@ func TestDefects(t *testing.T) {
 		},
 		"nobody put it": {
 			[]queuefaults.Fault{queuefaults.Unknown},
-			func(s *story) { s.got("a", 1, 1) },
+			func(s *story) { s.taken("a", 1, 1) },
 		},
 	} {
 		var got []queuefaults.Fault

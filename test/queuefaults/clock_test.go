@@ -32,7 +32,9 @@ func TestSkewedClocks(t *testing.T) {
 		m.agent = agent
 		m.environment = []string{fmt.Sprintf("%s=%d", skewVariable, int((time.Duration(index-1) * apart).Seconds()))}
 	})
-	breakQueue(q, threeMembers, duration(t, 0))
+	l := begin(q, q)
+	l.consume()
+	l.breaks(threeMembers, duration(t, 0))
 }
 
 // skewedAgent builds the agent with a standard library whose clock can be off.

@@ -51,7 +51,7 @@ func TestDefectsAreFound(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := newQueue(t, 1)
-			l := begin(q)
+			l := begin(q, q)
 			for deadline := time.Now().Add(patience); l.history.Count(queuefaults.PutAcknowledged) < 100; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("messages are not put")

@@ -11,4 +11,41 @@
 // and get through their fronts, and meanwhile kill, stop, part, fill up, empty and restart
 // them. They need no rights on the machine: everything happens in namespaces of their own,
 // which end with them.
+//
+// # What a redelivery may do to the order
+//
+// Clients of NATS get the messages of a consumer that has one outstanding message at a time for the first
+// time in the order in which they were put. A message that such a client did not
+// acknowledge, or whose acknowledgement was not confirmed, may come again behind later ones.
+//
+// Clients of MessageService get a message of a key only when every earlier one of it was
+// acknowledged or rejected, or is a dead letter. So a message comes again before any later one of its
+// key is given to anybody, and not before the time is over for which it was somebody else's. A client may still hear late of a message
+// that it was given before.
+//
+// A message leaves a queue only when somebody acknowledges it, or as a dead letter. A dead letter is there
+// once, and in no order. A message that was rejected may be got again, too, if the queue did not confirm it.
+//
+// # What is broken where
+//
+// Tests by what they break; where the package is not named, it is this one.
+//
+//	kill -9 of a member            TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers
+//	kill -9 of a channel's end     TestChannel TestChannelBetweenThree agent/queue/channel:TestKills test/e2e:TestChannel
+//	partition of members           TestThreeMembers TestServiceThreeMembers agent/queue/store:TestCluster
+//	partition beneath a channel    TestChannel TestChannelBetweenThree agent/queue/channel:TestOrderAndPartition
+//	full disk                      TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queue/front:TestUnprovedAcknowledgement agent/queue/store:TestUnwritten agent/queue/ids:TestUnwritten
+//	a member's claim lost          TestThreeMembers TestServiceThreeMembers
+//	rolling restart under load     TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queueagent:TestBothEnd
+//	clock skew                     TestSkewedClocks
+//	oversized                      TestHostileClients agent/queue/front:TestRudeClients agent/queue/service:TestRefusedRequests agent/queue/channel:TestHostileMessages
+//	empty                          TestOneMember TestServiceOneMember agent/queue/front:TestPutAndGet
+//	poison                         TestServiceOneMember agent/queue/front:TestPoison agent/queue/dispatch:TestDeadLetters agent/queue/dispatch:TestNoRoomForDeadLetters agent/queue/store:TestSweepPoison
+//	corrupted                      TestHostileClients TestDefectsAreFound agent/queue/message:TestDamage agent/queue/front:TestDamaged agent/queue/front:TestRefusedPuts agent/queue/service:TestDamaged
+//	compressed bombs               TestHostileClients agent/queue/message:TestBombs agent/queue/front:TestRefusedPuts agent/queue/service:TestRefusedRequests agent/queue/channel:TestHostileMessages
+//	a million tiny messages        TestTinyMessages
+//	a consumer that never acks     agent/queue/front:TestNeverAcknowledged agent/queue/dispatch:TestVisibility agent/queue/dispatch:TestDeadLetters
+//	deletion with messages         controllers/queue:TestLife controllers/queue:TestDeletionOfWhatDoesNotAnswer
+//	storage shrunk                 controllers/queue:TestValidation agent/queueagent:TestLimitsThatCannotBeYet
+//	ids after a restart            TestOneMember TestServiceOneMember agent/queueagent:TestPutAgainAfterRestart agent/queueagent:TestPutAgainByService
 package queuefaults

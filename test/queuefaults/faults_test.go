@@ -147,36 +147,55 @@ var (
 )
 
 // TestOneMember breaks a queue of one member, each way at least once.
-func TestOneMember(t *testing.T) { breakQueue(newQueue(t, 1), oneMember, duration(t, 15*time.Second)) }
+func TestOneMember(t *testing.T) {
+	q := newQueue(t, 1)
+	l := begin(q, q)
+	l.consume()
+	l.breaks(oneMember, duration(t, 15*time.Second))
+}
 
 // TestThreeMembers breaks a queue of three.
 func TestThreeMembers(t *testing.T) {
-	breakQueue(newQueue(t, 3), threeMembers, duration(t, 45*time.Second))
+	q := newQueue(t, 3)
+	l := begin(q, q)
+	l.consume()
+	l.breaks(threeMembers, duration(t, 45*time.Second))
 }
 
-// breakQueue breaks a queue in one way after the other while clients put and get.
-func breakQueue(q *queue, faults []fault, duration time.Duration) {
-	q.Helper()
-	_, js := q.connect("admin")
-	l := begin(q)
-	l.consume()
-	ctx, cancel := context.WithTimeout(q.Context(), duration)
+// breaks breaks the queue that messages are put into in one way after the other while clients put and get, and judges what they saw.
+func (l *load) breaks(faults []fault, duration time.Duration) {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(l.Context(), duration)
 	defer cancel()
 	begun := time.Now()
-	for i := 0; ctx.Err() == nil && !q.Failed(); i++ {
-		f := faults[i%len(faults)]
-		wait(ctx, some(500*time.Millisecond, time.Second))
-		q.Logf("%6.1f s: %s", time.Since(begun).Seconds(), f.name)
-		broken := time.Now()
-		f.breaks(context.Background(), q, js)
-		healed := time.Now()
-		if err := q.awaitReady(); err != nil {
-			q.Error(err)
-		}
-		if err := q.awaitCurrent(context.Background(), js); err != nil {
-			q.Error(err)
-		}
-		q.Logf("         broken for %.1f s, whole after %.1f s more", healed.Sub(broken).Seconds(), time.Since(healed).Seconds())
+	broken := make(map[string]int)
+	queues := []*queue{l.to}
+	if l.from != l.to {
+		queues = append(queues, l.from)
 	}
+	for i := 0; (ctx.Err() == nil || i < len(faults) && len(l.to.members) == 1) && !l.Failed(); i++ {
+		f := faults[i%len(faults)]
+		time.Sleep(some(500*time.Millisecond, time.Second))
+		l.Logf("%6.1f s: %s", time.Since(begun).Seconds(), f.name)
+		begin := time.Now()
+		f.breaks(context.Background(), l.to, l.to.admin())
+		healed := time.Now()
+		for _, q := range queues {
+			if err := q.awaitReady(); err != nil {
+				l.Error(err)
+			}
+			if err := q.awaitCurrent(context.Background(), q.admin()); err != nil {
+				l.Error(err)
+			}
+		}
+		if l.from != l.to {
+			if err := l.flows(); err != nil {
+				l.Error(err)
+			}
+		}
+		broken[f.name]++
+		l.Logf("         broken for %.1f s, whole after %.1f s more", healed.Sub(begin).Seconds(), time.Since(healed).Seconds())
+	}
+	l.Logf("%d members in %.0f s: %v", len(l.to.members), time.Since(begun).Seconds(), broken)
 	l.judge()
 }

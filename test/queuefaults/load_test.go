@@ -6,20 +6,22 @@
 package queuefaults_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/test/corpus"
 	"github.com/lighterage/lighterage/test/queuefaults"
 )
@@ -56,67 +58,102 @@ const (
 )
 
 // rules have a margin for what is on its way for long.
-var rules = queuefaults.Rules{Window: duplicateWindow - 30*time.Second, InTurn: []string{"turn"}}
+var rules = queuefaults.Rules{Window: duplicateWindow - 30*time.Second, InTurn: []string{"turn"}, OneByOne: []string{tellers}}
+
+// deepest is how many messages may wait before clients pause putting: all has to be got within the patience of the test.
+const deepest = 5000
 
 // load puts and gets until it is ended.
 type load struct {
 	*testing.T
-	queue   *queue
-	history *queuefaults.History
-	stop    context.CancelFunc // ends putting
-	putting sync.WaitGroup
-	end     context.CancelFunc // ends getting
-	getting sync.WaitGroup
-	bodies  [][]byte
+	// to is the queue that messages are put into, from the one that they are got from: another where there is a channel between.
+	to, from *queue
+	history  *queuefaults.History
+	stop     context.CancelFunc // ends putting
+	putting  sync.WaitGroup
+	end      context.CancelFunc // ends getting
+	getting  sync.WaitGroup
+	bodies   [][]byte
+	depth    atomic.Uint64 // of to, as it was said last
+	puts     sync.Map      // when messages were put first, by id
+	healed   atomic.Int64  // when the last fault was over, in nanoseconds of Unix time; 0: something that was put after that has come
+	// hasty: what is got is acknowledged, so that the queue becomes empty.
+	hasty atomic.Bool
 }
 
-// begin starts clients that put. The queue has to be empty.
-func begin(q *queue) *load {
-	q.Helper()
+// newLoad returns one that puts and gets nothing yet, and the context of those that put. The queues have to be empty.
+func newLoad(to, from *queue) (*load, context.Context) {
+	to.Helper()
 	putting, stop := context.WithCancel(context.Background())
-	l := &load{T: q.T, queue: q, history: new(queuefaults.History), stop: stop, end: func() {}}
-	q.Cleanup(func() { stop(); l.end(); l.putting.Wait(); l.getting.Wait() })
+	l := &load{T: to.T, to: to, from: from, history: new(queuefaults.History), stop: stop, end: func() {}}
+	to.Cleanup(func() { stop(); l.end(); l.putting.Wait(); l.getting.Wait() })
 	for _, name := range []string{"xml", "json", "random"} {
 		kind, _ := corpus.ByName(name)
 		l.bodies = append(l.bodies, kind.Generate(400_000))
 	}
-	_, js := q.connect("admin")
+	_, js := to.connect("depth")
+	l.putting.Go(func() {
+		for ; putting.Err() == nil; wait(putting, 200*time.Millisecond) {
+			if depth, err := messages(js, to.name); err == nil {
+				l.depth.Store(depth)
+			}
+		}
+	})
+	return l, putting
+}
+
+// begin starts clients of NATS that put.
+func begin(to, from *queue) *load {
+	to.Helper()
+	l, putting := newLoad(to, from)
+	js := from.admin()
 	for _, g := range groups {
 		if err := l.consumer(js, g); err != nil {
-			q.Fatal(err)
+			to.Fatal(err)
 		}
 	}
 	for _, g := range groups {
 		for key := range g.keys {
-			_, js := q.connect(fmt.Sprintf("put %s %d", g.name, key))
+			_, js := to.connect(fmt.Sprintf("put %s %d", g.name, key))
 			l.putting.Go(func() { l.put(putting, js, g, fmt.Sprintf("%s-%d", g.name, key)) })
 		}
 	}
 	return l
 }
 
-// consume starts clients that get.
+// consume starts clients of NATS that get.
 func (l *load) consume() {
 	l.Helper()
 	getting, end := context.WithCancel(context.Background())
 	l.end = end
 	for _, g := range groups {
 		for i := range g.getters {
-			_, js := l.queue.connect(fmt.Sprintf("get %s %d", g.name, i))
+			_, js := l.from.connect(fmt.Sprintf("get %s %d", g.name, i))
 			l.getting.Go(func() { l.get(getting, js, g) })
 		}
 	}
 }
 
+// doubts reports whether clients put messages once more that were acknowledged.
+func (l *load) doubts() bool { return len(l.to.members) == 1 || os.Getenv(doubtVariable) != "" }
+
+// rest is between two puts of a client.
+func (l *load) rest(ctx context.Context, pause time.Duration) {
+	wait(ctx, pause)
+	for ctx.Err() == nil && l.depth.Load() > deepest {
+		wait(ctx, 100*time.Millisecond)
+	}
+}
+
 func (l *load) consumer(js jetstream.JetStream, g group) error {
 	config := jetstream.ConsumerConfig{
-		Durable: g.name, FilterSubject: queueName + "." + g.name + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		Durable: g.name, FilterSubject: l.from.name + "." + g.name + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
 		MaxAckPending: g.outstanding,
 	}
 	deadline := time.Now().Add(patience)
 	for {
 		ctx, cancel := context.WithTimeout(l.Context(), answerTime)
-		_, err := js.CreateOrUpdateConsumer(ctx, queueName, config)
+		_, err := js.CreateOrUpdateConsumer(ctx, l.from.name, config)
 		cancel()
 		if err == nil {
 			return nil
@@ -128,8 +165,11 @@ func (l *load) consumer(js jetstream.JetStream, g group) error {
 	}
 }
 
-// body of a message: most are compressed, some are short, some do not shrink, and one in 50 is long.
+// body of a message: most are compressed, some are short, some do not shrink, one in 50 is long and one in 53 empty.
 func (l *load) body(key string, number uint64) []byte {
+	if number%53 == 0 {
+		return nil
+	}
 	kind := l.bodies[number%uint64(len(l.bodies))]
 	length := 100 + rand.IntN(6000)
 	if number%50 == 0 {
@@ -148,7 +188,7 @@ func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key str
 	var sent []first
 	for number := uint64(1); ctx.Err() == nil; number++ {
 		payload := l.body(key, number)
-		m := nats.NewMsg(queueName + "." + g.name + "." + key)
+		m := nats.NewMsg(l.to.name + "." + g.name + "." + key)
 		m.Data = payload
 		m.Header.Set(nats.MsgIdHdr, key+"-"+strconv.FormatUint(number, 10))
 		m.Header.Set(keyHeader, key)
@@ -157,7 +197,7 @@ func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key str
 		if !l.putUntilAcknowledged(js, m) {
 			return
 		}
-		if os.Getenv(doubtVariable) != "" && number%doubt == 0 {
+		if l.doubts() && number%doubt == 0 {
 			if old := sent[rand.IntN(len(sent))]; time.Since(old.at) < doubtAge {
 				l.putUntilAcknowledged(js, old.message)
 			}
@@ -165,7 +205,7 @@ func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key str
 		if len(sent) > doubtful {
 			sent = sent[1:]
 		}
-		wait(ctx, g.pause)
+		l.rest(ctx, g.pause)
 	}
 }
 
@@ -175,6 +215,7 @@ func (l *load) putUntilAcknowledged(js jetstream.JetStream, m *nats.Msg) bool {
 	put := queuefaults.Event{
 		Kind: queuefaults.Put, ID: m.Header.Get(nats.MsgIdHdr), Key: m.Header.Get(keyHeader), Number: number, Digest: sha256.Sum256(m.Data),
 	}
+	l.puts.LoadOrStore(put.ID, time.Now().UnixNano())
 	deadline := time.Now().Add(patience)
 	for {
 		l.history.Add(put)
@@ -205,7 +246,7 @@ func (l *load) get(ctx context.Context, js jetstream.JetStream, g group) {
 func (l *load) fetch(ctx context.Context, js jetstream.JetStream, g group) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	consumer, err := js.Consumer(ctx, queueName, g.name)
+	consumer, err := js.Consumer(ctx, l.from.name, g.name)
 	if err != nil {
 		return err
 	}
@@ -237,11 +278,19 @@ func (l *load) got(m jetstream.Msg, g group, asked time.Time) error {
 		return err
 	}
 	number, _ := strconv.ParseUint(m.Headers().Get(numberHeader), 10, 64)
-	id := m.Headers().Get(nats.MsgIdHdr)
-	l.history.Add(queuefaults.Event{
+	id := cmp.Or(m.Headers().Get(envelope.IDHeader), m.Headers().Get(nats.MsgIdHdr))
+	e := queuefaults.Event{
 		Kind: queuefaults.Got, ID: id, Key: m.Headers().Get(keyHeader), Number: number, Digest: sha256.Sum256(m.Data()),
 		Sequence: meta.Sequence.Stream, Consumer: g.name, Asked: asked,
-	})
+	}
+	if l.from != l.to {
+		e.Stream = l.from.name
+	}
+	if put, ok := l.puts.LoadAndDelete(id); ok && put.(int64) > l.healed.Load() {
+		l.healed.Store(0)
+	}
+	l.history.Add(e)
+	l.history.Add(queuefaults.Event{Kind: queuefaults.GetAcknowledging, ID: id, Consumer: g.name})
 	ctx, cancel := context.WithTimeout(context.Background(), ackWait)
 	defer cancel()
 	if err := m.DoubleAck(ctx); err != nil {
@@ -251,24 +300,26 @@ func (l *load) got(m jetstream.Msg, g group, asked time.Time) error {
 	return nil
 }
 
+// flows waits until something comes behind a channel that was put after now, so that the next fault breaks a channel that runs.
+func (l *load) flows() error {
+	l.healed.Store(time.Now().UnixNano())
+	for deadline := time.Now().Add(patience); l.healed.Load() != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%v after the fault was over nothing has come that was put since", patience)
+		}
+	}
+	return nil
+}
+
 // finish ends putting, waits until all was got, and returns what was seen.
 func (l *load) finish() []queuefaults.Event {
 	l.Helper()
+	l.hasty.Store(true)
 	l.stop()
 	l.putting.Wait()
-	_, js := l.queue.connect("admin")
-	deadline := time.Now().Add(patience)
-	for {
-		left, err := messages(js)
-		if err == nil && left == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			l.Errorf("%d messages are in the queue %v after the last put: %v", left, patience, err)
-			l.showLeft(js)
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
+	l.empty(l.to, 0)
+	if l.from != l.to {
+		l.empty(l.from, 1) // where the channel has come to
 	}
 	// What was given before a fault comes again if the queue does not know that it is acknowledged.
 	time.Sleep(2 * ackWait)
@@ -277,8 +328,27 @@ func (l *load) finish() []queuefaults.Event {
 	return l.history.Events()
 }
 
+// empty waits until a queue has no messages, but for some that nobody gets.
+func (l *load) empty(q *queue, most uint64) {
+	l.Helper()
+	js := q.admin()
+	deadline := time.Now().Add(patience)
+	for {
+		left, err := messages(js, q.name)
+		if err == nil && left <= most {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.Errorf("%d messages are in the queue %s %v after the last put: %v", left, q.name, patience, err)
+			l.showLeft(q, js)
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 // showLeft says what is in the queue, and what of that consumers have acknowledged.
-func (l *load) showLeft(js jetstream.JetStream) {
+func (l *load) showLeft(q *queue, js jetstream.JetStream) {
 	done := make(map[string]time.Time)
 	for _, e := range l.history.Events() {
 		if e.Kind == queuefaults.GetAcknowledged {
@@ -287,7 +357,7 @@ func (l *load) showLeft(js jetstream.JetStream) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	stream, err := js.Stream(ctx, queueName)
+	stream, err := js.Stream(ctx, q.name)
 	if err != nil {
 		l.Log(err)
 		return
@@ -308,10 +378,10 @@ func (l *load) showLeft(js jetstream.JetStream) {
 	}
 }
 
-func messages(js jetstream.JetStream) (uint64, error) {
+func messages(js jetstream.JetStream, queue string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	stream, err := js.Stream(ctx, queueName)
+	stream, err := js.Stream(ctx, queue)
 	if err != nil {
 		return 0, err
 	}
@@ -322,11 +392,11 @@ func messages(js jetstream.JetStream) (uint64, error) {
 func (l *load) judge() {
 	l.Helper()
 	events := l.finish()
-	puts, acknowledged := l.history.Count(queuefaults.Put), l.history.Count(queuefaults.PutAcknowledged)
-	gets, done := l.history.Count(queuefaults.Got), l.history.Count(queuefaults.GetAcknowledged)
-	l.Logf("%d puts, %d acknowledged; %d gets, %d acknowledged", puts, acknowledged, gets, done)
-	if done == 0 {
-		l.Error(errors.New("nothing was put and got: nothing was tested"))
+	count := l.history.Count
+	l.Logf("%d puts, %d acknowledged; %d gets, %d acknowledged; %d rejected, %d dead letters got, %d acknowledged", count(queuefaults.Put), count(queuefaults.PutAcknowledged),
+		count(queuefaults.Got), count(queuefaults.GetAcknowledged), count(queuefaults.Rejected), count(queuefaults.GotDead), count(queuefaults.DeadAcknowledged))
+	if count(queuefaults.GetAcknowledged) == 0 {
+		l.Error("nothing was put and got: nothing was tested")
 	}
 	shown := make(map[queuefaults.Fault]int)
 	for _, v := range queuefaults.Check(events, rules) {
@@ -337,11 +407,9 @@ func (l *load) judge() {
 		l.Error(v)
 		for _, e := range events {
 			if e.ID == v.ID {
-				l.Logf("  %s %s sequence %d %s", e.Time.Format("15:04:05.000"), e.Kind, e.Sequence, e.Consumer)
+				l.Logf("  %s %s sequence %d %s asked %s", e.Time.Format("15:04:05.000"), e.Kind, e.Sequence, e.Consumer, e.Asked.Format("15:04:05.000"))
 			}
 		}
 	}
-	for fault, n := range shown {
-		l.Logf("%d times: %s", n, fault)
-	}
+	l.Logf("promises that were broken: %v", shown)
 }

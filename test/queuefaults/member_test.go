@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -54,9 +55,9 @@ type member struct {
 }
 
 // newMember makes all but the process.
-func newMember(t *testing.T, index int, files string) *member {
+func newMember(t *testing.T, name, address, files string) *member {
 	t.Helper()
-	m := &member{T: t, name: fmt.Sprintf("%s-%d", queueName, index), address: fmt.Sprintf("10.77.0.%d", index+1), config: files, volume: t.TempDir(), agent: os.Getenv(agentVariable), down: true}
+	m := &member{T: t, name: name, address: address, config: files, volume: t.TempDir(), agent: os.Getenv(agentVariable), down: true}
 	var err error
 	if m.log, err = os.Create(filepath.Join(t.TempDir(), m.name+".log")); err != nil {
 		t.Fatal(err)
@@ -98,6 +99,10 @@ func (m *member) configure(common *wirev1.QueueConfig) {
 	c.ListenAddress, c.ControlAddress, c.HealthAddress = m.address+":4222", m.address+":8443", m.address+":8080"
 	if len(c.GetMembers()) > 1 {
 		c.RouteAddress = m.address + ":6222"
+	}
+	c.ServiceAddress = m.address + ":" + servicePort
+	if c.GetAcceptance() != nil {
+		c.Acceptance.Address = m.address + ":" + channelPort
 	}
 	c.Storage = &wirev1.QueueStorage{Directory: m.volume, Capacity: capacity}
 	b, err := protojson.Marshal(c)
@@ -245,10 +250,12 @@ func (m *member) fill(ctx context.Context) {
 }
 
 // deafTo drops what comes from another member, until it is undone.
-func (m *member) deafTo(other *member) (undo func()) {
-	rule := []string{"INPUT", "--source", other.address, "--jump", "DROP"}
+func (m *member) deafTo(other *member) (undo func()) { return m.drop("--source", other.address) }
+
+// drop drops what comes in and matches, until it is undone.
+func (m *member) drop(match ...string) (undo func()) {
 	iptables := func(verb string) {
-		m.run(append([]string{"ip", "netns", "exec", m.name, "iptables", "--wait", verb}, rule...)...)
+		m.run(slices.Concat([]string{"ip", "netns", "exec", m.name, "iptables", "--wait", verb, "INPUT"}, match, []string{"--jump", "DROP"})...)
 	}
 	iptables("--append")
 	return func() { iptables("--delete") }

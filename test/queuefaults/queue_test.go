@@ -7,7 +7,6 @@ package queuefaults_test
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
@@ -21,44 +20,81 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 const (
-	serviceName     = queueName + ".bank.svc"
 	token           = "let the clerk in"
 	duplicateWindow = 2 * time.Minute
 	maxMessage      = 1 << 20
+
+	// Ports of members beside those that they always have.
+	servicePort, channelPort = "8445", "8444"
 )
+
+// site is where a queue is.
+type site struct {
+	queue, namespace string
+	// authority of the cluster, and that of the other one; nil: there is none.
+	authority, peer *transporttest.Authority
+	// certified is the DNS name in the members' certificate, server what clients ask for.
+	certified, server string
+	// first is the last byte of the first member's address.
+	first int
+	// configure changes what all members are told.
+	configure func(*wirev1.QueueConfig)
+}
+
+// home is where queues are that are alone. Clients of MessageService are served there too.
+func home(t *testing.T) site {
+	const name = queueName + ".bank.svc"
+	return site{queue: queueName, namespace: "bank", authority: transporttest.NewAuthority(t, "east"), certified: name, server: name, first: 1}
+}
 
 // queue is one of one or three members.
 type queue struct {
 	*testing.T
-	members []*member
-	roots   *x509.CertPool
+	name, server string
+	members      []*member
+	roots        *x509.CertPool
+	looker       jetstream.JetStream
 }
 
-// newQueue starts a queue, whose members may be changed before, and waits until it serves.
+// newQueue starts a queue at home, whose members may be changed before, and waits until it serves.
 func newQueue(t *testing.T, replicas int, change ...func(m *member, index int)) *queue {
 	t.Helper()
-	q := &queue{T: t, roots: x509.NewCertPool()}
-	authority := transporttest.NewAuthority(t, "east")
-	q.roots.AppendCertsFromPEM(authority.PEM())
+	return newQueueAt(t, home(t), replicas, change...)
+}
+
+func newQueueAt(t *testing.T, at site, replicas int, change ...func(m *member, index int)) *queue {
+	t.Helper()
+	q := &queue{T: t, name: at.queue, server: at.server, roots: x509.NewCertPool()}
+	q.roots.AppendCertsFromPEM(at.authority.PEM())
 	tokens := t.TempDir()
 	if err := os.WriteFile(filepath.Join(tokens, "clerk"), []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := &wirev1.QueueConfig{
-		Revision: "1", Queue: queueName, Limits: &wirev1.QueueLimits{MaxMessageSize: maxMessage},
+		Revision: "1", Queue: at.queue, Limits: &wirev1.QueueLimits{MaxMessageSize: maxMessage},
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"zstd"},
 		},
 		CompressionMinSize: 1000, Authentication: &wirev1.QueueAuthentication{TokensDirectory: tokens},
 		DuplicateWindow: durationpb.New(duplicateWindow), DrainTimeout: durationpb.New(2 * time.Second),
+		Redelivery: &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(visibility), MaxDeliveries: maxDeliveries},
+	}
+	if at.configure != nil {
+		at.configure(config)
 	}
 	for i := range replicas {
-		m := newMember(t, i, authority.Directory(t, authority, "/ns/bank/queue/"+queueName, serviceName))
+		peer := at.peer
+		if peer == nil {
+			peer = at.authority
+		}
+		files := at.authority.Directory(t, peer, transport.QueuePath(at.namespace, at.queue), at.certified)
+		m := newMember(t, fmt.Sprintf("%s-%d", at.queue, i), fmt.Sprintf("10.77.0.%d", at.first+i), files)
 		for _, f := range change {
 			f(m, i)
 		}
@@ -95,7 +131,7 @@ func (q *queue) connect(name string) (*nats.Conn, jetstream.JetStream) {
 		urls = append(urls, "tls://"+m.address+":4222")
 	}
 	conn, err := nats.Connect(strings.Join(urls, ","), nats.Name(name), nats.Token(token),
-		nats.Secure(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: q.roots, ServerName: serviceName}),
+		nats.Secure(q.tls()),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.Timeout(2*time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1))
 	if err != nil {
@@ -109,12 +145,21 @@ func (q *queue) connect(name string) (*nats.Conn, jetstream.JetStream) {
 	return conn, js
 }
 
+// admin is a client for looking at the queue.
+func (q *queue) admin() jetstream.JetStream {
+	q.Helper()
+	if q.looker == nil {
+		_, q.looker = q.connect("admin")
+	}
+	return q.looker
+}
+
 // leader returns the member that leads the stream, or any when none does.
 func (q *queue) leader(ctx context.Context, js jetstream.JetStream) *member {
 	if len(q.members) > 1 {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if stream, err := js.Stream(ctx, queueName); err == nil && stream.CachedInfo().Cluster != nil {
+		if stream, err := js.Stream(ctx, q.name); err == nil && stream.CachedInfo().Cluster != nil {
 			leads := func(m *member) bool { return m.name == stream.CachedInfo().Cluster.Leader }
 			if i := slices.IndexFunc(q.members, leads); i >= 0 {
 				return q.members[i]
@@ -146,7 +191,7 @@ func (q *queue) awaitCurrent(ctx context.Context, js jetstream.JetStream) error 
 func (q *queue) behind(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	stream, err := js.Stream(ctx, queueName)
+	stream, err := js.Stream(ctx, q.name)
 	if err != nil {
 		return fmt.Errorf("nobody says whether the members are current: %w", err)
 	}

@@ -23,9 +23,9 @@ const (
 	insideVariable = "LIGHTERAGE_QUEUEFAULTS_INSIDE"
 	agentVariable  = "LIGHTERAGE_QUEUEFAULTS_AGENT"
 	longVariable   = "QUEUE_FAULTS_DURATION" // how long each of the long tests breaks things
-	// doubtVariable lets clients also put messages once more that were acknowledged, got and acknowledged before. Queues stand that
-	// after restarts, but for the case that docs/decisions/036-broken-queues.md names last: a member that has not heard yet what others gave,
-	// while one that was restarted leads, may take such a message. That one is a matter of luck, so this is not done by default.
+	// doubtVariable lets clients of queues of three also put messages once more that were acknowledged, got and acknowledged before, as those of queues of one
+	// always do. Queues stand that after restarts, but for the case that docs/decisions/036-broken-queues.md names last: a member that has not heard yet what
+	// others gave, while one that was restarted leads, may take such a message. That one is a matter of luck, so it is not done by default.
 	doubtVariable = "QUEUE_FAULTS_DOUBT"
 )
 

@@ -70,7 +70,7 @@ func TestTinyMessages(t *testing.T) {
 	}
 	t.Logf("%d gets in %v", count, time.Since(begun).Round(time.Millisecond))
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		left, err := messages(js)
+		left, err := messages(js, queueName)
 		if err == nil && left == 0 {
 			break
 		}
