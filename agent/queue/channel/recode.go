@@ -45,6 +45,9 @@ type letter struct {
 	headers nats.Header
 	payload []byte
 	stored  time.Time
+	// form of the payload; damage says why it is not known.
+	form   message.Form
+	damage error
 
 	wire    *wirev1.ChannelMessage
 	plain   int
@@ -60,7 +63,18 @@ type recoder struct {
 	maxMessage int
 }
 
-// all fills in what is to be sent of letters, on all cores if there is work to do.
+// weigh reads the form of a letter's payload and returns how many bytes the payload has while it is recoded. A small one may become long.
+func (r *recoder) weigh(l *letter) int {
+	if l.form, l.damage = message.FormOf(l.headers); r.inflates(l.form) {
+		return max(l.form.Length, len(l.payload))
+	}
+	return len(l.payload)
+}
+
+// inflates reports whether payloads of a form do not travel as they are.
+func (r *recoder) inflates(f message.Form) bool { return !f.Plain() && f.Codec != r.codec }
+
+// all fills in what is to be sent of letters that were weighed, on all cores if there is work to do.
 func (r *recoder) all(ctx context.Context, letters []*letter) error {
 	return inParallel(ctx, len(letters), func() (func(int) error, func(), error) {
 		w := &worker{recoder: r}
@@ -115,11 +129,10 @@ func (w *worker) begin() (release func(), err error) {
 }
 
 func (w *worker) letter(l *letter) error {
-	form, err := message.FormOf(l.headers)
-	if err != nil {
-		return w.unsound(l, err)
+	if l.damage != nil {
+		return w.unsound(l, l.damage)
 	}
-	payload := l.payload
+	form, payload := l.form, l.payload
 	l.plain = len(payload)
 	if !form.Plain() {
 		l.plain = form.Length
@@ -128,7 +141,8 @@ func (w *worker) letter(l *letter) error {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 			"message %d of the queue has %d bytes and the receiving queue takes at most %d: raise its limits.maxMessageSize", l.sequence, l.plain, w.maxMessage)
 	}
-	if !form.Plain() && form.Codec != w.codec {
+	if w.inflates(form) {
+		var err error
 		if payload, _, err = w.decoder.Decode(nil, form, payload, w.maxMessage); err != nil {
 			return w.unsound(l, err)
 		}

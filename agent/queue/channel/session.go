@@ -224,7 +224,7 @@ func (x *session) send(ctx context.Context, r *recoder) error {
 	most := min(x.options.BatchMessages, int(min(x.accepted.GetMaxBatchMessages(), MaxBatchMessages)))
 	bytes := int(min(x.accepted.GetMaxBatchBytes(), maxBatchBytes))
 	for {
-		letters, err := x.collect(ctx, most, bytes)
+		letters, err := x.collect(ctx, r, most, bytes)
 		if err != nil {
 			return err
 		}
@@ -241,8 +241,9 @@ func (x *session) send(ctx context.Context, r *recoder) error {
 	}
 }
 
-// collect waits for a message, and for more as long as they may come.
-func (x *session) collect(ctx context.Context, most, bytes int) ([]*letter, error) {
+// collect waits for a message, and for more as long as they may come. What it returns takes, when it is recoded, so many bytes of memory at
+// most and one message more.
+func (x *session) collect(ctx context.Context, r *recoder, most, bytes int) ([]*letter, error) {
 	var letters []*letter
 	size := 0
 	timer := time.NewTimer(time.Hour)
@@ -271,7 +272,7 @@ func (x *session) collect(ctx context.Context, most, bytes int) ([]*letter, erro
 			timer.Reset(max(x.options.BatchDelay, time.Millisecond))
 		}
 		letters = append(letters, next)
-		size += len(next.payload)
+		size += r.weigh(next)
 	}
 	return letters, nil
 }
