@@ -271,6 +271,17 @@ func (e *External) Leader() bool { return e.lease.held() }
 // Shared implements front.Server.
 func (e *External) Shared() bool { return true }
 
+// Configure is told before a client asks for a consumer with these filters; see store.Store. Whether the servers are several matters
+// not: they may become several.
+func (e *External) Configure(ctx context.Context, consumer string, subjects []string) (fresh bool, err error) {
+	fresh, err = e.CheckFilters(ctx, e.conn, consumer, subjects)
+	var refused *store.FiltersError
+	if err != nil && !errors.As(err, &refused) {
+		err = e.Explain(err)
+	}
+	return fresh, err
+}
+
 // Statistics asks the servers. Leader is the member that gives out messages, Lag and Offline are of the servers that keep them.
 func (e *External) Statistics(ctx context.Context, conn *nats.Conn) (store.Statistics, error) {
 	out, err := e.Streams.Statistics(ctx, conn)

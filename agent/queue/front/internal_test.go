@@ -5,11 +5,15 @@ package front
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 func TestCovers(t *testing.T) {
@@ -213,10 +217,13 @@ func TestFiltered(t *testing.T) {
 		`{"config":{"filter_ſubject":">"}}`:                                                                  "",
 		`{"Config":{"filter_subject":">"},"config":{}}`:                                                      "",
 		`{"config":{"deliver_ſubject":"$JS.API.STREAM.DELETE.orders"}}`:                                      "",
-		`{"config":null}`: "",
-		`{}`:              "",
-		`[]`:              "",
-		``:                "",
+		`{"config":{"sourcing":true}}`:                                                                       "",
+		`{"config":{"Direct":true}}`:                                                                         "",
+		`{"Action":"update","config":{}}`:                                                                    "",
+		`{"config":null}`:                                                                                    "",
+		`{}`:                                                                                                 "",
+		`[]`:                                                                                                 "",
+		``:                                                                                                   "",
 	} {
 		got, err := front.filtered([]byte(body))
 		if string(got) != want || (err == nil) != (want != "") {
@@ -228,13 +235,14 @@ func TestFiltered(t *testing.T) {
 // noting is a server that is told what consumers read.
 type noting struct {
 	Server
-	told []string
-	err  error
+	told  []string
+	fresh bool
+	err   error
 }
 
-func (n *noting) Configure(consumer string, filters []string) error {
+func (n *noting) Configure(_ context.Context, consumer string, filters []string) (bool, error) {
 	n.told = append(n.told, consumer+" reads "+strings.Join(filters, " "))
-	return n.err
+	return n.fresh, n.err
 }
 
 // TestConfigure: the server is told before it is asked what a consumer is to read, whichever way it is named, and is not asked if it
@@ -253,13 +261,25 @@ func TestConfigure(t *testing.T) {
 		{durablePrefix + "orders.a", `{"config":{"durable_name":"a","filter_subject":"orders.x"}}`, "a reads orders.x"},
 	} {
 		server.told = nil
-		if out := ask(c.subject, c.body); !strings.HasPrefix(out, "PUB "+c.subject+" ") || len(server.told) != 1 || server.told[0] != c.want {
+		if out := ask(c.subject, c.body); !strings.HasPrefix(out, "PUB "+c.subject+" ") || strings.Contains(out, "action") || len(server.told) != 1 || server.told[0] != c.want {
 			t.Errorf("%s %s: told %q, then %q", c.subject, c.body, server.told, out)
 		}
 	}
+	// One that is made by another member in the meantime is not changed.
+	server.fresh = true
+	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB "+createPrefix) || !strings.Contains(out, `"action":"create"`) {
+		t.Errorf("where there is none of that name: %q", out)
+	}
+	if out := ask(createPrefix+"orders.a", `{"action":"update","config":{}}`); !strings.Contains(out, `"action":"update"`) {
+		t.Errorf("a change of what is not there: %q", out)
+	}
 	server.err = errors.New("no room")
-	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") || !strings.Contains(out, "no room") {
+	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") || !strings.Contains(out, "no room") || !strings.Contains(out, `"code":503`) {
 		t.Errorf("when that could not be noted: %q", out)
+	}
+	server.err = fmt.Errorf("wrapped: %w", &store.FiltersError{Consumer: "a", Before: "orders.x"})
+	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") || !strings.Contains(out, "orders.x") || !strings.Contains(out, `"code":400`) {
+		t.Errorf("when that may not be: %q", out)
 	}
 }
 
@@ -268,7 +288,7 @@ func FuzzFiltered(f *testing.F) {
 	front := &Front{options: Options{Queue: "orders"}, access: access{queue: "orders"}}
 	f.Add([]byte(`{"stream_name":"orders","config":{"durable_name":"x"}}`))
 	f.Add([]byte(`{"config":{"filter_subject":"orders.a","Filter_Subject":">"}}`))
-	f.Add([]byte(`{"config":{"filter_subjects":["orders.>"],"deliver_subject":"_INBOX.1"}}`))
+	f.Add([]byte(`{"config":{"filter_subjects":["orders.>"],"deliver_subject":"_DELIVER.1"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		out, err := front.filtered(body)
 		if err != nil {

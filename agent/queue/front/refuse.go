@@ -5,6 +5,7 @@ package front
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,26 +75,32 @@ func (f *Front) consumer(out []byte, op *operation) []byte {
 			Type: "io.nats.jetstream.api.v1.consumer_create_response", Error: apiError{badRequest, errCode, err.Error()},
 		})
 	}
-	if err := f.configure(op.subject, body); err != nil {
+	body, err = f.configure(op.subject, body)
+	if err != nil {
+		code := unavailable
+		if _, never := errors.AsType[*store.FiltersError](err); never {
+			code = badRequest
+		}
 		return answer(out, op, refusal{
-			Type: "io.nats.jetstream.api.v1.consumer_create_response", Error: apiError{unavailable, errCode, err.Error()},
+			Type: "io.nats.jetstream.api.v1.consumer_create_response", Error: apiError{code, errCode, err.Error()},
 		})
 	}
 	return request(out, op, body)
 }
 
-// configured is a Server that has to know what consumers read before they do.
+// configured is a Server that has to know what consumers read before they do; see store.Store.
 type configured interface {
-	Configure(consumer string, filters []string) error
+	Configure(ctx context.Context, consumer string, filters []string) (fresh bool, err error)
 }
 
-// configure tells the server of a request to make a consumer, if it wants to know.
-func (f *Front) configure(subject, body []byte) error {
+// configure tells the server of a request to make a consumer, if it wants to know, and returns the request as it may be made.
+func (f *Front) configure(subject, body []byte) ([]byte, error) {
 	server, ok := f.options.Server.(configured)
 	if !ok {
-		return nil
+		return body, nil
 	}
 	var request struct {
+		Action string `json:"action"`
 		Config struct {
 			Name           string   `json:"name"`
 			Durable        string   `json:"durable_name"`
@@ -102,7 +109,7 @@ func (f *Front) configure(subject, body []byte) error {
 		} `json:"config"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil {
-		return fmt.Errorf("read the request: %w", err)
+		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	c := request.Config
 	filters := c.FilterSubjects
@@ -112,7 +119,17 @@ func (f *Front) configure(subject, body []byte) error {
 	// The server refuses a request with two names that differ, and takes any of them.
 	_, named, _ := strings.Cut(string(subject), ".CREATE."+f.options.Queue+".")
 	named, _, _ = strings.Cut(named, ".")
-	return server.Configure(cmp.Or(named, c.Durable, c.Name), filters)
+	fresh, err := server.Configure(f.context, cmp.Or(named, c.Durable, c.Name), filters)
+	if err != nil || !fresh || request.Action != "" {
+		return body, err
+	}
+	// By another member one with other filters may be made in the meantime, which would be changed.
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	fields["action"] = json.RawMessage(`"create"`)
+	return json.Marshal(fields)
 }
 
 // request appends an operation with another payload.
@@ -142,9 +159,9 @@ func request(out []byte, op *operation, body []byte) []byte {
 // maxRequest bounds requests to make consumers in bytes.
 const maxRequest = 64 << 10
 
-// judged are the fields that decide what a consumer is called, what it sees and where that
-// goes.
-var judged = []string{"config", "name", "durable_name", "filter_subject", "filter_subjects", "deliver_subject"}
+// judged are the fields that decide what a consumer is called, what it sees, where that goes,
+// and whether it may be there already.
+var judged = []string{"config", "action", "name", "durable_name", "filter_subject", "filter_subjects", "deliver_subject", "direct", "sourcing"}
 
 // filtered returns a request to make a consumer with filters for the queue's subjects.
 func (f *Front) filtered(body []byte) ([]byte, error) {
@@ -168,14 +185,19 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 	}
 	var called, durable, deliver, one string
 	var several []string
+	var direct, sourcing bool
 	for name, value := range map[string]any{
-		"name": &called, "durable_name": &durable, "deliver_subject": &deliver, "filter_subject": &one, "filter_subjects": &several,
+		"direct": &direct, "sourcing": &sourcing, "name": &called, "durable_name": &durable, "deliver_subject": &deliver, "filter_subject": &one, "filter_subjects": &several,
 	} {
 		if raw, ok := config[name]; ok {
 			if err := json.Unmarshal(raw, value); err != nil {
 				return nil, fmt.Errorf("read %s: %w", name, err)
 			}
 		}
+	}
+	if direct || sourcing {
+		// The server makes them without what a queue needs of consumers, such as that they begin with the oldest message.
+		return nil, errors.New("direct and sourcing are for streams that get messages of others: leave them out")
 	}
 	if strings.HasPrefix(called, store.OwnConsumers) || strings.HasPrefix(durable, store.OwnConsumers) {
 		return nil, errors.New(ownConsumers)

@@ -34,9 +34,15 @@ func inShared(t *testing.T, s *externaltest.Server, name string) *queue {
 	t.Cleanup(conn.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := e.Ensure(ctx, conn, store.Settings{}); err != nil {
+	for _, ensure := range []func(context.Context, *nats.Conn, store.Settings) error{e.Ensure, e.EnsureLeases, e.EnsureIDs} {
+		if err := ensure(ctx, conn, store.Settings{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Begin(ctx); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(e.Shutdown)
 	f, err := front.New(front.Options{Queue: name, Server: e, Settings: settings(t, nil)})
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +94,14 @@ func TestShared(t *testing.T) {
 		if err := m.DoubleAck(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	var refused *jetstream.APIError
+	_, err = js.UpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "orders.new"})
+	if !errors.As(err, &refused) || refused.Code != 400 || !strings.Contains(refused.Description, "make it anew") {
+		t.Errorf("other filters for a consumer: %v", err)
+	}
+	if _, err := js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		t.Errorf("the same consumer again: %v", err)
 	}
 	// What was acknowledged is removed soon, not at once.
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {

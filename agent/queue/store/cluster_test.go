@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -76,10 +77,100 @@ func TestCluster(t *testing.T) {
 		}
 	}
 
+	keepsUnread(t, members[1], conn, js, 5)
 	members[leader].Shutdown()
 	left := members[(leader+1)%3]
-	_, js = connect(t, left)
-	putByElected(t, js, 6)
+	conn, js = connect(t, left)
+	putByElected(t, js, 7)
+	// Who leads has looked for messages that are to be removed.
+	trying(t, "the members that are left to have what nobody got", func(ctx context.Context) error {
+		got, err := left.Statistics(ctx, conn)
+		if err == nil && got.Messages != 6 {
+			err = fmt.Errorf("%d messages are left, want 6", got.Messages)
+		}
+		return err
+	})
+}
+
+// keepsUnread: filters of a consumer are not changed when it is beyond messages that it did not read, of which there are so many; one that
+// is made anew in its place has them all to read.
+func keepsUnread(t *testing.T, s *store.Store, conn *nats.Conn, js jetstream.JetStream, unread int) {
+	t.Helper()
+	made := func(filter string) (c jetstream.Consumer) {
+		t.Helper()
+		trying(t, "a consumer of "+filter, func(ctx context.Context) (err error) {
+			c, err = js.CreateOrUpdateConsumer(ctx, "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubject: filter})
+			return err
+		})
+		return c
+	}
+	asked := func(filter string) (fresh bool, refused *store.FiltersError) {
+		t.Helper()
+		trying(t, "the servers to say what consumers read", func(ctx context.Context) (err error) {
+			if fresh, err = s.Configure(ctx, "clerk", []string{filter}); errors.As(err, &refused) {
+				return nil
+			}
+			return err
+		})
+		return fresh, refused
+	}
+	if fresh, refused := asked("orders.read"); !fresh || refused != nil {
+		t.Errorf("a consumer that is not there: fresh %v, %v", fresh, refused)
+	}
+	clerk := made("orders.read")
+	trying(t, "a message to be read", func(ctx context.Context) error {
+		_, err := js.Publish(ctx, "orders.read", nil, jetstream.WithMsgID("read"))
+		return err
+	})
+	trying(t, "a message to be acknowledged", func(ctx context.Context) error {
+		if info, err := clerk.Info(ctx); err == nil && info.AckFloor.Stream > uint64(unread) {
+			return nil
+		}
+		m, err := clerk.Next(jetstream.FetchMaxWait(time.Second))
+		if err != nil {
+			return err
+		}
+		return m.DoubleAck(ctx)
+	})
+	if fresh, refused := asked("orders.read"); fresh || refused != nil {
+		t.Errorf("the same filters again: fresh %v, %v", fresh, refused)
+	}
+	if _, refused := asked("orders.new"); refused == nil || refused.Before != "orders.read" {
+		t.Errorf("filters of what it has passed: %v", refused)
+	}
+	trying(t, "the consumer to be deleted", func(ctx context.Context) error {
+		if err := js.DeleteConsumer(ctx, "orders", "clerk"); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+		return nil
+	})
+	if fresh, refused := asked("orders.new"); !fresh || refused != nil {
+		t.Errorf("after it was deleted: fresh %v, %v", fresh, refused)
+	}
+	clerk = made("orders.new")
+	trying(t, "one that begins with the oldest message", func(ctx context.Context) error {
+		info, err := clerk.Info(ctx)
+		if err == nil && info.NumPending != uint64(unread) {
+			err = fmt.Errorf("it has %d messages to read, want %d", info.NumPending, unread)
+		}
+		return err
+	})
+}
+
+// trying does something until it succeeds, for which members may first have to elect who leads.
+func trying(t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	for deadline := time.Now().Add(elections); ; time.Sleep(10 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err := try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s: %v", what, err)
+		}
+	}
 }
 
 // elections bounds how long members may take to elect who leads.
@@ -88,20 +179,13 @@ const elections = 2 * time.Minute
 // putByElected puts a message that becomes number n, as often as it takes until there is a leader that stores it.
 func putByElected(t *testing.T, js jetstream.JetStream, n uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(elections); ; time.Sleep(10 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	trying(t, fmt.Sprintf("somebody to be elected who stores message %d", n), func(ctx context.Context) error {
 		ack, err := js.Publish(ctx, "orders.new", nil, jetstream.WithMsgID(fmt.Sprint(n)))
-		cancel()
-		if err == nil {
-			if ack.Sequence != n {
-				t.Errorf("message %d: %+v", n, ack)
-			}
-			return
+		if err == nil && ack.Sequence != n {
+			t.Errorf("message %d: %+v", n, ack)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the members do not elect who stores message %d: %v", n, err)
-		}
-	}
+		return err
+	})
 }
 
 // TestAddressInUse: a member that nobody could reach does not start.

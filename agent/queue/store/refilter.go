@@ -4,6 +4,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // filters are what consumers read as far as clients were heard. A consumer whose filters
@@ -26,6 +31,8 @@ type filters struct {
 	// unnamed says that there are consumers whose names were not heard.
 	unnamed bool
 	changed bool
+	// conn is by which consumers are looked at in a cluster; nil as long as that was not needed.
+	conn *nats.Conn
 }
 
 const (
@@ -38,10 +45,85 @@ const (
 )
 
 // Configure is told before a client asks for a consumer with these filters, which may be
-// there with others. An error says that it must not be asked for. An empty name is one that the
-// server chooses.
-func (s *Store) Configure(consumer string, subjects []string) error {
-	if s.options.Cluster != nil || s.options.Memory {
+// there with others. An error says that it must not be asked for: a *FiltersError that it
+// never may, others that it may be later. An empty name is one that the server chooses.
+// fresh says that it may be asked for only if there is none of that name.
+func (s *Store) Configure(ctx context.Context, consumer string, subjects []string) (fresh bool, err error) {
+	if s.options.Cluster == nil {
+		return false, s.note(consumer, subjects)
+	}
+	conn, err := s.looking()
+	if err != nil {
+		return false, err
+	}
+	return s.CheckFilters(ctx, conn, consumer, subjects)
+}
+
+// looking returns the connection by which consumers are looked at.
+func (s *Store) looking() (*nats.Conn, error) {
+	f := &s.filters
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.conn == nil {
+		conn, err := s.Connect("filters of consumers")
+		if err != nil {
+			return nil, err
+		}
+		f.conn = conn
+	}
+	return f.conn, nil
+}
+
+// close ends the connection by which consumers are looked at.
+func (f *filters) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.conn != nil {
+		f.conn.Close()
+	}
+}
+
+// FiltersError says that the filters of a consumer cannot be changed.
+type FiltersError struct{ Consumer, Before string }
+
+func (e *FiltersError) Error() string {
+	return fmt.Sprintf("consumer %q reads %s, which cannot be changed in a queue of several servers: those would remove messages of other subjects that are "+
+		"below the consumer's position, though nobody got them. Delete the consumer and make it anew: it begins with the oldest message then, and what was "+
+		"delivered and not acknowledged is delivered again. Or make one of another name, for subjects that no consumer reads", e.Consumer, e.Before)
+}
+
+// filtersPatience bounds how long servers may take to say what a consumer reads.
+const filtersPatience = 5 * time.Second
+
+// CheckFilters returns a *FiltersError if a consumer is there and reads something else: servers of a cluster look for messages
+// that are below the position of a consumer that reads them, and remove them as acknowledged, also those that it did not read when it
+// passed them. fresh says that there is none. Nothing is removed with a consumer, and one that is made begins with the oldest message.
+func (s *Streams) CheckFilters(ctx context.Context, conn *nats.Conn, consumer string, subjects []string) (fresh bool, err error) {
+	if consumer == "" {
+		return false, nil // the server chooses a name that is no other's
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, filtersPatience)
+	defer cancel()
+	found, err := js.Consumer(ctx, s.queue, consumer)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("look what consumer %q reads now: %w", consumer, err)
+	}
+	if before := sortedFilters(filtersOf(found.CachedInfo())); before != sortedFilters(subjects) {
+		return false, &FiltersError{Consumer: consumer, Before: before}
+	}
+	return false, nil
+}
+
+// note keeps that filters change on the volume of the only member.
+func (s *Store) note(consumer string, subjects []string) error {
+	if s.options.Memory {
 		return nil // Sweep removes nothing.
 	}
 	f := &s.filters

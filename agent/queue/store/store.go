@@ -339,6 +339,7 @@ func (s *Store) RouteAddress() net.Addr {
 // Shutdown ends the server, hands what it leads to other members and waits until all is on
 // the volume. Shutting down twice is allowed.
 func (s *Store) Shutdown() {
+	s.filters.close()
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
 }

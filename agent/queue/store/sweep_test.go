@@ -205,8 +205,8 @@ func TestSweepRefiltered(t *testing.T) {
 	}
 	configure := func(filters ...string) {
 		t.Helper()
-		if err := s.Configure("clerk", filters); err != nil {
-			t.Fatal(err)
+		if fresh, err := s.Configure(t.Context(), "clerk", filters); err != nil || fresh {
+			t.Fatal(fresh, err)
 		}
 		if _, err := js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: filters}); err != nil {
 			t.Fatal(err)
@@ -299,7 +299,7 @@ func TestConfigure(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range test.asked {
-			if err := s.Configure(a[0], a[1:]); err != nil {
+			if _, err := s.Configure(t.Context(), a[0], a[1:]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -316,7 +316,7 @@ func TestConfigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nothing is known of consumers before the first sweep.
-	if err := s.Configure("clerk", []string{"orders"}); err == nil {
+	if _, err := s.Configure(t.Context(), "clerk", []string{"orders"}); err == nil {
 		t.Error("a change is allowed that could not be noted")
 	}
 }
