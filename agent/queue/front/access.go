@@ -6,6 +6,7 @@ package front
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -17,8 +18,8 @@ import (
 // credentials of the queue allow, so that nothing but this keeps clients apart.
 type access struct {
 	queue string
-	// shared says that others use the server, whose inboxes are not to be listened to and
-	// whose streams are not to be seen.
+	// shared says that others use the server, whose streams are not to be seen and what is
+	// delivered to whom is not to be listened to.
 	shared bool
 }
 
@@ -33,8 +34,9 @@ const (
 	namesSubject = apiPrefix + "STREAM.NAMES"
 
 	// leastInbox is how long the token is at least by which clients tell their inboxes from
-	// others'. It is random, and in all clients of NATS longer.
-	leastInbox = 16
+	// others'. It is random: six letters and digits where nats.go waits for acknowledgements of
+	// several puts at once, and 16 and more wherever else a client of NATS waits for something.
+	leastInbox = 6
 )
 
 // own reports whether a consumer is one of the agents'.
@@ -52,7 +54,10 @@ func under(subject []byte, name string) bool {
 // there with rights of its own.
 func (a *access) reply(subject []byte) bool { return subject == nil || a.inbox(subject) }
 
-// inbox reports whether a subject, or a pattern of some, is for what one client gets.
+// inbox reports whether a subject, or a pattern of some, is for what one client gets. Of
+// inboxes one has to know the name, which nobody is told: what others get, and answers to
+// the agent, cannot be listened to, nor can others be told that their puts are stored.
+// Subjects for deliveries can, because a consumer that pushes says which is its.
 func (a *access) inbox(subject []byte) bool {
 	rest, ok := bytes.CutPrefix(subject, []byte(deliverPrefix))
 	if ok {
@@ -62,15 +67,16 @@ func (a *access) inbox(subject []byte) bool {
 		return false
 	}
 	name, _, _ := bytes.Cut(rest, []byte("."))
-	return !a.shared || len(name) >= leastInbox && !bytes.ContainsAny(name, "*>")
+	return len(name) >= leastInbox && !bytes.ContainsAny(name, "*>")
 }
 
 // inboxes says which subjects inbox allows.
 func (a *access) inboxes() string {
+	deliver := deliverPrefix
 	if a.shared {
-		return "_INBOX.NAME.>, with a name of at least 16 characters, or _DELIVER." + a.queue + ".>"
+		deliver += a.queue + "."
 	}
-	return "_INBOX.> or _DELIVER.>"
+	return "_INBOX.NAME.>, with a name of at least " + strconv.Itoa(leastInbox) + " characters that nobody knows, or " + deliver + ">"
 }
 
 // subscribe reports whether a client may listen to the subjects of a pattern.

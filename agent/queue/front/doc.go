@@ -9,7 +9,9 @@
 //   - the ids of messages that are given are kept, and a put with one that the server has
 //     forgotten is answered as the server would have,
 //   - no acknowledgement is confirmed once the server could not write,
-//   - nobody but the agent uses the agent's own consumers, and
+//   - nobody but the agent uses the agent's own consumers,
+//   - nobody listens to the inboxes of others,
+//   - filters of a consumer are not changed where that would lose messages, and
 //   - no message has headers of dead letters.
 //
 // So a client of NATS has all of JetStream: acknowledgements of puts, pull and push
