@@ -5,7 +5,6 @@ package front
 
 import (
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -29,6 +28,11 @@ type conn struct {
 	writing  sync.Mutex // of outer
 	lastInfo atomic.Pointer[[]byte]
 	greeted  atomic.Bool
+	// said is how many bytes went over the wire.
+	said        atomic.Int64
+	leaves      sync.Once
+	interrupted atomic.Bool   // so that nothing more is read of the client
+	ended       chan struct{} // is closed when the server says nothing more
 }
 
 // keepInfo keeps what the server said of itself last.
@@ -47,22 +51,26 @@ func (c *conn) serve() {
 	}
 	c.greeted.Store(true)
 	if c.front.draining.Load() {
-		c.sayEnding()
+		c.leave(0)
 	}
-	ended := make(chan struct{})
 	out := newPump(c.inner, (*toClient)(c), outbound{c}, c.front.turns)
 	in := newPump(c.outer, c.inner, inbound{c}, c.front.turns)
 	go func() {
-		defer close(ended)
+		defer close(c.ended)
 		_ = out.run(server) // whichever side failed has ended
 		// What the server said last, such as why it ends the connection, is written.
 		_ = c.inner.Close()
 		_ = c.outer.SetReadDeadline(time.Now())
 	}()
 	err = in.run(client)
-	c.end(err)
+	if c.interrupted.Load() {
+		c.awaitQuiet(c.front.leaving.settled, c.front.leaving.mostSettled)
+		c.part()
+	} else {
+		c.end(err)
+	}
 	c.close()
-	<-ended
+	<-c.ended
 }
 
 // toClient writes to the client, one at a time.
@@ -83,6 +91,11 @@ const farewell = 2 * time.Second
 func (c *conn) end(err error) {
 	var text string
 	switch {
+	case errors.Is(err, errCertificate):
+		c.front.counters.unauthenticated.Add(1)
+		c.front.options.Log.Warn("Client is sent away", "client", c.outer.RemoteAddr().String(), "problem", err.Error())
+		c.part() // It was told.
+		return
 	case errors.Is(err, errAuthentication):
 		c.front.counters.unauthenticated.Add(1)
 		text = "Authorization Violation"
@@ -100,12 +113,7 @@ func (c *conn) end(err error) {
 	if !c.greeted.Load() {
 		return
 	}
-	// Unread bytes would make the kernel forget what was written.
-	if half, ok := c.outer.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
-	_ = c.outer.SetReadDeadline(time.Now().Add(farewell / 4))
-	_, _ = io.CopyN(io.Discard, c.outer, 1<<20)
+	c.part()
 }
 
 // sayEnding tells the client to go elsewhere.
@@ -124,21 +132,23 @@ func (c *conn) close() {
 	_ = c.inner.Close()
 }
 
-// counting counts what goes over the wire.
+// counting counts what goes over the wire, of all connections and of this one.
 type counting struct {
 	net.Conn
-	n *atomic.Int64
+	all, own *atomic.Int64
 }
 
 func (c counting) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.n.Add(int64(n))
+	c.all.Add(int64(n))
+	c.own.Add(int64(n))
 	return n, err
 }
 
 func (c counting) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.n.Add(int64(n))
+	c.all.Add(int64(n))
+	c.own.Add(int64(n))
 	return n, err
 }
 

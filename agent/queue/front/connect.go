@@ -21,7 +21,11 @@ const acceptWord = "lighterage-accept=stored"
 // greetTimeout bounds how long a client may take to say who it is, TLS included.
 const greetTimeout = 10 * time.Second
 
-var errAuthentication = errors.New("no valid token or certificate")
+var (
+	errAuthentication = errors.New("no valid token or certificate")
+	// errCertificate is said by TLS.
+	errCertificate = errors.New("the certificate is of none of the CAs that clients may have")
+)
 
 // greet shakes hands with both sides. It returns what was read of the client and the
 // server beyond that.
@@ -55,6 +59,9 @@ func (c *conn) greet() (client, server []byte, err error) {
 	if config := c.front.tlsConfig(s); config != nil {
 		secured := tls.Server(c.outer, config)
 		if err := secured.HandshakeContext(c.front.context); err != nil {
+			if _, refused := errors.AsType[*tls.CertificateVerificationError](err); refused {
+				err = fmt.Errorf("%w: %w", errCertificate, err)
+			}
 			return nil, nil, fmt.Errorf("TLS: %w", err)
 		}
 		certified = len(secured.ConnectionState().VerifiedChains) > 0

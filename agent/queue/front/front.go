@@ -93,6 +93,7 @@ func newGeneration(s Settings) (*generation, error) {
 type Front struct {
 	options  Options
 	access   access
+	leaving  leaving
 	settings atomic.Pointer[generation]
 	turns    chan struct{}
 	putAck   []byte // how acknowledgements of puts begin
@@ -124,7 +125,7 @@ func New(o Options) (*Front, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Front{
-		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), conns: make(map[*conn]struct{}),
+		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, leaving: defaultLeaving, turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), conns: make(map[*conn]struct{}),
 		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
 	}
 	f.context, f.cancel = context.WithCancel(context.Background())
@@ -249,8 +250,9 @@ func (f *Front) serve(outer net.Conn) {
 		_ = outer.Close()
 		return
 	}
-	counted := counting{outer, &f.counters.wire}
-	c := &conn{front: f, outer: counted, raw: counted, inner: inner}
+	c := &conn{front: f, inner: inner, ended: make(chan struct{})}
+	c.raw = counting{outer, &f.counters.wire, &c.said}
+	c.outer = c.raw
 	f.mu.Lock()
 	ending := f.closed || f.draining.Load()
 	if !ending {
@@ -272,8 +274,9 @@ func (f *Front) gone() {
 	f.counters.closed.Add(1)
 }
 
-// Drain takes no more connections, tells clients to go elsewhere and waits until they
-// have gone or the context ends, whose error it returns then.
+// Drain takes no more connections and sends clients elsewhere: each as soon as nothing is
+// said on its connection, or after some seconds. It waits until they have gone or the
+// context ends, whose error it returns then.
 func (f *Front) Drain(ctx context.Context) error {
 	f.mu.Lock()
 	f.draining.Store(true)
@@ -285,8 +288,8 @@ func (f *Front) Drain(ctx context.Context) error {
 		open = append(open, c)
 	}
 	f.mu.Unlock()
-	for _, c := range open {
-		go c.sayEnding()
+	for i, c := range open {
+		c.leave(min(time.Duration(i)*f.leaving.each, f.leaving.all))
 	}
 	gone := make(chan struct{})
 	go func() {
