@@ -500,6 +500,7 @@ type QueueStatus struct {
 // +kubebuilder:resource:categories=lighterage
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a Queue is that of its Service: at most 40 lower-case letters, digits and -, beginning with a letter"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`,description="ready and wanted members"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Serving, or why it is not all that its spec says"
 // +kubebuilder:printcolumn:name="Depth",type=integer,JSONPath=`.status.statistics.depth`,description="messages in the queue"
 // +kubebuilder:printcolumn:name="Puts/s",type=string,JSONPath=`.status.statistics.puts.perSecond`
 // +kubebuilder:printcolumn:name="Gets/s",type=string,JSONPath=`.status.statistics.gets.perSecond`
@@ -508,7 +509,6 @@ type QueueStatus struct {
 // +kubebuilder:printcolumn:name="Channel",type=string,JSONPath=`.status.channel.state`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Storage",type=string,JSONPath=`.spec.storage.size`,priority=1
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 type Queue struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

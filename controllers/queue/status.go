@@ -187,7 +187,7 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	if set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && ready >= wanted {
 		return nil
 	}
-	progress := fmt.Sprintf("%d of %d members are ready", ready, wanted)
+	progress := fmt.Sprintf("%d of %d members are ready", ready, wanted) + meanwhile(queue, facts.Members, ready)
 	for _, member := range facts.Members {
 		problem := plan.Stuck(member.Pod)
 		if problem == nil {
@@ -205,6 +205,21 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		}
 	}
 	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s, %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted)))
+}
+
+// meanwhile says whether those that are ready of several members serve clients, which they do when one of them leads.
+func meanwhile(queue *v1alpha1.Queue, members []Member, ready int32) string {
+	content := contentOf(members)
+	switch {
+	case memberCount(queue.Spec) == 1 || queue.Spec.Engine.External != nil || ready == 0:
+		return ""
+	case content.GetLeader() == "":
+		return fmt.Sprintf(" and none leads, so that nothing can be put or got until most of them reach each other at port %d", routePort)
+	case content.GetLag() > 0:
+		return fmt.Sprintf(" and serve clients; one lacks %d changes that %s, which leads, has", content.GetLag(), content.GetLeader())
+	default:
+		return " and serve clients"
+	}
 }
 
 // checkReports: members that do not answer, or have not taken the present configuration.

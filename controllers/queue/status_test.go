@@ -40,9 +40,19 @@ func TestStates(t *testing.T) {
 		"limits of before": {func(f *queue.Facts) {
 			f.Members[0].Report.Revision, f.Members[0].Report.ConfigError = "", "insufficient storage"
 		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "insufficient storage"},
-		"one not ready": {func(f *queue.Facts) { f.Set.Status.ReadyReplicas = 2 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "2 of 3"},
-		"silent":        {func(f *queue.Facts) { f.Members[1].Report = nil }, v1alpha1.ConditionReconciling, v1alpha1.ReasonAgentUnreachable, "-1)"},
-		"older":         {func(f *queue.Facts) { f.Members[1].Report.Revision = "older" }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "1 of 3"},
+		"one not ready": {func(f *queue.Facts) { f.Set.Status.ReadyReplicas = 2 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "2 of 3 members are ready and serve clients"},
+		"one that catches up": {func(f *queue.Facts) {
+			f.Set.Status.ReadyReplicas = 2
+			for _, m := range f.Members {
+				m.Report.Content.Lag = 70
+			}
+		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "one lacks 70 changes"},
+		"most are gone": {func(f *queue.Facts) {
+			f.Set.Status.ReadyReplicas, f.Members = 1, f.Members[:1]
+			f.Members[0].Report.Content = nil
+		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "nothing can be put or got"},
+		"silent": {func(f *queue.Facts) { f.Members[1].Report = nil }, v1alpha1.ConditionReconciling, v1alpha1.ReasonAgentUnreachable, "-1)"},
+		"older":  {func(f *queue.Facts) { f.Members[1].Report.Revision = "older" }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "1 of 3"},
 		"no leader": {func(f *queue.Facts) {
 			for _, m := range f.Members {
 				m.Report.Content.Leader = ""

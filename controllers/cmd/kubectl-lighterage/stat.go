@@ -28,10 +28,13 @@ type queueStat struct {
 	Queue     string `json:"queue"`
 	Namespace string `json:"namespace"`
 	// Ready members and those that are wanted, as ready/wanted, and what the conditions say if it is not Ready.
-	Ready   string `json:"ready,omitempty"`
-	Problem string `json:"problem,omitempty"`
-	Address string `json:"address,omitempty"`
-	Storage string `json:"storage"`
+	Ready   string                 `json:"ready,omitempty"`
+	Members []v1alpha1.QueueMember `json:"members,omitempty"`
+	Problem string                 `json:"problem,omitempty"`
+	Address string                 `json:"address,omitempty"`
+	Storage string                 `json:"storage"`
+	// InMemory says that messages are lost with the last member.
+	InMemory bool `json:"inMemory,omitempty"`
 	// Statistics are absent as long as no member has reported.
 	Statistics *v1alpha1.QueueStatistics `json:"statistics,omitempty"`
 	Engine     string                    `json:"engine,omitempty"`
@@ -77,8 +80,8 @@ func stat(ctx context.Context, h *home, s settings, out io.Writer) error {
 func statOf(queue *v1alpha1.Queue) *queueStat {
 	status := &queue.Status
 	found := &queueStat{
-		Queue: queue.Name, Namespace: queue.Namespace, Ready: status.Ready, Address: status.Address,
-		Storage: queue.Spec.Storage.Size.String(), Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
+		Queue: queue.Name, Namespace: queue.Namespace, Ready: status.Ready, Members: status.Members, Address: status.Address,
+		Storage: queue.Spec.Storage.Size.String(), InMemory: queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory, Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
 	}
 	if status.Compression != nil {
 		found.Engine = status.Compression.Engine
@@ -121,7 +124,7 @@ func (f *queueStat) writeText(to io.Writer, now time.Time) error {
 		fmt.Fprintf(rows, "  %s\t%s\n", name, fmt.Sprintf(format, values...))
 	}
 	if f.Ready != "" {
-		row("members", "%s ready", f.Ready)
+		row("members", "%s", f.members())
 	}
 	if f.Problem != "" {
 		row("problem", "%s", f.Problem)
@@ -149,18 +152,39 @@ func (f *queueStat) writeText(to io.Writer, now time.Time) error {
 	return nil
 }
 
+// members says how many are ready, which one leads, and what is with those that do not serve as the spec says now.
+func (f *queueStat) members() string {
+	text := f.Ready + " ready"
+	for _, m := range f.Members {
+		switch {
+		case m.State != "" && m.State != "Serving":
+			text += "; " + m.Name + " is " + m.State
+		case !m.Current:
+			text += "; " + m.Name + " has not taken the present spec"
+		}
+		if m.Leader && len(f.Members) > 1 {
+			text += "; " + m.Name + " leads"
+		}
+	}
+	return text
+}
+
 func (f *queueStat) writeStatistics(row func(name, format string, values ...any), s *v1alpha1.QueueStatistics, now time.Time) {
 	row("depth", "%d messages", s.Depth)
 	if s.Depth > 0 && s.OldestMessageTime != nil {
 		row("oldest", "%s ago", duration.HumanDuration(max(now.Sub(s.OldestMessageTime.Time), 0)))
 	}
-	row("stored", "%s of %s", bytesOf(s.Persistent.Bytes+s.NonPersistent.Bytes), f.Storage)
+	stored := bytesOf(s.Persistent.Bytes+s.NonPersistent.Bytes) + " of " + f.Storage
+	if f.InMemory {
+		stored += ", in memory: lost when the last member ends"
+	}
+	row("stored", "%s", stored)
 	row("unacknowledged", "%d, of which %d were delivered before", s.Unacknowledged, s.Redelivered)
 	row("dead letters", "%d", s.DeadLetters)
 	row("puts", "%s; %d refused, %d stored before", rateOf(s.Puts), s.RefusedPuts, s.Duplicates)
 	row("gets", "%s", rateOf(s.Gets))
 	row("ratio", "%s", f.ratio(s))
-	row("connections", "%d of clients, %d consumers", s.Connections, s.Consumers)
+	row("connections", "%d of clients, %d consumers; %d refused, %d without a valid token or certificate", s.Connections, s.Consumers, s.RefusedConnections, s.FailedAuthentications)
 	if s.LastReset != nil {
 		row("counted since", "%s", s.LastReset.UTC().Format(time.RFC3339))
 	}

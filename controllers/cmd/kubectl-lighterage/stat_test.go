@@ -23,13 +23,17 @@ func busy() *v1alpha1.Queue {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "orders"},
 		Spec:       v1alpha1.QueueSpec{Storage: v1alpha1.QueueStorage{Size: resource.MustParse("10Gi")}},
 		Status: v1alpha1.QueueStatus{
-			Ready: "2/3", Address: "tls://orders.bank.svc:4222", Compression: &v1alpha1.CompressionStatus{Engine: "isa-l"},
+			Ready: "2/3",
+			Members: []v1alpha1.QueueMember{
+				{Name: "orders-0", State: "Serving", Leader: true, Current: true}, {Name: "orders-1", State: "Starting"}, {Name: "orders-2", State: "Serving"},
+			},
+			Address: "tls://orders.bank.svc:4222", Compression: &v1alpha1.CompressionStatus{Engine: "isa-l"},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "MembersNotReady", Message: "orders-1 starts"}},
 			Statistics: &v1alpha1.QueueStatistics{
 				Depth: 12, Persistent: v1alpha1.QueueMessages{Count: 12, Bytes: 3 << 20}, OldestMessageTime: new(metav1.NewTime(statTime.Add(-90 * time.Minute))),
 				Puts: v1alpha1.QueueRate{Count: 500, PerSecond: "12.5", HighPerSecond: "90.0"}, Gets: v1alpha1.QueueRate{Count: 488},
 				AverageRatio: "4.20", RecentRatio: "4.00", RefusedPuts: 2, Duplicates: 1, Unacknowledged: 3, Redelivered: 1, DeadLetters: 4,
-				Connections: 5, Consumers: 1, LastReset: new(metav1.NewTime(statTime.Add(-24 * time.Hour))),
+				Connections: 5, Consumers: 1, RefusedConnections: 6, FailedAuthentications: 7, LastReset: new(metav1.NewTime(statTime.Add(-24 * time.Hour))),
 			},
 		},
 	}
@@ -37,6 +41,7 @@ func busy() *v1alpha1.Queue {
 
 func TestStatText(t *testing.T) {
 	empty := busy()
+	empty.Spec.Storage.Type = v1alpha1.QueueStorageMemory
 	empty.Status = v1alpha1.QueueStatus{Ready: "1/1", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}, Statistics: &v1alpha1.QueueStatistics{}}
 	fresh := busy()
 	fresh.Status = v1alpha1.QueueStatus{}
@@ -63,7 +68,7 @@ func TestStatText(t *testing.T) {
 		want    string
 	}{
 		"busy": {busy(), serviceStat{Serves: true, Where: "pod orders-0", Seconds: 0.0123}, `Queue bank/orders
-  members         2/3 ready
+  members         2/3 ready; orders-0 leads; orders-1 is Starting; orders-2 has not taken the present spec
   problem         MembersNotReady: orders-1 starts
   address         tls://orders.bank.svc:4222
   depth           12 messages
@@ -74,20 +79,20 @@ func TestStatText(t *testing.T) {
   puts            500, now 12.5/s, at most 90.0/s; 2 refused, 1 stored before
   gets            488, now 0/s
   ratio           4.20, recently 4.00, by isa-l
-  connections     5 of clients, 1 consumers
+  connections     5 of clients, 1 consumers; 6 refused, 7 without a valid token or certificate
   counted since   2026-05-03T03:02:01Z
   service         pod orders-0 serves you, asked and answered in 12 ms
 `},
 		"empty": {empty, serviceStat{Error: "you may not"}, `Queue bank/orders
   members         1/1 ready
   depth           0 messages
-  stored          0 B of 10Gi
+  stored          0 B of 10Gi, in memory: lost when the last member ends
   unacknowledged  0, of which 0 were delivered before
   dead letters    0
   puts            0, now 0/s; 0 refused, 0 stored before
   gets            0, now 0/s
   ratio           nothing was compressed
-  connections     0 of clients, 0 consumers
+  connections     0 of clients, 0 consumers; 0 refused, 0 without a valid token or certificate
   service         does not serve you, or could not be asked: you may not
 `},
 		"channels": {sending, serviceStat{Error: "you may not"}, `Queue bank/orders
