@@ -85,22 +85,28 @@ func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 		r.Sample.Silence = failure.Shorten(o.Sample.Silence.Error(), maxSilence)
 	}
 	none := &wirev1.TrialRow{Codec: codec.None.String(), Engine: identity.Name, WireBytes: r.Sample.Bytes}
-	values := [][]float64{o.predict(none, policy.Effect{Wire: 1})}
+	forecasts := [][]policy.Forecast{o.predict(none, policy.Effect{Wire: 1})}
 	r.Rows = append(r.Rows, none)
+	// The model is linear in what goes over the wire, so one row says for all what waiting for a link takes.
+	alone := o.forecast(0, policy.Effect{Wire: 1})
+	for _, f := range forecasts[0] {
+		r.WaitCpuNanos = append(r.WaitCpuNanos, nanos((f.CPU-alone.CPU)*gib))
+		r.WaitCostNanos = append(r.WaitCostNanos, nanos((f.Money-alone.Money)*gib))
+	}
 	for i, w := range ways {
 		o.Progress(w.String(), i+1, len(ways))
 		row := &wirev1.TrialRow{Codec: w.engine.Codec().String(), Engine: w.engine.Name(), Level: wireLevels[w.level]}
-		var value []float64
-		if err := o.measure(ctx, w, inflates[w.engine.Codec()], row, &value); err != nil {
+		var forecast []policy.Forecast
+		if err := o.measure(ctx, w, inflates[w.engine.Codec()], row, &forecast); err != nil {
 			row.Problem = failure.Shorten(err.Error(), maxProblem)
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		r.Rows, values = append(r.Rows, row), append(values, value)
+		r.Rows, forecasts = append(r.Rows, row), append(forecasts, forecast)
 	}
 	for link := range o.Links {
-		r.Best = append(r.Best, uint32(best(r.Rows, values, link)))
+		r.Best = append(r.Best, uint32(best(forecasts, link)))
 	}
 	return r, nil
 }
@@ -152,7 +158,7 @@ func (o *Options) inflaters(ctx context.Context) map[codec.ID]float64 {
 }
 
 // measure fills in a row.
-func (o *Options) measure(ctx context.Context, w way, inflate float64, row *wirev1.TrialRow, value *[]float64) error {
+func (o *Options) measure(ctx context.Context, w way, inflate float64, row *wirev1.TrialRow, forecast *[]policy.Forecast) error {
 	if inflate == 0 {
 		return fmt.Errorf("no engine inflates %v here", w.engine.Codec())
 	}
@@ -169,7 +175,7 @@ func (o *Options) measure(ctx context.Context, w way, inflate float64, row *wire
 		return errors.New("the measurement has no figures")
 	}
 	row.WireBytes = uint64(f.WireBytes)
-	*value = o.predict(row, policy.Effect{
+	*forecast = o.predict(row, policy.Effect{
 		Wire: float64(f.WireBytes) / float64(f.PlainBytes), Compress: 1 / f.BytesPerSecond, Inflate: inflate,
 	})
 	return nil
@@ -199,19 +205,25 @@ func witness(w way, sample *Sample) (err error) {
 	return nil
 }
 
-// predict fills in what the effect of a way leads to, and returns its values to the objective over the links.
-func (o *Options) predict(row *wirev1.TrialRow, e policy.Effect) []float64 {
+// predict fills in what the effect of a way leads to, and returns the forecasts for the links.
+func (o *Options) predict(row *wirev1.TrialRow, e policy.Effect) []policy.Forecast {
 	row.CompressNanos, row.InflateNanos = nanos(e.Compress*gib), nanos(e.Inflate*gib)
-	var values []float64
+	alone := o.forecast(0, e)
+	row.CpuNanos, row.CostNanos = nanos(alone.CPU*gib), nanos(alone.Money*gib)
+	var forecasts []policy.Forecast
 	for _, link := range o.Links {
-		s := o.Setting
-		s.Link = link
-		f := s.Forecast(e)
-		row.CpuNanos, row.CostNanos = nanos(f.CPU*gib), nanos(f.Money*gib)
+		f := o.forecast(link, e)
 		row.ElapsedNanos = append(row.ElapsedNanos, nanos(f.Elapsed*gib))
-		values = append(values, f.Value)
+		forecasts = append(forecasts, f)
 	}
-	return values
+	return forecasts
+}
+
+// forecast of an effect over a link; 0: a link that nobody waits for.
+func (o *Options) forecast(link float64, e policy.Effect) policy.Forecast {
+	s := o.Setting
+	s.Link = link
+	return s.Forecast(e)
 }
 
 // nanos returns billionths of what is not negative, as many as there can be.
@@ -220,17 +232,17 @@ func nanos(amount float64) uint64 {
 }
 
 // best returns the row that the objective prefers over a link: of those that are about as good as the best, the one with the least CPU
-// time. The first row always has values.
-func best(rows []*wirev1.TrialRow, values [][]float64, link int) int {
+// time there. The first row always has forecasts.
+func best(rows [][]policy.Forecast, link int) int {
 	least := math.Inf(1)
-	for _, v := range values {
-		if link < len(v) {
-			least = min(least, v[link])
+	for _, f := range rows {
+		if link < len(f) {
+			least = min(least, f[link].Value)
 		}
 	}
 	found := -1
-	for i, v := range values {
-		if link < len(v) && v[link] <= least*(1+near) && (found < 0 || rows[i].CpuNanos < rows[found].CpuNanos) {
+	for i, f := range rows {
+		if link < len(f) && f[link].Value <= least*(1+near) && (found < 0 || f[link].CPU < rows[found][link].CPU) {
 			found = i
 		}
 	}

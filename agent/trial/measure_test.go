@@ -6,6 +6,7 @@ package trial_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -184,6 +185,34 @@ func TestBest(t *testing.T) {
 	}
 }
 
+// TestWaiting: what is predicted of CPU time and cost depends on the link, and each link has its own figures.
+func TestWaiting(t *testing.T) {
+	software := []codec.Engine{&engine{name: "quick", class: codec.Software, levels: []codec.Level{codec.Fast}}}
+	setting := policy.Setting{Objective: policy.CPU, Cores: 1, PeerCores: 1, Prices: policy.Prices{CPUHour: 3, NetworkGiB: 0.05}}
+	links := []float64{100e3, 10e6, 1e12}
+	r, err := trial.Measure(t.Context(), trial.Options{
+		Sample: sampled(), Software: software, Setting: setting, Links: links, Measurer: measurer{"quick Fast": {500, 1 << 19}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.WaitCpuNanos) != 3 || len(r.WaitCostNanos) != 3 || r.WaitCpuNanos[0] <= r.WaitCpuNanos[1] || r.WaitCpuNanos[1] <= r.WaitCpuNanos[2] || r.WaitCostNanos[0] <= r.WaitCostNanos[1] {
+		t.Fatalf("waiting takes %v, costs %v", r.WaitCpuNanos, r.WaitCostNanos)
+	}
+	for i, effect := range []policy.Effect{{Wire: 1}, {Wire: 0.5, Compress: 1 / 500e6, Inflate: 1 / 800e6}} {
+		for link, speed := range links {
+			of := setting
+			of.Link = speed
+			want, row := of.Forecast(effect), r.Rows[i]
+			cpu := float64(row.CpuNanos) + float64(r.WaitCpuNanos[link])*effect.Wire
+			cost := float64(row.CostNanos) + float64(r.WaitCostNanos[link])*effect.Wire
+			if math.Abs(cpu-want.CPU*1e9*(1<<30)) > 10 || math.Abs(cost-want.Money*1e9*(1<<30)) > 10 {
+				t.Errorf("row %d at %g bytes a second: %g ns for %g, want %+v of a byte", i, speed, cpu, cost, want)
+			}
+		}
+	}
+}
+
 // TestAccelerator: it is measured where it was proved, at those levels, and where it then does the work.
 func TestAccelerator(t *testing.T) {
 	software := []codec.Engine{&engine{name: "quick", class: codec.Software, levels: []codec.Level{codec.Fast}}}
@@ -244,6 +273,7 @@ func TestReportFits(t *testing.T) {
 	}
 	for range trial.MaxLinks {
 		result.Best = append(result.Best, 15)
+		result.WaitCpuNanos, result.WaitCostNanos = append(result.WaitCpuNanos, uint64(time.Hour)), append(result.WaitCostNanos, 1<<50)
 	}
 	report := trial.NewReport()
 	report.Progress("x", 1, 2)

@@ -258,6 +258,12 @@ type TrialPrediction struct {
 	// secondsPerGiB of uncompressed data, as a decimal.
 	// +optional
 	SecondsPerGiB string `json:"secondsPerGiB,omitempty"`
+	// cpuSecondsPerGiB of both sides, with what moving the data takes besides: the slower the link, the oftener hosts wake up for little.
+	// +optional
+	CPUSecondsPerGiB string `json:"cpuSecondsPerGiB,omitempty"`
+	// costPerGiB in the currency of the prices: CPU time of both sides, and bytes on the wire. Absent without prices.
+	// +optional
+	CostPerGiB string `json:"costPerGiB,omitempty"`
 }
 
 // TrialResult is what an engine did with the sample at a level, and what moving such data with it is predicted to take. Amounts are
@@ -281,13 +287,7 @@ type TrialResult struct {
 	// decompressSecondsPerGiB of CPU time, measured with the engine that inflates the codec fastest on the node.
 	// +optional
 	DecompressSecondsPerGiB string `json:"decompressSecondsPerGiB,omitempty"`
-	// cpuSecondsPerGiB of both sides, predicted: with what moving the data takes besides.
-	// +optional
-	CPUSecondsPerGiB string `json:"cpuSecondsPerGiB,omitempty"`
-	// costPerGiB in the currency of the prices, predicted: CPU time of both sides, and bytes on the wire. Absent without prices.
-	// +optional
-	CostPerGiB string `json:"costPerGiB,omitempty"`
-	// predictions of elapsed time, by link, for a sender and a receiver with as many cores as status.cores says.
+	// predictions of elapsed time, CPU time and cost, by link, for a sender and a receiver with as many cores as status.cores says.
 	// +optional
 	// +listType=map
 	// +listMapKey=link

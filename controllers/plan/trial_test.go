@@ -52,7 +52,7 @@ func trialResult() *wirev1.TrialResult {
 				CompressNanos: 4e9, InflateNanos: 1e9, CpuNanos: 8e9, CostNanos: 12_500_000, ElapsedNanos: []uint64{22e9, 4e9}},
 			{Codec: "deflate", Engine: "go", Problem: "no memory"},
 		},
-		Best: []uint32{1, 0},
+		Best: []uint32{1, 0}, WaitCpuNanos: []uint64{8e9, 1e9}, WaitCostNanos: []uint64{40_000_000, 0},
 	}
 }
 
@@ -209,8 +209,9 @@ func TestTrialCompletes(t *testing.T) {
 		t.Fatalf("%+v", decision)
 	}
 	s := trial.Status
-	if len(s.Results) != 3 || s.Results[1].Ratio != "4.000" || s.Results[1].CPUSecondsPerGiB != "8.00" || s.Results[1].CostPerGiB != "0.0125" ||
-		s.Results[1].Predictions[0] != (v1alpha1.TrialPrediction{Link: "wan", SecondsPerGiB: "22.00"}) || s.Results[2].Problem != "no memory" || s.Cores != 2 ||
+	if len(s.Results) != 3 || s.Results[1].Ratio != "4.000" ||
+		s.Results[1].Predictions[0] != (v1alpha1.TrialPrediction{Link: "wan", SecondsPerGiB: "22.00", CPUSecondsPerGiB: "10.00", CostPerGiB: "0.0225"}) ||
+		s.Results[1].Predictions[1] != (v1alpha1.TrialPrediction{Link: "lan", SecondsPerGiB: "4.00", CPUSecondsPerGiB: "8.25", CostPerGiB: "0.0125"}) || s.Results[2].Problem != "no memory" || s.Cores != 2 ||
 		s.Accelerator.State != v1alpha1.AcceleratorAbsent || s.Sample.HopelessBytes != 16<<20 || len(s.Recommendation.Choices) != 2 || s.Recommendation.Choices[0].Engine != "libzstd" {
 		t.Errorf("%+v %+v", s, s.Recommendation)
 	}
@@ -276,6 +277,7 @@ func TestTrialResultIsChecked(t *testing.T) {
 		"many rows":     func(r *wirev1.TrialResult) { r.Rows = slices.Repeat(r.Rows, 20) },
 		"first":         func(r *wirev1.TrialResult) { r.Rows[0].Codec = "zstd" },
 		"no links":      func(r *wirev1.TrialResult) { r.Best = nil },
+		"no waiting":    func(r *wirev1.TrialResult) { r.WaitCpuNanos = nil },
 		"best":          func(r *wirev1.TrialResult) { r.Best[0] = 7 },
 		"best has none": func(r *wirev1.TrialResult) { r.Best[0] = 2 },
 		"no figures":    func(r *wirev1.TrialResult) { r.Rows[1].WireBytes = 0 },

@@ -39,7 +39,7 @@ func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	status := &trial.Status
 	status.Results = nil
 	for _, row := range result.GetRows() {
-		status.Results = append(status.Results, trialResult(row, result.GetSample().GetBytes(), links, status.Policy))
+		status.Results = append(status.Results, trialResult(row, result, links, status.Policy))
 	}
 	sample := result.GetSample()
 	status.Sample = &v1alpha1.TrialSampleStatus{
@@ -89,6 +89,8 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 		return errors.New("it has a long text of an agent that gave no sample")
 	case len(r.GetBest()) != links:
 		return fmt.Errorf("it has what is best over %d links of %d", len(r.GetBest()), links)
+	case len(r.GetWaitCpuNanos()) != links || len(r.GetWaitCostNanos()) != links:
+		return fmt.Errorf("it has what waiting takes over %d links and costs over %d, of %d", len(r.GetWaitCpuNanos()), len(r.GetWaitCostNanos()), links)
 	}
 	for i, row := range rows {
 		switch {
@@ -106,20 +108,24 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 	return nil
 }
 
-func trialResult(row *wirev1.TrialRow, sample uint64, links []v1alpha1.TrialLink, p *v1alpha1.PolicyStatus) v1alpha1.TrialResult {
+func trialResult(row *wirev1.TrialRow, of *wirev1.TrialResult, links []v1alpha1.TrialLink, p *v1alpha1.PolicyStatus) v1alpha1.TrialResult {
 	result := v1alpha1.TrialResult{Codec: row.GetCodec(), Engine: row.GetEngine(), Level: wireLevels[row.GetLevel()], Problem: row.GetProblem()}
 	if result.Problem != "" {
 		return result
 	}
-	result.Ratio = strconv.FormatFloat(float64(sample)/float64(row.GetWireBytes()), 'f', 3, 64)
+	wire := float64(row.GetWireBytes()) / float64(of.GetSample().GetBytes())
+	result.Ratio = strconv.FormatFloat(1/wire, 'f', 3, 64)
 	result.CompressSecondsPerGiB = seconds(float64(row.GetCompressNanos()))
 	result.DecompressSecondsPerGiB = seconds(float64(row.GetInflateNanos()))
-	result.CPUSecondsPerGiB = seconds(float64(row.GetCpuNanos()))
-	if p != nil && p.Prices != nil {
-		result.CostPerGiB = trimmed(float64(row.GetCostNanos())/1e9, 6)
-	}
 	for i, link := range links {
-		result.Predictions = append(result.Predictions, v1alpha1.TrialPrediction{Link: link.Name, SecondsPerGiB: seconds(float64(row.GetElapsedNanos()[i]))})
+		prediction := v1alpha1.TrialPrediction{
+			Link: link.Name, SecondsPerGiB: seconds(float64(row.GetElapsedNanos()[i])),
+			CPUSecondsPerGiB: seconds(float64(row.GetCpuNanos()) + float64(of.GetWaitCpuNanos()[i])*wire),
+		}
+		if p != nil && p.Prices != nil {
+			prediction.CostPerGiB = trimmed((float64(row.GetCostNanos())+float64(of.GetWaitCostNanos()[i])*wire)/1e9, 6)
+		}
+		result.Predictions = append(result.Predictions, prediction)
 	}
 	return result
 }

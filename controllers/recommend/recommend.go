@@ -260,21 +260,22 @@ func more(other, least float64) string {
 
 // figure is what the objective looks at of a result over a link: less is better.
 func (in *Input) figure(r v1alpha1.TrialResult, link int) float64 {
+	var p v1alpha1.TrialPrediction
+	if link < len(r.Predictions) {
+		p = r.Predictions[link]
+	}
 	switch in.Current.Objective {
 	case v1alpha1.ObjectiveCost:
-		return decimal(r.CostPerGiB)
+		return decimal(p.CostPerGiB)
 	case v1alpha1.ObjectiveCPU:
-		return decimal(r.CPUSecondsPerGiB)
+		return decimal(p.CPUSecondsPerGiB)
 	case v1alpha1.ObjectiveBytes:
 		if ratio := decimal(r.Ratio); ratio > 0 {
 			return 1024 / ratio
 		}
 		return 0
 	}
-	if link < len(r.Predictions) {
-		return decimal(r.Predictions[link].SecondsPerGiB)
-	}
-	return 0
+	return decimal(p.SecondsPerGiB)
 }
 
 // unit says a figure with what it is.

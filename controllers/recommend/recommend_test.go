@@ -18,9 +18,9 @@ import (
 )
 
 func result(codec, engine, level, ratio, cpu, cost string, seconds ...string) v1alpha1.TrialResult {
-	r := v1alpha1.TrialResult{Codec: codec, Engine: engine, Level: level, Ratio: ratio, CPUSecondsPerGiB: cpu, CostPerGiB: cost}
+	r := v1alpha1.TrialResult{Codec: codec, Engine: engine, Level: level, Ratio: ratio}
 	for i, s := range seconds {
-		r.Predictions = append(r.Predictions, v1alpha1.TrialPrediction{Link: []string{"wan", "lan", "bus"}[i], SecondsPerGiB: s})
+		r.Predictions = append(r.Predictions, v1alpha1.TrialPrediction{Link: []string{"wan", "lan", "bus"}[i], SecondsPerGiB: s, CPUSecondsPerGiB: cpu, CostPerGiB: cost})
 	}
 	return r
 }
@@ -136,11 +136,18 @@ func TestChoicesAreExplained(t *testing.T) {
 		v1alpha1.ObjectiveCPU:     "8 CPU seconds for a GiB; no compression: 3 CPU seconds (-62 %)",
 		v1alpha1.ObjectiveBytes:   "256 MiB for a GiB; no compression: 1024 MiB (+300 %)",
 	} {
-		in := input(zstdBalanced)
+		in := input(zstdBalanced, zstdBalanced)
 		in.Current.Objective = objective
+		// Over another link the figures are others.
+		for _, row := range in.Status.Results[:goFast] {
+			row.Predictions[1].CPUSecondsPerGiB, row.Predictions[1].CostPerGiB = "77.00", "77"
+		}
 		r, err := recommend.Recommend(in)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if other := r.Choices[1].Message; (objective == v1alpha1.ObjectiveCPU || objective == v1alpha1.ObjectiveCost) != strings.Contains(other, "77") {
+			t.Errorf("%s: %s", objective, other)
 		}
 		if got := r.Choices[0]; !strings.Contains(got.Message, want) || got.Link != "wan" || got.Engine != "libzstd" {
 			t.Errorf("%s: %s", objective, got.Message)

@@ -75,7 +75,7 @@ func report(t *testing.T) string {
 			{Codec: "none", Engine: "none", WireBytes: 64 << 20, CpuNanos: 3e9, ElapsedNanos: []uint64{86e9}},
 			{Codec: "zstd", Engine: "libzstd", Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED, WireBytes: 16 << 20, CpuNanos: 8e9, ElapsedNanos: []uint64{22e9}},
 		},
-		Best: []uint32{1},
+		Best: []uint32{1}, WaitCpuNanos: []uint64{1e9}, WaitCostNanos: []uint64{0},
 	})
 	if err != nil {
 		t.Fatal(err)

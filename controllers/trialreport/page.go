@@ -159,25 +159,25 @@ func size(bytes int64) string {
 // table is everything that status has of the results.
 func table(trial *v1alpha1.CompressionTrial) (head []string, rows []tableRow) {
 	s := &trial.Status
-	head = []string{"codec", "engine", "level", "ratio", "compress CPU s/GiB", "inflate CPU s/GiB", "total CPU s/GiB"}
+	head = []string{"codec", "engine", "level", "ratio", "compress CPU s/GiB", "inflate CPU s/GiB"}
 	priced := s.Policy != nil && s.Policy.Prices != nil
-	if priced {
-		head = append(head, s.Policy.Prices.Currency+"/GiB")
-	}
 	for _, link := range s.Links {
-		head = append(head, link.Name+" s/GiB")
+		head = append(head, link.Name+" s/GiB", link.Name+" CPU s/GiB")
+		if priced {
+			head = append(head, link.Name+" "+s.Policy.Prices.Currency+"/GiB")
+		}
 	}
 	head = append(head, "best over")
 	for _, r := range s.Results {
-		cells := []string{r.Codec, r.Engine, r.Level, r.Ratio, r.CompressSecondsPerGiB, r.DecompressSecondsPerGiB, r.CPUSecondsPerGiB}
-		if priced {
-			cells = append(cells, r.CostPerGiB)
-		}
+		cells := []string{r.Codec, r.Engine, r.Level, r.Ratio, r.CompressSecondsPerGiB, r.DecompressSecondsPerGiB}
 		for i := range s.Links {
+			var p v1alpha1.TrialPrediction
 			if i < len(r.Predictions) {
-				cells = append(cells, r.Predictions[i].SecondsPerGiB)
-			} else {
-				cells = append(cells, "")
+				p = r.Predictions[i]
+			}
+			cells = append(cells, p.SecondsPerGiB, p.CPUSecondsPerGiB)
+			if priced {
+				cells = append(cells, p.CostPerGiB)
 			}
 		}
 		best := bestLinks(trial, r)

@@ -26,10 +26,10 @@ var keep = flag.String("keep", "", "directory to write the pages to")
 
 func result(codec, engine, level, ratio string, seconds ...string) v1alpha1.TrialResult {
 	r := v1alpha1.TrialResult{
-		Codec: codec, Engine: engine, Level: level, Ratio: ratio, CompressSecondsPerGiB: "1.90", DecompressSecondsPerGiB: "1.10", CPUSecondsPerGiB: "5.40", CostPerGiB: "0.0171",
+		Codec: codec, Engine: engine, Level: level, Ratio: ratio, CompressSecondsPerGiB: "1.90", DecompressSecondsPerGiB: "1.10",
 	}
 	for i, s := range seconds {
-		r.Predictions = append(r.Predictions, v1alpha1.TrialPrediction{Link: []string{"wan", "lan"}[i], SecondsPerGiB: s})
+		r.Predictions = append(r.Predictions, v1alpha1.TrialPrediction{Link: []string{"wan", "lan"}[i], SecondsPerGiB: s, CPUSecondsPerGiB: []string{"5.40", "4.90"}[i], CostPerGiB: []string{"0.0171", "0.0168"}[i]})
 	}
 	return r
 }

@@ -286,7 +286,11 @@ type TrialResult struct {
 	// rows: the first sends everything as it is; the others are engines at levels.
 	Rows []*TrialRow `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`
 	// best has for each link the index of the row that the objective prefers.
-	Best          []uint32 `protobuf:"varint,5,rep,packed,name=best,proto3" json:"best,omitempty"`
+	Best []uint32 `protobuf:"varint,5,rep,packed,name=best,proto3" json:"best,omitempty"`
+	// wait_cpu_nanos of both sides over each of the links, for a GiB on the wire: the slower the link, the oftener hosts wake up for little.
+	WaitCpuNanos []uint64 `protobuf:"varint,6,rep,packed,name=wait_cpu_nanos,json=waitCpuNanos,proto3" json:"wait_cpu_nanos,omitempty"`
+	// wait_cost_nanos is what that costs in billionths of the currency; zeros without prices.
+	WaitCostNanos []uint64 `protobuf:"varint,7,rep,packed,name=wait_cost_nanos,json=waitCostNanos,proto3" json:"wait_cost_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,6 +356,20 @@ func (x *TrialResult) GetRows() []*TrialRow {
 func (x *TrialResult) GetBest() []uint32 {
 	if x != nil {
 		return x.Best
+	}
+	return nil
+}
+
+func (x *TrialResult) GetWaitCpuNanos() []uint64 {
+	if x != nil {
+		return x.WaitCpuNanos
+	}
+	return nil
+}
+
+func (x *TrialResult) GetWaitCostNanos() []uint64 {
+	if x != nil {
+		return x.WaitCostNanos
 	}
 	return nil
 }
@@ -527,9 +545,9 @@ type TrialRow struct {
 	// compress_nanos and inflate_nanos of CPU time.
 	CompressNanos uint64 `protobuf:"varint,5,opt,name=compress_nanos,json=compressNanos,proto3" json:"compress_nanos,omitempty"`
 	InflateNanos  uint64 `protobuf:"varint,6,opt,name=inflate_nanos,json=inflateNanos,proto3" json:"inflate_nanos,omitempty"`
-	// cpu_nanos of both sides, moving the data included.
+	// cpu_nanos of both sides, moving the data included, but for TrialResult.wait_cpu_nanos.
 	CpuNanos uint64 `protobuf:"varint,7,opt,name=cpu_nanos,json=cpuNanos,proto3" json:"cpu_nanos,omitempty"`
-	// cost in billionths of the currency; 0 without prices.
+	// cost in billionths of the currency, but for TrialResult.wait_cost_nanos; 0 without prices.
 	CostNanos uint64 `protobuf:"varint,8,opt,name=cost_nanos,json=costNanos,proto3" json:"cost_nanos,omitempty"`
 	// elapsed_nanos over each of the links.
 	ElapsedNanos []uint64 `protobuf:"varint,9,rep,packed,name=elapsed_nanos,json=elapsedNanos,proto3" json:"elapsed_nanos,omitempty"`
@@ -661,13 +679,15 @@ const file_agent_wire_v1_trial_proto_rawDesc = "" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
 	"serverName\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x125\n" +
-	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xf0\x01\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xbe\x02\n" +
 	"\vTrialResult\x127\n" +
 	"\x06sample\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.TrialSampleR\x06sample\x12L\n" +
 	"\vaccelerator\x18\x02 \x01(\v2*.lighterage.wire.v1.AcceleratorMeasurementR\vaccelerator\x12\x14\n" +
 	"\x05cores\x18\x03 \x01(\rR\x05cores\x120\n" +
 	"\x04rows\x18\x04 \x03(\v2\x1c.lighterage.wire.v1.TrialRowR\x04rows\x12\x12\n" +
-	"\x04best\x18\x05 \x03(\rR\x04best\"\xd0\x03\n" +
+	"\x04best\x18\x05 \x03(\rR\x04best\x12$\n" +
+	"\x0ewait_cpu_nanos\x18\x06 \x03(\x04R\fwaitCpuNanos\x12&\n" +
+	"\x0fwait_cost_nanos\x18\a \x03(\x04R\rwaitCostNanos\"\xd0\x03\n" +
 	"\vTrialSample\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1f\n" +
