@@ -370,7 +370,7 @@ func (d *dispatcher) all() record {
 }
 
 func leaseOf(e *entry) lease {
-	l := lease{Sequence: e.sequence, Count: e.count, Nonce: e.nonce}
+	l := lease{Sequence: e.sequence, Put: e.put.UnixNano(), Count: e.count, Nonce: e.nonce}
 	if !e.until.IsZero() {
 		l.Until = e.until.UnixMilli()
 	}
@@ -402,8 +402,9 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 		e.plain += form.Length // more than it is by the payload as it is stored
 	}
 	d.highest = max(d.highest, sequence)
-	if l, ok := d.former[sequence]; ok {
-		delete(d.former, sequence)
+	l, leased := d.former[sequence]
+	delete(d.former, sequence)
+	if leased && l.of(e.put) {
 		e.count, e.nonce = l.Count, l.Nonce
 		// No time that a client can have asked for is later, whatever other members' clocks say.
 		until := time.UnixMilli(l.Until)

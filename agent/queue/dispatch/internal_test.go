@@ -111,7 +111,7 @@ func FuzzReceipt(f *testing.F) {
 }
 
 func FuzzRecord(f *testing.F) {
-	whole, err := json.Marshal(record{All: true, Leases: []lease{{1, 2, 3, 1<<64 - 1}}, Departed: []departure{{1, 2, 3, true}}})
+	whole, err := json.Marshal(record{All: true, Leases: []lease{{1, 4, 2, 3, 1<<64 - 1}}, Departed: []departure{{1, 2, 3, true}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -18,6 +18,8 @@ import (
 // lease says that a message was given out.
 type lease struct {
 	Sequence uint64 `json:"s"`
+	// Put is when the message was stored, in nanoseconds of Unix time, for the reason that departures have it.
+	Put int64 `json:"p"`
 	// Count is how often it was given out.
 	Count uint32 `json:"c"`
 	// Until when nobody else gets it, in milliseconds of Unix time.
@@ -48,6 +50,9 @@ const (
 
 // errFenced says that another dispatcher writes the log.
 var errFenced = errors.New("another dispatcher has taken over")
+
+// of reports whether the lease is of the message that was stored then under its sequence.
+func (l lease) of(put time.Time) bool { return l.Put == put.UnixNano() }
 
 // parseRecord reads a record.
 func parseRecord(data []byte) (record, error) {

@@ -100,7 +100,7 @@ func TestLeaseLog(t *testing.T) {
 	l, _ := read()
 	// write gives out one message and lets the one before depart.
 	write := func(sequence uint64) {
-		given, gone := lease{Sequence: sequence, Count: 1, Until: 5, Nonce: sequence}, departure{Sequence: sequence - 1, Put: 7, Nonce: sequence - 1}
+		given, gone := lease{Sequence: sequence, Put: 7, Count: 1, Until: 5, Nonce: sequence}, departure{Sequence: sequence - 1, Put: 7, Nonce: sequence - 1}
 		delete(leases, gone.Sequence)
 		leases[sequence] = given
 		departed.add(gone)
@@ -139,7 +139,7 @@ func TestLongestRecord(t *testing.T) {
 	r := record{All: true}
 	for i := range uint64(windowMessages) {
 		now := time.Now()
-		r.Leases = append(r.Leases, lease{Sequence: 1<<60 + i, Count: 1 << 31, Until: now.UnixMilli(), Nonce: 1<<64 - 1})
+		r.Leases = append(r.Leases, lease{Sequence: 1<<60 + i, Put: now.UnixNano(), Count: 1 << 31, Until: now.UnixMilli(), Nonce: 1<<64 - 1})
 		r.Departed = append(r.Departed, departure{Sequence: 1<<60 + i, Put: now.UnixNano(), Nonce: 1<<64 - 1, Dead: true})
 	}
 	data, err := json.Marshal(r)

@@ -241,13 +241,17 @@ func (d *dispatcher) look(c *change, places []int, finished func()) {
 		}
 		finished()
 	}
+	asked := make([]lease, len(places))
+	for i, at := range places {
+		asked[i] = d.former[c.receipts[at].sequence]
+	}
 	go func() {
 		gone := make([]bool, len(places))
 		var group errgroup.Group
 		group.SetLimit(answersAtOnce)
-		for i, at := range places {
+		for i, l := range asked {
 			group.Go(func() error {
-				gone[i] = d.missing(c.receipts[at].sequence)
+				gone[i] = d.missing(l)
 				return nil
 			})
 		}
@@ -256,19 +260,25 @@ func (d *dispatcher) look(c *change, places []int, finished func()) {
 	}()
 }
 
-// missing reports whether the member that leads the stream says that a message is not there.
-// Others, which jetstream.Stream.GetMsg may ask, may not know it yet.
-func (d *dispatcher) missing(sequence uint64) bool {
+// missing reports whether the member that leads the stream says that the message of a lease
+// is not there. Others, which jetstream.Stream.GetMsg may ask, may not know it yet.
+func (d *dispatcher) missing(l lease) bool {
 	ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 	defer stop()
-	m, err := d.hub.options.Conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+d.hub.options.Queue, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	m, err := d.hub.options.Conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+d.hub.options.Queue, fmt.Appendf(nil, `{"seq":%d}`, l.Sequence))
 	if err != nil {
 		return false
 	}
 	var answer struct {
-		Error *jetstream.APIError `json:"error"`
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Time time.Time `json:"time"`
+		} `json:"message"`
 	}
-	return json.Unmarshal(m.Data, &answer) == nil && answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound
+	if json.Unmarshal(m.Data, &answer) != nil {
+		return false
+	}
+	return answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || answer.Message != nil && !l.of(answer.Message.Time)
 }
 
 // confirm acknowledges deliveries and says which are known to be.
