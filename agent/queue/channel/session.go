@@ -201,13 +201,13 @@ func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) err
 // read hands out what the consumer delivers.
 func (x *session) read(ctx context.Context) (err error) {
 	longest := FrameBound(int(min(x.accepted.GetMaxMessageBytes(), message.MaxLength)))
-	pull, err := newPuller(x.options.Conn, x.options.Stream, consumerName, x.options.BatchMessages, longest)
+	reader, err := newReader(x.options.Conn, x.options.Stream, consumerName, x.options.BatchMessages, longest)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pull.close()) }()
+	defer func() { err = errors.Join(err, reader.close()) }()
 	for {
-		l, err := pull.next(ctx)
+		l, err := reader.next(ctx)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -31,6 +32,10 @@ const (
 	// clients, or ready, or behind others of their key.
 	windowMessages = 4096
 	windowBytes    = 64 << 20
+	// pullBatch is how many messages are asked for at a time, namesSize how many bytes more than
+	// there is room for: JetStream counts subjects and where to reply, too.
+	pullBatch = 512
+	namesSize = 8 << 10
 	// answerBytes bounds what one answer holds, when it is made plain, unless it is one message.
 	// Clients of gRPC take 4 MiB if they do not say otherwise.
 	answerBytes = 3 << 20
@@ -83,7 +88,11 @@ type dispatcher struct {
 	former   map[uint64]lease // of messages that were not delivered yet
 	departed *departures
 	highest  uint64 // sequence delivered
-	pull     *puller
+	pull     *pull.Puller
+	// subscription puts into letters what the consumer delivers; heard is when it was heard last.
+	subscription *nats.Subscription
+	letters      chan *nats.Msg
+	heard        time.Time
 	// filled says that the window has, or had once, what the queue has, as far as there is
 	// room. It counts as filled at fillBy in any case. expected is how many deliveries it takes.
 	filled   bool
@@ -145,7 +154,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	defer d.pull.close()
+	defer d.unsubscribe()
 	defer d.removeConsumer(ctx)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -164,7 +173,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 		select {
 		case <-ctx.Done():
 			return nil
-		case m := <-d.pull.letters:
+		case m := <-d.letters:
 			err = d.deliver(m) //nolint:contextcheck // What was begun is ended, whoever asked.
 		case r := <-d.requests:
 			d.request(r, time.Now()) //nolint:contextcheck // What was begun is ended, whoever asked.
@@ -173,8 +182,8 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 			switch now := time.Now(); {
 			case d.forwarded():
 				err = ErrTaken
-			case d.pull.silent(now):
-				err = fmt.Errorf("%w: nothing was heard of it", errConsumer)
+			case d.pull.Asked() && now.Sub(d.heard) > pull.Silence:
+				err = fmt.Errorf("%w: nothing was heard of it", pull.ErrConsumer)
 			case d.idle(now):
 				return nil
 			}
@@ -186,13 +195,13 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 				return err
 			}
 			select {
-			case m := <-d.pull.letters:
+			case m := <-d.letters:
 				err = d.deliver(m) //nolint:contextcheck // What was begun is ended, whoever asked.
 			case r := <-d.requests:
 				d.request(r, time.Now()) //nolint:contextcheck // What was begun is ended, whoever asked.
 			default:
 			}
-			if len(d.pull.letters) == 0 && len(d.requests) == 0 {
+			if len(d.letters) == 0 && len(d.requests) == 0 {
 				break
 			}
 		}
@@ -244,9 +253,20 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	}
 	d.expected = consumer.CachedInfo().NumPending
 	d.filled = d.expected == 0
-	d.pull, err = newPuller(o.Conn, o.Queue, d.name)
-	return err
+	return d.subscribe()
 }
+
+func (d *dispatcher) subscribe() (err error) {
+	o := d.hub.options
+	d.pull = pull.New(o.Conn, o.Queue, d.name)
+	d.letters = make(chan *nats.Msg, 2*windowMessages) // it has room for all that can come
+	if d.subscription, err = o.Conn.ChanSubscribe(d.pull.Inbox(), d.letters); err != nil {
+		return fmt.Errorf("ask the queue for messages: %w", err)
+	}
+	return nil
+}
+
+func (d *dispatcher) unsubscribe() { _ = d.subscription.Unsubscribe() } // fails only when the connection is closed
 
 // whoReads returns ErrTaken if others read what this one would, and another error if those
 // are dispatchers of members that think they lead, of which all but one end soon.
@@ -266,7 +286,7 @@ func (d *dispatcher) whoReads(ctx context.Context) error {
 	case consumers.Err() != nil:
 		return fmt.Errorf("look who reads the queue: %w", consumers.Err())
 	default:
-		return fmt.Errorf("%w: another member took its place", errConsumer)
+		return fmt.Errorf("%w: another member took its place", pull.ErrConsumer)
 	}
 }
 
@@ -391,7 +411,8 @@ func (d *dispatcher) depart(e *entry, dead bool) {
 // deliver takes over what the consumer says.
 func (d *dispatcher) deliver(m *nats.Msg) error {
 	now := time.Now()
-	at, err := d.pull.take(m, now)
+	d.heard = now
+	at, err := d.pull.Take(m)
 	if err != nil || at == nil {
 		return err
 	}
@@ -449,7 +470,16 @@ func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 		answer()
 	}
 	d.answers, d.granted = d.answers[:0], d.granted[:0]
-	return d.pull.ask(now, room, bytes, longest)
+	return d.ask(now, room, bytes, longest)
+}
+
+// ask asks for messages, if there is room for some and nothing is under way.
+func (d *dispatcher) ask(now time.Time, room, bytes, longest int) error {
+	if d.pull.Asked() || room <= 0 || bytes < longest {
+		return nil
+	}
+	d.heard = now
+	return d.pull.Ask(min(room, pullBatch), bytes+namesSize)
 }
 
 // write writes what has changed.

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/pull"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -259,7 +260,7 @@ func (h *Hub) dispatcher(p pile) (*dispatcher, error) {
 
 // ended is told by a dispatcher before others learn that it ended.
 func (h *Hub) ended(d *dispatcher) {
-	if errors.Is(d.failure, errFenced) || errors.Is(d.failure, errConsumer) {
+	if errors.Is(d.failure, errFenced) || errors.Is(d.failure, pull.ErrConsumer) {
 		h.mu.Lock()
 		length := minPause
 		if before := h.pauses[d.pile].length; before > 0 && !d.useful {

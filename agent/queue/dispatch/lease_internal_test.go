@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -224,7 +225,7 @@ func TestPause(t *testing.T) {
 	if d, err := h.dispatcher(messages); d != nil || !errors.Is(err, errEnded) {
 		t.Errorf("%v, %v", d, err)
 	}
-	if got := end(true, errConsumer); got != minPause {
+	if got := end(true, pull.ErrConsumer); got != minPause {
 		t.Errorf("after messages were given out: %v", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -114,7 +115,7 @@ func (d *dispatcher) settle(s *settled, now time.Time) {
 		}
 		s.then[i](unknown)
 		if d.hub.options.Failed() == nil {
-			d.broken = fmt.Errorf("%w: an acknowledgement was not confirmed", errConsumer)
+			d.broken = fmt.Errorf("%w: an acknowledgement was not confirmed", pull.ErrConsumer)
 		}
 	}
 }

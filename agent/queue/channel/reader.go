@@ -1,0 +1,81 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/pull"
+)
+
+// reader reads what the channel's consumer delivers.
+type reader struct {
+	pull         *pull.Puller
+	subscription *nats.Subscription
+	// batch and bytes are asked for at a time.
+	batch, bytes int
+}
+
+// newReader returns one that asks for so many messages and bytes at a time. A single message has to fit into the bytes.
+func newReader(conn *nats.Conn, stream, consumer string, batch, bytes int) (*reader, error) {
+	puller := pull.New(conn, stream, consumer)
+	subscription, err := conn.SubscribeSync(puller.Inbox())
+	if err != nil {
+		return nil, fmt.Errorf("ask the queue for messages: %w", err)
+	}
+	r := &reader{pull: puller, subscription: subscription, batch: batch, bytes: bytes}
+	// What was asked for is the limit.
+	if err := subscription.SetPendingLimits(-1, -1); err != nil {
+		return nil, errors.Join(fmt.Errorf("ask the queue for messages: %w", err), r.close())
+	}
+	return r, nil
+}
+
+func (r *reader) close() error { return r.subscription.Unsubscribe() }
+
+// next waits for a message.
+func (r *reader) next(ctx context.Context) (*letter, error) {
+	for {
+		if !r.pull.Asked() {
+			if err := r.pull.Ask(r.batch, r.bytes); err != nil {
+				return nil, err
+			}
+		}
+		m, err := r.receive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		at, err := r.pull.Take(m)
+		if err != nil {
+			return nil, err
+		}
+		if at == nil {
+			continue
+		}
+		sequence := at.Sequence.Stream
+		return &letter{
+			id:       ids.Message{ID: []byte(m.Header.Get(jetstream.MsgIDHeader)), Sequence: sequence, Stored: at.Timestamp},
+			sequence: sequence, reply: m.Reply, subject: m.Subject, headers: m.Header, payload: m.Data, stored: at.Timestamp,
+		}, nil
+	}
+}
+
+func (r *reader) receive(ctx context.Context) (*nats.Msg, error) {
+	waiting, cancel := context.WithTimeout(ctx, pull.Silence)
+	defer cancel()
+	m, err := r.subscription.NextMsgWithContext(waiting)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: nothing was heard of it: %w", pull.ErrConsumer, err)
+	}
+	return m, nil
+}
