@@ -44,6 +44,9 @@ func checkBegin(b *wirev1.ChannelBegin) error {
 	return nil
 }
 
+// maxPutTime is the latest time in seconds of Unix time of which there are nanoseconds.
+const maxPutTime = math.MaxInt64/int64(time.Second) - 1
+
 // limits of what is taken.
 type limits struct {
 	messages   int
@@ -52,15 +55,22 @@ type limits struct {
 	codec      codec.ID
 }
 
-// checkBatch refuses a batch whose frame breaks the limits or whose sequences do not continue after a position. Nothing of it was looked
-// into further.
-func checkBatch(b *wirev1.ChannelBatch, after uint64, l limits) error {
+// checkBatch refuses a batch whose frame breaks the limits or that does not continue after a marker: with later sequences, or with messages
+// that were put later, in a stream that lost its end. Nothing of it was looked into further.
+func checkBatch(b *wirev1.ChannelBatch, at marker, l limits) error {
 	messages := b.GetMessages()
 	if len(messages) == 0 || len(messages) > l.messages {
 		return invalid("a batch of %d messages; it must have 1 to %d", len(messages), l.messages)
 	}
 	if len(messages) > 1 && proto.Size(b) > l.bytes {
 		return invalid("a batch of %d bytes; the limit is %d", proto.Size(b), l.bytes)
+	}
+	if b.GetPutTime() != nil && (b.GetPutTime().CheckValid() != nil || b.GetPutTime().GetSeconds() > maxPutTime) {
+		return invalid("a batch that was put at no time")
+	}
+	after := at.position
+	if at.put != 0 && putTime(b.GetPutTime()) > at.put {
+		after = 0
 	}
 	for _, m := range messages {
 		if m.GetSequence() <= after {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
@@ -130,12 +131,29 @@ func TestHostileBatches(t *testing.T) {
 		"nothing": batch(), "too many": batch(6, 7, 8, 9), "old": batch(5), "twice": batch(6, 6), "backwards": batch(8, 7),
 		"too long": {Messages: []*wirev1.ChannelMessage{{Sequence: 6, Payload: make([]byte, 40<<10)}, {Sequence: 7, Payload: make([]byte, 40<<10)}}},
 	} {
-		if err := checkBatch(b, 5, testLimits); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
+		if err := checkBatch(b, marker{position: 5, put: 70}, testLimits); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if err := checkBatch(batch(6, 9), 5, testLimits); err != nil {
+	if err := checkBatch(batch(6, 9), marker{position: 5, put: 70}, testLimits); err != nil {
 		t.Errorf("a sound one: %v", err)
+	}
+	anew := batch(2, 3)
+	for put, sound := range map[int64]bool{69: false, 70: false, 71: true} {
+		anew.PutTime = timestamppb.New(time.Unix(0, put))
+		if err := checkBatch(anew, marker{position: 5, put: 70}, testLimits); (err == nil) != sound {
+			t.Errorf("sequences that are given anew, put at %d: %v", put, err)
+		}
+		if err := checkBatch(anew, marker{position: 5}, testLimits); err == nil {
+			t.Error("sequences are given anew after a position whose time is not known")
+		}
+	}
+	for _, never := range []*timestamppb.Timestamp{{Nanos: -1}, {Seconds: maxPutTime + 1}} {
+		b := batch(6)
+		b.PutTime = never
+		if err := checkBatch(b, marker{position: 5, put: 70}, testLimits); err == nil {
+			t.Errorf("%v is a time", never)
+		}
 	}
 }
 
@@ -209,7 +227,7 @@ func FuzzRequest(f *testing.F) {
 			_ = checkBegin(m.GetBegin())
 			return
 		}
-		if checkBatch(m.GetBatch(), 5, testLimits) != nil {
+		if checkBatch(m.GetBatch(), marker{position: 5, put: 70}, testLimits) != nil {
 			return
 		}
 		out, err := toMessages(t.Context(), m.GetBatch(), "orders", testLimits, decoding)

@@ -13,14 +13,17 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/zeebo/xxh3"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 const (
 	sourceHeader   = "Lighterage-Channel-Source"
 	epochHeader    = "Lighterage-Channel-Epoch"
 	positionHeader = "Lighterage-Channel-Position"
+	putTimeHeader  = "Lighterage-Channel-Put-Time"
 )
 
 // Source names a sending queue.
@@ -42,6 +45,9 @@ type marker struct {
 	epoch string
 	// position in the epoch.
 	position uint64
+	// put is when the sending stream stored the latest message up to the position, in nanoseconds of Unix time; 0: not known. Another
+	// message has a sequence up to the position when that stream lost its end, as by a power failure.
+	put int64
 	// sequence of the marker; 0: there is none.
 	sequence uint64
 }
@@ -65,7 +71,13 @@ func readMarker(ctx context.Context, stream jetstream.Stream, name string, sourc
 	if err != nil {
 		return marker{}, fmt.Errorf("%w: %w", errMarker, err)
 	}
-	return marker{epoch: m.Header.Get(epochHeader), position: position, sequence: m.Sequence}, nil
+	out := marker{epoch: m.Header.Get(epochHeader), position: position, sequence: m.Sequence}
+	if text := m.Header.Get(putTimeHeader); text != "" { // Earlier releases did not write it.
+		if out.put, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return marker{}, fmt.Errorf("%w: %w", errMarker, err)
+		}
+	}
+	return out, nil
 }
 
 // message returns the marker as it is published after the one with a sequence.
@@ -74,6 +86,9 @@ func (m marker) message(stream string, source Source, after uint64) *nats.Msg {
 	out.Header.Set(sourceHeader, source.String())
 	out.Header.Set(epochHeader, m.epoch)
 	out.Header.Set(positionHeader, strconv.FormatUint(m.position, 10))
+	if m.put != 0 {
+		out.Header.Set(putTimeHeader, strconv.FormatInt(m.put, 10))
+	}
 	out.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	out.Header.Set(jetstream.MsgTTLHeader, "never") // whatever the queue's greatest age
 	out.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(after, 10))
@@ -84,10 +99,24 @@ func (m marker) message(stream string, source Source, after uint64) *nats.Msg {
 // oldest messages.
 func (m marker) in(epoch string, remembered marker) marker {
 	if m.sequence == 0 && remembered.epoch == epoch {
-		m.epoch, m.position = epoch, remembered.position
+		m.epoch, m.position, m.put = epoch, remembered.position, remembered.put
 	}
 	if m.epoch != epoch {
-		m.epoch, m.position = epoch, 0
+		m.epoch, m.position, m.put = epoch, 0, 0
 	}
 	return m
+}
+
+// after returns the marker that a batch ends with which is stored after this one. The time does not go back where the clock of the sender
+// does: messages that are stored are never taken for new ones.
+func (m marker) after(b *wirev1.ChannelBatch) marker {
+	return marker{epoch: m.epoch, position: b.GetMessages()[len(b.GetMessages())-1].GetSequence(), put: max(m.put, putTime(b.GetPutTime()))}
+}
+
+// putTime returns a time in nanoseconds of Unix time; 0 if it is absent.
+func putTime(t *timestamppb.Timestamp) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.AsTime().UnixNano()
 }

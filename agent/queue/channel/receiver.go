@@ -282,10 +282,14 @@ func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev
 	r.update(s, func(now *wirev1.ReceivedChannel) {
 		now.Connected, now.Codec, now.Position = true, l.codec.String(), at.position
 	})
-	if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Accepted{Accepted: &wirev1.ChannelAccepted{
+	accepted := &wirev1.ChannelAccepted{
 		Codec: l.codec.String(), Position: at.position,
 		MaxBatchMessages: uint32(l.messages), MaxBatchBytes: uint64(l.bytes), MaxMessageBytes: uint64(l.maxMessage),
-	}}}); err != nil {
+	}
+	if at.put != 0 {
+		accepted.PositionTime = timestamppb.New(time.Unix(0, at.put))
+	}
+	if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Accepted{Accepted: accepted}}); err != nil {
 		return fmt.Errorf("accept the channel: %w", err)
 	}
 	r.options.Log.Info("Channel is received", "stream", r.options.Stream, "source", name.String(), "codec", l.codec.String(), "position", at.position)
@@ -344,14 +348,14 @@ func (r *Receiver) update(s *source, change func(*wirev1.ReceivedChannel)) {
 
 // store stores a batch after a marker and returns the marker that it ends with.
 func (r *Receiver) store(ctx context.Context, b *wirev1.ChannelBatch, name Source, at marker, l limits) (marker, error) {
-	if err := checkBatch(b, at.position, l); err != nil {
+	if err := checkBatch(b, at, l); err != nil {
 		return at, err
 	}
 	messages, err := toMessages(ctx, b, r.options.Stream, l, r.options.Decoding)
 	if err != nil {
 		return at, err
 	}
-	stored := marker{epoch: at.epoch, position: b.GetMessages()[len(b.GetMessages())-1].GetSequence()}
+	stored := at.after(b)
 	messages = append(messages, stored.message(r.options.Stream, name, at.sequence))
 	if stored.sequence, err = publish(ctx, r.options.Conn, messages); err != nil {
 		return at, err

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -49,7 +50,7 @@ type session struct {
 	mu sync.Mutex
 	// sent batches that are in doubt, oldest first.
 	sent []sentBatch
-	// last is the sequence sent last, confirmed the position.
+	// last is the greatest sequence that was delivered, confirmed that of the last message which the other end has stored since the start.
 	last, confirmed uint64
 	progressed      bool
 }
@@ -168,13 +169,16 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 	if x.accepted.GetMaxBatchMessages() == 0 {
 		return nil, invalid("the receiving queue takes no messages")
 	}
-	position := x.accepted.GetPosition()
-	if position > info.State.LastSeq {
+	switch position := x.accepted.GetPosition(); {
+	case position <= info.State.LastSeq:
+	case x.accepted.GetPositionTime() != nil:
+		x.options.Log.Warn("The queue has lost its last messages, as in a power failure, which the receiving queue has; what is put now is sent",
+			"stream", x.options.Stream, "last", info.State.LastSeq, "position", position)
+	default:
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
 			"the receiving queue has message %d already and this queue has only come to %d: its storage was put back to an older state, and what is put now would be taken "+
 				"for what was sent before; move the messages to a new Queue", position, info.State.LastSeq)
 	}
-	x.last, x.confirmed = position, position
 	return stream, nil
 }
 
@@ -277,15 +281,23 @@ func (x *session) collect(ctx context.Context, r *recoder, most, bytes int) ([]*
 	return letters, nil
 }
 
+// had reports whether the other end had a message when the session began. One that was put after all that it had is another than the one
+// of that sequence which it has: the stream lost its end in between.
+func (x *session) had(l *letter) bool {
+	at := x.accepted.GetPositionTime()
+	return l.sequence <= x.accepted.GetPosition() && (at == nil || !l.stored.After(at.AsTime()))
+}
+
 // fresh reports whether a message is to be sent. What the other end has is acknowledged.
 func (x *session) fresh(l *letter) (bool, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	switch {
-	case l.sequence > x.last:
-		x.last = l.sequence
+	first := l.sequence > x.last
+	x.last = max(x.last, l.sequence)
+	switch had := x.had(l); {
+	case first && !had:
 		return true, nil
-	case l.sequence <= x.confirmed:
+	case had || l.sequence <= x.confirmed:
 		return false, x.acknowledge([]string{l.reply}, []ids.Message{l.id})
 	default:
 		return false, nil // in doubt
@@ -321,7 +333,11 @@ func fits(letters []*letter, bytes int) int {
 func (x *session) batch(letters []*letter) error {
 	b := &wirev1.ChannelBatch{Messages: make([]*wirev1.ChannelMessage, len(letters))}
 	sent := sentBatch{last: letters[len(letters)-1].sequence, replies: make([]string, len(letters))}
+	var put time.Time
 	for i, l := range letters {
+		if l.stored.After(put) {
+			put = l.stored
+		}
 		b.Messages[i], sent.replies[i] = l.wire, l.reply
 		sent.ids = append(sent.ids, l.id)
 		sent.payload += uint64(len(l.wire.GetPayload()))
@@ -330,6 +346,7 @@ func (x *session) batch(letters []*letter) error {
 			sent.recoded++
 		}
 	}
+	b.PutTime = timestamppb.New(put)
 	x.mu.Lock()
 	x.sent = append(x.sent, sent)
 	x.mu.Unlock()

@@ -240,8 +240,10 @@ func (x *ChannelBegin) GetLastSequence() uint64 {
 
 type ChannelBatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// messages with growing sequences, at least one, at most as many and with as many bytes as ChannelAccepted allows.
-	Messages      []*ChannelMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// messages with growing sequences, at least one, which begin after the position or were put after its time, at most as many and with as many bytes as ChannelAccepted allows.
+	Messages []*ChannelMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// put_time is the latest at which the sending stream stored one of the messages.
+	PutTime       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=put_time,json=putTime,proto3" json:"put_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +281,13 @@ func (*ChannelBatch) Descriptor() ([]byte, []int) {
 func (x *ChannelBatch) GetMessages() []*ChannelMessage {
 	if x != nil {
 		return x.Messages
+	}
+	return nil
+}
+
+func (x *ChannelBatch) GetPutTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PutTime
 	}
 	return nil
 }
@@ -604,8 +613,11 @@ type ChannelAccepted struct {
 	MaxBatchBytes uint64 `protobuf:"varint,4,opt,name=max_batch_bytes,json=maxBatchBytes,proto3" json:"max_batch_bytes,omitempty"`
 	// max_message_bytes of a plain payload.
 	MaxMessageBytes uint64 `protobuf:"varint,5,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// position_time is the latest put_time of this epoch. A message up to the position that was put later is not stored: it has the sequence
+	// of one that the sending stream lost. Absent where the marker of an earlier release does not say it: everything up to the position is stored.
+	PositionTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=position_time,json=positionTime,proto3" json:"position_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChannelAccepted) Reset() {
@@ -671,6 +683,13 @@ func (x *ChannelAccepted) GetMaxMessageBytes() uint64 {
 		return x.MaxMessageBytes
 	}
 	return 0
+}
+
+func (x *ChannelAccepted) GetPositionTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PositionTime
+	}
+	return nil
 }
 
 type ChannelStored struct {
@@ -1248,9 +1267,10 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\x12\x16\n" +
 	"\x06codecs\x18\x03 \x03(\tR\x06codecs\x12#\n" +
-	"\rlast_sequence\x18\x04 \x01(\x04R\flastSequence\"N\n" +
+	"\rlast_sequence\x18\x04 \x01(\x04R\flastSequence\"\x85\x01\n" +
 	"\fChannelBatch\x12>\n" +
-	"\bmessages\x18\x01 \x03(\v2\".lighterage.wire.v1.ChannelMessageR\bmessages\"\x8d\x02\n" +
+	"\bmessages\x18\x01 \x03(\v2\".lighterage.wire.v1.ChannelMessageR\bmessages\x125\n" +
+	"\bput_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aputTime\"\x8d\x02\n" +
 	"\x0eChannelMessage\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06suffix\x18\x02 \x01(\tR\x06suffix\x12;\n" +
@@ -1271,13 +1291,14 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\baccepted\x18\x01 \x01(\v2#.lighterage.wire.v1.ChannelAcceptedH\x00R\baccepted\x12;\n" +
 	"\x06stored\x18\x02 \x01(\v2!.lighterage.wire.v1.ChannelStoredH\x00R\x06stored\x127\n" +
 	"\arefused\x18\x03 \x01(\v2\x1b.lighterage.wire.v1.FailureH\x00R\arefusedB\t\n" +
-	"\amessage\"\xc5\x01\n" +
+	"\amessage\"\x86\x02\n" +
 	"\x0fChannelAccepted\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\tR\x05codec\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\x04R\bposition\x12,\n" +
 	"\x12max_batch_messages\x18\x03 \x01(\rR\x10maxBatchMessages\x12&\n" +
 	"\x0fmax_batch_bytes\x18\x04 \x01(\x04R\rmaxBatchBytes\x12*\n" +
-	"\x11max_message_bytes\x18\x05 \x01(\x04R\x0fmaxMessageBytes\"+\n" +
+	"\x11max_message_bytes\x18\x05 \x01(\x04R\x0fmaxMessageBytes\x12?\n" +
+	"\rposition_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fpositionTime\"+\n" +
 	"\rChannelStored\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\x04R\bposition\"\xe9\x01\n" +
 	"\rChannelConfig\x12)\n" +
@@ -1372,35 +1393,37 @@ var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(*ChannelPeer)(nil),           // 12: lighterage.wire.v1.ChannelPeer
 	(*ChannelStatus)(nil),         // 13: lighterage.wire.v1.ChannelStatus
 	(*ReceivedChannel)(nil),       // 14: lighterage.wire.v1.ReceivedChannel
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*Failure)(nil),               // 16: lighterage.wire.v1.Failure
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*Failure)(nil),               // 17: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	2,  // 0: lighterage.wire.v1.ChannelRunRequest.begin:type_name -> lighterage.wire.v1.ChannelBegin
 	3,  // 1: lighterage.wire.v1.ChannelRunRequest.batch:type_name -> lighterage.wire.v1.ChannelBatch
 	4,  // 2: lighterage.wire.v1.ChannelBatch.messages:type_name -> lighterage.wire.v1.ChannelMessage
-	5,  // 3: lighterage.wire.v1.ChannelMessage.headers:type_name -> lighterage.wire.v1.ChannelHeader
-	6,  // 4: lighterage.wire.v1.ChannelMessage.form:type_name -> lighterage.wire.v1.ChannelForm
-	15, // 5: lighterage.wire.v1.ChannelMessage.time_to_live:type_name -> google.protobuf.Duration
-	8,  // 6: lighterage.wire.v1.ChannelRunResponse.accepted:type_name -> lighterage.wire.v1.ChannelAccepted
-	9,  // 7: lighterage.wire.v1.ChannelRunResponse.stored:type_name -> lighterage.wire.v1.ChannelStored
-	16, // 8: lighterage.wire.v1.ChannelRunResponse.refused:type_name -> lighterage.wire.v1.Failure
-	15, // 9: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
-	12, // 10: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
-	0,  // 11: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
-	16, // 12: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	17, // 13: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	17, // 14: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
-	16, // 15: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
-	17, // 16: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
-	1,  // 17: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
-	7,  // 18: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	15, // 3: lighterage.wire.v1.ChannelBatch.put_time:type_name -> google.protobuf.Timestamp
+	5,  // 4: lighterage.wire.v1.ChannelMessage.headers:type_name -> lighterage.wire.v1.ChannelHeader
+	6,  // 5: lighterage.wire.v1.ChannelMessage.form:type_name -> lighterage.wire.v1.ChannelForm
+	16, // 6: lighterage.wire.v1.ChannelMessage.time_to_live:type_name -> google.protobuf.Duration
+	8,  // 7: lighterage.wire.v1.ChannelRunResponse.accepted:type_name -> lighterage.wire.v1.ChannelAccepted
+	9,  // 8: lighterage.wire.v1.ChannelRunResponse.stored:type_name -> lighterage.wire.v1.ChannelStored
+	17, // 9: lighterage.wire.v1.ChannelRunResponse.refused:type_name -> lighterage.wire.v1.Failure
+	15, // 10: lighterage.wire.v1.ChannelAccepted.position_time:type_name -> google.protobuf.Timestamp
+	16, // 11: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
+	12, // 12: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
+	0,  // 13: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
+	17, // 14: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	15, // 15: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	15, // 16: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
+	17, // 17: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
+	15, // 18: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
+	1,  // 19: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
+	7,  // 20: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
+	20, // [20:21] is the sub-list for method output_type
+	19, // [19:20] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_channel_proto_init() }
