@@ -18,7 +18,7 @@ const (
 	CompressionNever CompressionMode = "Never"
 )
 
-// CompressionObjective is what mode Auto minimises.
+// CompressionObjective is what mode Auto minimises where Transfers choose block by block. HTTPEndpoints and Queues do not choose by it.
 // +kubebuilder:validation:Enum=Cost;Elapsed;CPU;Bytes
 type CompressionObjective string
 
@@ -92,7 +92,7 @@ type Compression struct {
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
 
-	// objective is what mode Auto minimises. Cost needs a policy with prices.
+	// objective is what mode Auto minimises, of Transfers. Cost needs a policy with prices.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
 
@@ -109,7 +109,7 @@ type Compression struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
 	Codecs []Codec `json:"codecs,omitempty"`
 
-	// level trades CPU for ratio.
+	// level trades CPU for ratio. In mode Auto it is the most effort that a Transfer makes.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
 

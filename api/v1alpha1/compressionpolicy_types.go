@@ -66,21 +66,23 @@ type Prices struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
 // +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
-	// objective is what mode Auto minimises. Built in: Cost where prices are set, otherwise Elapsed.
+	// objective is what mode Auto minimises for Transfers, which choose engine, codec and level block by block, and what CompressionTrials
+	// recommend by. HTTPEndpoints and Queues do not choose by it. Built in: Cost where prices are set, otherwise Elapsed.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
 	// mode says whether to compress. Built in: Auto.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
-	// codecs lists the formats to use, in order of preference. Mode Auto chooses block by block among those that the peer reads; mode
-	// Always takes the first of them. Built in: [deflate].
+	// codecs lists the formats to use, in order of preference. In mode Auto Transfers choose block by block among those that the peer
+	// reads; in mode Always, and in Queues, it is the first of them. HTTPEndpoints go by their own codings. Built in: [deflate].
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
 	Codecs []Codec `json:"codecs,omitempty"`
-	// level trades CPU for ratio. In mode Auto it is the most effort to make: High lets it choose among all three. Built in: Fast.
+	// level trades CPU for ratio. In mode Auto it is the most effort that Transfers make: High lets them choose among all three. HTTPEndpoints
+	// and Queues compress at exactly this level, over fast networks too. Built in: Fast.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
 	// placement says on which nodes agents may run. Built in: PreferHardware.
@@ -92,7 +94,8 @@ type CompressionPolicySpec struct {
 	// software settings.
 	// +optional
 	Software *SoftwareCompression `json:"software,omitempty"`
-	// prices turn CPU time and bytes into money: for the objective Cost, and in status. Built in: none, and then no cost is reported.
+	// prices turn CPU time and bytes into money: for the objective Cost of Transfers and CompressionTrials, and for what status says of the
+	// cost of these and of HTTPEndpoints. Built in: none, and then no cost is reported.
 	// +optional
 	Prices *Prices `json:"prices,omitempty"`
 }

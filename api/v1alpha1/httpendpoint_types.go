@@ -176,7 +176,7 @@ type HTTPCompression struct {
 	// mode says whether to compress. Auto leaves out bodies whose first block does not promise to shrink.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
-	// level trades CPU for ratio.
+	// level trades CPU for ratio. Every body that is compressed is compressed at exactly this level.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
 	// placement says on which nodes replicas may run.

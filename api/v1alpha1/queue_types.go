@@ -59,7 +59,7 @@ type QueueCompression struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
 	Codecs []Codec `json:"codecs,omitempty"`
-	// level trades CPU for ratio.
+	// level trades CPU for ratio. Every message that is compressed is compressed at exactly this level.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
 	// placement says on which nodes members may run.

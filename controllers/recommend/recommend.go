@@ -91,17 +91,30 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 	if c.SoftwareMinSize != nil && c.SoftwareMinSize.Sign() > 0 {
 		spec.Software = &v1alpha1.SoftwareCompression{MinSize: c.SoftwareMinSize}
 	}
-	packed := slices.DeleteFunc(in.winners(), func(w winner) bool { return w.Codec == none })
+	user, unit := in.oneForAll()
+	winners := in.winners()
+	if user != "" {
+		winners = prevailing(winners)
+	}
+	packed := slices.DeleteFunc(slices.Clone(winners), func(w winner) bool { return w.Codec == none })
 	if len(packed) == 0 {
 		spec.Mode = v1alpha1.CompressionNever
+		if user != "" {
+			return spec, fmt.Sprintf("by the objective %s: mode Never, since %s does the same with every %s over whatever link, and it is best over more of them than any other: %s%s",
+				cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), user, unit, reasons(in.winners()), in.hopeless())
+		}
 		return spec, fmt.Sprintf("by the objective %s nothing is better than to send these data as they are, over any of the links: mode Never%s",
 			cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), in.hopeless())
 	}
 	spec.Mode = v1alpha1.CompressionAuto
 	spec.Codecs = codecs(packed)
 	spec.Level = mostEffort(packed)
-	why := []string{fmt.Sprintf("by the objective %s: mode Auto, which chooses %s, with codecs [%s] up to level %s, because %s",
-		cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), in.chooses(), join(spec.Codecs), spec.Level, reasons(in.winners()))}
+	why := []string{fmt.Sprintf("by the objective %s: mode Auto, which chooses block by block, with codecs [%s] up to level %s, because %s",
+		cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), join(spec.Codecs), spec.Level, reasons(in.winners()))}
+	if user != "" {
+		why = []string{fmt.Sprintf("by the objective %s: %s at level %s, which %s uses for every %s (each was measured alone, at its size) over whatever link, since it is best over more "+
+			"of them than any other: %s", cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), spec.Codecs[0], spec.Level, user, unit, reasons(in.winners()))}
+	}
 	accelerated := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine == placement.EngineHardware })
 	software := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine != placement.EngineHardware })
 	var where string
@@ -115,7 +128,7 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 	} else if c.SoftwareDisabled {
 		why = append(why, fmt.Sprintf("software is allowed, which policy %q forbids", c.Name))
 	}
-	if in.Status.Sample != nil && in.Status.Sample.Unit == v1alpha1.TrialUnitBody {
+	if unit == "body" {
 		why = append(why, fmt.Sprintf("an HTTPEndpoint does not look at codecs: write codings: [%s] in its spec", codings(spec.Codecs)))
 	}
 	why = append(why, "which engine of a codec works is left to each agent, which measures")
@@ -179,18 +192,34 @@ func (in *Input) place(first v1alpha1.Codec, accelerated bool) (v1alpha1.Placeme
 	}
 }
 
-// chooses says for what mode Auto makes its choice.
-func (in *Input) chooses() string {
+// oneForAll names who sends what was sampled, and what that is, where everything that is compressed is compressed at one level with one codec,
+// whatever the link. Nothing where mode Auto chooses block by block.
+func (in *Input) oneForAll() (user, unit string) {
 	if sample := in.Status.Sample; sample != nil {
 		switch sample.Unit {
 		case v1alpha1.TrialUnitBody:
-			return "body by body (each was measured alone, at its size)"
+			return "an HTTPEndpoint", "body"
 		case v1alpha1.TrialUnitMessage:
-			return "message by message (each was measured alone, at its size)"
+			return "a Queue", "message"
 		case v1alpha1.TrialUnitBlock:
 		}
 	}
-	return "block by block"
+	return "", ""
+}
+
+// prevailing are the winners with the codec and level that are best over most links; of several, those of the link that was stated first.
+func prevailing(all []winner) []winner {
+	type way struct{ codec, level string }
+	links, most := map[way]int{}, way{}
+	for _, w := range all {
+		links[way{w.Codec, w.Level}] += len(w.links)
+	}
+	for _, w := range all {
+		if this := (way{w.Codec, w.Level}); links[this] > links[most] {
+			most = this
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(w winner) bool { return way{w.Codec, w.Level} != most })
 }
 
 // hopeless says how much of the sample compressing does nothing for.

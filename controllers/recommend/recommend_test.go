@@ -106,16 +106,22 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
-// TestCodings: an HTTPEndpoint goes by its codings alone, so that what is best has to be written there.
-func TestCodings(t *testing.T) {
-	for want, test := range map[string]struct {
-		unit v1alpha1.TrialUnit
-		best []int
+// TestOneForAll: what HTTPEndpoints and Queues compress, they compress at exactly the level of their policy, over every link.
+func TestOneForAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		unit  v1alpha1.TrialUnit
+		best  []int
+		codec []v1alpha1.Codec
+		level v1alpha1.CompressionLevel
+		mode  v1alpha1.CompressionMode
+		says  []string
 	}{
-		"write codings: [zstd, gzip] in its spec": {v1alpha1.TrialUnitBody, []int{zstdBalanced}},
-		"write codings: [gzip, zstd] in its spec": {v1alpha1.TrialUnitBody, []int{zstdBalanced, isal, isal}},
-		"write codings: [gzip] in its spec":       {v1alpha1.TrialUnitBody, []int{isal}},
-		"":                                        {v1alpha1.TrialUnitMessage, []int{isal}},
+		"body":        {v1alpha1.TrialUnitBody, []int{zstdBalanced}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", []string{"zstd at level Balanced, which an HTTPEndpoint uses for every body", "codings: [zstd, gzip]"}},
+		"most links":  {v1alpha1.TrialUnitBody, []int{zstdBalanced, isal, isal}, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", []string{"deflate at level Fast", "codings: [gzip] in its spec", "zstd by libzstd at Balanced is best over wan"}},
+		"two engines": {v1alpha1.TrialUnitMessage, []int{zstdBalanced, isal, accelerated}, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", []string{"which a Queue uses for every message", "placement PreferHardware"}},
+		"as many":     {v1alpha1.TrialUnitMessage, []int{zstdBalanced, isal}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", nil},
+		"not worth":   {v1alpha1.TrialUnitMessage, []int{zstdBalanced, stored, stored}, nil, "", "Never", []string{"mode Never, since a Queue does the same with every message", "no compression is best over lan, bus"}},
+		"blocks":      {v1alpha1.TrialUnitBlock, []int{zstdBalanced, stored, isal}, []v1alpha1.Codec{"zstd", "deflate"}, "Balanced", "Auto", []string{"chooses block by block", "up to level Balanced"}},
 	} {
 		in := input(test.best...)
 		in.Status.Sample.Unit = test.unit
@@ -123,8 +129,20 @@ func TestCodings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(r.Message, want) || want == "" && strings.Contains(r.Message, "codings") {
-			t.Errorf("%q is not in %q", want, r.Message)
+		var p v1alpha1.CompressionPolicy
+		if err := yaml.UnmarshalStrict([]byte(r.Policy), &p); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, r.Policy)
+		}
+		if err := policy.ValidateSpec(p.Spec); err != nil || !slices.Equal(p.Spec.Codecs, test.codec) || p.Spec.Level != test.level || p.Spec.Mode != test.mode {
+			t.Errorf("%s: %v %s", name, err, r.Policy)
+		}
+		for _, say := range test.says {
+			if !strings.Contains(r.Message, say) {
+				t.Errorf("%s: %q lacks %q", name, r.Message, say)
+			}
+		}
+		if test.unit != v1alpha1.TrialUnitBody && strings.Contains(r.Message, "codings") || test.unit != v1alpha1.TrialUnitBlock && strings.Contains(r.Message, "up to level") {
+			t.Errorf("%s: %q", name, r.Message)
 		}
 	}
 }
