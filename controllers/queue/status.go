@@ -80,6 +80,14 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	return status
 }
 
+// do says that so many members do something.
+func do[N int32 | uint64](n N, one, several string) string {
+	if n == 1 {
+		return "1 member " + one
+	}
+	return fmt.Sprintf("%d members %s", n, several)
+}
+
 func clientAddress(queue *v1alpha1.Queue) string {
 	return fmt.Sprintf("tls://%s.%s.svc:%d", queue.Name, queue.Namespace, clientPort)
 }
@@ -92,7 +100,7 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 	if facts.Problem != nil {
 		message := facts.Problem.Message
 		if n := readyMembers(facts.Set); n > 0 {
-			message += fmt.Sprintf("; meanwhile %d members serve what the spec said before", n)
+			message += fmt.Sprintf("; meanwhile %s what the spec said before", do(n, "serves", "serve"))
 		}
 		return conditions.Stalled(facts.Problem.Reason, message)
 	}
@@ -106,9 +114,9 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 			return found
 		}
 	}
-	message := fmt.Sprintf("%d members keep messages and serve clients at %s", readyMembers(facts.Set), clientAddress(queue))
+	message := do(readyMembers(facts.Set), "keeps messages and serves", "keep messages and serve") + " clients at " + clientAddress(queue)
 	if queue.Spec.Engine.External != nil {
-		message = fmt.Sprintf("%d members serve clients at %s, and external servers keep the messages", readyMembers(facts.Set), clientAddress(queue))
+		message = fmt.Sprintf("%s clients at %s, and external servers keep the messages", do(readyMembers(facts.Set), "serves", "serve"), clientAddress(queue))
 	}
 	if queue.Spec.Channel != nil {
 		message += fmt.Sprintf(", and send what is put to %s", destination(queue))
@@ -261,8 +269,8 @@ func checkLeader(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Conditi
 		return conditions.Reconciling(v1alpha1.ReasonNoLeader, fmt.Sprintf("no member leads, so that nothing can be put or got; members choose one when "+
 			"most of them reach each other at port %d", routePort))
 	case content.GetUnreachable() > 0:
-		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%d members are not reached by %s, which leads: messages have fewer "+
-			"copies than the spec says; let the members reach each other at port %d", content.GetUnreachable(), content.GetLeader(), routePort))
+		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%s not reached by %s, which leads: messages have fewer "+
+			"copies than the spec says; let the members reach each other at port %d", do(content.GetUnreachable(), "is", "are"), content.GetLeader(), routePort))
 	}
 	return nil
 }

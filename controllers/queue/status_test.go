@@ -58,7 +58,7 @@ func TestStates(t *testing.T) {
 				m.Report.Content.Leader = ""
 			}
 		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonNoLeader, "6222"},
-		"fewer copies": {func(f *queue.Facts) { f.Members[0].Report.Content.Unreachable = 1 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersUnreachable, "1 members"},
+		"fewer copies": {func(f *queue.Facts) { f.Members[0].Report.Content.Unreachable = 1 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonMembersUnreachable, "1 member is not reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted := want(t, newQueue(three))
