@@ -388,6 +388,18 @@ func messages(js jetstream.JetStream, queue string) (uint64, error) {
 	return stream.CachedInfo().State.Msgs, nil
 }
 
+// span says when who got a message had asked for it, and until when it is theirs.
+func span(e queuefaults.Event) string {
+	text := ""
+	if !e.Asked.IsZero() {
+		text += e.Asked.Format(", asked for 15:04:05.000")
+	}
+	if !e.Until.IsZero() {
+		text += e.Until.Format(", until 15:04:05.000")
+	}
+	return text
+}
+
 // judge fails the test for each promise that was not kept.
 func (l *load) judge() {
 	l.Helper()
@@ -407,7 +419,7 @@ func (l *load) judge() {
 		l.Error(v)
 		for _, e := range events {
 			if e.ID == v.ID {
-				l.Logf("  %s %s sequence %d %s asked %s", e.Time.Format("15:04:05.000"), e.Kind, e.Sequence, e.Consumer, e.Asked.Format("15:04:05.000"))
+				l.Logf("  %s %s sequence %d %s%s", e.Time.Format("15:04:05.000"), e.Kind, e.Sequence, e.Consumer, span(e))
 			}
 		}
 	}

@@ -25,8 +25,8 @@ const (
 	// tellers get messages, an undertaker gets dead letters.
 	tellers    = "teller"
 	undertaker = "undertaker"
-	// visibility is how long they have what they got, if they say nothing else, and extension how long when they ask for more.
-	visibility, extension = 3 * time.Second, 5 * time.Second
+	// visibility is how long they have what they got, or longVisibility, which is longer than a member is away; extension is how long when they ask for more.
+	visibility, longVisibility, extension = 3 * time.Second, 12 * time.Second, 14 * time.Second
 	// certain is by how much sooner that may be over: it is written in milliseconds.
 	certain = 10 * time.Millisecond
 	// maxDeliveries after which a message is a dead letter. One of poisonous is acknowledged by nobody.
@@ -71,8 +71,8 @@ type wayIn interface {
 // way is one to get them, too.
 type way interface {
 	wayIn
-	// get waits for messages for longPoll. They are the client's for visibility.
-	get(ctx context.Context, count int, dead bool) ([]incoming, error)
+	// get waits for messages for longPoll. They are the client's for some time.
+	get(ctx context.Context, count int, held time.Duration, dead bool) ([]incoming, error)
 	// settle says for each receipt what became of it.
 	settle(ctx context.Context, v verb, receipts []string) ([]wirev1.ReceiptResult, error)
 }
@@ -101,11 +101,15 @@ func serve(q *queue) *load {
 	}
 	getting, end := context.WithCancel(context.Background())
 	l.end = end
-	for _, w := range []way{newGRPCWay(q), newGRPCWay(q), newHTTPWay(q)} {
-		l.getting.Go(func() { l.getAll(getting, w, false) })
+	for i, w := range []way{newGRPCWay(q), newGRPCWay(q), newHTTPWay(q)} {
+		held := visibility
+		if i == 0 {
+			held = longVisibility
+		}
+		l.getting.Go(func() { l.getAll(getting, w, held, false) })
 	}
 	dead := newGRPCWay(q)
-	l.getting.Go(func() { l.getAll(getting, dead, true) })
+	l.getting.Go(func() { l.getAll(getting, dead, visibility, true) })
 	return l
 }
 
@@ -173,11 +177,11 @@ func (l *load) putAll(w wayIn, messages []outgoing) bool {
 }
 
 // getAll gets messages, or dead letters, and does something with each.
-func (l *load) getAll(ctx context.Context, w way, dead bool) {
+func (l *load) getAll(ctx context.Context, w way, held time.Duration, dead bool) {
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, longPoll+answerTime)
 		asked := time.Now()
-		got, err := w.get(asking, 1+rand.IntN(32), dead)
+		got, err := w.get(asking, 1+rand.IntN(32), held, dead)
 		cancel()
 		if err != nil {
 			wait(ctx, 50*time.Millisecond)
@@ -185,7 +189,7 @@ func (l *load) getAll(ctx context.Context, w way, dead bool) {
 		}
 		todo := make(map[verb][]incoming)
 		for _, m := range got {
-			m.Asked = asked
+			m.Asked, m.Until = asked, asked.Add(held-certain)
 			v := l.decide(m)
 			l.note(m)
 			if v != "" {
@@ -200,7 +204,7 @@ func (l *load) getAll(ctx context.Context, w way, dead bool) {
 
 // note says that a message was got.
 func (l *load) note(m incoming) {
-	m.Kind, m.Consumer, m.Until = queuefaults.Got, tellers, m.Asked.Add(visibility-certain)
+	m.Kind, m.Consumer = queuefaults.Got, tellers
 	if m.dead != nil {
 		m.Kind, m.Consumer, m.Until = queuefaults.GotDead, undertaker, time.Time{}
 		switch why := m.dead; {

@@ -98,10 +98,10 @@ func placesOf(response *wirev1.PutResponse) []uint64 {
 	return places
 }
 
-func (w *grpcWay) get(ctx context.Context, count int, dead bool) (got []incoming, err error) {
+func (w *grpcWay) get(ctx context.Context, count int, held time.Duration, dead bool) (got []incoming, err error) {
 	err = w.ask(ctx, func(ctx context.Context, c wirev1.MessageServiceClient) error {
 		response, err := c.Get(ctx, &wirev1.GetRequest{
-			MaxMessages: uint32(count), Wait: durationpb.New(longPoll), VisibilityTimeout: durationpb.New(visibility), DeadLetters: dead,
+			MaxMessages: uint32(count), Wait: durationpb.New(longPoll), VisibilityTimeout: durationpb.New(held), DeadLetters: dead,
 		})
 		if err != nil {
 			return err
@@ -240,8 +240,8 @@ func (w *httpWay) put(ctx context.Context, messages []outgoing) ([]uint64, error
 	return []uint64{result.GetSequence()}, nil
 }
 
-func (w *httpWay) get(ctx context.Context, _ int, dead bool) ([]incoming, error) {
-	query := url.Values{"wait": {longPoll.String()}, "visibility": {visibility.String()}, "dead": {strconv.FormatBool(dead)}}
+func (w *httpWay) get(ctx context.Context, _ int, held time.Duration, dead bool) ([]incoming, error) {
+	query := url.Values{"wait": {longPoll.String()}, "visibility": {held.String()}, "dead": {strconv.FormatBool(dead)}}
 	h, code, payload, err := w.ask(ctx, http.MethodPost, "/v1/message/next?"+query.Encode(), nil, nil)
 	if err != nil || code == http.StatusNoContent {
 		return nil, err
