@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,7 +163,13 @@ func (p *pair) faults() []fault {
 	}
 	return []fault{
 		{"sending end killed", on(p.east, killLeader)},
-		{"receiving end killed", on(p.west, killLeader)},
+		{"receiving end killed", func(context.Context, *queue, jetstream.JetStream) {
+			for _, m := range p.west.members {
+				if slices.Contains(p.gateway.Keys(), m.name) {
+					restart(m, (*member).kill)
+				}
+			}
+		}},
 		{"answers do not arrive", quiet(true, false, time.Second, 12*time.Second)},
 		{"cut off for longer than any time-out", quiet(true, true, longest, longest+time.Second)},
 		{"batches do not arrive", quiet(false, true, time.Second, 12*time.Second)},

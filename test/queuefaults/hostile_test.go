@@ -56,7 +56,7 @@ func hostile(t *testing.T) map[string]*wirev1.QueueMessage {
 // TestHostileClients: while some clients put and get, others put what has to be refused, many at once. Nothing of it is stored, the member keeps its memory, and the others see
 // none of it.
 func TestHostileClients(t *testing.T) {
-	const clients, mostMemory = 16, int64(512 << 20)
+	const clients, mostMemory = 16, int64(256 << 20)
 	q := newQueue(t, 1)
 	l := serve(q)
 	messages := hostile(t)
