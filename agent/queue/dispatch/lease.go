@@ -82,13 +82,13 @@ type leaseLog struct {
 func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease, *departures, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	stream, err := l.js.Stream(ctx, l.stream)
+	stream, err := l.look(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read who has which message: %w", err)
 	}
 	leases, departed := make(map[uint64]lease), newDepartures()
 	for {
-		m, err := stream.GetMsg(ctx, l.last+1, jetstream.WithGetMsgSubject(l.subject))
+		m, err := l.next(ctx, stream)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return leases, departed, nil
 		}
@@ -115,6 +115,20 @@ func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease
 			departed.add(x)
 		}
 	}
+}
+
+// look and next ask for the stream and the record after the last. A server that ends, or does not lead any more, takes the question with
+// it: nobody waits for all of them as long as for one.
+func (l *leaseLog) look(ctx context.Context) (jetstream.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return l.js.Stream(ctx, l.stream)
+}
+
+func (l *leaseLog) next(ctx context.Context, stream jetstream.Stream) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return stream.GetMsg(ctx, l.last+1, jetstream.WithGetMsgSubject(l.subject))
 }
 
 // write appends what has changed. all returns all that counts, and is asked now and then.

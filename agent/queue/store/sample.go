@@ -30,7 +30,9 @@ func (s *Streams) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visi
 	if err != nil {
 		return err
 	}
-	stream, err := js.Stream(ctx, s.queue)
+	looking, cancel := context.WithTimeout(ctx, requestTimeout) // who asks for a sample has time for more than one answer
+	defer cancel()
+	stream, err := js.Stream(looking, s.queue)
 	if err != nil {
 		return fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
