@@ -103,7 +103,7 @@ func (m *member) certify() *x509.CertPool {
 // await waits until a report is as it should be.
 func (m *member) await(what string, ok func(*wirev1.QueueReport) bool) *wirev1.QueueReport {
 	m.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(3 * patience) // some of it takes several answers that wait, and elections
 	for {
 		r := m.Report(m.Context())
 		if ok(r) {

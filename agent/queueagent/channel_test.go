@@ -289,6 +289,7 @@ func (p *pair) get(n int) {
 
 // TestChannel moves messages from one agent to the other, through a gateway, under changing settings of both.
 func TestChannel(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.runs("zstd", 1)
 	const first = 12
@@ -360,6 +361,7 @@ func TestChannelIsRevoked(t *testing.T) {
 
 // TestChannelIsTakenAway: messages go to clients' consumers again, and a channel that finds such consumers names them.
 func TestChannelIsTakenAway(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.runs("zstd", 1)
 	p.send(2)
@@ -385,6 +387,7 @@ func TestChannelIsTakenAway(t *testing.T) {
 
 // TestChannelAndService: where there is a channel, clients of gRPC put and do not get; what one has when a channel begins goes through it.
 func TestChannelAndService(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.runs("zstd", 1)
 	p.subject = "orders"

@@ -223,12 +223,8 @@ func getAll(ctx context.Context, js jetstream.JetStream, count int) error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	// What comes now came twice.
-	stream, err := js.Stream(ctx, "orders")
-	if err != nil {
-		return err
-	}
 	time.Sleep(200 * time.Millisecond)
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("orders"))
+	info, err := infoOf(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -236,4 +232,24 @@ func getAll(ctx context.Context, js jetstream.JetStream, count int) error {
 		return errors.New("messages came twice")
 	}
 	return nil
+}
+
+// infoOf looks at the queue, which may be killed meanwhile, and is asked again then.
+func infoOf(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamInfo, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		var info *jetstream.StreamInfo
+		stream, err := js.Stream(try, "orders")
+		if err == nil {
+			info, err = stream.Info(try, jetstream.WithSubjectFilter("orders"))
+		}
+		cancel()
+		if err == nil {
+			return info, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("look at what is left: %w", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }

@@ -123,8 +123,18 @@ func (q *queue) put(key string, texts ...string) {
 		if key != "" {
 			m.Header.Set(envelope.KeyHeader, key)
 		}
-		if _, err := q.js.PublishMsg(q.Context(), m, jetstream.WithMsgID(text)); err != nil {
-			q.Fatal(err)
+		// A member that is told to end, or loses an election, takes with it what it was asked: each try has a bound of its own.
+		deadline := time.Now().Add(soon)
+		for bound := 5 * time.Second; ; bound *= 2 {
+			ctx, stop := context.WithTimeout(q.Context(), bound)
+			_, err := q.js.PublishMsg(ctx, m, jetstream.WithMsgID(text))
+			stop()
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				q.Fatal(err)
+			}
 		}
 	}
 }

@@ -37,8 +37,9 @@ import (
 )
 
 const (
-	patience = time.Minute
-	// tryPatience bounds one try of what is tried again: to make streams, or to put a message that a server may take with it when it ends.
+	patience = 2 * time.Minute
+	// tryPatience bounds the first try of what is tried again: to make streams, or to put a message that a server may take with it when it
+	// ends. It is far less than patience, or the answer that is lost would be all that is waited for.
 	tryPatience = 3 * time.Second
 )
 
@@ -99,14 +100,37 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func put(t *testing.T, conn *nats.Conn, subject string) error {
+// awaitAnswer is await for what asks servers, which may end, or elect who leads, before they answer: each try has a bound of its own, and
+// each the double of the one before, so that a slow machine is waited for as well.
+func awaitAnswer(t *testing.T, what string, ask func(context.Context) error) {
 	t.Helper()
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(tryPatience))
+	deadline, bound := time.Now().Add(patience), tryPatience
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		err := ask(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s: %v", what, err)
+		}
+		bound *= 2
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// put puts a message, once however often it is tried.
+func put(t *testing.T, what string, conn *nats.Conn, id string) {
+	t.Helper()
+	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = js.Publish(t.Context(), subject, []byte("text"))
-	return err
+	awaitAnswer(t, what, func(ctx context.Context) error {
+		_, err := js.Publish(ctx, "orders.new", []byte("text"), jetstream.WithMsgID(id))
+		return err
+	})
 }
 
 // TestCluster: three servers keep messages, and two go on without the third.
@@ -114,37 +138,47 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")
 	}
+	t.Parallel() // servers mostly wait for each other
 	servers := externaltest.Cluster(t, 3)
 	o := options(servers...)
 	e, conn, err := open(t, o, store.Settings{Replicas: 3, MaxBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a message is stored", func() bool { return put(t, conn, "orders.new") == nil })
+	put(t, "a message is stored", conn, "first")
 	await(t, "the only member leads", e.Leader)
-	got, err := e.Statistics(t.Context(), conn)
-	if err != nil || got.Messages != 1 || got.Leader != "orders-0" || got.Used != nil {
-		t.Errorf("%+v, %v", got, err)
-	}
-	seen := 0
-	if err := e.Sample(t.Context(), conn, 1, func(_ nats.Header, payload []byte) (bool, error) {
-		seen += len(payload)
-		return true, nil
-	}); err != nil || seen != len("text") {
-		t.Errorf("a sample has %d bytes, %v", seen, err)
-	}
+	// Who leads says so twice a second, and on a machine that stalls for longer nobody does for a while.
+	awaitAnswer(t, "the leader is known", func(ctx context.Context) error {
+		got, err := e.Statistics(ctx, conn)
+		if err == nil && (got.Messages != 1 || got.Leader != "orders-0" || got.Used != nil) {
+			err = fmt.Errorf("%+v", got)
+		}
+		return err
+	})
+	awaitAnswer(t, "a sample is taken", func(ctx context.Context) error {
+		seen := 0
+		err := e.Sample(ctx, conn, 1, func(_ nats.Header, payload []byte) (bool, error) {
+			seen += len(payload)
+			return true, nil
+		})
+		if err == nil && seen != len("text") {
+			t.Errorf("a sample has %d bytes", seen)
+		}
+		return err
+	})
 	servers[0].Stop()
-	await(t, "a message is stored without a server", func() bool { return put(t, conn, "orders.new") == nil })
+	put(t, "a message is stored without a server", conn, "second")
 	await(t, "the member leads again", e.Leader)
-	await(t, "the server is missed", func() bool {
-		got, err := e.Statistics(t.Context(), conn)
-		return err == nil && got.Offline == 1
+	awaitAnswer(t, "the server is missed", func(ctx context.Context) error {
+		got, err := e.Statistics(ctx, conn)
+		if err == nil && got.Offline != 1 {
+			err = fmt.Errorf("%+v", got)
+		}
+		return err
 	})
 	// A change of the settings reaches the stream, and the owner stays.
-	await(t, "the limit is another", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		return e.Ensure(ctx, conn, store.Settings{Replicas: 3, MaxBytes: 2 << 20}) == nil
+	awaitAnswer(t, "the limit is another", func(ctx context.Context) error {
+		return e.Ensure(ctx, conn, store.Settings{Replicas: 3, MaxBytes: 2 << 20})
 	})
 	again := options(servers...)
 	again.Member = "orders-1"
@@ -155,6 +189,7 @@ func TestCluster(t *testing.T) {
 
 // TestProblems: what is wrong with servers has a reason.
 func TestProblems(t *testing.T) {
+	t.Parallel()
 	plain := externaltest.Start(t, nil)
 	gone := externaltest.Start(t, nil)
 	gone.Stop()
@@ -258,9 +293,13 @@ func TestProblems(t *testing.T) {
 	await(t, "nobody leads", func() bool { return !e.Leader() })
 	plain.Restart(nil)
 	await(t, "the server is there", func() bool { return e.Problem() == nil && e.Leader() })
-	if err := js.DeleteStream(t.Context(), "orders"); err != nil {
-		t.Fatal(err)
-	}
+	// This connection may come later than that of the lease, and its first request be lost.
+	awaitAnswer(t, "the stream is deleted", func(ctx context.Context) error {
+		if err := js.DeleteStream(ctx, "orders"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		return nil
+	})
 	await(t, "the stream is missed", func() bool { return failure.Is(e.Ready(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT) })
 	if err := e.Failed(); err != nil {
 		t.Errorf("a stream of files is made anew: %v", err)
@@ -379,7 +418,7 @@ func TestTLS(t *testing.T) {
 		if state, err := conn.TLSConnectionState(); err == nil && !state.HandshakeComplete {
 			t.Errorf("%s: without TLS", what)
 		}
-		await(t, what+": a message is stored", func() bool { return put(t, conn, "orders.new") == nil })
+		put(t, what+": a message is stored", conn, what)
 	}
 }
 

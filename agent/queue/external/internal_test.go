@@ -133,6 +133,7 @@ func (p *party) leads(t *testing.T) {
 
 // TestLease: one leads, another when that is told to end or is not heard, and none without the server.
 func TestLease(t *testing.T) {
+	t.Parallel()
 	s := externaltest.Start(t, nil)
 	first := join(t, s, "orders-0", time.Hour)
 	first.leads(t)

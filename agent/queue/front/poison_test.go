@@ -30,7 +30,7 @@ func TestPoison(t *testing.T) {
 	}
 	next := func() jetstream.Msg {
 		t.Helper()
-		m, err := c.Next(jetstream.FetchMaxWait(time.Minute))
+		m, err := c.Next(soon...)
 		if err != nil {
 			t.Fatal(err)
 		}

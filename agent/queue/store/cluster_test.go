@@ -29,6 +29,7 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")
 	}
+	t.Parallel() // members mostly wait for each other
 	const capacity = 32 << 20
 	authority := transporttest.NewAuthority(t, "east")
 	config := transport.NewFiles(authority.Directory(t, authority, "/ns/bank/queue/orders", "")).MembersConfig()

@@ -5,6 +5,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -46,6 +47,7 @@ func TestSharedIDs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")
 	}
+	t.Parallel() // members mostly wait for each other
 	const capacity = 1 << 20
 	settings := store.Settings{Replicas: 3, MaxBytes: capacity}
 	authority := transporttest.NewAuthority(t, "east")
@@ -66,7 +68,7 @@ func TestSharedIDs(t *testing.T) {
 	}
 	share := func(m *member, last uint64) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), elections)
 		defer cancel()
 		conn, _ := connect(t, m.Store)
 		if err := m.EnsureIDs(ctx, conn, settings); err != nil {
@@ -88,23 +90,36 @@ func TestSharedIDs(t *testing.T) {
 	conn, js := connect(t, members[0].Store)
 	ensure(t, members[0].Store, conn, settings)
 	full := make([]byte, 100_000)
-	for {
-		if _, err := js.Publish(t.Context(), "orders", full, jetstream.WithRetryAttempts(0)); err != nil {
+	for deadline := time.Now().Add(elections); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of a leader that lost an election nothing is heard
+		_, err := js.Publish(ctx, "orders", full, jetstream.WithRetryAttempts(0))
+		cancel()
+		var refused *jetstream.APIError
+		if errors.As(err, &refused) {
 			t.Logf("the queue is full: %v", err)
 			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the queue is not full: %v", err)
 		}
 	}
 	for _, m := range members {
 		share(m, 0)
 	}
 	given := []ids.Message{{ID: []byte("a"), Sequence: 1, Stored: time.Now()}, {ID: []byte("b"), Sequence: 2, Stored: time.Now()}, {ID: []byte("old"), Sequence: 3}}
-	if err := members[1].shared.Given(given); err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(elections); ; {
+		err := members[1].shared.Given(given)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) { // it gives up after ten seconds without a leader
+			t.Fatal(err)
+		}
 	}
 	expect := func(id string, want uint64) {
 		t.Helper()
 		for i, m := range members {
-			deadline := time.Now().Add(time.Minute)
+			deadline := time.Now().Add(elections)
 			for !m.shared.Any() && time.Now().Before(deadline) {
 				time.Sleep(time.Millisecond)
 			}

@@ -69,11 +69,16 @@ func put(t *testing.T, js jetstream.JetStream, subject, text string, options ...
 
 func statistics(t *testing.T, s *store.Store, conn *nats.Conn) store.Statistics {
 	t.Helper()
-	out, err := s.Statistics(t.Context(), conn)
-	if err != nil {
-		t.Fatal(err)
+	deadline := time.Now().Add(patience)
+	for {
+		out, err := s.Statistics(t.Context(), conn)
+		if err == nil {
+			return out
+		}
+		if time.Now().After(deadline) { // it gives up after seconds, for which a machine may be stalled
+			t.Fatal(err)
+		}
 	}
-	return out
 }
 
 // TestOldest: what channels note and dead letters are no messages of the queue, however old they are.
