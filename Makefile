@@ -134,14 +134,14 @@ test: ## Everything that must hold: lint, generated files, all tests, end to end
 	$(SUBMAKE) test-envtest
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) test-e2e
 
-# Code without goroutines, on megabytes or in long simulations: the race detector makes its tests ten times slower and has nothing to
-# find but in those that share an engine.
-SERIAL := /agent/(codec|estimate|policy)(/|$$)
+# Code without goroutines, on megabytes or in long simulations, and tests of what other programs write: the race detector makes them ten
+# times slower and has nothing to find but in those that share an engine.
+SERIAL := /(agent/(codec|estimate|policy)|hack/bench/policy|test/chart)(/|$$)
 
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and the data plane once more without C
 	$(ALL_ENGINES); go test -race -timeout 20m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
-	$(ALL_ENGINES); go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./agent/... | grep -E '$(SERIAL)'); \
+	$(ALL_ENGINES); go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)'); \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
 	CGO_ENABLED=0 go test -short ./agent/...
 

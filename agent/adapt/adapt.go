@@ -16,17 +16,13 @@ import (
 )
 
 const (
-	// windowMost is how long a window lasts at most, however few blocks it has.
-	windowMost = 250 * time.Millisecond
+	// A window has so many blocks and lasts at least so long, unless it lasts for most.
+	windowBlocks            = 8
+	windowLeast, windowMost = 25 * time.Millisecond, 250 * time.Millisecond
+	// The first one is shorter: nothing is known of the network before it ends.
+	firstBlocks = 3
+	firstLeast  = 10 * time.Millisecond
 )
-
-// lengths of windows: each has so many blocks and lasts at least so long. The first are shorter. Before the first one ends nothing is
-// known of the network; on a slow one that is a single block. If the network was not what held it up then, the next ones try how much it
-// carries, by blocks as they are, of which a network that is slower than that should not get many.
-var lengths = []struct {
-	blocks int
-	least  time.Duration
-}{{1, 10 * time.Millisecond}, {3, 10 * time.Millisecond}, {3, 10 * time.Millisecond}, {8, 25 * time.Millisecond}}
 
 // Clock tells the time and the CPU time that this process has spent.
 type Clock interface {
@@ -60,7 +56,7 @@ type Sender struct {
 	cpu    time.Duration // of the process then
 	blocks int
 	window policy.Window
-	ended  int // windows, as far as that matters to the next one
+	first  bool // none has ended yet
 
 	// What was sent since the peer last spoke, what it said then and when.
 	plain, wire float64
@@ -73,7 +69,7 @@ func NewSender(o policy.ControllerOptions, clock Clock) *Sender {
 	if clock == nil {
 		clock = system{}
 	}
-	return &Sender{clock: clock, controller: policy.NewController(o), streams: make(map[*Stream]struct{})}
+	return &Sender{clock: clock, controller: policy.NewController(o), first: true, streams: make(map[*Stream]struct{})}
 }
 
 // Choose implements frame.Chooser.
@@ -138,8 +134,11 @@ func (t *Stream) Sent(o meter.Outcome, prepared, preparedCPU, writing time.Durat
 	s.blocks++
 	now := s.clock.Now()
 	length := now.Sub(s.began)
-	enough := lengths[s.ended]
-	if s.blocks >= enough.blocks && length >= enough.least || length >= windowMost {
+	blocks, least := windowBlocks, windowLeast
+	if s.first {
+		blocks, least = firstBlocks, firstLeast
+	}
+	if s.blocks >= blocks && length >= least || length >= windowMost {
 		s.end(now, length)
 	}
 }
@@ -163,11 +162,10 @@ func (s *Sender) end(now time.Time, length time.Duration) {
 		w.Delivered += float64(carried.Acknowledged - t.before.Acknowledged)
 		w.Busy += (carried.Busy - t.before.Busy).Seconds()
 		w.PeerFull += (carried.PeerFull - t.before.PeerFull).Seconds()
-		w.Queueing += carried.Queueing.Seconds() / float64(len(s.streams))
 		t.before = carried
 	}
 	s.controller.Window(*w)
-	s.ended = min(s.ended+1, len(lengths)-1)
+	s.first = false
 	s.begin(now)
 }
 

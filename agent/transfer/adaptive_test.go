@@ -17,6 +17,7 @@ import (
 // TestAdaptive: mode Auto chooses among the ways that the receiver reads, by the objective, and says so. What it chooses here does
 // not depend on how fast the machine is: bytes are counted, or CPU time costs next to nothing.
 func TestAdaptive(t *testing.T) {
+	t.Parallel()
 	engines := codec.NewRegistry(gozstd.New(), goflate.New(), identity.New())
 	option := func(id codec.ID, level codec.Level) policy.Option {
 		return policy.Option{Codec: id, Class: codec.Software, Level: level}

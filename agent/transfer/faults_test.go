@@ -79,6 +79,7 @@ func (f corruptFile) WriteAt(p []byte, offset int64) (int, error) {
 }
 
 func TestVerifyFindsDamagedStorage(t *testing.T) {
+	t.Parallel()
 	source := t.TempDir()
 	file(t, source, "large", text(1, 70<<20), 0o600)
 	for _, offset := range []int64{0, 1<<20 + 5, 69<<20 + 1} {

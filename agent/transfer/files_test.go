@@ -5,7 +5,9 @@ package transfer_test
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -107,6 +109,7 @@ func mixedTree(t testing.TB, root string) (files int) {
 func listing(t testing.TB, root string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
+	piece := make([]byte, 256<<10) // large files are not held in memory for it
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -118,11 +121,16 @@ func listing(t testing.TB, root string) map[string]string {
 		content := ""
 		switch d.Type() {
 		case 0:
-			b, err := os.ReadFile(name)
+			f, err := os.Open(name)
 			if err != nil {
 				return err
 			}
-			content = fmt.Sprintf("%d %x", len(b), sha256.Sum256(b))
+			sum := sha256.New()
+			n, err := io.CopyBuffer(sum, struct{ io.Reader }{f}, piece)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+			content = fmt.Sprintf("%d %x", n, sum.Sum(nil))
 		case fs.ModeSymlink:
 			if content, err = os.Readlink(name); err != nil {
 				return err

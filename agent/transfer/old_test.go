@@ -28,6 +28,7 @@ const part = transfer.ChunkSize / 16
 
 // Only the parts of a large file that changed are sent.
 func TestOnlyChangedPartsAreSent(t *testing.T) {
+	t.Parallel()
 	const size = 3<<20 + 12345
 	old := noise(1, size)
 	changed := func(offsets ...int) []byte {
@@ -77,6 +78,7 @@ func TestOnlyChangedPartsAreSent(t *testing.T) {
 
 // The digests of a file that is larger than one answer come in several, and those of many files while others are sent.
 func TestManyOldVersions(t *testing.T) {
+	t.Parallel()
 	source, destination := t.TempDir(), t.TempDir()
 	large := text(1, 66<<20)
 	file(t, destination, "large", large, 0o600)
@@ -131,6 +133,7 @@ func sparseFile(t testing.TB, root, path string, size int64, data map[int64]int)
 }
 
 func TestHolesAreNotSent(t *testing.T) {
+	t.Parallel()
 	source, destination := t.TempDir(), t.TempDir()
 	sparseFile(t, source, "large", 64<<20, map[int64]int{0: part, 1<<20 + 3*part: 2 * part, 32<<20 - part: 2 * part, 63 << 20: 1 << 20})
 	sparseFile(t, source, "nothing", 16<<20+1000, nil)
@@ -164,6 +167,7 @@ func TestHolesAreNotSent(t *testing.T) {
 
 // The time for a file that is nearly nothing but holes does not follow from its size, nor does the memory.
 func TestFileFarLargerThanMemory(t *testing.T) {
+	t.Parallel()
 	source, destination := t.TempDir(), t.TempDir()
 	const size = 64 << 30
 	sparseFile(t, source, "disk", size, map[int64]int{0: part, 40 << 30: 1 << 20, size - part: part})
@@ -206,6 +210,7 @@ func extents(t *testing.T, name string) (all []string) {
 
 // What was a hole becomes data and the other way round, beside what stays.
 func TestHolesOfChangedFile(t *testing.T) {
+	t.Parallel()
 	source, destination := t.TempDir(), t.TempDir()
 	sparseFile(t, source, "file", 64<<20, map[int64]int{1 << 20: 3 << 20, 20 << 20: 5 << 20})
 	move(t, source, destination)
@@ -220,6 +225,7 @@ func TestHolesOfChangedFile(t *testing.T) {
 
 // Parts that are reused and holes are taken over by the next attempt like what was sent.
 func TestResumeOfChangedFile(t *testing.T) {
+	t.Parallel()
 	const size = 12 << 20
 	source, start := t.TempDir(), noise(1, size)
 	content := slices.Clone(start)
@@ -229,7 +235,7 @@ func TestResumeOfChangedFile(t *testing.T) {
 	file(t, source, "large", content, 0o600)
 	age(t, filepath.Join(source, "large"), 1)
 	sparseFile(t, source, "sparse", 12<<20, map[int64]int{2 << 20: 1 << 20, 6 << 20: 1 << 20})
-	for operations := 20; ; operations += 17 {
+	for operations := 20; ; operations += 17 * sparsely {
 		destination := t.TempDir()
 		file(t, destination, "large", start, 0o600)
 		_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
@@ -275,6 +281,7 @@ func (d *meddling) OpenOld(path string) (*tree.OldFile, error) {
 
 // Whoever writes to the destination meanwhile cannot make a file wrong that is then taken for right.
 func TestOldVersionChanges(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(path string) error{
 		"Written":   func(path string) error { return os.WriteFile(path, noise(7, 4<<20), 0o600) },
 		"Removed":   os.Remove,

@@ -52,6 +52,7 @@ func TestPipe(t *testing.T) {
 
 // What an attempt in one process made safe, one between two agents goes on from, and the other way round.
 func TestPipeResumes(t *testing.T) {
+	t.Parallel()
 	source, size := resumable(t)
 	for _, pipeFirst := range []bool{true, false} {
 		destination := t.TempDir()

@@ -83,6 +83,7 @@ func TestHostileCheckpointInterval(t *testing.T) {
 
 // A sender that announces what an earlier attempt had begun may not send again what it was told is safe.
 func TestHostileSafeChunkAgain(t *testing.T) {
+	t.Parallel()
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "large", noise(1, 30<<20), 0o600)
 	broken(t, source, destination)

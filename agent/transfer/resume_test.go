@@ -54,11 +54,12 @@ func resumable(t testing.TB) (source string, bytes int64) {
 // The power of the receiver goes after any number of operations. The next attempt makes the destination equal, and what is written
 // twice is at most one interval for each stream.
 func TestPowerLossAnywhere(t *testing.T) {
+	t.Parallel()
 	const streams = 3
 	source, size := resumable(t)
 	for _, verify := range []bool{true, false} {
 		settings := func(o *transfer.SendOptions) { o.Verify, o.Streams = verify, streams }
-		for operations := 1; ; operations += 37 {
+		for operations := 1; ; operations += 37 * sparsely {
 			destination := t.TempDir()
 			var m *machine
 			_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
@@ -294,6 +295,7 @@ func TestShortStagedFileWithoutVerification(t *testing.T) {
 
 // A new run after one that was given up sends the rest, unless the place was another Transfer's.
 func TestNewRunResumes(t *testing.T) {
+	t.Parallel()
 	for sender, resumes := range map[string]bool{"bank/ledger": true, "bank/another": false} {
 		source, destination := t.TempDir(), t.TempDir()
 		file(t, source, "large", noise(1, 20<<20), 0o600)

@@ -21,6 +21,7 @@ func same(t *testing.T, source, destination string) {
 }
 
 func TestTreeArrivesWhole(t *testing.T) {
+	t.Parallel()
 	source, destination := t.TempDir(), t.TempDir()
 	files := mixedTree(t, source)
 	sent, received := move(t, source, destination)

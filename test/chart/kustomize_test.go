@@ -16,20 +16,8 @@ import (
 // TestSameAsKustomize holds config/default and the chart with its default values to the same objects: rules, arguments, ports,
 // mounts and all. What Helm adds to metadata, and where images come from, may differ.
 func TestSameAsKustomize(t *testing.T) {
-	program, err := kustomize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := run(program, "build", "config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	byKustomize := essentials(decode(t, out))
-	objects, err := template(t, registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byHelm := essentials(objects)
+	chart, config := both(t)
+	byKustomize, byHelm := essentials(config), essentials(chart)
 	// Helm makes the namespace when it is told to; its labels are the user's.
 	delete(byKustomize, "Namespace lighterage-system")
 	if len(byHelm) < 15 {
@@ -48,6 +36,30 @@ func TestSameAsKustomize(t *testing.T) {
 			t.Errorf("config/default has no %s", key)
 		}
 	}
+}
+
+// rendered is what the chart makes by default, and built what config/default does. Nobody may change them.
+var rendered, built []unstructured.Unstructured
+
+func both(t *testing.T) (chart, config []unstructured.Unstructured) {
+	t.Helper()
+	if rendered != nil {
+		return rendered, built
+	}
+	program, err := kustomize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(program, "build", "config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := template(t, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, built = objects, decode(t, out)
+	return rendered, built
 }
 
 // essentials maps kind and name to what matters of an object.
@@ -85,19 +97,8 @@ func withoutRegistry(v any) any {
 
 // TestSelectors checks that in both every selector selects the pods that it is meant for.
 func TestSelectors(t *testing.T) {
-	program, err := kustomize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := run(program, "build", "config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := template(t, registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, objects := range map[string][]unstructured.Unstructured{"chart": objects, "config/default": decode(t, out)} {
+	chart, config := both(t)
+	for name, objects := range map[string][]unstructured.Unstructured{"chart": chart, "config/default": config} {
 		pods := map[string]map[string]any{}
 		for _, o := range objects {
 			labels, _ := at(o.Object, "spec", "template", "metadata", "labels").(map[string]any)

@@ -39,12 +39,6 @@ var (
 
 // run runs a program in the root of the tree and returns its standard output; the error has what else it said.
 func run(name string, args ...string) (string, error) {
-	out, _, err := runBoth(name, args...)
-	return out, err
-}
-
-// runBoth returns standard error too.
-func runBoth(name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Dir = root
 	// Tests may run with a compiler and platform of their own.
@@ -52,9 +46,9 @@ func runBoth(name string, args ...string) (string, string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), stderr.String(), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, stderr.String())
+		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, stderr.String())
 	}
-	return stdout.String(), stderr.String(), nil
+	return stdout.String(), nil
 }
 
 // template renders the chart with values set as on the command line.
