@@ -6,6 +6,7 @@
 #   REGISTRY              where the images are (from .cluster/env; make images pushes there)
 #   VERSION               their tag (make passes it)
 #   GATEWAY_SERVICE_TYPE  how the other cluster gets in: LoadBalancer (default, clusters of your own) or NodePort
+#   ACCELERATOR_SLOTS     how many agents may share the accelerator of a node (default 0: any number)
 #   EAST_GATEWAY_ENDPOINT, WEST_GATEWAY_ENDPOINT  host:port, when it is neither of the two
 
 # shellcheck source=hack/demo/lib.sh
@@ -48,7 +49,7 @@ for cluster in east west; do
     "$cluster" apply -f - >/dev/null
   show helm upgrade --install lighterage charts/lighterage --kubeconfig ".cluster/$cluster.kubeconfig" --namespace "$NAMESPACE" \
     --set clusterName="$cluster" --set image.registry="$REGISTRY" --set image.tag="$VERSION" \
-    "${gateway_values[@]}" --wait --timeout 10m >/dev/null
+    --set accelerator.slotsPerNode="${ACCELERATOR_SLOTS:-0}" "${gateway_values[@]}" --wait --timeout 10m >/dev/null
   "$cluster" -n "$NAMESPACE" get pods -o wide
 done
 
