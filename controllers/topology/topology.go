@@ -106,28 +106,33 @@ func freeSlots(ctx context.Context, reader client.Reader, nodes []corev1.Node) (
 	return free, nil
 }
 
-// Trim removes from objects in a cache what Facts does not look at. Of a node that is most of it.
-func Trim(object any) (any, error) {
-	switch o := object.(type) {
-	case *corev1.Node:
-		o.ManagedFields = nil
-		o.Annotations = nil
-		has, capped := o.Status.Capacity[v1alpha1.AcceleratorSlotsResource]
-		offers, offered := o.Status.Allocatable[v1alpha1.AcceleratorSlotsResource]
-		o.Status = corev1.NodeStatus{
-			Conditions: slices.DeleteFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady }),
-			Addresses:  o.Status.Addresses,
+// Trim returns what removes from objects in a cache what Facts does not look at. Of a node that is most of it. Slots are looked at only
+// where agents are capped: a node goes on advertising those that it has from when there was a cap, which nobody may take from it any more.
+func Trim(capped bool) func(object any) (any, error) {
+	return func(object any) (any, error) {
+		switch o := object.(type) {
+		case *corev1.Node:
+			o.ManagedFields = nil
+			o.Annotations = nil
+			o.Status = corev1.NodeStatus{
+				Conditions:  slices.DeleteFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady }),
+				Addresses:   o.Status.Addresses,
+				Capacity:    slotsOf(o.Status.Capacity, capped),
+				Allocatable: slotsOf(o.Status.Allocatable, capped),
+			}
+		case *corev1.PersistentVolume:
+			o.ManagedFields = nil
 		}
-		if capped {
-			o.Status.Capacity = corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: has}
-		}
-		if offered {
-			o.Status.Allocatable = corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: offers}
-		}
-	case *corev1.PersistentVolume:
-		o.ManagedFields = nil
+		return object, nil
 	}
-	return object, nil
+}
+
+func slotsOf(resources corev1.ResourceList, capped bool) corev1.ResourceList {
+	slots, found := resources[v1alpha1.AcceleratorSlotsResource]
+	if !found || !capped {
+		return nil
+	}
+	return corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: slots}
 }
 
 // NodeChanged lets pass what may change where an agent can be placed: nodes that come and go, and changes of labels, taints, and

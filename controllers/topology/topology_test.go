@@ -119,9 +119,26 @@ func TestFreeSlots(t *testing.T) {
 			}
 		})
 	}
-	node := capped("y")
-	if _, err := topology.Trim(node); err != nil || len(node.Status.Allocatable) != 1 {
-		t.Errorf("%v, %+v", err, node.Status)
+}
+
+// TestTrimmedSlots: slots that nodes have from when agents were capped count for nothing when they are not any more.
+func TestTrimmedSlots(t *testing.T) {
+	const slot = v1alpha1.AcceleratorSlotsResource
+	for capped, want := range map[bool]map[string]int64{true: {"y": 3}, false: nil} {
+		resources := corev1.ResourceList{slot: resource.MustParse("3"), corev1.ResourceCPU: resource.MustParse("8")}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "y"}, Status: corev1.NodeStatus{Capacity: resources.DeepCopy(), Allocatable: resources},
+		}
+		if _, err := topology.Trim(capped)(node); err != nil || len(node.Status.Capacity) != len(want) {
+			t.Errorf("%v, %+v", err, node.Status)
+		}
+		facts, err := topology.Facts(context.Background(), fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(node).Build(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, facts.FreeSlots); diff != "" {
+			t.Errorf("capped %v: %s", capped, diff)
+		}
 	}
 }
 
@@ -151,7 +168,7 @@ func TestNodeChanged(t *testing.T) {
 		test.change(after)
 		trimmed := []*corev1.Node{before.DeepCopy(), after}
 		for _, node := range trimmed {
-			if _, err := topology.Trim(node); err != nil {
+			if _, err := topology.Trim(true)(node); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -88,6 +88,7 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		return ctrl.Options{}, fmt.Errorf("selecting the operator's pods: %w", err)
 	}
 	agents := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+	trimmed := cache.ByObject{Transform: topology.Trim(s.acceleratorSlots > 0)}
 	return ctrl.Options{
 		Scheme:                  scheme,
 		LeaderElection:          s.leaderElect,
@@ -102,7 +103,7 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
 				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
 				&corev1.Service{}: {Transform: cache.TransformStripManagedFields()},
-				&corev1.Node{}:    {Transform: topology.Trim}, &corev1.PersistentVolume{}: {Transform: topology.Trim},
+				&corev1.Node{}:    trimmed, &corev1.PersistentVolume{}: trimmed,
 			},
 		},
 		Client: client.Options{
