@@ -41,6 +41,7 @@ func Explain(in Input) (*Explanation, error) {
 			Architecture: status.Run.Architecture, Start: when(status.Run.StartTime), Completion: when(status.Run.CompletionTime),
 		},
 	}
+	e.stalled(status)
 	if status.Compression == nil {
 		e.note("the agent has not reported what it decided; ask again when data move")
 		return e, nil
@@ -56,6 +57,19 @@ func (e *Explanation) note(format string, arguments ...any) {
 
 func (e *Explanation) assume(format string, arguments ...any) {
 	e.Assumptions = append(e.Assumptions, fmt.Sprintf(format, arguments...))
+}
+
+// stalled says what keeps the Transfer from going on.
+func (e *Explanation) stalled(status *v1alpha1.TransferStatus) {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return
+	}
+	e.Stalled = c.Reason + ": " + c.Message
+	e.NextRun = status.Phase == v1alpha1.TransferPending && !e.Running
+	if e.NextRun && e.Placement != nil && e.Placement.Node != e.Run.Node {
+		e.Placement = nil // where the next one might be, which Stalled tells
+	}
 }
 
 // waitsFor is what status says of a Transfer without a run.

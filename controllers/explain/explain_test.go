@@ -37,6 +37,22 @@ var cases = map[string]func(*explain.Input){
 		s.Phase, s.Run.CompletionTime, s.Run.Node, s.Run.Architecture = v1alpha1.TransferStarting, nil, "", ""
 		s.Compression, s.Decompression, s.CPU, s.Cost, s.Placement.Node = nil, nil, nil, nil, ""
 	},
+	"stalled": func(in *explain.Input) {
+		s := &in.Transfer.Status
+		s.Phase, s.Run.CompletionTime, s.Run.Node, s.Run.Architecture = v1alpha1.TransferStarting, nil, "", ""
+		s.Compression, s.Decompression, s.CPU, s.Cost = nil, nil, nil, nil
+		s.Placement = &v1alpha1.PlacementStatus{
+			Reason: v1alpha1.PlacementReasonAcceleratorBusy, Message: "as many agents as may share the accelerator of z15-a are there already",
+			Alternatives: []v1alpha1.PlacementAlternative{{Node: "z15-a", Engine: "dfltcc", Reason: v1alpha1.PlacementReasonAcceleratorBusy}},
+		}
+		s.Conditions = stalled(v1alpha1.ReasonUnschedulable, "the agent's pod cannot be placed: 0/2 nodes are available")
+	},
+	"next-run-stalled": func(in *explain.Input) {
+		s := &in.Transfer.Status
+		s.Phase = v1alpha1.TransferPending
+		s.Placement = &v1alpha1.PlacementStatus{Reason: v1alpha1.CompressionNoAccelerator, Message: "no node of the cluster has an accelerator that is known to work"}
+		s.Conditions = stalled(v1alpha1.CompressionNoAccelerator, "placement RequireHardware waits for a node with an accelerator")
+	},
 	"hardware": func(in *explain.Input) {
 		s := &in.Transfer.Status
 		in.Sender = mainframe()
@@ -86,6 +102,10 @@ var cases = map[string]func(*explain.Input){
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodeAgentUnreachable, Message: "the node agent does not answer",
 		}}
 	},
+}
+
+func stalled(reason, message string) []metav1.Condition {
+	return []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
 }
 
 func explained(t *testing.T, change func(*explain.Input)) *explain.Explanation {

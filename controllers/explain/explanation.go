@@ -24,8 +24,13 @@ type Explanation struct {
 	Transfer string `json:"transfer"`
 	Phase    string `json:"phase"`
 	// Running is true when the run goes on, so that every figure is one so far.
-	Running   bool       `json:"running"`
-	Run       Run        `json:"run"`
+	Running bool `json:"running"`
+	Run     Run  `json:"run"`
+	// Stalled is what keeps the run, or the next one, from going on until somebody acts, with its reason; empty when nothing does.
+	Stalled string `json:"stalled,omitempty"`
+	// NextRun: the run has ended, another one is wanted and cannot begin. Stalled is about that one, and all else about the one before.
+	NextRun bool `json:"nextRun,omitempty"`
+	// Placement is nil when it is not known, and when that in status is of a run that has not begun.
 	Placement *Placement `json:"placement,omitempty"`
 	Policy    *Policy    `json:"policy,omitempty"`
 	// Decision is nil until the agent has reported one.

@@ -37,6 +37,13 @@ func (e *Explanation) writeRun(out *bytes.Buffer) {
 	fmt.Fprintf(out, "Transfer %s: %s\n", e.Transfer, cmpOr(e.Phase, "phase unknown"))
 	rows := newRows(out)
 	rows.add("run", fmt.Sprintf("%s, attempt %d", e.Run.ID, e.Run.Attempt)+since(e.Run.Start, e.Run.Completion))
+	if e.Stalled != "" {
+		about := ""
+		if e.NextRun {
+			about = "another run cannot begin, and what follows is of the one before: "
+		}
+		rows.add("stalled", about+e.Stalled)
+	}
 	rows.add("route", strings.TrimSuffix(cmpOr(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
 	node := cmpOr(e.Run.Node, "not placed yet")
 	if e.Run.Architecture != "" {
