@@ -43,21 +43,21 @@ type Prices struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]+$')",message="currency must be letters and digits; write for example USD"
 	Currency string `json:"currency,omitempty"`
 	// cpuHour is the price of one core for one hour: more than 0 and less than 1000000, with at most 9 digits after the point.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="cpuHour must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.031\""
-	// +kubebuilder:validation:XValidation:rule="self.matches('[1-9]')",message="cpuHour must be more than 0; where CPU time costs nothing leave prices out and choose objective Elapsed or Bytes"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9.]+$') || self.matches('[1-9]')",message="cpuHour must be more than 0; where CPU time costs nothing leave prices out and choose objective Elapsed or Bytes"
 	CPUHour string `json:"cpuHour,omitempty"`
 	// networkGiB is the price of one GiB on the wire: more than 0 and less than 1000000, with at most 9 digits after the point.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="networkGiB must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.05\""
-	// +kubebuilder:validation:XValidation:rule="self.matches('[1-9]')",message="networkGiB must be more than 0; where the network costs nothing leave prices out and choose objective Elapsed or CPU"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9.]+$') || self.matches('[1-9]')",message="networkGiB must be more than 0; where the network costs nothing leave prices out and choose objective Elapsed or CPU"
 	NetworkGiB string `json:"networkGiB,omitempty"`
 }
 
@@ -126,6 +126,7 @@ type CompressionPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.lighterage\.dev/is-default-policy`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 type CompressionPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -136,7 +136,10 @@ func TestRefusals(t *testing.T) {
 		"cost at no price":  {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = v1alpha1.ObjectiveCost }), "objective Cost needs prices"},
 		"price that is no number": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "NaN"}
-		}), "networkGiB must be a decimal below 1000000, not negative"},
+		}), `is invalid: spec.prices.networkGiB: Invalid value: "NaN": networkGiB must be a decimal below 1000000, not negative`}, // and nothing else
+		"currency that is no code": {policy(func(s *v1alpha1.CompressionPolicySpec) {
+			s.Prices = &v1alpha1.Prices{Currency: "US$", CPUHour: "1", NetworkGiB: "1"}
+		}), "currency must be letters and digits; write for example USD"},
 		"negative hardware minSize": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Hardware = &v1alpha1.HardwareCompression{MinSize: quantity("-5")}
 		}), "minSize must be between 0 and 1Gi"},
