@@ -217,7 +217,7 @@ test-e2e-s390x: tools-go ## End to end with a node whose agents are s390x progra
 		go run ./hack/images -registry "$$REGISTRY" -version "$$version" -dfltcc-model; \
 		ACCELERATED_NODE=$$(go run ./hack/cluster s390x "$$REGISTRY/lighterage/agent-dfltcc-model:$$version" "$$REGISTRY/lighterage/agent:$$version"); \
 		export ACCELERATED_NODE; $(SUBMAKE) install VERSION=$$version; \
-		go test -v -count=1 -timeout 25m -tags e2e -run 'TestAccelerator$$' ./test/e2e; \
+		go test -v -count=1 -timeout 25m -tags e2e -run 'TestAccelerator(Queue)?$$' ./test/e2e; \
 		export ACCELERATOR_SLOTS=1; $(SUBMAKE) install VERSION=$$version; \
 		go test -v -count=1 -timeout 35m -tags e2e -run TestAcceleratorSlots ./test/e2e
 

@@ -81,8 +81,8 @@ func TestObjects(t *testing.T) {
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		t.Error("the placement of the policy is not in the pod's affinity")
 	}
-	if len(pod.TopologySpreadConstraints) != 2 || pod.TopologySpreadConstraints[0].TopologyKey != corev1.LabelHostname {
-		t.Errorf("replicas are not spread: %+v", pod.TopologySpreadConstraints)
+	if len(pod.TopologySpreadConstraints) != 1 || pod.TopologySpreadConstraints[0].TopologyKey != corev1.LabelHostname || pod.Affinity.PodAntiAffinity == nil {
+		t.Errorf("replicas are not spread: %+v, %+v", pod.TopologySpreadConstraints, pod.Affinity)
 	}
 	serving := pod.Volumes[1].Secret
 	if serving.SecretName != "api-tls" || !*serving.Optional {

@@ -19,13 +19,14 @@ func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.Pod
 	if spec.PodTemplate != nil {
 		template = *spec.PodTemplate
 	}
+	const generation = "pod-template-hash" // those that a rolling update is about to remove do not count
 	return corev1.PodSpec{
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To(int64((endpointPause + drainTimeout(spec) + stopReserve).Seconds())),
 		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
-		Affinity:                      affinity,
-		TopologySpreadConstraints:     replicas.Spread(selector(w.Endpoint.UID), "pod-template-hash"), // not those that a rolling update is about to remove
+		Affinity:                      replicas.Apart(affinity, selector(w.Endpoint.UID), generation),
+		TopologySpreadConstraints:     replicas.Spread(selector(w.Endpoint.UID), generation),
 		Tolerations:                   template.Tolerations,
 		PriorityClassName:             template.PriorityClassName,
 		SecurityContext:               plan.PodSecurity(),

@@ -57,7 +57,7 @@ func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.Pod
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To(int64((endpointPause + drainTimeout + stopReserve).Seconds())),
 		NodeSelector:                  map[string]string{corev1.LabelOSStable: "linux"},
-		Affinity:                      affinity,
+		Affinity:                      replicas.Apart(affinity, selector(w.Queue.UID)),
 		TopologySpreadConstraints:     replicas.Spread(selector(w.Queue.UID)),
 		Tolerations:                   template.Tolerations,
 		PriorityClassName:             template.PriorityClassName,

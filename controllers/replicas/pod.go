@@ -10,17 +10,33 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Spread asks for replicas on different nodes and in different zones, and rather has two beside each other than one too few. Those
-// that differ in matchLabelKeys do not count.
+// Spread asks for replicas on different nodes, and rather has two beside each other than one too few. Those that differ in matchLabelKeys do
+// not count. Zones are Apart's: a constraint on them would have the scheduler leave out of account all nodes that are in none.
 func Spread(selector map[string]string, matchLabelKeys ...string) []corev1.TopologySpreadConstraint {
-	constraint := func(key string) corev1.TopologySpreadConstraint {
-		return corev1.TopologySpreadConstraint{
-			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway,
-			LabelSelector:  &metav1.LabelSelector{MatchLabels: selector},
-			MatchLabelKeys: matchLabelKeys,
-		}
+	return []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector:  &metav1.LabelSelector{MatchLabels: selector},
+		MatchLabelKeys: matchLabelKeys,
+	}}
+}
+
+// Apart returns an affinity, which may be nil and is left as it is, with the wish for different nodes, and for different zones where there are
+// any. Together with Spread it counts for more than a preferred node: of two nodes the one without a replica is taken although the other
+// has an accelerator, because what is all on one node ends with it.
+func Apart(affinity *corev1.Affinity, selector map[string]string, matchLabelKeys ...string) *corev1.Affinity {
+	apart := &corev1.Affinity{}
+	if affinity != nil {
+		apart = affinity.DeepCopy()
 	}
-	return []corev1.TopologySpreadConstraint{constraint(corev1.LabelHostname), constraint(corev1.LabelTopologyZone)}
+	from := func(key string, weight int32) corev1.WeightedPodAffinityTerm {
+		return corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: corev1.PodAffinityTerm{
+			TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: selector}, MatchLabelKeys: matchLabelKeys,
+		}}
+	}
+	apart.PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+		from(corev1.LabelHostname, 100), from(corev1.LabelTopologyZone, 100),
+	}}
+	return apart
 }
 
 // Probe asks for a path by plain HTTP, every period seconds.
