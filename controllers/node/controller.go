@@ -183,7 +183,8 @@ func (r *Reconciler) measure(ctx context.Context, profile *v1alpha1.NodeProfile,
 		ServerName: pki.NodeAgentServerName,
 	})
 	if err != nil {
-		return r.distrust(profile, fmt.Sprintf("Node agent %s has no figures to give yet: %v", pod.Name, err))
+		return r.distrust(profile, fmt.Sprintf("Node agent %s gives no figures (%v); while it starts that is so, later kubectl -n %s describe pod %s, and its "+
+			"log, may say why", pod.Name, err, pod.Namespace, pod.Name))
 	}
 	now := r.options.Clock.Now()
 	if lie := implausible(measured, now); lie != "" {

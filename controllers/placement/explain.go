@@ -38,7 +38,7 @@ func explain(r Request, f Facts, nodes []assessed, node string) v1alpha1.Placeme
 		status.Engine, status.Reason = EngineHardware, v1alpha1.PlacementReasonHardware
 		status.Message = "the scheduler is asked for a node with an accelerator that works: " + names(able)
 	default:
-		status.Reason, status.Message = fallback(f, nodes)
+		status.Reason, status.Message = fallback(r, f, nodes)
 	}
 	status.Alternatives = alternatives(nodes, node, status.Reason)
 	return status
@@ -54,7 +54,7 @@ func indifferent(r Request) (reason, message string) {
 }
 
 // fallback is why no node with an accelerator can take the agent.
-func fallback(f Facts, nodes []assessed) (reason, message string) {
+func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 	announced := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool { return !a.announced })
 	if len(announced) == 0 {
 		return v1alpha1.CompressionNoAccelerator, "no node of the cluster has an accelerator that is known to work"
@@ -71,13 +71,27 @@ func fallback(f Facts, nodes []assessed) (reason, message string) {
 	case len(busy(nodes)) > 0:
 		return v1alpha1.PlacementReasonAcceleratorBusy, fmt.Sprintf("as many agents as may share the accelerator of %s are there already", names(busy(nodes)))
 	case all(announced, v1alpha1.CompressionLevelNotAccelerated):
-		return v1alpha1.CompressionLevelNotAccelerated, fmt.Sprintf("the accelerator of %s does not compress at the policy's level", names(announced))
+		return v1alpha1.CompressionLevelNotAccelerated, fmt.Sprintf("the accelerator of %s does not compress at level %s%s", names(announced), r.Level, otherLevels(f, announced))
 	}
 	var each []string
 	for _, a := range announced[:min(len(announced), maxNamed)] {
 		each = append(each, a.name+": "+obstacles[a.reason()])
 	}
 	return v1alpha1.CompressionNoAccelerator, fmt.Sprintf("no node with an accelerator can take the agent (%s%s)", strings.Join(each, "; "), more(announced))
+}
+
+// otherLevels are those at which all of the nodes' accelerators were measured.
+func otherLevels(f Facts, nodes []assessed) string {
+	var common []string
+	for _, level := range []v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh} {
+		if !slices.ContainsFunc(nodes, func(a assessed) bool { return !accelerates(level, f.Profiles[a.name]) }) {
+			common = append(common, string(level))
+		}
+	}
+	if len(common) == 0 {
+		return ""
+	}
+	return ", but does at " + strings.Join(common, " and ")
 }
 
 // obstacles say in words what speaks against a node.
@@ -88,7 +102,7 @@ var obstacles = map[string]string{
 	v1alpha1.PlacementReasonCordoned:          "cordoned",
 	v1alpha1.PlacementReasonNotReady:          "not ready",
 	v1alpha1.PlacementReasonTainted:           "has a taint that the agent does not tolerate, see spec.podTemplate.tolerations",
-	v1alpha1.PlacementReasonImageArchitecture: "the agent's image was not built for its architecture",
+	v1alpha1.PlacementReasonImageArchitecture: "the agent's image was not built for its architecture, see image.architectures of the chart",
 	v1alpha1.CompressionNoAccelerator:         "announced by Node Feature Discovery and not confirmed by the node agent",
 	v1alpha1.CompressionSelfTestFailed:        "its use is not proved, see the NodeProfile",
 	v1alpha1.CompressionLevelNotAccelerated:   "does not compress at the policy's level",

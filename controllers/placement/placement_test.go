@@ -149,7 +149,7 @@ func TestDecide(t *testing.T) {
 			with(require, func(r *placement.Request) { r.Level = v1alpha1.CompressionHigh }), []corev1.Node{node("z", "hardware")},
 			func(f *placement.Facts) {
 				f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng", v1alpha1.CompressionFast)
-			}, "", "LevelNotAccelerated", "", "does not compress at the policy's level", "z:LevelNotAccelerated", true},
+			}, "", "LevelNotAccelerated", "", "does not compress at level High, but does at Fast; choose", "z:LevelNotAccelerated", true},
 		"any node": {
 			with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementAnyNode }), []corev1.Node{node("a"), node("z", "hardware")}, nil, "a", "AnyNode", "", "does not look", "", false},
 		"compresses nothing": {

@@ -191,6 +191,35 @@ func TestFallbackIsExplained(t *testing.T) {
 	}
 }
 
+// TestNodeThatHasNoAcceleratorAfterAll: a node agent that claims too much costs nothing but the way, and status says who contradicts whom.
+func TestNodeThatHasNoAcceleratorAfterAll(t *testing.T) {
+	transfer, facts := running(1)
+	transfer.Status.Placement = nil
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	facts.Pod.Spec.NodeName = "z15-a"
+	facts.Placement = nodes(false)
+	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Compression: &wirev1.Compression{
+		Codec: "deflate", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 9, CompressedBytes: 3,
+		Software: &wirev1.Operations{Operations: 1, Bytes: 9},
+	}}
+	status := plan.DecideTransfer(transfer, facts, image).Status
+	const words = "although its NodeProfile or a label says that one works there"
+	where := status.Placement
+	if where == nil || where.Node != "z15-a" || where.Engine != "isa-l" || where.Reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(where.Message, words) {
+		t.Errorf("%+v", where)
+	}
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(condition.Message, words) {
+		t.Errorf("%+v", condition)
+	}
+
+	// A report in which the accelerator compressed leaves it as it is.
+	facts.Report.Compression.Engine, facts.Report.Compression.Reason = "dfltcc", v1alpha1.CompressionHardwareUsed
+	if where := plan.DecideTransfer(transfer, facts, image).Status.Placement; where.Reason != v1alpha1.PlacementReasonHardware {
+		t.Errorf("%+v", where)
+	}
+}
+
 func TestDeliveryIsPlaced(t *testing.T) {
 	delivery := newDelivery("ledger-abcde-1-01234567", 1)
 	facts := goodDeliveryFacts()

@@ -294,6 +294,18 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionNothingToSend:   "nothing had to be sent",
 }
 
+// corrected is where an agent is, after it has found no accelerator on a node that is taken for one with an accelerator.
+func corrected(where *v1alpha1.PlacementStatus, found *v1alpha1.CompressionStatus) *v1alpha1.PlacementStatus {
+	if where == nil || found == nil || where.Node == "" || where.Reason != v1alpha1.PlacementReasonHardware || found.Reason != v1alpha1.CompressionNoAccelerator {
+		return where
+	}
+	truth := where.DeepCopy()
+	truth.Engine, truth.Reason = found.Engine, v1alpha1.CompressionNoAccelerator
+	truth.Message = "the agent finds no accelerator on this node, although its NodeProfile or a label says that one works there; see whether the node agent " +
+		"runs the manager's version, and restart it"
+	return truth
+}
+
 // hardwareCondition is absent until something was decided. Where there is no accelerator it says why the agent is where it is.
 func hardwareCondition(status *v1alpha1.CompressionStatus, where *v1alpha1.PlacementStatus) []metav1.Condition {
 	if status == nil {

@@ -404,6 +404,7 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	if left := omissions(report.GetOmissions()); left != nil {
 		status.Omissions = left
 	}
+	status.Placement = corrected(status.Placement, status.Compression)
 	status.Conditions = conditions.Merge(status.Conditions, hardwareCondition(status.Compression, status.Placement), d.transfer.Generation, d.facts.Now)
 }
 

@@ -271,6 +271,8 @@ func (d *trialDecision) finish(report *wirev1.Report) {
 	}
 	run := d.trial.Status.Run
 	switch {
+	case reason == v1alpha1.ReasonSourceEmpty:
+		d.fail(reason, message+fmt.Sprintf("; a new value of the annotation %s begins another run", v1alpha1.RunAnnotation))
 	case EndsRun(reason):
 		d.fail(reason, message)
 	case NeedsSomebody(reason):
