@@ -371,8 +371,8 @@ type QueueStatistics struct {
 	// redelivered of these were delivered before.
 	// +optional
 	Redelivered int64 `json:"redelivered"`
-	// deadLetters were given out as often as spec.redelivery.maxDeliveries allows, or rejected by a client. They are not in depth, but take
-	// room as messages do.
+	// deadLetters were given out as often as spec.redelivery.maxDeliveries allows, or rejected by a client, or cannot be sent by the channel.
+	// They are not in depth, but take room as messages do.
 	// +optional
 	DeadLetters int64 `json:"deadLetters,omitempty"`
 	// connections of clients.

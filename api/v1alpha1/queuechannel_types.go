@@ -150,6 +150,9 @@ type QueueChannelStatus struct {
 	// recoded messages were compressed, inflated or both for the channel. All others travelled as they were stored.
 	// +optional
 	Recoded int64 `json:"recoded"`
+	// deadLetters are messages that no Queue could receive, as damaged ones, and that became dead letters of this Queue.
+	// +optional
+	DeadLetters int64 `json:"deadLetters,omitempty"`
 	// wireBytes with the other cluster in both directions, TLS included.
 	// +optional
 	WireBytes int64 `json:"wireBytes"`

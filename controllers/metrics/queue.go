@@ -23,6 +23,7 @@ type Queues struct {
 	cpu                                 *prometheus.CounterVec
 	sent, batches, sentPlain, sentBytes *prometheus.CounterVec
 	recoded, starts, channelWired       *prometheus.CounterVec
+	unsendable                          *prometheus.CounterVec
 	received, receivedBytes             *prometheus.CounterVec
 	depth, bytes, unacked, open, file   *prometheus.GaugeVec
 	running, retrying, doubt, arrives   *prometheus.GaugeVec
@@ -57,6 +58,7 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		sentPlain:       n.counter("lighterage_queue_channel_sent_uncompressed_bytes_total", "Bytes of the messages that channels have sent, as they were put."),
 		sentBytes:       n.counter("lighterage_queue_channel_sent_bytes_total", "Bytes of the messages that channels have sent, as they travelled."),
 		recoded:         n.counter("lighterage_queue_channel_recoded_messages_total", "Messages that were compressed, inflated or both for channels."),
+		unsendable:      n.counter("lighterage_queue_channel_dead_letters_total", "Messages that channels cannot carry, and that became dead letters of the sending Queue."),
 		starts:          n.counter("lighterage_queue_channel_starts_total", "Starts of channels that the other cluster accepted."),
 		received:        n.counter("lighterage_queue_channel_received_messages_total", "Messages that were stored for channels from other clusters."),
 		receivedBytes:   n.counter("lighterage_queue_channel_received_bytes_total", "Bytes of the messages that channels have received, as they travelled."),
@@ -147,7 +149,8 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	count(q.wired, (*wirev1.QueueReport).GetWireBytes, 1)
 	for vector, value := range map[*prometheus.CounterVec]func(*wirev1.ChannelStatus) uint64{
 		q.sent: (*wirev1.ChannelStatus).GetMessages, q.batches: (*wirev1.ChannelStatus).GetBatches, q.sentPlain: (*wirev1.ChannelStatus).GetPlainBytes,
-		q.sentBytes: (*wirev1.ChannelStatus).GetPayloadBytes, q.recoded: (*wirev1.ChannelStatus).GetRecoded, q.starts: (*wirev1.ChannelStatus).GetStarts,
+		q.unsendable: (*wirev1.ChannelStatus).GetDeadLetters,
+		q.sentBytes:  (*wirev1.ChannelStatus).GetPayloadBytes, q.recoded: (*wirev1.ChannelStatus).GetRecoded, q.starts: (*wirev1.ChannelStatus).GetStarts,
 	} {
 		count(vector, func(r *wirev1.QueueReport) uint64 { return value(r.GetChannel()) }, 1)
 	}

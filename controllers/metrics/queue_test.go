@@ -26,7 +26,7 @@ func TestQueues(t *testing.T) {
 			Cpu:           &wirev1.CPU{SendNanos: 6e9 * puts, CompressNanos: 2e9 * puts, DecompressNanos: 1e9 * puts},
 			Channel: &wirev1.ChannelStatus{
 				State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Messages: 3 * puts, Batches: puts, PlainBytes: 60 * puts, PayloadBytes: 20 * puts,
-				Recoded: puts, Starts: puts, InDoubt: 4, WireBytes: 30 * puts,
+				Recoded: puts, Starts: puts, InDoubt: 4, WireBytes: 30 * puts, DeadLetters: 5 * puts,
 			},
 			Received: []*wirev1.ReceivedChannel{
 				{Queue: "a", Messages: puts, PayloadBytes: 7 * puts, Connected: true}, {Queue: "b", Messages: puts, PayloadBytes: puts},
@@ -65,6 +65,7 @@ func TestQueues(t *testing.T) {
 		"lighterage_queue_channel_sent_bytes_total{bank}":              20 * puts,
 		"lighterage_queue_channel_recoded_messages_total{bank}":        puts,
 		"lighterage_queue_channel_starts_total{bank}":                  puts,
+		"lighterage_queue_channel_dead_letters_total{bank}":            5 * puts,
 		"lighterage_queue_channel_wire_bytes_total{send,bank}":         30 * puts,
 		"lighterage_queue_channel_wire_bytes_total{receive,bank}":      11 * puts,
 		"lighterage_queue_channel_received_messages_total{bank}":       2 * puts,

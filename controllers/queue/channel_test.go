@@ -263,7 +263,7 @@ func TestChannelCompression(t *testing.T) {
 func TestStatisticsOfChannels(t *testing.T) {
 	wanted, facts := sends(t, &wirev1.ChannelStatus{
 		State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd", Messages: 30, Batches: 3, PlainBytes: 4000, PayloadBytes: 1000, Recoded: 2, InDoubt: 7,
-		MilliMessagesPerSecond: 1500, Starts: 2, WireBytes: 1200,
+		MilliMessagesPerSecond: 1500, Starts: 2, WireBytes: 1200, DeadLetters: 4,
 	}, nil)
 	arrived := func(queue string, connected bool, position uint64) *wirev1.ReceivedChannel {
 		return &wirev1.ReceivedChannel{Peer: "north", Namespace: "bank", Queue: queue, Connected: connected, Codec: "zstd", Position: position, Messages: 5, Batches: 1, PayloadBytes: 50}
@@ -278,7 +278,7 @@ func TestStatisticsOfChannels(t *testing.T) {
 	c.LastError = nil
 	if c != (v1alpha1.QueueChannelStatus{
 		State: "Running", Destination: "west/bank/invoices", NegotiatedCodec: "zstd", MessagesPerSecond: "1.5", Messages: 50, Batches: 3, InDoubt: 7,
-		UncompressedBytes: 4000, Bytes: 1000, Ratio: "4.00", Recoded: 2, WireBytes: 1200, Starts: 2,
+		UncompressedBytes: 4000, Bytes: 1000, Ratio: "4.00", Recoded: 2, WireBytes: 1200, Starts: 2, DeadLetters: 4,
 	}) {
 		t.Errorf("channel %+v", c)
 	}

@@ -149,6 +149,7 @@ func channelCounts(members []Member, channel *wirev1.ChannelStatus) *v1alpha1.Qu
 		all.PayloadBytes += one.GetPayloadBytes()
 		all.PlainBytes += one.GetPlainBytes()
 		all.Recoded += one.GetRecoded()
+		all.DeadLetters += one.GetDeadLetters()
 		all.WireBytes += one.GetWireBytes()
 		all.Starts += one.GetStarts()
 		if one.GetLastError() != nil && (all.LastError == nil || one.GetLastErrorTime().AsTime().After(all.GetLastErrorTime().AsTime())) {
@@ -168,6 +169,7 @@ func channelCounts(members []Member, channel *wirev1.ChannelStatus) *v1alpha1.Qu
 		Bytes:             clamp(all.GetPayloadBytes()),
 		Ratio:             replicas.Ratio(all.GetPlainBytes(), all.GetPayloadBytes()),
 		Recoded:           clamp(all.GetRecoded()),
+		DeadLetters:       clamp(all.GetDeadLetters()),
 		WireBytes:         clamp(all.GetWireBytes()),
 		Starts:            clamp(all.GetStarts()),
 		LastError:         channelError(all.GetLastError(), all.GetLastErrorTime()),

@@ -83,21 +83,13 @@ func checkBatch(b *wirev1.ChannelBatch, at marker, l limits) error {
 
 // toMessage returns a message as it is published, if what a peer sent is sound: it is decoded to see.
 func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *message.Decoder, scratch *[]byte) (*nats.Msg, error) {
-	if err := checkSuffix(m.GetSuffix()); err != nil {
+	if err := checkFrame(m); err != nil {
 		return nil, err
 	}
 	out := nats.NewMsg(stream + m.GetSuffix())
 	out.Data = m.GetPayload()
-	size := 0
 	for _, h := range m.GetHeaders() {
-		size += len(h.GetName()) + len(h.GetValue()) + 4
-		if err := checkHeader(h); err != nil {
-			return nil, err
-		}
-		out.Header[h.GetName()] = append(out.Header[h.GetName()], h.GetValue())
-	}
-	if size > maxHeaderBytes {
-		return nil, invalid("headers of %d bytes; the limit is %d", size, maxHeaderBytes)
+		out.Header[h.GetName()] = append(out.Header[h.GetName()], string(h.GetValue()))
 	}
 	form, err := formFromWire(m.GetForm())
 	if err != nil {
@@ -124,18 +116,20 @@ func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *messa
 	return out, nil
 }
 
-// checkSuffix refuses what cannot follow a queue's name in the subject of a message.
-func checkSuffix(suffix string) error {
-	if suffix == "" {
-		return nil
+// checkFrame refuses subjects and headers that no queue has. The sender checks the same before it sends.
+func checkFrame(m *wirev1.ChannelMessage) error {
+	if !envelope.FitsSuffix(m.GetSuffix()) {
+		return invalid("a subject that goes on with %.40q; it needs a dot first, tokens that are no wildcards, and at most %d bytes", m.GetSuffix(), maxSuffix)
 	}
-	if len(suffix) > maxSuffix || suffix[0] != '.' {
-		return invalid("a subject that goes on with %.40q; it needs a dot first and at most %d bytes", suffix, maxSuffix)
-	}
-	for token := range strings.SplitSeq(suffix[1:], ".") {
-		if token == "" || token == "*" || token == ">" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return invalid("a subject that goes on with %.40q, which is none that messages may have", suffix)
+	size := 0
+	for _, h := range m.GetHeaders() {
+		if err := checkHeader(h); err != nil {
+			return err
 		}
+		size += envelope.FieldSize(len(h.GetName()), len(h.GetValue()))
+	}
+	if size > maxHeaderBytes {
+		return invalid("headers of %d bytes; the limit is %d", size, maxHeaderBytes)
 	}
 	return nil
 }
@@ -143,13 +137,12 @@ func checkSuffix(suffix string) error {
 // checkHeader refuses headers that NATS could not carry, that would be taken for others, and that steer the stream.
 func checkHeader(h *wirev1.ChannelHeader) error {
 	name := h.GetName()
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' }) {
-		return invalid("a header with the name %.40q", name)
-	}
-	if strings.ContainsAny(h.GetValue(), "\r\n\x00") || strings.Trim(h.GetValue(), " \t") != h.GetValue() {
+	switch {
+	case !envelope.FitsName(name):
+		return invalid("a header with the name %.40q; use letters, digits and hyphens", name)
+	case !envelope.FitsValue(h.GetValue()):
 		return invalid("a value of header %.40s that does not fit on a line", name)
-	}
-	if isControl(name) || isForm(name) || isDead(name) {
+	case isControl(name) || isForm(name) || isDead(name):
 		return invalid("the header %.40s, which peers may not set", name)
 	}
 	return nil

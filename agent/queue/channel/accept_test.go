@@ -60,7 +60,7 @@ func compressed(t testing.TB, sequence uint64) *wirev1.ChannelMessage {
 
 func header(name, value string) func(*wirev1.ChannelMessage) {
 	return func(m *wirev1.ChannelMessage) {
-		m.Headers = append(m.Headers, &wirev1.ChannelHeader{Name: name, Value: value})
+		m.Headers = append(m.Headers, &wirev1.ChannelHeader{Name: name, Value: []byte(value)})
 	}
 }
 
@@ -208,7 +208,7 @@ func FuzzRequest(f *testing.F) {
 	for _, m := range []*wirev1.ChannelRunRequest{
 		{Message: &wirev1.ChannelRunRequest_Begin{Begin: &wirev1.ChannelBegin{ProtocolVersion: wirev1.ProtocolVersion, Epoch: "17", Codecs: []string{"zstd"}}}},
 		{Message: &wirev1.ChannelRunRequest_Batch{Batch: &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{
-			compressed(f, 6), {Sequence: 9, Suffix: ".a.b", Payload: []byte("plain"), Headers: []*wirev1.ChannelHeader{{Name: "A", Value: "b"}}, TimeToLive: durationpb.New(time.Minute)},
+			compressed(f, 6), {Sequence: 9, Suffix: ".a.b", Payload: []byte("plain"), Headers: []*wirev1.ChannelHeader{{Name: "A", Value: []byte("b")}}, TimeToLive: durationpb.New(time.Minute)},
 		}}}},
 	} {
 		b, err := proto.Marshal(m)

@@ -8,13 +8,15 @@
 // batch is one atomic publish of its messages and of a marker that says the position, so there is no moment at which one is there
 // without the other. The marker of a sender takes the place of its predecessor, and is taken only if that is the one which the receiver knows:
 // of two receivers that work for one sender at the same time, one fails. The sender removes what the receiver says it has, and after
-// a break begins with the oldest message it still holds; what the receiver has already, it skips.
+// a break begins with the oldest message it still holds; what the receiver has already, it skips. A message that no receiver could take
+// becomes a dead letter of the sending queue, so that it holds up no others.
 package channel
 
 import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -26,8 +28,8 @@ const (
 	// maxBatchBytes bounds a batch as it is encoded, unless it has one message only.
 	maxBatchBytes = 4 << 20
 	// maxHeaderBytes bounds the headers of a message, maxSuffix what follows the queue's name in its subject.
-	maxHeaderBytes = 64 << 10
-	maxSuffix      = 1024
+	maxHeaderBytes = envelope.MaxFieldBytes
+	maxSuffix      = envelope.MaxSuffix
 	// maxEpoch bounds the name of a stream's life.
 	maxEpoch = 64
 	// maxCodecs bounds a sender's list.

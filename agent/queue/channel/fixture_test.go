@@ -53,14 +53,14 @@ type queue struct {
 // streamConfig is that of a queue.
 func streamConfig(name string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: name, Subjects: []string{name, name + ".>", store.MarkerSubjects(name)}, Retention: jetstream.WorkQueuePolicy,
+		Name: name, Subjects: []string{name, name + ".>", store.MarkerSubjects(name), store.DeadSubject(name)}, Retention: jetstream.WorkQueuePolicy,
 		Discard: jetstream.DiscardNew, AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true, Duplicates: 2 * time.Minute,
 	}
 }
 
 // openQueue starts a server on a directory. An address makes it listen there for tests in other processes.
 func openQueue(name, directory, address string, change func(*jetstream.StreamConfig)) (*queue, error) {
-	o := &server.Options{JetStream: true, StoreDir: directory, DontListen: address == "", NoSigs: true, NoLog: true, MaxPayload: 1 << 20}
+	o := &server.Options{JetStream: true, StoreDir: directory, DontListen: address == "", NoSigs: true, NoLog: true, MaxPayload: 8 << 20}
 	if address != "" {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {

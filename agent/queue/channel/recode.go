@@ -5,6 +5,7 @@ package channel
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -52,6 +53,8 @@ type letter struct {
 	wire    *wirev1.ChannelMessage
 	plain   int
 	recoded bool
+	// unsendable is why the letter cannot be sent, whatever the other end says; nil: it can.
+	unsendable error
 }
 
 // recoder puts messages into the form in which they travel.
@@ -61,6 +64,8 @@ type recoder struct {
 	decoding   *message.Decoding
 	stream     string
 	maxMessage int
+	// suspect is the last message that is looked into though it travels as it is: the other end could not read one up to it.
+	suspect uint64
 }
 
 // weigh reads the form of a letter's payload and returns how many bytes the payload has while it is recoded. A small one may become long.
@@ -130,7 +135,15 @@ func (w *worker) begin() (release func(), err error) {
 
 func (w *worker) letter(l *letter) error {
 	if l.damage != nil {
-		return w.unsound(l, l.damage)
+		l.unsendable = l.damage
+		return nil
+	}
+	l.wire = &wirev1.ChannelMessage{
+		Sequence: l.sequence, Suffix: strings.TrimPrefix(l.subject, w.stream),
+		Headers: headersToWire(l.headers), TimeToLive: lifeLeft(l.headers, l.stored, time.Now()),
+	}
+	if l.unsendable = checkFrame(l.wire); l.unsendable != nil {
+		return nil
 	}
 	form, payload := l.form, l.payload
 	l.plain = len(payload)
@@ -141,12 +154,18 @@ func (w *worker) letter(l *letter) error {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 			"message %d of the queue has %d bytes and the receiving queue takes at most %d: raise its limits.maxMessageSize", l.sequence, l.plain, w.maxMessage)
 	}
-	if w.inflates(form) {
-		var err error
-		if payload, _, err = w.decoder.Decode(nil, form, payload, w.maxMessage); err != nil {
-			return w.unsound(l, err)
+	if inflates := w.inflates(form); inflates || !form.Plain() && l.sequence <= w.suspect {
+		plain, _, err := w.decoder.Decode(nil, form, payload, w.maxMessage)
+		if errors.Is(err, message.ErrCorrupt) {
+			l.unsendable = err
+			return nil
 		}
-		form, l.recoded = message.Form{}, true
+		if err != nil {
+			return w.unreadable(l, err)
+		}
+		if inflates {
+			payload, form, l.recoded = plain, message.Form{}, true
+		}
 	}
 	if form.Plain() && w.encoder != nil {
 		// An engine that fails leaves the message plain.
@@ -155,10 +174,7 @@ func (w *worker) letter(l *letter) error {
 			payload, form, l.recoded = packed, as, true
 		}
 	}
-	l.wire = &wirev1.ChannelMessage{
-		Sequence: l.sequence, Suffix: strings.TrimPrefix(l.subject, w.stream), Payload: payload,
-		Headers: headersToWire(l.headers), TimeToLive: lifeLeft(l.headers, l.stored, time.Now()),
-	}
+	l.wire.Payload = payload
 	if !form.Plain() {
 		l.wire.Form = &wirev1.ChannelForm{
 			Codec: uint32(form.Codec), EngineClass: uint32(form.Class), Length: uint64(form.Length), Checksum: form.Checksum,
@@ -168,9 +184,10 @@ func (w *worker) letter(l *letter) error {
 	return nil
 }
 
-func (w *worker) unsound(l *letter, err error) error {
+// unreadable is about this member, not about the message.
+func (w *worker) unreadable(l *letter, err error) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
-		"message %d of the queue is damaged (%w): nothing passes it; delete it from stream %s if it can be done without", l.sequence, err, w.stream)
+		"message %d of the queue cannot be made plain here (%w): use the release of Lighterage that stored it, or a newer one", l.sequence, err)
 }
 
 var formHeaders = []string{message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader}
@@ -194,7 +211,7 @@ func headersToWire(h nats.Header) []*wirev1.ChannelHeader {
 			continue
 		}
 		for _, value := range values {
-			out = append(out, &wirev1.ChannelHeader{Name: name, Value: value})
+			out = append(out, &wirev1.ChannelHeader{Name: name, Value: []byte(value)})
 		}
 	}
 	return out

@@ -70,6 +70,8 @@ type SenderOptions struct {
 type Sender struct {
 	options SenderOptions
 	status  *status
+	// suspect is how far messages are looked into, see recoder. Only the session that runs uses it.
+	suspect uint64
 }
 
 // standbyPause is between looks whether this member leads.

@@ -102,13 +102,16 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 	s.options.Log.Info("Channel runs", "stream", s.options.Stream, "codec", x.accepted.GetCodec(), "position", x.accepted.GetPosition())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return x.read(ctx) })
-	group.Go(func() error { return x.send(ctx, recoder) })
+	group.Go(func() error { return x.send(ctx, js, recoder) })
 	group.Go(func() error { return x.answers(ctx) })
 	group.Go(func() error { return x.lead(ctx) })
 	// A receive does not look at the group's context.
 	stop := context.AfterFunc(ctx, func() { cancel(errEnded) })
 	defer stop()
 	err = x.explain(link, group.Wait())
+	if failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
+		s.suspect = x.last
+	}
 	return x.progressed, err
 }
 
@@ -127,7 +130,7 @@ func (s *Sender) recoder(accepted *wirev1.ChannelAccepted) (*recoder, error) {
 		return nil, invalid("the receiving queue chose codec %.20q, which was not offered", accepted.GetCodec())
 	}
 	r := &recoder{
-		codec: id, decoding: s.options.Decoding, stream: s.options.Stream,
+		codec: id, decoding: s.options.Decoding, stream: s.options.Stream, suspect: s.suspect,
 		maxMessage: int(min(accepted.GetMaxMessageBytes(), message.MaxLength)),
 	}
 	if id != codec.None {
@@ -224,7 +227,7 @@ func (x *session) read(ctx context.Context) (err error) {
 }
 
 // send puts messages into batches and sends them.
-func (x *session) send(ctx context.Context, r *recoder) error {
+func (x *session) send(ctx context.Context, js jetstream.JetStream, r *recoder) error {
 	most := min(x.options.BatchMessages, int(min(x.accepted.GetMaxBatchMessages(), MaxBatchMessages)))
 	bytes := int(min(x.accepted.GetMaxBatchBytes(), maxBatchBytes))
 	for {
@@ -233,6 +236,9 @@ func (x *session) send(ctx context.Context, r *recoder) error {
 			return err
 		}
 		if err := r.all(ctx, letters); err != nil {
+			return err
+		}
+		if letters, err = x.bury(ctx, js, letters); err != nil {
 			return err
 		}
 		for len(letters) > 0 {

@@ -82,7 +82,7 @@ func (s *status) report(now time.Time) *wirev1.ChannelStatus {
 // reset begins all counters anew.
 func (s *status) reset() {
 	s.update(func(now *wirev1.ChannelStatus) {
-		now.Messages, now.Batches, now.PayloadBytes, now.PlainBytes, now.Recoded, now.Starts = 0, 0, 0, 0, 0, 0
+		now.Messages, now.Batches, now.PayloadBytes, now.PlainBytes, now.Recoded, now.Starts, now.DeadLetters = 0, 0, 0, 0, 0, 0, 0
 	})
 }
 

@@ -9,6 +9,7 @@ package envelope
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,8 @@ const (
 	MaxDeliveries = "MaxDeliveries"
 	// Rejected means: a client said so.
 	Rejected = "Rejected"
+	// Unsendable means: the queue's channel cannot carry it.
+	Unsendable = "Unsendable"
 )
 
 const (
@@ -231,17 +234,40 @@ func Read(m *nats.Msg) (q *wirev1.QueueMessage, dead *wirev1.DeadLetter, damage 
 // text makes what clients of NATS put as they liked fit to be a string of protobuf.
 func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
-// DeadLetter returns what is put under a subject in place of a message.
+// maxDeadFields bounds the headers of the message in its dead letter, which has some more: a server takes no more than 64 KiB.
+const maxDeadFields = 60 << 10
+
+// DeadLetter returns what is put under a subject in place of a message. Headers for which there
+// is no room beside its own are left out.
 func DeadLetter(subject string, m *nats.Msg, sequence uint64, d *wirev1.DeadLetter) *nats.Msg {
 	out := &nats.Msg{Subject: subject, Data: m.Data, Header: make(nats.Header, len(m.Header)+6)}
-	for name, values := range m.Header {
-		// What JetStream reads was meant for the message itself.
-		if len(name) < len(natsPrefix) || !strings.EqualFold(name[:len(natsPrefix)], natsPrefix) {
-			out.Header[name] = slices.Clone(values)
+	room := maxDeadFields
+	keep := func(name, value string) {
+		if size := FieldSize(len(name), len(value)); size <= room {
+			room -= size
+			out.Header[name] = append(out.Header[name], value)
 		}
 	}
 	if id := first(m.Header, nats.MsgIdHdr); id != "" {
-		out.Header[IDHeader] = []string{id}
+		keep(IDHeader, id)
+	}
+	// Those that say what the payload is come first, the others always in the same order.
+	for _, name := range slices.SortedFunc(maps.Keys(m.Header), func(a, b string) int {
+		if Reserved(a) != Reserved(b) {
+			if Reserved(a) {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	}) {
+		// What JetStream reads was meant for the message itself.
+		if len(name) >= len(natsPrefix) && strings.EqualFold(name[:len(natsPrefix)], natsPrefix) {
+			continue
+		}
+		for _, value := range m.Header[name] {
+			keep(fittingName(name), value) // As it is, the name could not be written.
+		}
 	}
 	out.Header[nats.MsgIdHdr] = []string{DeadIDPrefix + strconv.FormatUint(sequence, 10)}
 	out.Header[DeadReasonHeader] = []string{d.GetReason()}

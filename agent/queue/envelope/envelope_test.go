@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,24 @@ func TestDeadWithoutID(t *testing.T) {
 	}
 	if _, err := envelope.New("orders", q); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDeadHeaders: whatever headers a message has, a server and the client library take its dead letter.
+func TestDeadHeaders(t *testing.T) {
+	m := &nats.Msg{Header: nats.Header{
+		"A b": {"1"}, "Y": make([]string, 16_000), message.CodecHeader: {"zstd"}, "Z": {"2"}, nats.MsgIdHdr: {"7"}, "Nats-TTL": {"1m"},
+	}, Data: []byte("x")}
+	letter := envelope.DeadLetter("dead", m, 12, &wirev1.DeadLetter{Reason: envelope.Unsendable, Detail: strings.Repeat("d", envelope.MaxText)})
+	size := 0
+	for name, values := range letter.Header {
+		for _, value := range values {
+			size += envelope.FieldSize(len(name), len(value))
+		}
+	}
+	if size > 62<<10 || letter.Header.Get("A_b") != "1" || letter.Header.Get(message.CodecHeader) != "zstd" || letter.Header.Get(envelope.IDHeader) != "7" ||
+		letter.Header["Nats-TTL"] != nil || letter.Header.Get(envelope.DeadReasonHeader) != envelope.Unsendable {
+		t.Errorf("%d bytes in %q", size, slices.Sorted(maps.Keys(letter.Header)))
 	}
 }
 

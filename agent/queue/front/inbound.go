@@ -5,6 +5,7 @@ package front
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -65,7 +66,7 @@ func (in inbound) judge(op *operation, s *generation) fate {
 	}
 	if may.ofQueue(op.subject) {
 		switch {
-		case op.header != nil && notForClients(op.header) != "":
+		case in.conn.front.unfit(op) != "" || op.header != nil && notForClients(op.header) != "":
 			return refuse
 		case in.conn.front.known(op):
 			return known
@@ -185,7 +186,7 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 			case verify:
 				out, err = w.verify(out, &op)
 			case refuse:
-				out = f.refusePut(out, &op, notForClients(op.header))
+				out = f.refusePut(out, &op, cmp.Or(f.unfit(&op), notForClients(op.header)))
 			case known:
 				out = f.duplicate(out, &op)
 			case filter:

@@ -382,9 +382,10 @@ func (x *ChannelMessage) GetTimeToLive() *durationpb.Duration {
 }
 
 type ChannelHeader struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// value as it was put, which need not be UTF-8.
+	Value         []byte `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -426,11 +427,11 @@ func (x *ChannelHeader) GetName() string {
 	return ""
 }
 
-func (x *ChannelHeader) GetValue() string {
+func (x *ChannelHeader) GetValue() []byte {
 	if x != nil {
 		return x.Value
 	}
-	return ""
+	return nil
 }
 
 // ChannelForm describes a compressed payload.
@@ -989,7 +990,9 @@ type ChannelStatus struct {
 	// next_try_time while RETRYING.
 	NextTryTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=next_try_time,json=nextTryTime,proto3" json:"next_try_time,omitempty"`
 	// wire_bytes with the other cluster in both directions, TLS included.
-	WireBytes     uint64 `protobuf:"varint,15,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
+	WireBytes uint64 `protobuf:"varint,15,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
+	// dead_letters are messages that could not be sent, whatever the other end says, and became dead letters of the sending queue.
+	DeadLetters   uint64 `protobuf:"varint,16,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1125,6 +1128,13 @@ func (x *ChannelStatus) GetNextTryTime() *timestamppb.Timestamp {
 func (x *ChannelStatus) GetWireBytes() uint64 {
 	if x != nil {
 		return x.WireBytes
+	}
+	return 0
+}
+
+func (x *ChannelStatus) GetDeadLetters() uint64 {
+	if x != nil {
+		return x.DeadLetters
 	}
 	return 0
 }
@@ -1281,7 +1291,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"timeToLive\"9\n" +
 	"\rChannelHeader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"z\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"z\n" +
 	"\vChannelForm\x12\x14\n" +
 	"\x05codec\x18\x01 \x01(\rR\x05codec\x12!\n" +
 	"\fengine_class\x18\x02 \x01(\rR\vengineClass\x12\x16\n" +
@@ -1319,7 +1329,7 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x03 \x03(\tR\n" +
-	"namespaces\"\xd8\x04\n" +
+	"namespaces\"\xfb\x04\n" +
 	"\rChannelStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .lighterage.wire.v1.ChannelStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -1339,7 +1349,8 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\x0flast_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12>\n" +
 	"\rnext_try_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vnextTryTime\x12\x1d\n" +
 	"\n" +
-	"wire_bytes\x18\x0f \x01(\x04R\twireBytes\"\x84\x03\n" +
+	"wire_bytes\x18\x0f \x01(\x04R\twireBytes\x12!\n" +
+	"\fdead_letters\x18\x10 \x01(\x04R\vdeadLetters\"\x84\x03\n" +
 	"\x0fReceivedChannel\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +

@@ -683,9 +683,9 @@ func (x *ReceivedMessage) GetDamage() string {
 // DeadLetter says why a message is one.
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason is MaxDeliveries or Rejected.
+	// reason is MaxDeliveries, Rejected, or Unsendable for what the queue's channel cannot carry.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// detail is what the client said that rejected it.
+	// detail is what the client said that rejected it, or why it cannot be sent.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	// deliveries before it became a dead letter, and the sequence it had.
 	Deliveries    uint32 `protobuf:"varint,3,opt,name=deliveries,proto3" json:"deliveries,omitempty"`

@@ -1,0 +1,60 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/envelope"
+	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// bury moves letters that cannot be sent to the dead letters of the queue, and returns the others. It does so before anything behind them is
+// sent: the position says then that they are done with.
+func (x *session) bury(ctx context.Context, js jetstream.JetStream, letters []*letter) ([]*letter, error) {
+	sound := letters[:0]
+	for _, l := range letters {
+		if l.unsendable == nil {
+			sound = append(sound, l)
+			continue
+		}
+		if err := x.storeDead(ctx, js, l); err != nil {
+			return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
+				"message %d of the queue cannot be sent (%w), and cannot become a dead letter either (%w): get dead letters from this queue, or raise its limits or storage",
+				l.sequence, l.unsendable, err)
+		}
+		x.options.Log.Warn("Message cannot be sent and is a dead letter now", "stream", x.options.Stream, "sequence", l.sequence, "cause", l.unsendable.Error())
+		x.status.update(func(now *wirev1.ChannelStatus) { now.DeadLetters++ })
+		if err := x.acknowledge([]string{l.reply}, []ids.Message{l.id}); err != nil {
+			return nil, err
+		}
+	}
+	return sound, nil
+}
+
+// storeDead stores the dead letter of a letter, once.
+func (x *session) storeDead(ctx context.Context, js jetstream.JetStream, l *letter) error {
+	dead := envelope.DeadLetter(store.DeadSubject(x.options.Stream), &nats.Msg{Header: l.headers, Data: l.payload}, l.sequence,
+		&wirev1.DeadLetter{Reason: envelope.Unsendable, Detail: envelope.Printable(l.unsendable.Error())})
+	if known := x.options.IDs; known != nil && known.Any() {
+		// It was stored and read before, and whoever stored it was killed before it acknowledged the letter.
+		if _, ok := known.Sequence([]byte(dead.Header.Get(nats.MsgIdHdr))); ok {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	// A duplicate is the same dead letter: nothing else has such an id.
+	if _, err := js.PublishMsg(ctx, dead); err != nil {
+		return fmt.Errorf("store the dead letter: %w", err)
+	}
+	return nil
+}
