@@ -58,6 +58,36 @@ func (s Snapshot) Minus(base Snapshot) Snapshot {
 	return s
 }
 
+// Plus returns what two meters have counted.
+func (s Snapshot) Plus(o Snapshot) Snapshot {
+	s.Hardware = s.Hardware.plus(o.Hardware)
+	s.Software = s.Software.plus(o.Software)
+	s.Stored = s.Stored.plus(o.Stored)
+	s.Fallback = s.Fallback.plus(o.Fallback)
+	s.Compressed = both(s.Compressed, o.Compressed)
+	s.Skipped = both(s.Skipped, o.Skipped)
+	uses := copyOf(s.Uses)
+	for use, n := range o.Uses {
+		uses[use] = uses[use].plus(n)
+	}
+	s.Uses = uses
+	s.UncompressedBytes += o.UncompressedBytes
+	s.CompressedBytes += o.CompressedBytes
+	s.CPU += o.CPU
+	s.Estimate.add(o.Estimate)
+	return s
+}
+
+func both(a, b map[policy.Reason]int64) map[policy.Reason]int64 {
+	out := copyOf(a)
+	for reason, n := range b {
+		out[reason] += n
+	}
+	return out
+}
+
+func (c Count) plus(o Count) Count { return Count{c.Operations + o.Operations, c.Bytes + o.Bytes} }
+
 func (c Count) minus(base Count) Count {
 	return Count{c.Operations - base.Operations, c.Bytes - base.Bytes}
 }

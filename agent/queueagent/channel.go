@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -35,6 +36,7 @@ type channels struct {
 	ids      ids.Keeper // nil: not kept
 	decoding *message.Decoding
 	files    *transport.Files
+	work     channel.Work // of all ends, whatever the configuration was
 
 	// The receiving end, nil when nothing is listened on.
 	callers  *transport.Callers
@@ -45,7 +47,10 @@ type channels struct {
 	// released: what a channel that was taken away has left is removed. Only follow, which is one goroutine, looks at it.
 	released bool
 
-	mu           sync.Mutex
+	mu sync.Mutex
+	// What work had counted at the last reset.
+	encodedReset, decodedReset meter.Snapshot
+
 	sending      *sending // nil when there is no channel
 	arrivedReset int64    // what arrived had counted at the last reset
 }
@@ -103,7 +108,7 @@ func (a *Agent) newChannels(
 		return nil, fmt.Errorf("acceptance.peers: %w", err)
 	}
 	x.receiver = channel.NewReceiver(channel.ReceiverOptions{
-		Conn: r.conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(), Decoding: decoding,
+		Conn: r.conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(), Decoding: decoding, Work: &x.work,
 		MaxMessage: maxMessage(c), Log: a.options.Log,
 	}, accepts)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -209,7 +214,7 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	s.sender, err = channel.NewSender(channel.SenderOptions{
 		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,
 		BatchMessages: int(wanted.GetBatchMessages()), BatchDelay: wanted.GetBatchDelay().AsDuration(),
-		Encoding: encoding, Decoding: x.decoding, IDs: x.ids, Log: x.agent.options.Log,
+		Encoding: encoding, Decoding: x.decoding, Work: &x.work, IDs: x.ids, Log: x.agent.options.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
@@ -266,10 +271,18 @@ func (x *channels) resetStatistics() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.arrivedReset = x.arrived.Bytes()
+	x.encodedReset, x.decodedReset = x.work.Encoded.Snapshot(), x.work.Decoded.Snapshot()
 	if x.sending != nil {
 		x.sending.sender.ResetStatistics()
 		x.sending.reset = x.sending.sent.Bytes()
 	}
+}
+
+// worked returns what the engines did for channels since the last reset.
+func (x *channels) worked() (encoded, decoded meter.Snapshot) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.work.Encoded.Snapshot().Minus(x.encodedReset), x.work.Decoded.Snapshot().Minus(x.decodedReset)
 }
 
 // report fills in what there is to say of channels.

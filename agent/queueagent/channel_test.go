@@ -319,7 +319,9 @@ func TestChannel(t *testing.T) {
 		p.runs(accepted.want, 1) // counters are of the channel as it is configured
 		p.send(4)
 		p.east.await("the channel recodes", func(r *wirev1.QueueReport) bool {
-			return r.GetChannel().GetMessages() == 4 && r.GetChannel().GetRecoded() == 2
+			// Nobody gets messages here: what was inflated was so for the channel.
+			return r.GetChannel().GetMessages() == 4 && r.GetChannel().GetRecoded() == 2 &&
+				r.GetDecompression().GetSoftware().GetOperations() == uint64(2*(i+1)) && r.GetCpu().GetDecompressNanos() > 0
 		})
 	}
 
@@ -327,7 +329,7 @@ func TestChannel(t *testing.T) {
 	for _, m := range []*member{p.east, p.west} {
 		m.change(func(c *wirev1.QueueConfig) { c.Revision, c.ResetStatistics = "reset", "now" })
 		m.await("its counters begin anew", func(r *wirev1.QueueReport) bool {
-			return r.GetStatistics().GetReset_() == "now" && r.GetChannel().GetMessages() == 0 &&
+			return r.GetStatistics().GetReset_() == "now" && r.GetChannel().GetMessages() == 0 && r.GetDecompression().GetSoftware().GetOperations() == 0 &&
 				!slices.ContainsFunc(r.GetReceived(), func(c *wirev1.ReceivedChannel) bool { return c.GetMessages() != 0 })
 		})
 	}

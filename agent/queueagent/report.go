@@ -64,9 +64,11 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 			r.Statistics.FileBlocks, r.Statistics.FileBytes, r.Statistics.MemoryBytes = &used.FileBlocks, &used.FileBytes, &used.MemoryBytes
 		}
 	}
-	r.Compression, r.Decompression = compression(s.Compression), decompression(s.Decompression)
+	forChannels, ofChannels := running.channels.worked()
+	encoded, decoded := s.Compression.Plus(forChannels), s.Decompression.Plus(ofChannels)
+	r.Compression, r.Decompression = compression(encoded), decompression(decoded)
 	r.WireBytes = count(s.WireBytes)
-	r.Cpu = &wirev1.CPU{CompressNanos: uint64(s.Compression.CPU), DecompressNanos: uint64(s.Decompression.CPU)}
+	r.Cpu = &wirev1.CPU{CompressNanos: uint64(encoded.CPU), DecompressNanos: uint64(decoded.CPU)}
 	running.channels.report(r)
 	if user, system, err := meter.ProcessCPU(); err == nil {
 		r.Cpu.SendNanos = uint64(user + system - base)

@@ -82,7 +82,7 @@ func checkBatch(b *wirev1.ChannelBatch, at marker, l limits) error {
 }
 
 // toMessage returns a message as it is published, if what a peer sent is sound: it is decoded to see.
-func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *message.Decoder, scratch *[]byte) (*nats.Msg, error) {
+func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *message.Decoder, work *Work, scratch *[]byte) (*nats.Msg, error) {
 	if err := checkFrame(m); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *messa
 		if len(m.GetPayload()) > l.maxMessage {
 			return nil, invalid("a payload of %d bytes; the limit is %d", len(m.GetPayload()), l.maxMessage)
 		}
-	} else if *scratch, _, err = decoder.Decode((*scratch)[:0], form, m.GetPayload(), l.maxMessage); err != nil {
+	} else if *scratch, err = work.decode(decoder, (*scratch)[:0], form, m.GetPayload(), l.maxMessage); err != nil {
 		return nil, invalid("a payload that cannot be read: %w", err)
 	}
 	setForm(out.Header, form)
@@ -179,7 +179,7 @@ func setForm(h nats.Header, f message.Form) {
 }
 
 // toMessages is toMessage for a batch, on all cores if there is work to do.
-func toMessages(ctx context.Context, b *wirev1.ChannelBatch, stream string, l limits, decoding *message.Decoding) ([]*nats.Msg, error) {
+func toMessages(ctx context.Context, b *wirev1.ChannelBatch, stream string, l limits, decoding *message.Decoding, work *Work) ([]*nats.Msg, error) {
 	out := make([]*nats.Msg, len(b.GetMessages()))
 	err := inParallel(ctx, len(out), func() (func(int) error, func(), error) {
 		decoder, err := decoding.Decoder()
@@ -188,7 +188,7 @@ func toMessages(ctx context.Context, b *wirev1.ChannelBatch, stream string, l li
 		}
 		var scratch []byte
 		return func(i int) error {
-			m, err := toMessage(b.GetMessages()[i], stream, l, decoder, &scratch)
+			m, err := toMessage(b.GetMessages()[i], stream, l, decoder, work, &scratch)
 			if err != nil {
 				return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "message %d of the sending queue is refused: %w", b.GetMessages()[i].GetSequence(), err)
 			}

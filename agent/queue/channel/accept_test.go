@@ -107,13 +107,13 @@ func TestHostileMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := proto.CloneOf(sound)
 			change(m)
-			_, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{m}}, "orders", testLimits, testDecoding(t))
+			_, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{m}}, "orders", testLimits, testDecoding(t), &Work{})
 			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	out, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{sound}}, "orders", testLimits, testDecoding(t))
+	out, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{sound}}, "orders", testLimits, testDecoding(t), &Work{})
 	if err != nil || out[0].Subject != "orders" || out[0].Header.Get(message.CodecHeader) != "zstd" {
 		t.Errorf("a sound one is %v: %v", out, err)
 	}
@@ -230,7 +230,7 @@ func FuzzRequest(f *testing.F) {
 		if checkBatch(m.GetBatch(), marker{position: 5, put: 70}, testLimits) != nil {
 			return
 		}
-		out, err := toMessages(t.Context(), m.GetBatch(), "orders", testLimits, decoding)
+		out, err := toMessages(t.Context(), m.GetBatch(), "orders", testLimits, decoding, &Work{})
 		if err != nil {
 			return
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -114,8 +115,15 @@ func TestTravelling(t *testing.T) {
 			put.Header.Set("Nats-Msg-Id", "first")
 			put.Header.Set("Customer", "7")
 			east.put(t, put)
-			_, network := newReceiver(t, west, c.accepts)
-			sender, _ := send(t, senderOptions(east, network, c.sender...))
+			var work, workWest channel.Work
+			_, network, stop, err := serveWith(west, "127.0.0.1:0", nil, c.accepts, &workWest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stop)
+			options := senderOptions(east, network, c.sender...)
+			options.Work = &work
+			sender, _ := send(t, options)
 			got := west.waitFor(t, 1)[0]
 			east.waitEmpty(t)
 			form, plain := opened(t, got)
@@ -135,6 +143,26 @@ func TestTravelling(t *testing.T) {
 			if now.GetState() != wirev1.ChannelState_CHANNEL_STATE_RUNNING || now.GetCodec() != c.travels.String() || now.GetRecoded() != c.recompute ||
 				now.GetMessages() != 1 || now.GetBatches() != 1 || now.GetPlainBytes() != length || now.GetPayloadBytes() != uint64(len(got.Data)) || now.GetInDoubt() != 0 {
 				t.Errorf("status is %v", now)
+			}
+			// What the engines did at either end is counted there, once.
+			counted := func(m *meter.Meter) meter.Count {
+				s := m.Snapshot()
+				return meter.Count{Operations: s.Hardware.Operations + s.Software.Operations, Bytes: s.Hardware.Bytes + s.Software.Bytes}
+			}
+			for what, one := range map[string]struct {
+				meter *meter.Meter
+				used  bool
+			}{
+				"compressed": {&work.Encoded, !c.asItIs && c.travels != codec.None}, "inflated": {&work.Decoded, !c.asItIs && c.stored != codec.None},
+				"looked into": {&workWest.Decoded, c.travels != codec.None}, "compressed by the receiver": {&workWest.Encoded, false},
+			} {
+				var want meter.Count
+				if one.used {
+					want = meter.Count{Operations: 1, Bytes: length}
+				}
+				if got := counted(one.meter); got != want {
+					t.Errorf("%s: %+v, want %+v", what, got, want)
+				}
 			}
 		})
 	}

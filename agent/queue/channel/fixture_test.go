@@ -243,6 +243,13 @@ func encoding(minSize int64) message.EncodingOptions {
 
 // serve starts a receiving end and returns its network and what stops it at once.
 func serve(q *queue, address string, admit func(context.Context) (channel.Source, error), accepts channel.Acceptance) (*channel.Receiver, *network, func(), error) {
+	return serveWith(q, address, admit, accepts, nil)
+}
+
+// serveWith is serve, and counts what was done.
+func serveWith(
+	q *queue, address string, admit func(context.Context) (channel.Source, error), accepts channel.Acceptance, work *channel.Work,
+) (*channel.Receiver, *network, func(), error) {
 	if admit == nil {
 		admit = func(context.Context) (channel.Source, error) { return from, nil }
 	}
@@ -251,7 +258,7 @@ func serve(q *queue, address string, admit func(context.Context) (channel.Source
 		return nil, nil, nil, err
 	}
 	r := channel.NewReceiver(channel.ReceiverOptions{
-		Conn: q.conn, Stream: q.name, Admit: admit, Readable: registry.Codecs(), Decoding: newDecoding(), MaxMessage: maxMessage, Log: quiet,
+		Conn: q.conn, Stream: q.name, Admit: admit, Readable: registry.Codecs(), Decoding: newDecoding(), MaxMessage: maxMessage, Work: work, Log: quiet,
 	}, accepts)
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(channel.FrameBound(maxMessage)))
 	wirev1.RegisterChannelServer(s, r)

@@ -43,6 +43,8 @@ type ReceiverOptions struct {
 	// Readable codecs.
 	Readable []codec.ID
 	Decoding *message.Decoding
+	// Work is where it is counted what looking into messages took; default: nobody counts.
+	Work *Work
 	// MaxMessage is the length in bytes of the longest plain payload, until SetMaxMessage says another.
 	MaxMessage int
 	Log        *slog.Logger
@@ -71,6 +73,9 @@ type source struct {
 
 // NewReceiver returns a receiver that accepts codecs.
 func NewReceiver(o ReceiverOptions, accepts Acceptance) *Receiver {
+	if o.Work == nil {
+		o.Work = &Work{}
+	}
 	return &Receiver{options: o, accepts: accepts, maxMessage: o.MaxMessage, sources: map[Source]*source{}}
 }
 
@@ -351,7 +356,7 @@ func (r *Receiver) store(ctx context.Context, b *wirev1.ChannelBatch, name Sourc
 	if err := checkBatch(b, at, l); err != nil {
 		return at, err
 	}
-	messages, err := toMessages(ctx, b, r.options.Stream, l, r.options.Decoding)
+	messages, err := toMessages(ctx, b, r.options.Stream, l, r.options.Decoding, r.options.Work)
 	if err != nil {
 		return at, err
 	}

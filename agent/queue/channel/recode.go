@@ -62,6 +62,7 @@ type recoder struct {
 	codec      codec.ID
 	encoding   *message.Encoding // nil when nothing is compressed
 	decoding   *message.Decoding
+	work       *Work
 	stream     string
 	maxMessage int
 	// suspect is the last message that is looked into though it travels as it is: the other end could not read one up to it.
@@ -155,7 +156,7 @@ func (w *worker) letter(l *letter) error {
 			"message %d of the queue has %d bytes and the receiving queue takes at most %d: raise its limits.maxMessageSize", l.sequence, l.plain, w.maxMessage)
 	}
 	if inflates := w.inflates(form); inflates || !form.Plain() && l.sequence <= w.suspect {
-		plain, _, err := w.decoder.Decode(nil, form, payload, w.maxMessage)
+		plain, err := w.work.decode(w.decoder, nil, form, payload, w.maxMessage)
 		if errors.Is(err, message.ErrCorrupt) {
 			l.unsendable = err
 			return nil
@@ -169,7 +170,7 @@ func (w *worker) letter(l *letter) error {
 	}
 	if form.Plain() && w.encoder != nil {
 		// An engine that fails leaves the message plain.
-		packed, as, _, err := w.encoder.Encode(nil, payload)
+		packed, as, err := w.work.encode(w.encoder, payload)
 		if err == nil && !as.Plain() {
 			payload, form, l.recoded = packed, as, true
 		}

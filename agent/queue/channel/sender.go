@@ -59,6 +59,8 @@ type SenderOptions struct {
 	// Encoding says how messages are compressed for the channel that are not yet, or by another codec. Its Codecs are not used.
 	Encoding message.EncodingOptions
 	Decoding *message.Decoding
+	// Work is where it is counted what the engines did with messages that do not travel as they are stored; default: nobody counts.
+	Work *Work
 	// IDs of what was sent are written to it before it leaves the queue; nil: they are not kept.
 	IDs ids.Keeper
 	// Backoff defaults to DefaultBackoff.
@@ -90,6 +92,9 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	}
 	if o.Leads == nil {
 		o.Leads = func() bool { return true }
+	}
+	if o.Work == nil {
+		o.Work = &Work{}
 	}
 	if o.Backoff == (Backoff{}) {
 		o.Backoff = DefaultBackoff

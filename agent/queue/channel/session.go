@@ -130,7 +130,7 @@ func (s *Sender) recoder(accepted *wirev1.ChannelAccepted) (*recoder, error) {
 		return nil, invalid("the receiving queue chose codec %.20q, which was not offered", accepted.GetCodec())
 	}
 	r := &recoder{
-		codec: id, decoding: s.options.Decoding, stream: s.options.Stream, suspect: s.suspect,
+		codec: id, decoding: s.options.Decoding, work: s.options.Work, stream: s.options.Stream, suspect: s.suspect,
 		maxMessage: int(min(accepted.GetMaxMessageBytes(), message.MaxLength)),
 	}
 	if id != codec.None {

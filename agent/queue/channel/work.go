@@ -1,0 +1,42 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/message"
+)
+
+// Work counts what the engines did for channels. The zero value is ready; it may be shared by several ends.
+type Work struct {
+	// Encoded are messages that were compressed for a channel; those that did not shrink count with their CPU time alone. Decoded are messages
+	// that were inflated for one, or to look whether they are sound.
+	Encoded, Decoded meter.Meter
+}
+
+// encode is that of an encoder.
+func (w *Work) encode(e *message.Encoder, payload []byte) (packed []byte, form message.Form, err error) {
+	var o meter.Outcome
+	spent := meter.ThreadCPU(func() { packed, form, o, err = e.Encode(nil, payload) })
+	if err != nil || form.Plain() {
+		w.Encoded.AddCPU(spent)
+		return packed, form, err
+	}
+	o.CPU = spent
+	w.Encoded.Add(o)
+	return packed, form, nil
+}
+
+// decode is that of a decoder.
+func (w *Work) decode(d *message.Decoder, dst []byte, form message.Form, payload []byte, limit int) (plain []byte, err error) {
+	var o meter.Outcome
+	spent := meter.ThreadCPU(func() { plain, o, err = d.Decode(dst, form, payload, limit) })
+	if err != nil {
+		w.Decoded.AddCPU(spent)
+		return plain, err
+	}
+	o.CPU = spent
+	w.Decoded.Add(o)
+	return plain, nil
+}
