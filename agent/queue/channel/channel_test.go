@@ -168,6 +168,19 @@ func TestTravelling(t *testing.T) {
 	}
 }
 
+// TestTooLong: a message that the other queue does not take waits, and what is said of it says what to do.
+func TestTooLong(t *testing.T) {
+	t.Parallel()
+	east, west := newQueue(t, "orders", nil), newQueue(t, "orders", nil)
+	east.put(t, &nats.Msg{Subject: "orders", Data: make([]byte, 5<<20)})
+	_, network := newReceiver(t, west, channel.Acceptance{})
+	sender, _ := send(t, senderOptions(east, network))
+	eventually(t, "what is said says what to do", func() bool {
+		last := sender.Status().GetLastError()
+		return last.GetReason() == wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE && strings.Contains(last.GetMessage(), "limits.maxMessageSize")
+	})
+}
+
 // TestLongMessages: that one request of the sending end asked for fewer bytes than there are ends no session.
 func TestLongMessages(t *testing.T) {
 	const messages, length = 40, 240_000

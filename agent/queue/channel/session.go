@@ -207,7 +207,8 @@ func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) err
 
 // read hands out what the consumer delivers.
 func (x *session) read(ctx context.Context) (err error) {
-	longest := FrameBound(int(min(x.accepted.GetMaxMessageBytes(), message.MaxLength)))
+	// One that this queue takes and the other does not is asked for as well: what is said of it then says what to do.
+	longest := FrameBound(int(min(max(x.accepted.GetMaxMessageBytes(), uint64(x.options.Conn.MaxPayload())), message.MaxLength)))
 	reader, err := newReader(x.options.Conn, x.options.Stream, consumerName, x.options.BatchMessages, longest)
 	if err != nil {
 		return err
