@@ -28,7 +28,7 @@ import (
 func (r *Reconciler) ensureAll(
 	ctx context.Context, wanted Wanted, present *appsv1.Deployment, affinity *corev1.Affinity,
 ) (*appsv1.Deployment, *plan.Problem, error) {
-	if problem, err := r.ensureSecret(ctx, wanted); problem != nil || err != nil {
+	if problem, err := r.ensureSecret(ctx, wanted, wanted.content()); problem != nil || err != nil {
 		return present, problem, err
 	}
 	for _, object := range wanted.Objects(present, affinity, r.Image) {

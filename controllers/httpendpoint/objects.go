@@ -6,6 +6,7 @@ package httpendpoint
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -94,10 +95,13 @@ func (w Wanted) service() *corev1.Service {
 	}
 }
 
+// budget bears the record, too. On the Deployment each change of it would make a generation that its controller has to see.
 func (w Wanted) budget() *policyv1.PodDisruptionBudget {
+	meta := w.meta(objectName(w.Endpoint))
+	meta.Annotations = maps.Clone(w.record)
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: w.meta(objectName(w.Endpoint)),
+		ObjectMeta: meta,
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
 			Selector:                   &metav1.LabelSelector{MatchLabels: selector(w.Endpoint.UID)},

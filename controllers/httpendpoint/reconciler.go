@@ -106,12 +106,23 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		where := placement.Decide(wanted.Placement(r.Image.Architectures), inputs.placement)
 		facts.Placement = &where.Status
 		if where.Blocked != nil {
-			problem = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
-		} else if facts.Deployment, problem, err = r.ensureAll(ctx, wanted, inputs.deployment, where.Affinity); err != nil {
+			facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+		}
+		placeable, err := r.placeable(wanted, inputs.deployment, where)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if !placeable {
+			problem = facts.Blocked
+		} else if facts.Deployment, facts.Problem, err = r.ensureAll(ctx, wanted, inputs.deployment, where.Affinity); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	facts.Problem = problem
+	if problem != nil {
+		if facts.Problem, err = r.goOn(ctx, endpoint, inputs.deployment, *problem); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if facts.Replicas, err = r.askReplicas(ctx, endpoint, inputs.placement.Profiles); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -134,7 +145,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEnd
 	conditions.Tell(r.Recorder, endpoint, before.Status.Conditions, endpoint.Status.Conditions,
 		v1alpha1.ReasonBackendUnhealthy, v1alpha1.ReasonAgentUnreachable)
 	m.secret.Settled = meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionReady)
-	if m.secret.Settled || facts.Problem != nil {
+	if m.secret.Settled || facts.Problem != nil || facts.Blocked != nil || wanted != nil && wanted.PolicyProblem != nil {
 		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: watchInterval}, nil

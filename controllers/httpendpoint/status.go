@@ -37,6 +37,8 @@ type Facts struct {
 	Now time.Time
 	// Problem is why the spec could not be made to be.
 	Problem *plan.Problem
+	// Blocked is why no replica can be placed now; those that run stay. nil when one can be.
+	Blocked *plan.Problem
 	// Backend is the Service that the spec names; nil when it does not exist or the backend is a host.
 	Backend *corev1.Service
 	// Deployment is nil when there is none.
@@ -87,7 +89,7 @@ func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.HTTPEndpoint, *Wanted, Facts) []metav1.Condition{
-		checkBackend, checkCertificate, checkConfig, checkRollout, checkReports, checkHealth,
+		checkPolicy, checkPlacement, checkBackend, checkCertificate, checkConfig, checkRollout, checkReports, checkHealth,
 	} {
 		if found := check(endpoint, wanted, facts); found != nil {
 			return found
@@ -95,6 +97,31 @@ func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 	}
 	return conditions.Ready(v1alpha1.ReasonServing, fmt.Sprintf("%d replicas serve %s at Service %q, port %d", readyReplicas(facts.Deployment),
 		wanted.Config.GetBackend().GetAddress(), endpoint.Name, listenerPort(endpoint.Spec.Listener)))
+}
+
+// checkPolicy: one that was used is gone, or cannot be used any more.
+func checkPolicy(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, _ Facts) []metav1.Condition {
+	if wanted.PolicyProblem == nil {
+		return nil
+	}
+	return conditions.Stalled(wanted.PolicyProblem.Reason, wanted.PolicyProblem.Message+"; meanwhile replicas go on with the policy that status shows")
+}
+
+// checkPlacement: replicas wait for a node. Where all have one it does not matter that there is no other.
+func checkPlacement(_ *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Condition {
+	d := facts.Deployment
+	wanted, placed, waiting := wantedReplicas(d), int32(0), false
+	for _, replica := range facts.Replicas {
+		if replica.Pod.Spec.NodeName == "" {
+			waiting = true
+			continue
+		}
+		placed++
+	}
+	if facts.Blocked == nil || d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= wanted && placed >= wanted && !waiting {
+		return nil
+	}
+	return conditions.Stalled(facts.Blocked.Reason, fmt.Sprintf("%d of %d replicas have a node, and %s", placed, wanted, facts.Blocked.Message))
 }
 
 // checkBackend: a Service that is not there, or has no such port.

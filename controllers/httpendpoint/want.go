@@ -31,17 +31,23 @@ type Wanted struct {
 	Endpoint *v1alpha1.HTTPEndpoint
 	Policy   policy.Resolved
 	Config   *wirev1.HTTPConfig
+	// PolicyProblem is why Policy is the last one that status showed and not what the spec asks for. All else is done.
+	PolicyProblem *plan.Problem
+
+	// record is by which the disruption budget remembers Config.
+	record map[string]string
 }
 
-// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then.
+// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.goOn. A policy that was deleted or
+// made unusable is none as long as status has the last one.
 func Want(endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveHTTP(endpoint.Spec.Compression, policies)
-	var notFound *policy.NotFoundError
-	if errors.As(err, &notFound) {
-		return Wanted{}, &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
-	}
-	if err != nil {
-		return Wanted{}, invalid(err)
+	policyProblem := unresolved(err)
+	if policyProblem != nil {
+		if endpoint.Status.Policy == nil {
+			return Wanted{}, policyProblem
+		}
+		resolved = policy.Kept(endpoint.Status.Policy)
 	}
 	if problem := plan.CheckPrivilege(endpoint.Spec.PodTemplate, endpoint.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
@@ -50,7 +56,28 @@ func Want(endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy
 	if err != nil {
 		return Wanted{}, invalid(err)
 	}
-	return Wanted{Endpoint: endpoint, Policy: resolved, Config: config}, nil
+	wanted := Wanted{Endpoint: endpoint, Policy: resolved, Config: config, PolicyProblem: policyProblem}
+	if wanted.record, err = wanted.content().Record(); err != nil {
+		return Wanted{}, invalid(err)
+	}
+	return wanted, nil
+}
+
+// content of the replicas' Secret, their identity excepted.
+func (w Wanted) content() agentsecret.Content {
+	return agentsecret.Content{Config: w.Config, Revision: w.Config.GetRevision()}
+}
+
+// unresolved is why a policy cannot be what a spec says; nil if it can.
+func unresolved(err error) *plan.Problem {
+	var notFound *policy.NotFoundError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &notFound):
+		return &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
+	}
+	return invalid(err)
 }
 
 func invalid(err error) *plan.Problem {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -48,7 +49,9 @@ func (w Writer) Ensure(ctx context.Context, owner client.Object, wanted client.O
 	if err != nil {
 		return nil, nil, err
 	}
-	wanted.SetAnnotations(map[string]string{digestAnnotation: mark})
+	annotations := map[string]string{digestAnnotation: mark}
+	maps.Copy(annotations, wanted.GetAnnotations())
+	wanted.SetAnnotations(annotations)
 	present, err := w.present(ctx, wanted)
 	if err != nil {
 		return nil, nil, err
@@ -59,8 +62,7 @@ func (w Writer) Ensure(ctx context.Context, owner client.Object, wanted client.O
 			"and belongs to somebody else; delete it, or delete this %s and create one with another name",
 			name, wanted.GetName(), wanted.GetNamespace(), w.Kind, w.Kind)}, nil
 	}
-	if present != nil && present.GetAnnotations()[digestAnnotation] == mark &&
-		equality.Semantic.DeepDerivative(specOf(wanted), specOf(present)) && equality.Semantic.DeepDerivative(wanted.GetLabels(), present.GetLabels()) {
+	if present != nil && matches(wanted, present, mark) && equality.Semantic.DeepDerivative(annotations, present.GetAnnotations()) {
 		return present, nil, nil
 	}
 	after, err := w.apply(ctx, wanted, present != nil)
@@ -69,6 +71,17 @@ func (w Writer) Ensure(ctx context.Context, owner client.Object, wanted client.O
 		return nil, problem, err
 	}
 	return after, nil, nil
+}
+
+// Current reports whether an object is what is wanted already, annotations excepted, so that Ensure would not change what it does.
+func Current(wanted, present client.Object) (bool, error) {
+	mark, err := digest(wanted)
+	return err == nil && matches(wanted, present, mark), err
+}
+
+func matches(wanted, present client.Object, mark string) bool {
+	return present.GetAnnotations()[digestAnnotation] == mark && equality.Semantic.DeepDerivative(specOf(wanted), specOf(present)) &&
+		equality.Semantic.DeepDerivative(wanted.GetLabels(), present.GetLabels())
 }
 
 // present is the object as it is; nil when there is none. The cache knows only what bears the operator's labels, so what it does not
@@ -169,13 +182,14 @@ func Refusal(object client.Object, err error) (*plan.Problem, error) {
 		"or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), status.Status().Message)}, nil
 }
 
-// digest of what an object is to be, without what others may change.
+// digest of what an object is to be, without what others may change, and without annotations.
 func digest(object client.Object) (string, error) {
 	copied, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
 		return "", fmt.Errorf("copying %T", object)
 	}
 	copied.SetResourceVersion("")
+	copied.SetAnnotations(nil)
 	if deployment, ok := copied.(*appsv1.Deployment); ok {
 		deployment.Spec.Replicas = nil
 	}

@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -48,14 +50,7 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 		}
 	}
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
-	problem, err := r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), agentsecret.Content{
-		Identity:    pki.QueueIdentity(r.Cluster, queue.Namespace, queue.Name),
-		ServerNames: serverNames(queue),
-		Config:      wanted.Config,
-		Revision:    wanted.Config.GetRevision(),
-		Files:       wanted.files(),
-	})
-	if problem != nil || err != nil {
+	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content()); problem != nil || err != nil {
 		return in.set, problem, err
 	}
 	present := in.set
@@ -72,6 +67,49 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 		return present, problem, err
 	}
 	return present, refused, nil
+}
+
+// ensureSecret writes the Secret with the members' configuration and identity when either has changed.
+func (r *Reconciler) ensureSecret(ctx context.Context, wanted Wanted, m *memory, content agentsecret.Content) (*plan.Problem, error) {
+	queue := wanted.Queue
+	content.Identity = pki.QueueIdentity(r.Cluster, queue.Namespace, queue.Name)
+	content.ServerNames = serverNames(queue)
+	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content)
+}
+
+// goOn looks after members that run while the spec cannot be followed for the problem. They go on with what it said before, and with
+// certificates that are renewed in time. It returns the problem with what else there is to say.
+func (r *Reconciler) goOn(ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem plan.Problem) (*plan.Problem, error) {
+	if set == nil {
+		return &problem, nil
+	}
+	content, known := agentsecret.Recorded(set, &wirev1.QueueConfig{})
+	if !known {
+		problem.Message += "; certificates of its members are not renewed until then"
+		return &problem, nil
+	}
+	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
+	before := Wanted{Queue: queue}
+	refused, err := r.ensureSecret(ctx, before, m, content)
+	if refused == nil && err == nil {
+		refused, err = r.publishCA(ctx, before, m)
+	}
+	if refused != nil {
+		problem.Message += "; besides, " + refused.Message
+	}
+	return &problem, err
+}
+
+// placeable reports whether all that is wanted can be made to be while no node can take a member: those that run stay, and a change of
+// what they are made from would stop them first.
+func (r *Reconciler) placeable(wanted Wanted, present *appsv1.StatefulSet, where placement.Plan) (bool, error) {
+	if where.Blocked == nil {
+		return true, nil
+	}
+	if present == nil {
+		return false, nil
+	}
+	return owned.Current(wanted.statefulSet(present, where.Affinity, r.Image), present)
 }
 
 // within is the same for members whose claims are as they are.

@@ -6,6 +6,7 @@ package queue
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -107,9 +108,11 @@ func (w Wanted) budget() *policyv1.PodDisruptionBudget {
 }
 
 func (w Wanted) statefulSet(present *appsv1.StatefulSet, affinity *corev1.Affinity, image plan.AgentImage) *appsv1.StatefulSet {
+	meta := w.meta(objectName(w.Queue))
+	meta.Annotations = maps.Clone(w.record)
 	set := &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
-		ObjectMeta: w.meta(objectName(w.Queue)),
+		ObjectMeta: meta,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:    ptr.To(memberCount(w.Queue.Spec)),
 			Selector:    &metav1.LabelSelector{MatchLabels: selector(w.Queue.UID)},

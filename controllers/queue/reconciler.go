@@ -115,12 +115,23 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		where := placement.Decide(wanted.Placement(r.Image.Architectures), in.placement)
 		facts.Placement = &where.Status
 		if where.Blocked != nil {
-			problem = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
-		} else if facts.Set, problem, err = r.ensureAll(ctx, wanted, in, where.Affinity); err != nil {
+			facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+		}
+		placeable, err := r.placeable(wanted, in.set, where)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if !placeable {
+			problem = facts.Blocked
+		} else if facts.Set, facts.Problem, err = r.ensureAll(ctx, wanted, in, where.Affinity); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	facts.Problem = problem
+	if problem != nil {
+		if facts.Problem, err = r.goOn(ctx, queue, in.set, *problem); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if facts.Members == nil {
 		if facts.Members, err = r.askMembers(ctx, queue, in.placement.Profiles); err != nil {
 			return ctrl.Result{}, err
@@ -145,7 +156,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, queue *v1alpha1.Queue, wan
 	conditions.Tell(r.Recorder, queue, before.Status.Conditions, queue.Status.Conditions, v1alpha1.ReasonNoLeader, v1alpha1.ReasonAgentUnreachable)
 	ready := meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	m.secret.Settled = ready
-	if ready || facts.Problem != nil {
+	if ready || facts.Problem != nil || facts.Blocked != nil || wanted != nil && wanted.PolicyProblem != nil {
 		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: watchInterval}, nil

@@ -39,6 +39,8 @@ type Facts struct {
 	Kept *plan.Problem
 	// Problem is why the spec could not be made to be.
 	Problem *plan.Problem
+	// Blocked is why no member can be placed now; those that run stay. nil when one can be.
+	Blocked *plan.Problem
 	// Set is nil when there is none.
 	Set     *appsv1.StatefulSet
 	Members []Member
@@ -108,7 +110,7 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
-		checkCertificate, checkAuthentication, checkExternal, checkRollout, checkConfig, checkReports, checkLeader, checkChannel,
+		checkPolicy, checkPlacement, checkCertificate, checkAuthentication, checkExternal, checkRollout, checkConfig, checkReports, checkLeader, checkChannel,
 	} {
 		if found := check(queue, wanted, facts); found != nil {
 			return found
@@ -122,6 +124,29 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 		message += fmt.Sprintf(", and send what is put to %s", destination(queue))
 	}
 	return conditions.Ready(v1alpha1.ReasonServing, message)
+}
+
+// checkPolicy: one that was used is gone, or cannot be used any more.
+func checkPolicy(_ *v1alpha1.Queue, wanted *Wanted, _ Facts) []metav1.Condition {
+	if wanted.PolicyProblem == nil {
+		return nil
+	}
+	return conditions.Stalled(wanted.PolicyProblem.Reason, wanted.PolicyProblem.Message+"; meanwhile the Queue goes on with the policy that status shows")
+}
+
+// checkPlacement: members wait for a node. Where all have one it does not matter that there is no other.
+func checkPlacement(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+	wanted, set := memberCount(queue.Spec), facts.Set
+	placed := int32(0)
+	for _, member := range facts.Members {
+		if member.Pod.Spec.NodeName != "" {
+			placed++
+		}
+	}
+	if facts.Blocked == nil || set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && placed >= wanted {
+		return nil
+	}
+	return conditions.Stalled(facts.Blocked.Reason, fmt.Sprintf("%d of %d members have a node, and %s", placed, wanted, facts.Blocked.Message))
 }
 
 // checkCertificate is about the certificate for clients, in the members' words.

@@ -32,24 +32,29 @@ type Wanted struct {
 	PeerCA []byte
 	// ChannelProblem is why there is no channel although the spec asks for one. The Queue does all else that it is to do.
 	ChannelProblem *plan.Problem
+	// PolicyProblem is why Policy is the last one that status showed and not what the spec asks for. The Queue does all else that it is to do.
+	PolicyProblem *plan.Problem
 
 	neighbours Neighbours
+	// record is by which the StatefulSet remembers Config.
+	record map[string]string
 }
 
-// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then.
+// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.goOn. A policy that was deleted or
+// made unusable is none as long as status has the last one.
 func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
-	var notFound *policy.NotFoundError
-	if errors.As(err, &notFound) {
-		return Wanted{}, &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
-	}
-	if err != nil {
-		return Wanted{}, invalid(err)
+	policyProblem := unresolved(err)
+	if policyProblem != nil {
+		if queue.Status.Policy == nil {
+			return Wanted{}, policyProblem
+		}
+		resolved = policy.Kept(queue.Status.Policy)
 	}
 	if problem := plan.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
-	wanted := Wanted{Queue: queue, Policy: resolved, neighbours: neighbours}
+	wanted := Wanted{Queue: queue, Policy: resolved, PolicyProblem: policyProblem, neighbours: neighbours}
 	wanted, err = wanted.configured()
 	if err != nil {
 		return Wanted{}, invalid(err)
@@ -68,9 +73,29 @@ func (w Wanted) configured() (Wanted, error) {
 	}
 	config.Acceptance = acceptanceOf(w.Queue, w.neighbours)
 	config.Channel, w.PeerCA, w.ChannelProblem = channelOf(w.Queue, w.Policy, w.neighbours.Peers)
-	config.Revision, err = agentsecret.Revision(config)
+	if config.Revision, err = agentsecret.Revision(config); err != nil {
+		return w, err
+	}
 	w.Config = config
+	w.record, err = w.content().Record()
 	return w, err
+}
+
+// content of the members' Secret, their identity excepted.
+func (w Wanted) content() agentsecret.Content {
+	return agentsecret.Content{Config: w.Config, Revision: w.Config.GetRevision(), Files: w.files()}
+}
+
+// unresolved is why a policy cannot be what a spec says; nil if it can.
+func unresolved(err error) *plan.Problem {
+	var notFound *policy.NotFoundError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &notFound):
+		return &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: err.Error()}
+	}
+	return invalid(err)
 }
 
 func invalid(err error) *plan.Problem {
