@@ -311,9 +311,7 @@ func hardwareCondition(status *v1alpha1.CompressionStatus, where *v1alpha1.Place
 	if status == nil {
 		return nil
 	}
-	// An accelerator that stopped working on the way compressed some blocks as well.
-	reason := status.Reason
-	used := status.Hardware.Operations > 0 && reason != v1alpha1.CompressionSelfTestFailed
+	reason, used := status.Reason, HardwareUsed(status)
 	if used {
 		reason = v1alpha1.CompressionHardwareUsed
 	}

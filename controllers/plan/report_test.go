@@ -196,6 +196,27 @@ func TestCompressionThatGrew(t *testing.T) {
 	}
 }
 
+// TestHardwareUsed: an accelerator that has done little beside software is not what compresses.
+func TestHardwareUsed(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason             string
+		hardware, software v1alpha1.Operations
+		want               bool
+	}{
+		"alone":                     {v1alpha1.CompressionHardwareUsed, v1alpha1.Operations{Operations: 9, Bytes: 9000}, v1alpha1.Operations{}, true},
+		"most is stored":            {v1alpha1.CompressionIncompressible, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, true},
+		"busy since the third":      {v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false},
+		"busy since a moment":       {v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, false},
+		"a few, and then software":  {v1alpha1.CompressionSoftwareUsed, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false},
+		"more than software, a mix": {v1alpha1.CompressionDidNotShrink, v1alpha1.Operations{Operations: 9, Bytes: 9000}, v1alpha1.Operations{Operations: 10, Bytes: 1000}, true},
+		"nothing":                   {v1alpha1.CompressionNothingToSend, v1alpha1.Operations{}, v1alpha1.Operations{}, false},
+	} {
+		if got := plan.HardwareUsed(&v1alpha1.CompressionStatus{Reason: test.reason, Hardware: test.hardware, Software: test.software}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestSamples(t *testing.T) {
 	var samples plan.Samples
 	if samples.Rate() != 0 {

@@ -77,6 +77,18 @@ func Stuck(pod *corev1.Pod) *Problem {
 	return stuckPod(pod, container)
 }
 
+// HardwareUsed reports whether the accelerator does what is compressed. One that stopped working on the way, or that others keep busy,
+// compressed some as well, and so did one beside which software had the most to do.
+func HardwareUsed(status *v1alpha1.CompressionStatus) bool {
+	switch status.Reason {
+	case v1alpha1.CompressionHardwareUsed:
+		return true
+	case v1alpha1.CompressionSelfTestFailed, v1alpha1.CompressionAcceleratorBusy:
+		return false
+	}
+	return status.Hardware.Operations > 0 && status.Hardware.Bytes >= status.Software.Bytes
+}
+
 // CompressionStatus is what status shows of a report's compression.
 func CompressionStatus(report *wirev1.Report) *v1alpha1.CompressionStatus {
 	return compression(report.GetCompression())

@@ -14,6 +14,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // CheckCertificates is about the certificate for clients in a Secret, in the replicas' words; nil if nothing is wrong with it. who is
@@ -69,8 +70,7 @@ func HardwareCompression(status *v1alpha1.CompressionStatus, messages map[string
 	if status == nil {
 		return nil
 	}
-	reason := status.Reason
-	used := status.Hardware.Operations > 0 && reason != v1alpha1.CompressionSelfTestFailed
+	reason, used := status.Reason, plan.HardwareUsed(status)
 	if used {
 		reason = v1alpha1.CompressionHardwareUsed
 	}
