@@ -130,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.ensureSlots(ctx, node, cmp.Or(label, node.Labels[v1alpha1.DeflateLabel])); err != nil {
 		return ctrl.Result{}, err
 	}
-	announced := confirmed(node, profile)
+	announced := confirmed(node, profile, label)
 	if announced != nil {
 		wanted = append(wanted, *announced)
 	} else {

@@ -356,6 +356,16 @@ func TestDiscoveredFeature(t *testing.T) {
 			if test.event != "" && !strings.HasPrefix(<-b.recorder.Events, test.event) || len(b.recorder.Events) > 0 {
 				t.Errorf("not the one event: %d left", len(b.recorder.Events))
 			}
+			// What an agent said that lies now counts for nothing.
+			b.agents.measured.Architecture = "amd64"
+			b.reconcile()
+			if got := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionFeatureConfirmed); got != nil && got.Status == metav1.ConditionTrue {
+				t.Errorf("confirmed by an agent that is not believed: %+v", got)
+			}
+			b.agents.measured.Architecture = "s390x"
+			for len(b.recorder.Events) > 0 {
+				<-b.recorder.Events
+			}
 			var stored corev1.Node
 			if err := b.api.Get(context.Background(), client.ObjectKey{Name: "z15-a"}, &stored); err != nil {
 				t.Fatal(err)

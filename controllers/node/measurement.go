@@ -209,8 +209,9 @@ func deflate(measured *wirev1.NodeMeasurement) string {
 	return placement.Software
 }
 
-// confirmed is the condition on what Node Feature Discovery announces; nil when that is nothing, or nothing is known to hold against it.
-func confirmed(node *corev1.Node, profile *v1alpha1.NodeProfile) *metav1.Condition {
+// confirmed is the condition on what Node Feature Discovery announces; nil when that is nothing, or nothing is known to hold against it. An
+// accelerator that was seen to work confirms nothing when label says that its agent is not trusted any more.
+func confirmed(node *corev1.Node, profile *v1alpha1.NodeProfile, label string) *metav1.Condition {
 	found := profile.Status.Accelerator
 	if node.Labels[v1alpha1.NFDDeflateLabel] != "true" || found == nil {
 		return nil
@@ -218,6 +219,9 @@ func confirmed(node *corev1.Node, profile *v1alpha1.NodeProfile) *metav1.Conditi
 	var condition metav1.Condition
 	switch found.State {
 	case v1alpha1.AcceleratorVerified:
+		if label == placement.Software {
+			return nil
+		}
 		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, true, v1alpha1.ReasonMeasured, "the accelerator that is announced was seen to work")
 	case v1alpha1.AcceleratorNotUsed:
 		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, false, v1alpha1.CompressionSelfTestFailed, fmt.Sprintf(

@@ -21,6 +21,8 @@ type assessed struct {
 	announced bool
 	// shortfall is why the accelerator does not do the agent's work; empty when it does. Set wherever there is none.
 	shortfall string
+	// silent: there was an accelerator that worked, and the node agent does not answer any more or is not believed.
+	silent bool
 	// obstacle is why the agent cannot be put there; empty when it can.
 	obstacle string
 	// engine that would do the agent's work there; empty when that is not known.
@@ -39,6 +41,14 @@ func (a assessed) reason() string {
 		return a.obstacle
 	}
 	return v1alpha1.PlacementReasonEligible
+}
+
+// words are what speaks against the node, for messages.
+func (a assessed) words() string {
+	if a.silent {
+		return "its node agent does not answer, or is not believed, see the NodeProfile"
+	}
+	return obstacles[a.reason()]
 }
 
 // candidates are the nodes with an accelerator that can take the agent.
@@ -60,6 +70,7 @@ func assess(r Request, f Facts, node *corev1.Node) assessed {
 	profile, profiled := f.Profiles[node.Name]
 	a := assessed{name: node.Name, obstacle: obstacle(r, f, node, profile)}
 	a.announced, a.shortfall = accelerator(r, node, profile)
+	a.silent = a.shortfall == v1alpha1.CompressionNoAccelerator && proved(profile)
 	if a.serves() && a.obstacle == "" && r.counted(f) && (r.Shun || f.FreeSlots[node.Name] <= 0) {
 		a.obstacle = v1alpha1.PlacementReasonAcceleratorBusy
 	}
@@ -91,11 +102,18 @@ func accelerator(r Request, node *corev1.Node, profile v1alpha1.NodeProfileStatu
 			return true, v1alpha1.CompressionLevelNotAccelerated
 		}
 		return true, ""
+	case proved(profile):
+		return true, v1alpha1.CompressionNoAccelerator
 	case seen:
 		return true, v1alpha1.CompressionSelfTestFailed
 	default:
 		return discovered, v1alpha1.CompressionNoAccelerator
 	}
+}
+
+// proved: the last figures that were believed have an accelerator that works.
+func proved(profile v1alpha1.NodeProfileStatus) bool {
+	return profile.Accelerator != nil && profile.Accelerator.State == v1alpha1.AcceleratorVerified
 }
 
 // accelerates: the accelerator was measured at the level, or was not measured.

@@ -75,7 +75,7 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 	}
 	var each []string
 	for _, a := range announced[:min(len(announced), maxNamed)] {
-		each = append(each, a.name+": "+obstacles[a.reason()])
+		each = append(each, a.name+": "+a.words())
 	}
 	return v1alpha1.CompressionNoAccelerator, fmt.Sprintf("no node with an accelerator can take the agent (%s%s)", strings.Join(each, "; "), more(announced))
 }

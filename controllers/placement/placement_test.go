@@ -145,6 +145,9 @@ func TestDecide(t *testing.T) {
 		"there and not proved": {
 			require, []corev1.Node{node("z", "nfd", "software")}, func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorNotUsed, "zlib-ng") }, "", none, "zlib-ng",
 			"its use is not proved", "z:SelfTestFailed", true},
+		"there, and its agent silent": {
+			require, []corev1.Node{node("z", "software")}, func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng") }, "", none, "zlib-ng",
+			"z: its node agent does not answer, or is not believed", "z:NoAccelerator", true},
 		"level not in hardware": {
 			with(require, func(r *placement.Request) { r.Level = v1alpha1.CompressionHigh }), []corev1.Node{node("z", "hardware")},
 			func(f *placement.Facts) {
