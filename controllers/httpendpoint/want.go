@@ -205,6 +205,10 @@ func codingsOf(wanted []v1alpha1.HTTPCoding, resolved policy.Resolved) ([]string
 		return nil, &policy.InvalidError{Field: "spec.codings", Mend: fmt.Sprintf("must not have zstd alone: CompressionPolicy %q disables "+
 			"software, and no accelerator does zstd; write [gzip], or name another policy", resolved.Name)}
 	}
+	if resolved.Placement == v1alpha1.PlacementRequireHardware && slices.Equal(codings, []string{string(v1alpha1.CodingZstd)}) {
+		return nil, &policy.InvalidError{Field: "spec.codings", Mend: "must not have zstd alone where placement is RequireHardware: no accelerator does zstd; " +
+			"write [gzip, zstd], or choose PreferHardware in spec.compression.placement"}
+	}
 	return codings, nil
 }
 

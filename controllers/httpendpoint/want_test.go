@@ -156,6 +156,19 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
+// TestCodecsOfPolicy: they are not what clients are sent, so they exclude nothing.
+func TestCodecsOfPolicy(t *testing.T) {
+	policy := hardwareOnly()
+	policy.Name, policy.Spec.Codecs = "zstd-first", []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate}
+	policy.Spec.Software, policy.Spec.Placement = nil, ""
+	wanted := want(t, newEndpoint(func(s *v1alpha1.HTTPEndpointSpec) {
+		s.Compression = &v1alpha1.HTTPCompression{PolicyName: "zstd-first", Placement: v1alpha1.PlacementRequireHardware}
+	}), policy)
+	if got := wanted.Placement(nil); got.Placement != v1alpha1.PlacementRequireHardware || got.Codecs[0] != v1alpha1.CodecDeflate {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestRevision: what means the same is the same, and whatever replicas must learn of is not.
 func TestRevision(t *testing.T) {
 	first := want(t, newEndpoint(nil)).Config.GetRevision()
@@ -189,6 +202,10 @@ func TestProblems(t *testing.T) {
 			s.Codings = []v1alpha1.HTTPCoding{v1alpha1.CodingZstd}
 			s.Compression = &v1alpha1.HTTPCompression{PolicyName: "z-only"}
 		}, v1alpha1.ReasonInvalidSpec, "write [gzip]"},
+		"zstd alone on accelerators": {func(s *v1alpha1.HTTPEndpointSpec) {
+			s.Codings = []v1alpha1.HTTPCoding{v1alpha1.CodingZstd}
+			s.Compression = &v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}
+		}, v1alpha1.ReasonInvalidSpec, "spec.codings must not have zstd alone where placement is RequireHardware"},
 		"itself as the backend": {func(s *v1alpha1.HTTPEndpointSpec) { s.Backend.Service.Name = "front" }, v1alpha1.ReasonInvalidSpec, "create one with another name"},
 		"no backend":            {func(s *v1alpha1.HTTPEndpointSpec) { s.Backend.Service = nil }, v1alpha1.ReasonInvalidSpec, "exactly one of service and host"},
 		"no CA": {func(s *v1alpha1.HTTPEndpointSpec) {

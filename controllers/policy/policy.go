@@ -60,6 +60,31 @@ func (e *NotFoundError) Error() string {
 
 // Resolve applies the inheritance. The error is a *NotFoundError or an *InvalidError.
 func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
+	resolved, err := inherit(inline, policies)
+	if err != nil {
+		return Resolved{}, err
+	}
+	if err := resolved.checkCodecs(); err != nil {
+		return Resolved{}, err
+	}
+	return resolved, nil
+}
+
+// checkCodecs is about codecs that exclude what else was resolved.
+func (r Resolved) checkCodecs() error {
+	if r.Placement == v1alpha1.PlacementRequireHardware && r.Codecs[0] != v1alpha1.CodecDeflate {
+		return &InvalidError{"spec.compression.placement", fmt.Sprintf("must not be RequireHardware where the first of codecs is %s, which no "+
+			"accelerator does; put deflate first, or choose PreferHardware", r.Codecs[0])}
+	}
+	if r.SoftwareDisabled && slices.Contains(r.Codecs, v1alpha1.CodecZstd) {
+		return &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables software, and no accelerator "+
+			"does zstd; write [deflate], or name another policy", r.Name)}
+	}
+	return nil
+}
+
+// inherit is Resolve for those to whom codecs mean nothing.
+func inherit(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
 	resolved := builtIn()
 	resolved.Objective = "" // it depends on whether there are prices
 	chosen, source, err := choose(inline, policies)
@@ -87,14 +112,6 @@ func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 	case resolved.Objective == v1alpha1.ObjectiveCost && resolved.Prices == nil:
 		return Resolved{}, &InvalidError{"spec.compression.objective", "must not be Cost where no CompressionPolicy gives prices; name one that does in " +
 			"spec.compression.policyName, or choose Elapsed, CPU or Bytes"}
-	}
-	if resolved.Placement == v1alpha1.PlacementRequireHardware && resolved.Codecs[0] != v1alpha1.CodecDeflate {
-		return Resolved{}, &InvalidError{"spec.compression.placement", fmt.Sprintf("must not be RequireHardware where the first of codecs is %s, which no "+
-			"accelerator does; put deflate first, or choose PreferHardware", resolved.Codecs[0])}
-	}
-	if resolved.SoftwareDisabled && slices.Contains(resolved.Codecs, v1alpha1.CodecZstd) {
-		return Resolved{}, &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables software, and no accelerator "+
-			"does zstd; write [deflate], or name another policy", resolved.Name)}
 	}
 	return resolved, nil
 }
