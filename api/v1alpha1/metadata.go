@@ -25,7 +25,8 @@ const (
 	NFDDeflateLabel = "feature.node.kubernetes.io/cpu-cpuid.DFLT"
 
 	// AcceleratorSlotsResource is an extended resource of Nodes with an accelerator, if the operator is told to cap how many agents may
-	// be placed there for it. Each of those asks for one.
+	// be placed there for it. Each of those asks for one: those that compress for Transfers and those of CompressionTrials with class
+	// Hardware, and not receivers, HTTPEndpoints and Queues.
 	AcceleratorSlotsResource = "lighterage.dev/accelerator-slots"
 
 	// TransferLabel and DeliveryLabel are on everything that the manager makes for a Transfer or a Delivery; the value is the

@@ -22,7 +22,8 @@ const (
 	PlacementReasonTainted = "Tainted"
 	// PlacementReasonImageArchitecture: the agent's image was not built for the node's architecture.
 	PlacementReasonImageArchitecture = "ImageArchitecture"
-	// PlacementReasonAcceleratorBusy: as many agents as may share the node's accelerator are there already.
+	// PlacementReasonAcceleratorBusy: as many agents as may share the node's accelerator are there already. Counted are those that compress
+	// for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues.
 	PlacementReasonAcceleratorBusy = "AcceleratorBusy"
 	// PlacementReasonNotSelected: the node is not of the class that the object asks for.
 	PlacementReasonNotSelected = "NotSelected"

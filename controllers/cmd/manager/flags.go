@@ -54,7 +54,9 @@ func parse(arguments []string) (settings, error) {
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
 	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are looked after at once")
-	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its accelerator; 0 for any number. Takes the right to patch nodes/status")
+	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its accelerator, "+
+		"0 for any number; counted are those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues. "+
+		"Takes the right to patch nodes/status")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	if err := flags.Parse(arguments); err != nil {
