@@ -71,7 +71,8 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// The right to patch Nodes is in a role of its own, which is there with the node agents and not without them.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles/status,verbs=patch
@@ -123,8 +124,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	now := r.options.Clock.Now()
 	wanted, label := r.measure(ctx, profile, pod)
 	if label != "" {
-		if err := r.ensureLabel(ctx, node, label); err != nil {
+		err := r.ensureLabel(ctx, node, label)
+		if err != nil && !apierrors.IsForbidden(err) {
 			return ctrl.Result{}, err
+		}
+		if has := node.Labels[v1alpha1.DeflateLabel]; err != nil && has != "" {
+			wanted = conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s. The node keeps label %s=%s, because the manager may not change it: the right comes with "+
+				"the node agents (nodeAgent.enabled of the chart); without them remove it by kubectl label node %s %s-",
+				wanted[0].Message, v1alpha1.DeflateLabel, has, node.Name, v1alpha1.DeflateLabel))
 		}
 	}
 	if err := r.ensureSlots(ctx, node, cmp.Or(label, node.Labels[v1alpha1.DeflateLabel])); err != nil {

@@ -20,11 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -261,6 +263,43 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("without an agent it is looked for every %s", pause)
 	}
 	check("software", "as on a node without an accelerator")
+}
+
+// TestNoRightToLabel: without node agents the manager has no right to patch Nodes. What it would have changed it says, once.
+func TestNoRightToLabel(t *testing.T) {
+	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
+	b.reconcile()
+	full, ok := b.api.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T", b.api)
+	}
+	refused := interceptor.NewClient(full, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, isNode := object.(*corev1.Node); isNode {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, object.GetName(), nil)
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	b.reconciler = node.NewReconciler(refused, node.Options{Agents: b.agents, Namespace: operator, Clock: b.clock, Recorder: b.recorder})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operator, Name: "agent"}}
+	if err := full.Delete(context.Background(), pod); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile()
+	b.clock.SetTime(start.Add(time.Hour))
+	b.reconcile()
+	if pause := b.reconcile(); pause != 0 {
+		t.Errorf("tried again every %s", pause)
+	}
+	stalled := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionStalled)
+	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonRefused ||
+		!strings.Contains(stalled.Message, "kubectl label node z15-a lighterage.dev/deflate-") {
+		t.Errorf("Stalled is %+v", stalled)
+	}
+	if b.label() != "hardware" {
+		t.Errorf("label %q", b.label())
+	}
 }
 
 // TestAgentThatNeverAnswers: what Node Feature Discovery says is accepted while the agent is being started, and not for ever.

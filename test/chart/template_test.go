@@ -108,6 +108,28 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// TestNodeLabels: the right to patch Nodes, which is one to cordon them as well, is given with the node agents alone.
+func TestNodeLabels(t *testing.T) {
+	for enabled, want := range map[string]bool{"false": false, "true": true} {
+		objects, err := template(t, registry, "nodeAgent.enabled="+enabled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		may := false
+		for _, o := range objects {
+			rules, _ := at(o.Object, "rules").([]any)
+			for i := range rules {
+				resources, _ := at(o.Object, "rules", i, "resources").([]any)
+				verbs, _ := at(o.Object, "rules", i, "verbs").([]any)
+				may = may || slices.Contains(resources, any("nodes")) && slices.Contains(verbs, any("patch"))
+			}
+		}
+		if bound := find(objects, "ClusterRoleBinding", "lighterage-node-labels") != nil; may != want || bound != want {
+			t.Errorf("nodeAgent.enabled=%s: Nodes may be patched: %v, role bound: %v", enabled, may, bound)
+		}
+	}
+}
+
 func arguments(t *testing.T, objects []unstructured.Unstructured, deployment string) []string {
 	t.Helper()
 	o := find(objects, "Deployment", deployment)
