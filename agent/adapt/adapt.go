@@ -16,13 +16,17 @@ import (
 )
 
 const (
-	// A window has so many blocks and lasts at least so long, unless it lasts for most.
-	windowBlocks            = 8
-	windowLeast, windowMost = 25 * time.Millisecond, 250 * time.Millisecond
-	// The first one is shorter: nothing is known of the network before it ends.
-	firstBlocks = 3
-	firstLeast  = 10 * time.Millisecond
+	// windowMost is how long a window lasts at most, however few blocks it has.
+	windowMost = 250 * time.Millisecond
 )
+
+// lengths of windows: each has so many blocks and lasts at least so long. The first are shorter. Before the first one ends nothing is
+// known of the network; on a slow one that is a single block. If the network was not what held it up then, the next ones try how much it
+// carries, by blocks as they are, of which a network that is slower than that should not get many.
+var lengths = []struct {
+	blocks int
+	least  time.Duration
+}{{1, 10 * time.Millisecond}, {3, 10 * time.Millisecond}, {3, 10 * time.Millisecond}, {8, 25 * time.Millisecond}}
 
 // Clock tells the time and the CPU time that this process has spent.
 type Clock interface {
@@ -56,7 +60,7 @@ type Sender struct {
 	cpu    time.Duration // of the process then
 	blocks int
 	window policy.Window
-	first  bool // none has ended yet
+	ended  int // windows, as far as that matters to the next one
 
 	// What was sent since the peer last spoke, what it said then and when.
 	plain, wire float64
@@ -69,7 +73,7 @@ func NewSender(o policy.ControllerOptions, clock Clock) *Sender {
 	if clock == nil {
 		clock = system{}
 	}
-	return &Sender{clock: clock, controller: policy.NewController(o), first: true, streams: make(map[*Stream]struct{})}
+	return &Sender{clock: clock, controller: policy.NewController(o), streams: make(map[*Stream]struct{})}
 }
 
 // Choose implements frame.Chooser.
@@ -134,11 +138,8 @@ func (t *Stream) Sent(o meter.Outcome, prepared, preparedCPU, writing time.Durat
 	s.blocks++
 	now := s.clock.Now()
 	length := now.Sub(s.began)
-	blocks, least := windowBlocks, windowLeast
-	if s.first {
-		blocks, least = firstBlocks, firstLeast
-	}
-	if s.blocks >= blocks && length >= least || length >= windowMost {
+	enough := lengths[s.ended]
+	if s.blocks >= enough.blocks && length >= enough.least || length >= windowMost {
 		s.end(now, length)
 	}
 }
@@ -162,10 +163,11 @@ func (s *Sender) end(now time.Time, length time.Duration) {
 		w.Delivered += float64(carried.Acknowledged - t.before.Acknowledged)
 		w.Busy += (carried.Busy - t.before.Busy).Seconds()
 		w.PeerFull += (carried.PeerFull - t.before.PeerFull).Seconds()
+		w.Queueing += carried.Queueing.Seconds() / float64(len(s.streams))
 		t.before = carried
 	}
 	s.controller.Window(*w)
-	s.first = false
+	s.ended = min(s.ended+1, len(lengths)-1)
 	s.begin(now)
 }
 

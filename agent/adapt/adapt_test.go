@@ -96,6 +96,24 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
+// TestStart: a slow network is known after the first block, and a fast one gets few blocks as they are to show that it is not faster.
+func TestStart(t *testing.T) {
+	slow := newLine(t, policy.Elapsed, 1e6)
+	slow.send(1)
+	clear(slow.chosen)
+	slow.send(1)
+	for option := range slow.chosen {
+		if option.Level <= codec.Fast {
+			t.Errorf("the second block over 1 MB/s: %v", slow.chosen)
+		}
+	}
+	fast := newLine(t, policy.Elapsed, 100e6)
+	fast.send(50)
+	if fast.stored() > 6 {
+		t.Errorf("over 100 MB/s: %v", fast.chosen)
+	}
+}
+
 // TestWithoutTheKernel: where nobody knows what a connection carries, waiting in writes is what tells.
 func TestWithoutTheKernel(t *testing.T) {
 	slow := newLine(t, policy.Elapsed, 10e6)

@@ -5,6 +5,7 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -271,6 +272,65 @@ func TestAnotherMachine(t *testing.T) {
 	await("z15")
 	moved.Store(true)
 	await("z16")
+}
+
+// TestRepeats: what failed in part is measured again soon, and not a day later.
+func TestRepeats(t *testing.T) {
+	for name, test := range map[string]struct {
+		verdict hardware.Verdict
+		network error
+		whole   bool
+	}{
+		"the network":     {hardware.Verdict{State: hardware.Absent}, errors.New("no port is free"), false},
+		"the accelerator": {hardware.Verdict{State: hardware.NotUsed, Reason: hardware.Interrupted, Message: "the self-test was interrupted"}, nil, false},
+		"nothing":         {hardware.Verdict{State: hardware.Absent}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var measured atomic.Int32
+			second := make(chan struct{})
+			p := node.NewProfiler(node.Options{
+				Engines: []codec.Engine{goflate.New()}, Sample: calibrate.Sample(10_000), Budget: time.Microsecond, Log: slog.New(slog.DiscardHandler),
+				Find: func(context.Context) (codec.Engine, hardware.Verdict) {
+					if measured.Add(1) > 1 {
+						return nil, hardware.Verdict{State: hardware.Absent}
+					}
+					return nil, test.verdict
+				},
+				Network: func(context.Context) (node.NetworkCost, error) {
+					if measured.Load() > 1 {
+						close(second)
+						return node.NetworkCost{Median: time.Second, Runs: 5}, nil
+					}
+					return node.NetworkCost{}, test.network
+				},
+				Recheck: time.Millisecond, Retry: time.Millisecond, Host: func() node.Host { return node.Host{Kernel: "7.0"} },
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				p.Run(ctx)
+				close(done)
+			}()
+			defer func() {
+				cancel()
+				<-done
+			}()
+			patience := time.Minute
+			if test.whole {
+				patience = 50 * time.Millisecond
+			}
+			select {
+			case <-second:
+				if test.whole {
+					t.Error("what was whole was measured again at once")
+				}
+			case <-time.After(patience):
+				if !test.whole {
+					t.Error("it was not measured again")
+				}
+			}
+		})
+	}
 }
 
 func TestProfileIsUnavailableAtFirst(t *testing.T) {

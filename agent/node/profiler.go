@@ -7,6 +7,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -29,6 +30,8 @@ const (
 	// recheck is how often it is looked whether the machine is still the one that was measured: a guest moves between hosts of
 	// different processors while it runs.
 	recheck = time.Minute
+	// retry is how soon a node is measured again when a part of the measurement failed; it is doubled each time, up to interval.
+	retry = 5 * time.Minute
 )
 
 // Profiler measures and serves what it measured. It is a wirev1.NodeAgentServer.
@@ -52,6 +55,8 @@ type Options struct {
 	Host func() Host
 	// Recheck is how often Host is asked; when it answers otherwise than before, the node is measured again. It defaults to a minute.
 	Recheck time.Duration
+	// Retry is how soon a measurement that failed in part is repeated. It is doubled each time, up to a day, and defaults to 5 minutes.
+	Retry time.Duration
 	// Sample is what engines are measured with; it defaults to 4 MiB of calibrate.Sample.
 	Sample []byte
 	// Budget is about the CPU time for measuring an engine in one direction at one level; it defaults to 150 ms.
@@ -73,24 +78,35 @@ func NewProfiler(o Options) *Profiler {
 	if o.Recheck == 0 {
 		o.Recheck = recheck
 	}
+	if o.Retry == 0 {
+		o.Retry = retry
+	}
 	if o.Budget == 0 {
 		o.Budget = defaultBudget
 	}
 	return &Profiler{options: o}
 }
 
-// Run measures at once, and again from time to time and when the machine has become another, until the context ends.
+// Run measures at once, and again from time to time, sooner when a part failed, and when the machine has become another, until the context ends.
 func (p *Profiler) Run(ctx context.Context) {
 	ticker := time.NewTicker(p.options.Recheck)
 	defer ticker.Stop()
+	var last Host
+	next := p.options.Retry
 	for {
-		host, begin := p.options.Host(), time.Now()
+		host, begin, wait := p.options.Host(), time.Now(), interval
+		if host != last {
+			last, next = host, p.options.Retry
+		}
 		m, err := p.measure(ctx, host)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			p.options.Log.Error("Measurement is incomplete", "error", err.Error())
+			wait, next = next, min(2*next, interval)
+			p.options.Log.Error("Measurement is incomplete", "error", err.Error(), "repeatedAfter", wait)
+		default:
+			next = p.options.Retry
 		}
 		p.mu.Lock()
 		p.measured = m
@@ -98,7 +114,7 @@ func (p *Profiler) Run(ctx context.Context) {
 		p.options.Log.Info("Node was measured", "engines", len(m.GetEngines()), "accelerator", m.GetAccelerator().GetReason(),
 			"acceleratorMessage", m.GetAccelerator().GetMessage(), "networkCPUNanosPerGiB", m.GetNetworkCpuNanosPerGib(),
 			"kernel", host.Kernel, "cpuModel", host.CPUModel)
-		for time.Since(begin) < interval && p.options.Host() == host {
+		for time.Since(begin) < wait && p.options.Host() == host {
 			select {
 			case <-ctx.Done():
 				return
@@ -132,6 +148,9 @@ func (p *Profiler) measure(ctx context.Context, host Host) (*wirev1.NodeMeasurem
 		return e.Class() != codec.Hardware || verdict.InflateMinSize != hardware.NeverInflate
 	})
 	failed := []error{err}
+	if verdict.Reason == hardware.Interrupted {
+		failed = append(failed, fmt.Errorf("prove the accelerator: %s", verdict.Message))
+	}
 	cost, err := p.options.Network(ctx)
 	if err != nil {
 		failed = append(failed, err)

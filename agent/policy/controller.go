@@ -99,8 +99,10 @@ const (
 	telling = 16 << 10
 	// A first block that takes so many times as long as was expected says nothing of the next ones.
 	cold = 1.5
-	// An accelerator is busy when it takes so many times as long as it did at its best.
+	// An accelerator is busy when it takes so many times as long as it did at its best. After so many blocks it is asked again, and
+	// after twice as many each time it still is, up to stale.
 	busyFactor = 4
+	firstRetry = 8
 )
 
 // undecided is the choice in a bucket that has none, asIs that to compress nothing.
@@ -126,6 +128,8 @@ type figure struct {
 	trying bool
 	// wire and cpu are bytes and seconds for each byte of plain data, least the least cpu.
 	wire, cpu, least float64
+	// retry is after how many blocks an accelerator that is busy is asked again; 0: it is not busy.
+	retry int
 }
 
 // NewController returns a controller that has seen nothing.
@@ -221,8 +225,7 @@ func (c *Controller) hasHardware() bool {
 // busy reports whether the accelerator is far slower with a sort of block than it was.
 func (c *Controller) busy(k *bucket) bool {
 	for i, w := range c.ways {
-		f := &k.figures[i]
-		if w.Class == codec.Hardware && f.seen >= len(hopes) && f.cpu > busyFactor*f.least {
+		if w.Class == codec.Hardware && k.figures[i].retry > 0 {
 			return true
 		}
 	}
@@ -342,6 +345,9 @@ func (c *Controller) trial(k *bucket, share float64, best int, allowed func(int)
 		if i == best || f.trying || !allowed(i) {
 			continue
 		}
+		if f.retry > 0 && k.blocks-f.last >= f.retry {
+			return i // others may have left it by now, and nothing else tells
+		}
 		hope := hopes[min(f.seen, len(hopes)-1)]
 		if f.seen >= len(hopes) && k.blocks-f.last < stale {
 			continue // it had its chance
@@ -401,5 +407,18 @@ func (c *Controller) Observe(o Outcome) {
 	f.cpu += step * (cpu - f.cpu)
 	if f.least == 0 || f.cpu < f.least {
 		f.least = f.cpu
+	}
+	if o.Class == codec.Hardware {
+		f.share(cpu)
+	}
+}
+
+// share notes what an accelerator took for a byte in the end: others use it, too.
+func (f *figure) share(cpu float64) {
+	if f.retry > 0 && cpu <= busyFactor*f.least {
+		f.cpu, f.retry = cpu, 0 // it is free again, whatever it took on average
+	}
+	if f.seen >= len(hopes) && f.cpu > busyFactor*f.least {
+		f.retry = min(max(2*f.retry, firstRetry), stale)
 	}
 }

@@ -257,8 +257,20 @@ func TestSharedAccelerator(t *testing.T) {
 	if r.Reasons[policy.AcceleratorBusy] < 300 || r.Blocks[option] > 60 {
 		t.Errorf("a busy accelerator: %v, %v", r.Blocks, r.Reasons)
 	}
-	// Without a preference the objective alone decides, here for fewer bytes.
+	// It is used again when it is free, and one slow block does not keep it from being used.
 	_, data.Effects[option] = hardware(3e9)
+	r = policytest.Run(world, c, []policytest.Data{data}, 3000)
+	if r.Blocks[option] < 2400 {
+		t.Errorf("an accelerator that is free again: %v, %v", r.Blocks, r.Reasons)
+	}
+	_, data.Effects[option] = hardware(20e6)
+	policytest.Run(world, c, []policytest.Data{data}, 1)
+	_, data.Effects[option] = hardware(3e9)
+	r = policytest.Run(world, c, []policytest.Data{data}, 400)
+	if r.Blocks[option] < 380 {
+		t.Errorf("an accelerator that was busy once: %v, %v", r.Blocks, r.Reasons)
+	}
+	// Without a preference the objective alone decides, here for fewer bytes.
 	c = policy.NewController(policy.ControllerOptions{Objective: policy.Bytes, Ways: ways, Cores: 2})
 	if o, _ := most(policytest.Run(world, c, []policytest.Data{data}, 400)); o.Class != codec.Software {
 		t.Errorf("%v for Bytes", o)

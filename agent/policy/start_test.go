@@ -22,17 +22,20 @@ func first(t *testing.T, c *policy.Controller, slower float64) policy.Option {
 	return choice.Option
 }
 
-// TestYoungConnection: a window of TCP that is small at first makes no slow receiver of a slow network.
+// TestYoungConnection: a window of TCP that is small at first makes no slow receiver of a slow network, and where bytes wait on the way
+// the network is known to be slow.
 func TestYoungConnection(t *testing.T) {
-	c := controller(policy.Elapsed, prices, 1)
-	first(t, c, 1)
-	// As seen over 10 Mbit/s.
-	c.Window(policy.Window{
-		Elapsed: 0.18, Streams: 1, Plain: 3 << 20, Wire: 0.74e6, CPU: 0.021, Compress: 0.017, Worked: 0.019, WorkedCPU: 0.019, Writing: 0.16,
-		Carried: true, Delivered: 0.22e6, Busy: 0.18, PeerFull: 0.12,
-	})
-	if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); next.Stored() {
-		t.Errorf("the next block goes uncompressed: %+v", next)
+	for delay, level := range map[float64]codec.Level{0.0005: codec.Fast, 0.06: codec.High} {
+		c := controller(policy.Elapsed, prices, 1)
+		first(t, c, 1)
+		// As seen over 10 Mbit/s.
+		c.Window(policy.Window{
+			Elapsed: 0.18, Streams: 1, Plain: 3 << 20, Wire: 0.74e6, CPU: 0.021, Compress: 0.017, Worked: 0.019, WorkedCPU: 0.019, Writing: 0.16,
+			Carried: true, Delivered: 0.22e6, Busy: 0.18, PeerFull: 0.12, Queueing: delay,
+		})
+		if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); next.Stored() || next.Level != level {
+			t.Errorf("bytes wait %g s on the way, and the next block goes like this: %+v", delay, next)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type Window struct {
 	// Busy is how long the connections had something to send or to be acknowledged,
 	// PeerFull how long of that the other end had no room for more; all streams together.
 	Busy, PeerFull float64
+	// Queueing is how much longer than at best acknowledgements took in the end, on average of the connections.
+	Queueing float64
 }
 
 // Peer is what the other side said of itself since it last did.
@@ -70,6 +72,8 @@ const (
 	peerBusy, peerFull = 0.75, 0.5
 	// A peer that takes more than so many times as long as assumed has to say so itself.
 	peerSlower = 8
+	// Bytes that wait for so long on the way wait for the network: a peer that has no room acknowledges at once what it has room for.
+	queueing = 0.01
 	// writeShare is the part of sendWire in all that sending costs besides compressing.
 	writeShare = sendWire / (sendPlain + sendWire)
 
@@ -162,8 +166,11 @@ func (c *Controller) limit(w Window) limit {
 	if w.PeerFull < peerFull*w.Busy {
 		return byLink
 	}
-	if c.peerKnown || c.plausible(w) {
+	switch {
+	case c.peerKnown || c.plausible(w):
 		return byPeer
+	case w.Queueing >= queueing:
+		return byLink
 	}
 	return unclear
 }

@@ -21,6 +21,8 @@ type Carried struct {
 	// Busy is how long something was to be sent or to be acknowledged, PeerFull how long of
 	// that the other end had no room.
 	Busy, PeerFull time.Duration
+	// Queueing is by how much longer acknowledgements take now than they did at best: how long bytes wait on the way.
+	Queueing time.Duration
 }
 
 var errNotTCP = errors.New("not a TCP connection")
@@ -50,6 +52,7 @@ func Measure(conn net.Conn) (Carried, error) {
 		Acknowledged: info.Bytes_acked,
 		Busy:         time.Duration(info.Busy_time) * time.Microsecond,
 		PeerFull:     time.Duration(info.Rwnd_limited) * time.Microsecond,
+		Queueing:     time.Duration(max(info.Rtt, info.Min_rtt)-info.Min_rtt) * time.Microsecond,
 	}, nil
 }
 

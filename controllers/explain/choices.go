@@ -70,8 +70,10 @@ func (e *Explanation) weigh(in Input) {
 	w.calibrate()
 	e.notesOfCalibration(w, in)
 	for _, engine := range in.Sender.Status.Engines {
-		if !engine.Verified {
-			e.note("engine %s of node %s is not verified, so no agent uses it, and it is left out", engine.Name, in.Sender.Name)
+		others := slices.ContainsFunc(in.Sender.Status.Engines, func(o v1alpha1.EngineProfile) bool { return o.Codec == engine.Codec && o.Name != engine.Name })
+		// Where an agent has one engine of a codec there was none to verify it by, and agents use it.
+		if !engine.Verified && others {
+			e.note("engine %s of node %s is left out: no other engine there was seen to inflate what it makes, see the log of the node agent", engine.Name, in.Sender.Name)
 			continue
 		}
 		for _, level := range engine.Levels {

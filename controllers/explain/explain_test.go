@@ -229,6 +229,23 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+// TestOnlyEngine: an engine that is the only one of its codec cannot be verified by another, and agents use it.
+func TestOnlyEngine(t *testing.T) {
+	e := explained(t, func(in *explain.Input) {
+		for i := range in.Sender.Status.Engines {
+			if only := &in.Sender.Status.Engines[i]; only.Codec == "zstd" {
+				only.Name, only.Verified = "go-zstd", false
+			}
+		}
+	})
+	find(t, e, "go-zstd", "Fast")
+	for _, note := range e.Notes {
+		if strings.Contains(note, "go-zstd") && strings.Contains(note, "left out") {
+			t.Error(note)
+		}
+	}
+}
+
 // TestBest: what cannot be compared is not called better or worse.
 func TestBest(t *testing.T) {
 	for name, test := range map[string]struct {

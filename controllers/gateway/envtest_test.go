@@ -61,6 +61,7 @@ func (answers) Profile(context.Context, agentclient.Target) (*wirev1.NodeMeasure
 	}
 	return &wirev1.NodeMeasurement{
 		Architecture: "s390x",
+		Cores:        2,
 		MeasuredTime: timestamppb.Now(),
 		Engines: []*wirev1.EngineMeasurement{{
 			Name: "dfltcc", Verified: true, CompressBytesPerSecond: 1 << 30, SampleBytes: 100, Levels: levels, Inflates: true,

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -340,6 +341,9 @@ func TestImplausible(t *testing.T) {
 		"a level too fast":        {func(m *wirev1.NodeMeasurement) { m.Engines[0].Levels[0].CompressBytesPerSecond = 1e13 }, `by engine "go"`},
 		"all cores of the world":  {func(m *wirev1.NodeMeasurement) { m.Cores = math.MaxUint32 }, "cores"},
 		"a network of tar":        {func(m *wirev1.NodeMeasurement) { m.NetworkCpuNanosPerGib = math.MaxUint64 }, "on the network"},
+		"nothing":                 {func(m *wirev1.NodeMeasurement) { proto.Reset(m) }, "lacks the architecture"},
+		"no cores":                {func(m *wirev1.NodeMeasurement) { m.Cores = 0 }, "lacks"},
+		"at no time":              {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = nil }, "lacks"},
 		"from the future":         {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = timestamppb.New(start.Add(48 * time.Hour)) }, "in the future"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,11 +120,13 @@ func implausible(measured *wirev1.NodeMeasurement, now time.Time) string {
 		return fmt.Sprintf("an accelerator on architecture %q; only %s has one", cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
 	case verified && !slices.ContainsFunc(listed, uses):
 		return "an accelerator that works, and no figures of an engine that uses it"
+	case measured.GetArchitecture() == "" || measured.GetCores() == 0 || !measured.GetMeasuredTime().IsValid():
+		return "a measurement that lacks the architecture, the cores or its time"
 	case measured.GetCores() > maxCores:
 		return fmt.Sprintf("%d cores", measured.GetCores())
 	case max(measured.GetNetworkCpuNanosPerGib(), measured.GetNetworkCpuNanosPerGibMost()) > maxNetworkNanosGiB:
 		return fmt.Sprintf("%d ns of CPU time for a GiB on the network", measured.GetNetworkCpuNanosPerGib())
-	case measured.GetMeasuredTime().IsValid() && measured.GetMeasuredTime().AsTime().After(now.Add(maxClockSkew)):
+	case measured.GetMeasuredTime().AsTime().After(now.Add(maxClockSkew)):
 		return "a measurement in the future: " + measured.GetMeasuredTime().AsTime().Format(time.RFC3339)
 	}
 	for _, engine := range listed {

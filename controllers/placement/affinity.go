@@ -64,6 +64,20 @@ func affinity(r Request, accelerators avoidance) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &nodes}
 }
 
+// Avoids reports whether an affinity of Decide keeps the pod from all nodes whose accelerator is known to work.
+func Avoids(affinity *corev1.Affinity) bool {
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	allows := func(term corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+			return r.Key == v1alpha1.DeflateLabel && r.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(r.Values, Hardware)
+		})
+	}
+	return len(terms) > 0 && !slices.ContainsFunc(terms, allows)
+}
+
 // wantsHardware: the accelerator would do the agent's work. It does deflate alone, and which codec is spoken is most likely the first
 // that the policy names.
 func (r Request) wantsHardware() bool {

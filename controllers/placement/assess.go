@@ -71,7 +71,7 @@ func assess(r Request, f Facts, node *corev1.Node) assessed {
 	a := assessed{name: node.Name, obstacle: obstacle(r, f, node, profile)}
 	a.announced, a.shortfall = accelerator(r, node, profile)
 	a.silent = a.shortfall == v1alpha1.CompressionNoAccelerator && proved(profile)
-	if a.serves() && a.obstacle == "" && r.counted(f) && (r.Shun || f.FreeSlots[node.Name] <= 0) {
+	if a.serves() && a.obstacle == "" && (r.Shun || r.counted(f) && f.FreeSlots[node.Name] <= 0) {
 		a.obstacle = v1alpha1.PlacementReasonAcceleratorBusy
 	}
 	switch {
@@ -98,7 +98,7 @@ func accelerator(r Request, node *corev1.Node, profile v1alpha1.NodeProfileStatu
 	seen := profile.Accelerator != nil && profile.Accelerator.State != v1alpha1.AcceleratorAbsent
 	switch {
 	case measured == Hardware, measured != Software && discovered:
-		if !r.Inflates && !accelerates(r.Level, profile) {
+		if !r.Inflates && !r.AnyLevel && !accelerates(r.Level, profile) {
 			return true, v1alpha1.CompressionLevelNotAccelerated
 		}
 		return true, ""

@@ -37,8 +37,10 @@ type Request struct {
 	Inflates bool
 	Mode     v1alpha1.CompressionMode
 	// Codecs in order of preference.
-	Codecs           []v1alpha1.Codec
-	Level            v1alpha1.CompressionLevel
+	Codecs []v1alpha1.Codec
+	Level  v1alpha1.CompressionLevel
+	// AnyLevel: the accelerator is used at whatever level it has, and Level is for software.
+	AnyLevel         bool
 	SoftwareDisabled bool
 	// SoftwareEngines in order of preference; empty when the agent chooses by measurement.
 	SoftwareEngines []v1alpha1.SoftwareEngine
@@ -50,7 +52,7 @@ type Request struct {
 	Selector map[string]string
 	// AvoidHardware: nodes with an accelerator that is known to work are out of the question.
 	AvoidHardware bool
-	// Shun has all accelerators count as busy: the scheduler found no room beside them.
+	// Shun has all accelerators count as busy: the scheduler found no room beside them, or the pod there is keeps away from them.
 	Shun bool
 }
 

@@ -153,6 +153,11 @@ func TestDecide(t *testing.T) {
 			func(f *placement.Facts) {
 				f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng", v1alpha1.CompressionFast)
 			}, "", "LevelNotAccelerated", "", "does not compress at level High, but does at Fast; choose", "z:LevelNotAccelerated", true},
+		"level not in hardware, at any": {
+			with(require, func(r *placement.Request) { r.Level, r.AnyLevel = v1alpha1.CompressionHigh, true }), []corev1.Node{node("z", "hardware")},
+			func(f *placement.Facts) {
+				f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng", v1alpha1.CompressionFast)
+			}, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"any node": {
 			with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementAnyNode }), []corev1.Node{node("a"), node("z", "hardware")}, nil, "a", "AnyNode", "", "does not look", "", false},
 		"compresses nothing": {

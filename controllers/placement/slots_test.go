@@ -47,6 +47,9 @@ func TestSlots(t *testing.T) {
 			if plan.Slot != test.slot || (asked.Value() == 1) != test.slot || plan.Status.Reason != test.reason || plan.Blocked != nil {
 				t.Errorf("%+v", plan)
 			}
+			if placement.Avoids(plan.Affinity) != (test.required == "a" && len(test.nodes) > 0) {
+				t.Errorf("avoids accelerators: %t", placement.Avoids(plan.Affinity))
+			}
 			required := scheduling.NewRequiredNodeAffinity(nil, plan.Affinity)
 			var preferred []corev1.PreferredSchedulingTerm
 			if plan.Affinity != nil {

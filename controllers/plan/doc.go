@@ -35,6 +35,8 @@ const (
 
 	// slotPatience is how long a pod that prefers an accelerator waits for a slot of one that was free when it was planned.
 	slotPatience = 15 * time.Second
+	// maxSlotDoublings is how often slotPatience is doubled at most before a pod that waits for room elsewhere is planned anew: to 8 minutes.
+	maxSlotDoublings = 5
 
 	// maxHistory is what the API allows.
 	maxHistory = 10

@@ -27,10 +27,12 @@ func sendPlacement(transfer *v1alpha1.Transfer, route v1alpha1.Route, resolved p
 		mode, place = v1alpha1.CompressionNever, v1alpha1.PlacementAnyNode
 	}
 	return placement.Request{
-		Placement:        place,
-		Mode:             mode,
-		Codecs:           resolved.Codecs,
-		Level:            resolved.Level,
+		Placement: place,
+		Mode:      mode,
+		Codecs:    resolved.Codecs,
+		Level:     resolved.Level,
+		// In mode Auto the level is a ceiling, and an accelerator is used at the least effort that it has, since it makes no difference to it.
+		AnyLevel:         mode == v1alpha1.CompressionAuto,
 		SoftwareDisabled: resolved.SoftwareDisabled,
 		SoftwareEngines:  resolved.SoftwareEngines,
 		Tolerations:      tolerations,

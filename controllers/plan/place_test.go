@@ -164,6 +164,72 @@ func TestSlotOfAnAccelerator(t *testing.T) {
 	}
 }
 
+// TestSlotThatBecomesFree: a pod that was planned when no slot was left, and for which there is no room on other nodes, is planned anew when a
+// slot is free. Until then status says what that pod asks for, and not what another would.
+func TestSlotThatBecomesFree(t *testing.T) {
+	slot := corev1.ResourceName(v1alpha1.AcceleratorSlotsResource)
+	transfer, facts := withPlacement(v1alpha1.PlacementPreferHardware), goodFacts()
+	facts.Placement = nodes(false)
+	facts.Placement.FreeSlots = map[string]int64{"z15-a": 0}
+	decision := plan.DecideTransfer(transfer, facts, image)
+	transfer.Status, facts.Job, facts.Pod = decision.Status, decision.Start.Job(), unschedulable(10*time.Minute)
+	busy := func(when string) {
+		t.Helper()
+		again := plan.DecideTransfer(transfer, facts, image)
+		if again.Start != nil || again.Status.Placement.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
+			t.Errorf("%s: %+v", when, again.Status.Placement)
+		}
+	}
+	busy("no slot is free")
+	facts.Placement.FreeSlots["z15-a"] = 1
+	facts.Pod = unschedulable(10 * time.Second)
+	busy("the scheduler may still find room")
+	placed := *facts.Pod
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	facts.Pod.Spec.NodeName = "plain"
+	busy("it was placed")
+	facts.Pod = &placed
+
+	facts.Pod = unschedulable(20 * time.Second)
+	again := plan.DecideTransfer(transfer, facts, image)
+	if again.Start == nil || !again.Retire || again.Status.Run.Attempt != 2 || again.Status.Run.Failures != 0 || again.Status.Placement.Reason != v1alpha1.PlacementReasonHardware {
+		t.Fatalf("%+v, %+v", again.Status.Run, again.Status.Placement)
+	}
+	if asked := again.Start.Job().Spec.Template.Spec.Containers[0].Resources.Requests[slot]; asked.Value() != 1 {
+		t.Error("it asks for no slot")
+	}
+
+	// There may be no room beside the accelerator either: it does not go to and fro every few seconds.
+	transfer.Status.Run.Attempt = 5
+	busy("the third time")
+	facts.Pod = unschedulable(5 * time.Minute)
+	if again := plan.DecideTransfer(transfer, facts, image); again.Start == nil {
+		t.Error("it never comes back")
+	}
+	// Nobody counts slots any more.
+	facts.Placement.FreeSlots = nil
+	if again := plan.DecideTransfer(transfer, facts, image); again.Start == nil {
+		t.Error("it stays away from accelerators that are not counted")
+	}
+}
+
+// TestLevelOfTheAccelerator: mode Auto takes the accelerator at the level that it has; mode Always compresses at the policy's.
+func TestLevelOfTheAccelerator(t *testing.T) {
+	for mode, starts := range map[v1alpha1.CompressionMode]bool{v1alpha1.CompressionAuto: true, v1alpha1.CompressionAlways: false} {
+		transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
+		transfer.Spec.Compression.Mode, transfer.Spec.Compression.Level = mode, v1alpha1.CompressionHigh
+		facts.Placement = nodes(false)
+		facts.Placement.Profiles = map[string]v1alpha1.NodeProfileStatus{"z15-a": {
+			Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified},
+			Engines:     []v1alpha1.EngineProfile{{Name: placement.EngineHardware, Codec: "deflate", Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast}}}},
+		}}
+		decision := plan.DecideTransfer(transfer, facts, image)
+		if (decision.Start != nil) != starts || !starts && decision.Status.Placement.Reason != v1alpha1.CompressionLevelNotAccelerated {
+			t.Errorf("%s: %+v", mode, decision.Status.Placement)
+		}
+	}
+}
+
 func TestFallbackIsExplained(t *testing.T) {
 	transfer, facts := running(1)
 	transfer.Status.Placement = nil

@@ -303,9 +303,11 @@ func (d *transferDecision) followAbsent() {
 	}
 }
 
-// placement is what is wanted for the attempt that status names.
+// placement is what is wanted for the attempt that status names, by what its pod asks for if there is a Job.
 func (d *transferDecision) placement() placement.Request {
-	return sendPlacement(d.transfer, d.transfer.Status.Run.Route, policy.Kept(d.transfer.Status.Policy), d.image)
+	request := sendPlacement(d.transfer, d.transfer.Status.Run.Route, policy.Kept(d.transfer.Status.Policy), d.image)
+	request.Shun = d.facts.Job != nil && placement.Avoids(d.facts.Job.Spec.Template.Spec.Affinity)
+	return request
 }
 
 // fallBack starts anew, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has no room for beside
@@ -326,10 +328,29 @@ func (d *transferDecision) fallBack(state agentState) bool {
 	return true
 }
 
+// comeBack starts anew an attempt that prefers an accelerator, was planned when none had a slot left, and that the scheduler has no room for on
+// the other nodes, once there is a slot, or no other node. Each time it waits longer, in case there is no room beside the accelerator either.
+func (d *transferDecision) comeBack(state agentState) bool {
+	request, run := d.placement(), d.transfer.Status.Run
+	patience := slotPatience << min(max(run.Attempt-run.Failures-1, 0), maxSlotDoublings)
+	if request.Placement != v1alpha1.PlacementPreferHardware || !request.Shun || d.facts.Now.Sub(state.since) < patience {
+		return false
+	}
+	request.Shun = false
+	where := placement.Decide(request, d.facts.Placement)
+	if placement.Avoids(where.Affinity) {
+		return false
+	}
+	run.Attempt++
+	d.forgetAttempt()
+	d.start(policy.Kept(d.transfer.Status.Policy), where)
+	return true
+}
+
 func (d *transferDecision) followStarting(state agentState) {
 	d.out.RequeueAfter = PullInterval
 	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
-		if d.fallBack(state) {
+		if d.fallBack(state) || d.comeBack(state) {
 			return
 		}
 		where := placement.Decide(d.placement(), d.facts.Placement)

@@ -20,7 +20,7 @@ func made(link speed, k kind, cores int, over float64) cell {
 		return []outcome{{elapsed: f, cpu: f, bytes: f * 1e8, choice: "zstd Fast"}, {elapsed: 100 * f, cpu: f, bytes: f * 1e8}, {elapsed: f, cpu: f, bytes: f * 1e8}}
 	}
 	c := cell{link: link, kind: k, cores: cores, size: 100 << 20, auto: map[policy.Objective]*contender{}}
-	c.fixed = []*contender{{name: "none", runs: run(2)}, {name: "zstd Fast", runs: run(1)}}
+	c.fixed = []*contender{{name: "none", settings: policy.Settings{Mode: policy.Never}, runs: run(2)}, {name: "zstd Fast", runs: run(1)}}
 	for _, o := range objectives {
 		c.auto[o] = &contender{name: "Auto", runs: run(1 + over)}
 	}

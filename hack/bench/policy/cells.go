@@ -35,6 +35,9 @@ var kinds = []kind{
 // leastRounds are how many every cell has however long they take: one run shows what the machine did beside it.
 const leastRounds = 3
 
+// longest is what one run may take: a choice that takes longer, as none does with zeros over a slow network, is not run.
+const longest = 20 * time.Second
+
 // grid is what to measure: cells of a best time, in rounds, but after the least number of them no longer for each than patience.
 type grid struct {
 	links    []speed
@@ -46,7 +49,7 @@ type grid struct {
 }
 
 var (
-	fullGrid  = grid{links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 5, patience: 13 * time.Second}
+	fullGrid  = grid{links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 9, patience: 22 * time.Second}
 	quickGrid = grid{links: []speed{100, 0}, kinds: []kind{kinds[0], kinds[1], kinds[4]}, cores: []int{1, 2}, best: 500 * time.Millisecond, rounds: 3, patience: 8 * time.Second}
 )
 
@@ -128,11 +131,26 @@ func (g grid) size(c cell) int64 {
 	best := g.best.Seconds()
 	if link := c.link.bytesPerSecond(); link > 0 {
 		rate = min(rate, link/c.kind.share)
-		if c.link <= 10 && !c.kind.hopeless {
-			best *= 3 // for there to be blocks to choose for
+		// For there to be blocks to choose for, and CPU time that is not that of beginning.
+		switch {
+		case c.kind.hopeless:
+		case c.link <= 10:
+			best *= 6
+		case c.link <= 100:
+			best *= 2
 		}
 	}
 	return max(min(int64(rate*best)>>20, 320), 3) << 20
+}
+
+// none returns what an objective makes of sending everything as it is.
+func (c *cell) none(o policy.Objective) string {
+	for _, one := range c.fixed {
+		if one.settings.Mode == policy.Never {
+			return short(o, one.value(o))
+		}
+	}
+	return ""
 }
 
 // best returns the fixed choice that an objective likes best.
@@ -177,7 +195,9 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 	if err := fill(source, c.kind.corpus, c.size); err != nil {
 		return c, err
 	}
-	c.fixed = append(c.fixed, &contender{name: "none", settings: policy.Settings{Mode: policy.Never, Level: codec.Fast}})
+	if link := c.link.bytesPerSecond(); link == 0 || float64(c.size)/link < longest.Seconds() {
+		c.fixed = append(c.fixed, &contender{name: "none", settings: policy.Settings{Mode: policy.Never, Level: codec.Fast}})
+	}
 	for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
 		for _, level := range codec.Levels() {
 			c.fixed = append(c.fixed, &contender{name: fmt.Sprintf("%v %v", id, level), codec: id, settings: policy.Settings{Mode: policy.Always, Level: level}})
@@ -203,7 +223,7 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 			if round%2 == 1 {
 				contender = all[len(all)-1-i]
 			}
-			if round > 0 && c.hopeless(contender) {
+			if c.settled(contender) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -219,17 +239,34 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 	return c, nil
 }
 
-// hopeless reports whether a fixed choice is far from the best by every objective that varies, so that more runs would tell nothing.
-func (c *cell) hopeless(one *contender) bool {
-	if one.settings.Mode == policy.Auto {
+// settled reports whether more runs of a contender would tell nothing: it is far from the best by the objectives that time decides, and
+// what decides the others is about the same in every run.
+func (c *cell) settled(one *contender) bool {
+	if len(one.runs) == 0 {
 		return false
 	}
-	for _, o := range []policy.Objective{policy.Elapsed, policy.CPU, policy.Cost} {
-		if one.value(o) < 1.3*c.best(o).value(o) {
+	for _, o := range objectives {
+		if !one.competes(o) {
+			continue
+		}
+		switch {
+		case o == policy.Bytes, o == policy.Cost && one.value(policy.CPU)/3600*prices.CPUHour < 0.1*one.value(policy.Cost):
+			if one.objective() != "" && len(one.runs) < 2 {
+				return false
+			}
+		case one.objective() != "" || one.value(o) < 1.3*c.best(o).value(o):
 			return false
 		}
 	}
 	return true
+}
+
+// objective is that of Auto; empty: the choice is fixed.
+func (c *contender) objective() policy.Objective { return c.settings.Objective }
+
+// competes reports whether a contender is to be good by an objective: Auto by its own, a fixed choice by any.
+func (c *contender) competes(o policy.Objective) bool {
+	return c.objective() == "" || c.objective() == o
 }
 
 // fill makes a directory with so many bytes of a corpus.

@@ -22,7 +22,8 @@ func report(dir string, cells []cell, met []target) error {
 Written by `+"`make bench-policy`"+` on %s. Two agents, TLS 1.3 between them, from memory to memory, over a virtual network whose
 speed a token bucket holds. Each runs on a core of its own (1 core), or both on the same two (2 cores; not over
 the slowest network, which leaves one idle). Auto may choose between deflate and zstd at all levels (`+"`level: High`"+`); a fixed choice is one codec and level
-for all blocks, or none. All of a cell ran in turn after one run that counts for nobody, in three to %d rounds; medians. CPU is that of both processes, cost is at USD %g for a core's hour and USD %g for a GiB on the wire.
+for all blocks, or none. All of a cell ran in turn after one run that counts for nobody, in three to %d rounds
+without those of which more runs would tell nothing; medians. Where nothing stands below none it would have taken longer than %v. CPU is that of both processes, cost is at USD %g for a core's hour and USD %g for a GiB on the wire.
 
 Regret is by how many percent Auto's figure is worse than that of the fixed choice that is best in that cell; below 0 it is better. Of bytes and
 cost, a hundredth of the data is as good as nothing.
@@ -31,7 +32,7 @@ cost, a hundredth of the data is as good as nothing.
 
 ## Targets
 
-`+"```\n", time.Now().UTC().Format(time.DateOnly), fullGrid.rounds, prices.CPUHour, prices.NetworkGiB)
+`+"```\n", time.Now().UTC().Format(time.DateOnly), fullGrid.rounds, longest, prices.CPUHour, prices.NetworkGiB)
 	for _, t := range met {
 		fmt.Fprintln(&b, t)
 	}
@@ -73,7 +74,7 @@ func writeRows(b *strings.Builder, c *cell) {
 	for _, o := range objectives {
 		auto, best := c.auto[o], c.best(o)
 		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s | %s | %.1f |\n", c.kind.shown, c.size>>20, o, short(o, auto.value(o)), auto.runs[0].choice,
-			best.name, short(o, best.value(o)), short(o, c.fixed[0].value(o)), 100*c.regret(o))
+			best.name, short(o, best.value(o)), c.none(o), 100*c.regret(o))
 	}
 }
 
