@@ -10,7 +10,8 @@ const (
 	PlacementReasonHardware = "HardwareNode"
 	// PlacementReasonAnyNode: the policy does not look at accelerators, or compresses nothing.
 	PlacementReasonAnyNode = "AnyNode"
-	// PlacementReasonClaimBound: the claim's volume can be reached from certain nodes only, and that wins over the accelerator.
+	// PlacementReasonClaimBound: the claim's volume can be reached from certain nodes only, or is in use on one and can be on no other, and that
+	// wins over the accelerator.
 	PlacementReasonClaimBound = "ClaimBound"
 	// PlacementReasonNoRoom: the scheduler chose another node although this one could have been chosen; most often there was no room.
 	PlacementReasonNoRoom = "NoRoom"

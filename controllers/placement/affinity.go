@@ -7,14 +7,16 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
 // affinity says which nodes the scheduler is to prefer or to take. It goes by labels and not by names, so that a node that joins
 // while the pod waits is found. Node Feature Discovery's label says only that the facility is there, so it does not count on a node
-// that was measured to have no working accelerator.
-func affinity(r Request, accelerators avoidance) *corev1.Affinity {
+// that was measured to have no working accelerator. The node on which the volume is in use is preferred to all others, by its name: elsewhere
+// the agent would wait for the volume, which the scheduler does not look at. It is not required, because whoever uses the volume may move.
+func affinity(r Request, accelerators avoidance, attached string) *corev1.Affinity {
 	measured := []corev1.NodeSelectorRequirement{
 		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{Hardware}},
 	}
@@ -48,6 +50,12 @@ func affinity(r Request, accelerators avoidance) *corev1.Affinity {
 		}}
 	}
 	switch {
+	case attached != "":
+		nodes.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
+			{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{attached}},
+			}}},
+		}
 	case accelerators == spare:
 		nodes.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
 			{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: without}},
@@ -62,6 +70,21 @@ func affinity(r Request, accelerators avoidance) *corev1.Affinity {
 		return nil
 	}
 	return &corev1.Affinity{NodeAffinity: &nodes}
+}
+
+// Beside returns the node that an affinity of Decide prefers because the claim's volume is in use there; empty if none.
+func Beside(affinity *corev1.Affinity) string {
+	if affinity == nil || affinity.NodeAffinity == nil {
+		return ""
+	}
+	for _, term := range affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		for _, field := range term.Preference.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
 }
 
 // Avoids reports whether an affinity of Decide keeps the pod from all nodes whose accelerator is known to work.

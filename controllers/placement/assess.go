@@ -135,7 +135,7 @@ func obstacle(r Request, f Facts, node *corev1.Node, profile v1alpha1.NodeProfil
 	switch {
 	case !r.selects(node):
 		return v1alpha1.PlacementReasonNotSelected
-	case !reaches(f.Volume, node):
+	case !reaches(f.Volume, node), f.Attached != "" && f.Attached != node.Name:
 		return v1alpha1.PlacementReasonClaimBound
 	case node.Spec.Unschedulable:
 		return v1alpha1.PlacementReasonCordoned

@@ -66,6 +66,8 @@ type Facts struct {
 	Claim string
 	// Volume says from which nodes the claim's volume can be reached; nil: from all.
 	Volume *corev1.NodeSelector
+	// Attached is the node that the claim's volume is in use on, where it can be in use on one only; empty when it is not.
+	Attached string
 	// FreeSlots says, by the name of the node, how many more agents may be placed there for its accelerator; nil: any number.
 	FreeSlots map[string]int64
 }
@@ -95,7 +97,7 @@ type Plan struct {
 func Decide(r Request, f Facts) Plan {
 	nodes := assessAll(r, f)
 	plan := Plan{Slot: wantsSlot(r, f, nodes), Status: explain(r, f, nodes, "")}
-	plan.Affinity = affinity(r, avoidanceOf(r, f, plan.Slot))
+	plan.Affinity = affinity(r, avoidanceOf(r, f, plan.Slot), f.Attached)
 	// One that only waits for a slot is left to the scheduler, which has a queue.
 	if r.Placement == v1alpha1.PlacementRequireHardware && len(candidates(nodes)) == 0 && len(busy(nodes)) == 0 {
 		plan.Blocked = &Blocked{

@@ -64,6 +64,9 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 		return len(of) > 0 && !slices.ContainsFunc(of, func(a assessed) bool { return a.reason() != reason })
 	}
 	switch {
+	case all(serving, v1alpha1.PlacementReasonClaimBound) && f.Attached != "":
+		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
+			"the volume of claim %q is in use on %s and can be used on one node at a time, which wins over the accelerator of %s", f.Claim, f.Attached, names(serving))
 	case all(serving, v1alpha1.PlacementReasonClaimBound):
 		reachable := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool { return a.obstacle == v1alpha1.PlacementReasonClaimBound })
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
@@ -97,7 +100,7 @@ func otherLevels(f Facts, nodes []assessed) string {
 // obstacles say in words what speaks against a node.
 var obstacles = map[string]string{
 	v1alpha1.PlacementReasonNotSelected:       "not of the class that is asked for",
-	v1alpha1.PlacementReasonClaimBound:        "the claim's volume cannot be used there",
+	v1alpha1.PlacementReasonClaimBound:        "the claim's volume cannot be used there, or not while it is in use elsewhere",
 	v1alpha1.PlacementReasonAcceleratorBusy:   "as many agents as may share it are there already",
 	v1alpha1.PlacementReasonCordoned:          "cordoned",
 	v1alpha1.PlacementReasonNotReady:          "not ready",

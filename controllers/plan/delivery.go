@@ -212,7 +212,7 @@ func (d *deliveryDecision) follow() {
 	if state.node != "" {
 		status.Run.Node = state.node
 		status.Placement = placed(status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
-			return placement.Explain(receivePlacement(d.image), d.facts.Placement, node)
+			return placement.Explain(receivePlacement(d.image), asPlanned(d.facts.Placement, d.facts.Job), node)
 		})
 	}
 	status.Endpoint, status.ServerName = "", ""

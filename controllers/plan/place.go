@@ -64,6 +64,15 @@ func expected(where placement.Plan) *v1alpha1.PlacementStatus {
 	return &status
 }
 
+// asPlanned are the facts of a cluster with the volume in use where it was when the Job was made: its own pod's use says nothing of what it
+// was planned by.
+func asPlanned(facts placement.Facts, job *batchv1.Job) placement.Facts {
+	if job != nil {
+		facts.Attached = placement.Beside(job.Spec.Template.Spec.Affinity)
+	}
+	return facts
+}
+
 // hasSlot reports whether the Job's pod asks for a slot of an accelerator.
 func hasSlot(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Spec.Template.Spec.Containers, func(c corev1.Container) bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -283,6 +284,48 @@ func TestNodeThatHasNoAcceleratorAfterAll(t *testing.T) {
 	facts.Report.Compression.Engine, facts.Report.Compression.Reason = "dfltcc", v1alpha1.CompressionHardwareUsed
 	if where := plan.DecideTransfer(transfer, facts, image).Status.Placement; where.Reason != v1alpha1.PlacementReasonHardware {
 		t.Errorf("%+v", where)
+	}
+}
+
+// TestClaimInUse: agents of both sides go to the node on which a volume is in use that can be used on one only, and not to the accelerator.
+func TestClaimInUse(t *testing.T) {
+	in := nodes(false)
+	in.Attached = "plain"
+	facts := goodFacts()
+	facts.Placement = in
+	transfer := withPlacement(v1alpha1.PlacementPreferHardware)
+	decision := plan.DecideTransfer(transfer, facts, image)
+	deliveryFacts := goodDeliveryFacts()
+	deliveryFacts.Placement = in
+	delivery := plan.DecideDelivery(newDelivery("ledger-abcde-1-01234567", 1), deliveryFacts, image)
+	for side, got := range map[string]struct {
+		job    *batchv1.Job
+		status *v1alpha1.PlacementStatus
+	}{"sender": {decision.Start.Job(), decision.Status.Placement}, "receiver": {delivery.Start.Job(), delivery.Status.Placement}} {
+		preferred := got.job.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		if len(preferred) != 1 || placement.Beside(got.job.Spec.Template.Spec.Affinity) != "plain" {
+			t.Errorf("%s: %+v", side, preferred)
+		}
+		if got.status.Reason != v1alpha1.PlacementReasonClaimBound || !strings.Contains(got.status.Message, `"ledger" is in use on plain`) {
+			t.Errorf("%s: %+v", side, got.status)
+		}
+	}
+	// A pod that was planned when the volume was not in use has it in use itself now.
+	facts.Placement.Attached = ""
+	decision = plan.DecideTransfer(transfer, facts, image)
+	transfer.Status, facts.Job = decision.Status, decision.Start.Job()
+	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	facts.Pod.Spec.NodeName, facts.Placement.Attached = "plain", "plain"
+	if where := plan.DecideTransfer(transfer, facts, image).Status.Placement; where.Node != "plain" || where.Reason != v1alpha1.PlacementReasonNoRoom {
+		t.Errorf("%+v", where)
+	}
+
+	required := withPlacement(v1alpha1.PlacementRequireHardware)
+	facts = goodFacts()
+	facts.Placement = in
+	decision = plan.DecideTransfer(required, facts, image)
+	if _, reason, message := verdict(t, decision.Status.Conditions); decision.Start != nil || reason != v1alpha1.PlacementReasonClaimBound || !strings.Contains(message, "in use on plain") {
+		t.Errorf("%s: %s", reason, message)
 	}
 }
 

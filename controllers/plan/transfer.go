@@ -266,7 +266,7 @@ func (d *transferDecision) follow() {
 	if state.node != "" {
 		d.transfer.Status.Run.Node = state.node
 		d.transfer.Status.Placement = placed(d.transfer.Status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
-			return placement.Explain(d.placement(), d.facts.Placement, node)
+			return placement.Explain(d.placement(), asPlanned(d.facts.Placement, d.facts.Job), node)
 		})
 	}
 	switch state.phase {
@@ -353,7 +353,7 @@ func (d *transferDecision) followStarting(state agentState) {
 		if d.fallBack(state) || d.comeBack(state) {
 			return
 		}
-		where := placement.Decide(d.placement(), d.facts.Placement)
+		where := placement.Decide(d.placement(), asPlanned(d.facts.Placement, d.facts.Job))
 		d.transfer.Status.Placement = expected(where)
 		if where.Blocked != nil {
 			state.stuck = &Problem{where.Blocked.Reason, where.Blocked.Message + "; " + state.stuck.Message}

@@ -176,7 +176,7 @@ func (d *trialDecision) follow() {
 	if state.node != "" {
 		d.trial.Status.Run.Node = state.node
 		d.trial.Status.Placement = placed(d.trial.Status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
-			return trialPlacement(d.placement(), placement.Explain(d.placement(), d.facts.Placement, node))
+			return trialPlacement(d.placement(), placement.Explain(d.placement(), asPlanned(d.facts.Placement, d.facts.Job), node))
 		})
 	}
 	switch state.phase {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -22,9 +23,10 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes;pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles,verbs=get;list;watch
 
-// Facts reads the nodes, their profiles, and from where the volume of a claim can be reached. The claim is empty for an agent that
+// Facts reads the nodes, their profiles, from where the volume of a claim can be reached, and where it is in use. The claim is empty for an agent that
 // mounts none; one that is not bound yet can be reached from wherever the scheduler will have it.
 func Facts(ctx context.Context, reader client.Reader, namespace, claim string) (placement.Facts, error) {
 	facts := placement.Facts{Claim: claim, Profiles: map[string]v1alpha1.NodeProfileStatus{}}
@@ -57,11 +59,48 @@ func Facts(ctx context.Context, reader client.Reader, namespace, claim string) (
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
 		bound := volume.Spec.ClaimRef
-		if volume.Status.Phase == corev1.VolumeBound && bound != nil && bound.Namespace == namespace && bound.Name == claim && volume.Spec.NodeAffinity != nil {
+		if volume.Status.Phase != corev1.VolumeBound || bound == nil || bound.Namespace != namespace || bound.Name != claim {
+			continue
+		}
+		if volume.Spec.NodeAffinity != nil {
 			facts.Volume = volume.Spec.NodeAffinity.Required
 		}
+		if onOneNode(volume.Spec.AccessModes) {
+			facts.Attached, err = attached(ctx, reader, volume.Name, nodes.Items)
+		}
+		return facts, err
 	}
 	return facts, nil
+}
+
+// onOneNode: a volume with these modes is attached to one node at a time. What says nothing is left to the cluster.
+func onOneNode(modes []corev1.PersistentVolumeAccessMode) bool {
+	return len(modes) > 0 && !slices.ContainsFunc(modes, func(mode corev1.PersistentVolumeAccessMode) bool {
+		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
+	})
+}
+
+// attached returns the node that a volume is attached to, or is about to be; empty if it is to none, is being detached, or will be because the
+// node is lost.
+func attached(ctx context.Context, reader client.Reader, volume string, nodes []corev1.Node) (string, error) {
+	var attachments storagev1.VolumeAttachmentList
+	if err := reader.List(ctx, &attachments); err != nil {
+		return "", fmt.Errorf("listing VolumeAttachments: %w", err)
+	}
+	node, certain := "", false
+	for i := range attachments.Items {
+		a := &attachments.Items[i]
+		if a.Spec.Source.PersistentVolumeName == nil || *a.Spec.Source.PersistentVolumeName != volume || a.DeletionTimestamp != nil {
+			continue
+		}
+		if !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == a.Spec.NodeName && ready(&n) == corev1.ConditionTrue }) {
+			continue
+		}
+		if node == "" || a.Status.Attached && !certain {
+			node, certain = a.Spec.NodeName, a.Status.Attached
+		}
+	}
+	return node, nil
 }
 
 // freeSlots counts what agents have left of the slots of accelerators; nil when no node has any, because nobody asked for a cap.
@@ -122,6 +161,9 @@ func Trim(capped bool) func(object any) (any, error) {
 			}
 		case *corev1.PersistentVolume:
 			o.ManagedFields = nil
+		case *storagev1.VolumeAttachment:
+			o.ManagedFields, o.Annotations = nil, nil
+			o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
 		}
 		return object, nil
 	}
@@ -151,6 +193,17 @@ func NodeChanged() predicate.Predicate {
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) || ready(before) != ready(after) ||
 			!reflect.DeepEqual(before.Status.Allocatable[v1alpha1.AcceleratorSlotsResource], after.Status.Allocatable[v1alpha1.AcceleratorSlotsResource])
 	}}
+}
+
+// Detached lets pass attachments of volumes that begin to go, or are gone: what waits for a volume, or was refused for where it is, may go on.
+func Detached() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 }
 
 func ready(node *corev1.Node) corev1.ConditionStatus {

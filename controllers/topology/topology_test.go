@@ -5,11 +5,13 @@ package topology_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -75,6 +77,82 @@ func TestFacts(t *testing.T) {
 		if len(facts.Nodes) != 1 || len(facts.Profiles) != 1 || facts.Profiles["a"].Architecture != "s390x" {
 			t.Errorf("%+v", facts)
 		}
+	}
+}
+
+// TestAttached: a volume that can be in use on one node only is used there.
+func TestAttached(t *testing.T) {
+	const once, many = corev1.ReadWriteOnce, corev1.ReadOnlyMany
+	type attachment struct {
+		volume, node    string
+		attached, going bool
+	}
+	for name, test := range map[string]struct {
+		modes       []corev1.PersistentVolumeAccessMode
+		attachments []attachment
+		want        string
+	}{
+		"not in use":          {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"other", "z", true, false}}, ""},
+		"in use":              {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"other", "z", true, false}, {"rbd", "x", true, false}}, "x"},
+		"by one pod":          {[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}, []attachment{{"rbd", "x", true, false}}, "x"},
+		"about to be":         {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "x", false, false}}, "x"},
+		"about to move":       {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "a", false, false}, {"rbd", "x", true, false}}, "x"},
+		"being detached":      {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "x", true, true}}, ""},
+		"on several at once":  {[]corev1.PersistentVolumeAccessMode{once, many}, []attachment{{"rbd", "x", true, false}}, ""},
+		"a node that is lost": {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "lost", true, false}}, ""},
+		"a node that is gone": {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "gone", true, false}}, ""},
+		"nothing is said":     {nil, []attachment{{"rbd", "x", true, false}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := volume("rbd", corev1.VolumeBound, "bank", "ledger")
+			pv.Spec.NodeAffinity, pv.Spec.AccessModes = nil, test.modes
+			objects := []client.Object{volume("another", corev1.VolumeBound, "shop", "ledger"), pv}
+			for _, name := range []string{"a", "x", "z", "lost"} {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+				if name == "lost" {
+					node.Status.Conditions[0].Status = corev1.ConditionUnknown
+				}
+				objects = append(objects, node)
+			}
+			for i, a := range test.attachments {
+				object := &storagev1.VolumeAttachment{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%d", i)},
+					Spec:       storagev1.VolumeAttachmentSpec{NodeName: a.node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &a.volume}},
+					Status:     storagev1.VolumeAttachmentStatus{Attached: a.attached},
+				}
+				if a.going {
+					at := metav1.NewTime(time.Unix(1e9, 0))
+					object.DeletionTimestamp, object.Finalizers = &at, []string{"external-attacher/csi"}
+				}
+				if _, err := topology.Trim(true)(object); err != nil {
+					t.Fatal(err)
+				}
+				objects = append(objects, object)
+			}
+			reader := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(objects...).Build()
+			facts, err := topology.Facts(context.Background(), reader, "bank", "ledger")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if facts.Attached != test.want || facts.Volume != nil {
+				t.Errorf("in use on %q, want %q; reached from %+v", facts.Attached, test.want, facts.Volume)
+			}
+		})
+	}
+}
+
+// TestDetached: what waits for a volume is woken when one is let go, and not for each that is attached.
+func TestDetached(t *testing.T) {
+	attached := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-0"}}
+	going := attached.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
+	passes := topology.Detached()
+	if passes.Create(event.CreateEvent{Object: attached}) || passes.Update(event.UpdateEvent{ObjectOld: attached, ObjectNew: attached}) ||
+		passes.Update(event.UpdateEvent{ObjectOld: going, ObjectNew: going}) {
+		t.Error("woken for nothing")
+	}
+	if !passes.Update(event.UpdateEvent{ObjectOld: attached, ObjectNew: going}) || !passes.Delete(event.DeleteEvent{Object: attached}) {
+		t.Error("not woken")
 	}
 }
 

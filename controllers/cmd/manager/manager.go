@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -104,6 +105,7 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
 				&corev1.Service{}: {Transform: cache.TransformStripManagedFields()},
 				&corev1.Node{}:    trimmed, &corev1.PersistentVolume{}: trimmed,
+				&storagev1.VolumeAttachment{}: trimmed,
 			},
 		},
 		Client: client.Options{
