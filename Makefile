@@ -293,7 +293,7 @@ bench-http-long: build ## Measure the memory of the agent in mode http for ten m
 	$(ENGINES); go run ./hack/bench/http -extent long -agent bin/agent
 
 .PHONY: bench-queue
-bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slow disk too, and a channel over a slow link; needs root (BENCH=quick: a look, no result)
+bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slow disk too, a channel over a slow link, and archives; needs root (BENCH=quick: a look, no result)
 	$(ENSURE) disks brokers network || echo "bench-queue: what needs these is not measured" >&2
 	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" -o dist/bench/queue ./hack/bench/queue && dist/bench/queue -extent $(if $(BENCH),$(BENCH),full)
 

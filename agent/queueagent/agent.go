@@ -23,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/archive"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
@@ -59,6 +60,7 @@ type Agent struct {
 	running        atomic.Pointer[running] // nil while it is starting
 	channelAddress atomic.Pointer[net.Addr]
 	certificates   atomic.Pointer[httpproxy.Certificates]
+	restorer       atomic.Pointer[archive.Restorer] // nil: nothing is restored
 
 	mu          sync.Mutex
 	config      *wirev1.QueueConfig // that is in effect
@@ -80,6 +82,7 @@ type running struct {
 	channels *channels
 	// messages serves those who do not speak the protocol of NATS.
 	messages *messages
+	archiver *archive.Archiver // nil: there is no archive
 }
 
 // setWindow changes how long ids are remembered.
@@ -158,6 +161,14 @@ func (a *Agent) Run(ctx context.Context) error {
 			go a.keepSweeping(watching, sweep)
 		}
 	}
+	failed := make(chan error, 1)
+	go a.watchStore(watching, kept, c.GetStorage().GetDirectory(), failed)
+	if err := a.restore(ctx, kept, conn, c, decoders, failed); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to end before it began
+		}
+		return err
+	}
 	directory := c.GetServingDirectory()
 	if directory == "" {
 		directory = a.options.Directory
@@ -197,6 +208,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := channels.send(watching, c); err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	archived, err := a.startArchive(watching, r, c, decoders)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer archived()
 	a.running.Store(r)
 	a.options.Log.Info("Clients are served", "address", listener.Addr().String(), "queue", c.GetQueue())
 	go func() { ended <- served.Serve(listener) }() //nolint:contextcheck // It ends by Drain and Close.
@@ -205,8 +221,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer close(followed)
 		a.follow(watching, r, c, s)
 	}()
-	failed := make(chan error, 1)
-	go a.watchStore(watching, kept, c.GetStorage().GetDirectory(), failed)
 	select {
 	case err = <-ended:
 		err = fmt.Errorf("serve clients: %w", err)
@@ -448,6 +462,13 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 			return err
 		}
 	}
+	if r.archiver != nil {
+		settings, err := a.archiveSettings(ctx, c)
+		if err != nil {
+			return err
+		}
+		r.archiver.Set(settings)
+	}
 	r.messages.adopt(c)
 	a.adopt(r, c) // last, because reports name the revision from then on
 	a.options.Log.Info("Configuration was taken over", "revision", c.GetRevision())
@@ -467,6 +488,9 @@ func (a *Agent) adopt(r *running, c *wirev1.QueueConfig) {
 		a.reset = reset
 		r.front.ResetStatistics(time.Now())
 		r.channels.resetStatistics()
+		if r.archiver != nil {
+			r.archiver.ResetStatistics()
+		}
 		if user, system, err := meter.ProcessCPU(); err == nil {
 			a.cpuBase = user + system
 		}

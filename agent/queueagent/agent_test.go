@@ -296,14 +296,20 @@ func TestAgent(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for what, change := range map[string]func(*wirev1.QueueConfig){
-		"limits":        func(c *wirev1.QueueConfig) { c.Limits = nil },
-		"size":          func(c *wirev1.QueueConfig) { c.Limits.MaxMessageSize = 1 << 40 },
-		"storage":       func(c *wirev1.QueueConfig) { c.Storage = nil },
-		"members":       func(c *wirev1.QueueConfig) { c.Members = nil },
-		"this host":     func(c *wirev1.QueueConfig) { c.Members[0].Name = "another" },
-		"route_address": func(c *wirev1.QueueConfig) { c.Members = append(c.Members, c.GetMembers()[0], c.GetMembers()[0]) },
-		"compression":   func(c *wirev1.QueueConfig) { c.Compression = nil },
-		"queue name":    func(c *wirev1.QueueConfig) { c.Queue = "or.ders" },
+		"limits":            func(c *wirev1.QueueConfig) { c.Limits = nil },
+		"size":              func(c *wirev1.QueueConfig) { c.Limits.MaxMessageSize = 1 << 40 },
+		"storage":           func(c *wirev1.QueueConfig) { c.Storage = nil },
+		"members":           func(c *wirev1.QueueConfig) { c.Members = nil },
+		"this host":         func(c *wirev1.QueueConfig) { c.Members[0].Name = "another" },
+		"route_address":     func(c *wirev1.QueueConfig) { c.Members = append(c.Members, c.GetMembers()[0], c.GetMembers()[0]) },
+		"compression":       func(c *wirev1.QueueConfig) { c.Compression = nil },
+		"archive.directory": func(c *wirev1.QueueConfig) { c.Archive = &wirev1.QueueArchiveConfig{} },
+		"archive.interval": func(c *wirev1.QueueConfig) {
+			c.Archive = &wirev1.QueueArchiveConfig{Directory: "/archive", Interval: durationpb.New(-1)}
+		},
+		"restore.directory": func(c *wirev1.QueueConfig) { c.Restore = &wirev1.QueueRestoreConfig{Queue: "orders"} },
+		"restore.path":      func(c *wirev1.QueueConfig) { c.Restore = &wirev1.QueueRestoreConfig{Directory: "/archive"} },
+		"queue name":        func(c *wirev1.QueueConfig) { c.Queue = "or.ders" },
 	} {
 		m := newMember(t)
 		m.change(change)

@@ -38,6 +38,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	reset, base, unopened := a.reset, a.cpuBase, a.external
 	a.mu.Unlock()
 	r.Certificate = a.certificate()
+	r.Restore = restoreStatus(a.restorer.Load())
 	running := a.running.Load()
 	if running == nil {
 		r.ExternalFailure = failure.ToWire(unopened)
@@ -70,6 +71,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	r.WireBytes = count(s.WireBytes)
 	r.Cpu = &wirev1.CPU{CompressNanos: uint64(encoded.CPU), DecompressNanos: uint64(decoded.CPU)}
 	running.channels.report(r)
+	r.Archive = archiveStatus(running.archiver)
 	if user, system, err := meter.ProcessCPU(); err == nil {
 		r.Cpu.SendNanos = uint64(user + system - base)
 	}

@@ -113,7 +113,7 @@ func validate(c *wirev1.QueueConfig) error {
 	case c.GetExternal() == nil && len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}
-	return validateChannels(c)
+	return errors.Join(validateChannels(c), validateArchive(c))
 }
 
 // fixed returns what counts at the start only.
@@ -122,6 +122,7 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 		Queue: c.GetQueue(), ListenAddress: c.GetListenAddress(), ServiceAddress: c.GetServiceAddress(), RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
 		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(), ServingDirectory: c.GetServingDirectory(),
 		Acceptance: &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()}, External: c.GetExternal(),
+		Archive: &wirev1.QueueArchiveConfig{Directory: c.GetArchive().GetDirectory()}, Restore: c.GetRestore(),
 	}
 }
 
@@ -129,7 +130,7 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 // cannot change.
 func changeable(first, c *wirev1.QueueConfig) error {
 	if !proto.Equal(fixed(first), fixed(c)) {
-		return errors.New("addresses, members, storage, external servers and serving_directory cannot be changed while the agent runs: start it again")
+		return errors.New("addresses, members, storage, external servers, serving_directory, archive.directory and restore cannot be changed while the agent runs: start it again")
 	}
 	if maxMessage(c) > max(maxMessage(first), leastPayload) {
 		return fmt.Errorf("limits.max_message_size is %d, and the agent was started for up to %d: start it again", maxMessage(c), max(maxMessage(first), leastPayload))

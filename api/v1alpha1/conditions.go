@@ -21,6 +21,11 @@ const (
 	// ConditionChannelCompression of a Queue with a channel is True when the other Queue accepts one of its codings; False, with the
 	// reason, when messages travel uncompressed. False is a statement, not a failure. Absent until the channel has run.
 	ConditionChannelCompression = "ChannelCompression"
+	// ConditionArchived of a Queue with an archive is True while the archive follows the queue, and False, with the reason, when it cannot be
+	// written.
+	ConditionArchived = "Archived"
+	// ConditionRestored of a Queue that is made of an archive is True when all its messages are there.
+	ConditionRestored = "Restored"
 	// ConditionFeatureConfirmed of a NodeProfile is True when the accelerator that Node Feature Discovery announces on the node was
 	// seen to work, and False, with the reason, when it was not. Absent where nothing is announced.
 	ConditionFeatureConfirmed = "FeatureConfirmed"
@@ -163,6 +168,16 @@ const (
 	ReasonCodingsRefused = "CodingsRefused"
 	// ReasonNoCodings: the channel offers none, by spec.channel.codings.
 	ReasonNoCodings = "NoCodings"
+	// ReasonArchiveFollows: the archive has what the queue had at the last look.
+	ReasonArchiveFollows = "ArchiveFollows"
+	// ReasonArchivePending: the member that leads has not written the archive yet, or does not say so.
+	ReasonArchivePending = "ArchivePending"
+	// ReasonRestoring: messages of the archive are being put into the queue.
+	ReasonRestoring = "Restoring"
+	// ReasonRestored: all messages of the archive are in the queue, or were.
+	ReasonRestored = "Restored"
+	// ReasonClaimNotShared: members on several nodes cannot all use the claim.
+	ReasonClaimNotShared = "ClaimNotShared"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile and CompressionPolicy conditions.

@@ -222,6 +222,8 @@ type QueueEngine struct {
 // +kubebuilder:validation:XValidation:rule="self.replicas == oldSelf.replicas",message="replicas cannot be changed; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="(has(self.engine) && has(self.engine.external)) == (has(oldSelf.engine) && has(oldSelf.engine.external))",message="engine.external cannot be added or taken away; create another Queue and move the messages, for example by a channel"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || has(oldSelf.restore) && self.restore == oldSelf.restore",message="restore counts when a Queue is made: it cannot be added or changed, only taken away; create another Queue to restore into"
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.archive) && !has(self.restore)",message="archive and restore are for the members' own storage; leave them out with engine.external, and archive those servers by their own means"
 type QueueSpec struct {
 	// storage of each member, or of the stream in external servers.
 	// +required
@@ -282,6 +284,15 @@ type QueueSpec struct {
 	// +optional
 	// +default={}
 	Receiving QueueReceiving `json:"receiving,omitzero"`
+
+	// archive writes down what the queue holds. Absent: nothing does.
+	// +optional
+	Archive *QueueArchive `json:"archive,omitempty"`
+
+	// restore fills the Queue from an archive before it is Ready. It can be given only when the Queue is made. Taken away, the claim is free again;
+	// of a restore that is not done, what was restored by then stays.
+	// +optional
+	Restore *QueueRestore `json:"restore,omitempty"`
 
 	// podTemplate adjusts the members' pods. By default they ask for 100m CPU and 128Mi and are limited to 512Mi, or for type Memory to
 	// 512Mi and one and a half of storage.size. A change restarts the members, one after the other.
@@ -442,7 +453,7 @@ type QueueStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, HardwareCompression, ChannelCompression.
+	// conditions: Ready, Reconciling, Stalled, HardwareCompression, ChannelCompression, Archived, Restored.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -491,6 +502,12 @@ type QueueStatus struct {
 	// +listMapKey=source
 	// +kubebuilder:validation:MaxItems=64
 	Received []ReceivedChannel `json:"received,omitempty"`
+	// archive of the queue; absent without spec.archive.
+	// +optional
+	Archive *QueueArchiveStatus `json:"archive,omitempty"`
+	// restore that filled the queue, or is filling it; absent without spec.restore.
+	// +optional
+	Restore *QueueRestoreStatus `json:"restore,omitempty"`
 }
 
 // Queue keeps messages until they are got, compressed where the policy and the message allow it.

@@ -27,6 +27,8 @@ type Queues struct {
 	received, receivedBytes             *prometheus.CounterVec
 	depth, bytes, unacked, open, file   *prometheus.GaugeVec
 	running, retrying, doubt, arrives   *prometheus.GaugeVec
+	archives, ranges, behind, unwritten *prometheus.GaugeVec
+	unrestored                          *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -67,6 +69,11 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		retrying:        n.gauge("lighterage_queue_channels_retrying", "Channels to other clusters that failed and are tried again."),
 		doubt:           n.gauge("lighterage_queue_channel_in_doubt", "Messages that were sent and are not known to be stored."),
 		arrives:         n.gauge("lighterage_queue_received_channels_connected", "Channels from other clusters that run."),
+		archives:        n.gauge("lighterage_queue_archive_bytes", "Bytes of the files in which Queues are archived."),
+		ranges:          n.gauge("lighterage_queue_archive_ranges", "Files in which Queues are archived."),
+		behind:          n.gauge("lighterage_queue_archive_behind", "Messages that were put since the archives were written last."),
+		unwritten:       n.gauge("lighterage_queue_archives_failing", "Archives that cannot be written, so that what is put is not archived."),
+		unrestored:      n.gauge("lighterage_queue_restores_failing", "Queues that serve nobody, since their archive cannot be restored."),
 		depth:           n.gauge("lighterage_queue_depth", "Messages in Queues."),
 		bytes:           n.gauge("lighterage_queue_stored_bytes", "Bytes that the messages in Queues take as stored."),
 		unacked:         n.gauge("lighterage_queue_unacknowledged", "Messages that were delivered and not acknowledged yet."),
@@ -113,6 +120,34 @@ func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, 
 	q.series.set(namespace, queue, q.retrying, retrying)
 	q.series.set(namespace, queue, q.doubt, doubt)
 	q.series.set(namespace, queue, q.arrives, arrives)
+}
+
+// ObserveArchive sets what is known of a Queue's archive, of which the queue has come to message last; nil: it has none.
+func (q *Queues) ObserveArchive(namespace, queue string, last uint64, archive *wirev1.QueueArchiveStatus) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	behind, failing := 0.0, 0.0
+	if archive != nil {
+		behind = float64(last - min(archive.GetSequence(), last))
+	}
+	if archive.GetLastError() != nil {
+		failing = 1
+	}
+	q.series.set(namespace, queue, q.archives, float64(archive.GetBytes()))
+	q.series.set(namespace, queue, q.ranges, float64(archive.GetRanges()))
+	q.series.set(namespace, queue, q.behind, behind)
+	q.series.set(namespace, queue, q.unwritten, failing)
+}
+
+// ObserveRestore sets whether a Queue waits for an archive that cannot be restored.
+func (q *Queues) ObserveRestore(namespace, queue string, failing bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	value := 0.0
+	if failing {
+		value = 1
+	}
+	q.series.set(namespace, queue, q.unrestored, value)
 }
 
 // Forget takes a Queue out of the gauges.

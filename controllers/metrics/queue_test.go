@@ -47,6 +47,11 @@ func TestQueues(t *testing.T) {
 	// A reset begins anew.
 	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(after, 2), "new": report(after, 6)})
 	queues.Observe("bank", "q2", &wirev1.QueueContent{Messages: 3}, map[string]*wirev1.QueueReport{"one": report(after, 0)})
+	queues.ObserveArchive("bank", "q1", 12, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 900, Ranges: 4, LastError: &wirev1.Failure{}})
+	queues.ObserveArchive("bank", "q2", 5, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 100, Ranges: 1})
+	queues.ObserveArchive("bank", "q3", 5, nil)
+	queues.ObserveRestore("bank", "q2", true)
+	queues.ObserveRestore("bank", "q3", true)
 	queues.Forget("q2")
 
 	const puts = 5 + 3 + 2 + 1
@@ -74,6 +79,11 @@ func TestQueues(t *testing.T) {
 		"lighterage_queue_channels_retrying{bank}":                     0,
 		"lighterage_queue_channel_in_doubt{bank}":                      8,
 		"lighterage_queue_received_channels_connected{bank}":           2,
+		"lighterage_queue_archive_bytes{bank}":                         900,
+		"lighterage_queue_archive_ranges{bank}":                        4,
+		"lighterage_queue_archive_behind{bank}":                        3,
+		"lighterage_queue_archives_failing{bank}":                      1,
+		"lighterage_queue_restores_failing{bank}":                      1,
 		"lighterage_queue_depth{bank}":                                 7,
 		"lighterage_queue_stored_bytes{bank}":                          700,
 		"lighterage_queue_unacknowledged{bank}":                        1,

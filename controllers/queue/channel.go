@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -19,13 +20,15 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// Neighbours decide which Queues of other clusters a Queue may exchange messages with.
+// Neighbours decide which Queues of other clusters a Queue may exchange messages with, and whether it has somewhere to put its archive.
 type Neighbours struct {
 	Peers []v1alpha1.Peer
 	// Grants of the Queue's namespace.
 	Grants []v1alpha1.PeerGrant
 	// NamespaceUID of the Queue's namespace.
 	NamespaceUID types.UID
+	// Claims that spec.archive and spec.restore name, if they exist.
+	Claims []corev1.PersistentVolumeClaim
 }
 
 // destination of the channel, for people.

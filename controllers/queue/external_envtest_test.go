@@ -65,6 +65,12 @@ func TestExternalValidation(t *testing.T) {
 		"another scheme": {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"wss://a:1"} }, "spec.engine.external.servers"},
 		"no CA":          {func(s *v1alpha1.QueueSpec) { s.Engine.External.CABundle = nil }, "caBundle must say who vouches"},
 		"a class":        {func(s *v1alpha1.QueueSpec) { s.Storage.StorageClassName = new("fast") }, "leave it out with engine.external"},
+		"an archive": {func(s *v1alpha1.QueueSpec) {
+			s.Archive = &v1alpha1.QueueArchive{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}}
+		}, "archive and restore are for the members' own storage"},
+		"a restore": {func(s *v1alpha1.QueueSpec) {
+			s.Restore = &v1alpha1.QueueRestore{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders"}
+		}, "archive and restore are for the members' own storage"},
 	} {
 		q := newQueue(inExternal(authority(t, "nats")))
 		q.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "orders"}
@@ -77,6 +83,8 @@ func TestExternalValidation(t *testing.T) {
 	}
 	refused("an engine that comes", "create another Queue and move the messages", patch(own, `{"spec": {"engine": {"external": {"servers": ["nats://a:1"]}}}}`))
 	external := create(t, cluster.Namespace(t), inExternal(authority(t, "nats")))
+	refused("an archive that comes", "archive and restore are for the members' own storage",
+		patch(external, `{"spec": {"archive": {"persistentVolumeClaim": {"claimName": "archives"}}}}`))
 	refused("an engine that goes", "create another Queue and move the messages", patch(external, `{"spec": {"engine": null}}`))
 	if err := patch(external, `{"spec": {"engine": {"external": {"servers": ["tls://[::1]:4222", "tls://nats.example"]}}}}`); err != nil {
 		t.Errorf("other servers: %v", err)

@@ -52,6 +52,16 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		return in, fmt.Errorf("listing the PeerGrants of namespace %s: %w", queue.Namespace, err)
 	}
 	in.neighbours = Neighbours{Peers: peers.Items, Grants: grants.Items}
+	for _, name := range claimNames(queue.Spec) {
+		claim := corev1.PersistentVolumeClaim{}
+		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: queue.Namespace, Name: name}, &claim)
+		if err != nil {
+			return in, err
+		}
+		if found {
+			in.neighbours.Claims = append(in.neighbours.Claims, claim)
+		}
+	}
 
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))

@@ -87,6 +87,8 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 	case external.Credentials != nil:
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: externalVolume, MountPath: externalDirectory, ReadOnly: true})
 	}
+	_, mounts := archiveVolumes(spec)
+	c.VolumeMounts = append(c.VolumeMounts, mounts...)
 	if spec.TLS != nil {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "serving", MountPath: servingDirectory, ReadOnly: true})
 	}
@@ -110,9 +112,11 @@ func memoryResources(size resource.Quantity) *corev1.ResourceRequirements {
 	}
 }
 
-// volumes are those that are not claims.
+// volumes are those that are not the member's own claim.
 func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 	list := []corev1.Volume{replicas.SecretVolume("config", secret)}
+	archives, _ := archiveVolumes(spec)
+	list = append(list, archives...)
 	if spec.TLS != nil {
 		list = append(list, replicas.OptionalSecretVolume("serving", spec.TLS.SecretName, corev1.TLSCertKey, corev1.TLSPrivateKeyKey))
 	}

@@ -190,5 +190,13 @@ func (r *Reconciler) observe(queue *v1alpha1.Queue, members []Member) {
 			reports[string(member.Pod.UID)] = member.Report
 		}
 	}
-	r.Metrics.Observe(queue.Namespace, string(queue.UID), contentOf(members), reports)
+	uid := string(queue.UID)
+	r.Metrics.Observe(queue.Namespace, uid, contentOf(members), reports)
+	// What was known last stays while nobody says anything.
+	if archive := archiver(members); archive != nil || queue.Spec.Archive == nil {
+		r.Metrics.ObserveArchive(queue.Namespace, uid, contentOf(members).GetLastSequence(), archive)
+	}
+	if restore := restorer(members); restore != nil || queue.Spec.Restore == nil {
+		r.Metrics.ObserveRestore(queue.Namespace, uid, restore.GetLastError() != nil && !restore.GetDone())
+	}
 }

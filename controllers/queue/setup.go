@@ -36,7 +36,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel)).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
 		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(specOrAnnotations)).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -65,6 +65,14 @@ func (r *Reconciler) requests(ctx context.Context, keep func(*v1alpha1.Queue) bo
 		}
 	}
 	return requests
+}
+
+// ofClaim is for claims of members, and for those with archives.
+func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconcile.Request {
+	if claim.GetLabels()[v1alpha1.QueueLabel] != "" {
+		return r.ofLabel(ctx, claim)
+	}
+	return r.requests(ctx, func(q *v1alpha1.Queue) bool { return slices.Contains(claimNames(q.Spec), claim.GetName()) }, client.InNamespace(claim.GetNamespace()))
 }
 
 // ofLabel is for pods and claims.

@@ -74,7 +74,18 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	if facts.RefreshStatistics {
 		status.Received = receivedStatus(facts.Members)
 	}
-	now := slices.Concat(state(queue, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages), channelCompression(queue, wanted, facts.Members))
+	if facts.RefreshStatistics || queue.Spec.Archive == nil {
+		status.Archive = archiveStatus(queue, facts.Members, status.Archive)
+	}
+	status.Restore = restoreStatus(queue, facts.Members, status.Restore)
+	now := slices.Concat(state(queue, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages), channelCompression(queue, wanted, facts.Members),
+		archiveConditions(queue, facts))
+	if queue.Spec.Archive == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionArchived)
+	}
+	if queue.Spec.Restore == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRestored)
+	}
 	if queue.Spec.Channel == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionChannelCompression)
 	}
@@ -110,7 +121,8 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
-		checkPolicy, checkPlacement, checkCertificate, checkAuthentication, checkExternal, checkRollout, checkConfig, checkReports, checkLeader, checkChannel,
+		checkPolicy, checkPlacement, checkCertificate, checkAuthentication, checkExternal, checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
+		checkChannel, checkArchive,
 	} {
 		if found := check(queue, wanted, facts); found != nil {
 			return found

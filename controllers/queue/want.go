@@ -51,6 +51,9 @@ func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbou
 		}
 		resolved = policy.Kept(queue.Status.Policy)
 	}
+	if problem := checkArchiveClaims(queue, neighbours.Claims); problem != nil {
+		return Wanted{}, problem
+	}
 	if problem := plan.CheckPrivilege(queue.Spec.PodTemplate, queue.Namespace, privilegeAllowed); problem != nil {
 		return Wanted{}, problem
 	}
@@ -146,6 +149,8 @@ func configOf(queue *v1alpha1.Queue, resolved policy.Resolved) (*wirev1.QueueCon
 		DuplicateWindow:    durationpb.New(duration(spec.DuplicateWindow, 2*time.Minute)),
 		DrainTimeout:       durationpb.New(drainTimeout),
 		Redelivery:         redeliveryOf(spec.Redelivery),
+		Archive:            archiveOf(spec.Archive),
+		Restore:            restoreOf(spec.Restore),
 		ResetStatistics:    replicas.ResetRequest(queue),
 	}
 	if memberCount(spec) > 1 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -142,7 +143,7 @@ func checkHeader(h *wirev1.ChannelHeader) error {
 		return invalid("a header with the name %.40q; use letters, digits and hyphens", name)
 	case !envelope.FitsValue(h.GetValue()):
 		return invalid("a value of header %.40s that does not fit on a line", name)
-	case isControl(name) || isForm(name) || isDead(name):
+	case batch.IsControl(name) || isForm(name) || isDead(name):
 		return invalid("the header %.40s, which peers may not set", name)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -239,7 +240,7 @@ func FuzzRequest(f *testing.F) {
 				t.Errorf("subject %q", sound.Subject)
 			}
 			for name := range sound.Header {
-				if isControl(name) && name != "Nats-TTL" {
+				if batch.IsControl(name) && name != "Nats-TTL" {
 					t.Errorf("header %q", name)
 				}
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -136,7 +137,7 @@ func TestTravelling(t *testing.T) {
 			if bytes.Equal(got.Data, put.Data) != c.asItIs {
 				t.Errorf("bytes are the same: %v, want %v", !c.asItIs, c.asItIs)
 			}
-			if got.Header.Get("Customer") != "7" || got.Header.Get(channel.OriginHeader) != "first" || got.Header.Get("Nats-Msg-Id") != "" {
+			if got.Header.Get("Customer") != "7" || got.Header.Get(batch.OriginHeader) != "first" || got.Header.Get("Nats-Msg-Id") != "" {
 				t.Errorf("headers are %v", got.Header)
 			}
 			now := sender.Status()

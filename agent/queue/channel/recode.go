@@ -18,22 +18,11 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/batch"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
-
-// OriginHeader is what a message's Nats-Msg-Id is called behind a channel: the sending queue has looked for duplicates of it, and the
-// receiving one need not.
-const OriginHeader = "Lighterage-Message-Id"
-
-// controlPrefix is that of the headers by which clients steer JetStream. They have done their work at the sending queue, and a peer
-// must not steer the receiving one.
-const controlPrefix = "nats-"
-
-func isControl(name string) bool {
-	return len(name) >= len(controlPrefix) && strings.EqualFold(name[:len(controlPrefix)], controlPrefix)
-}
 
 // letter is a message on its way out.
 type letter struct {
@@ -207,8 +196,8 @@ func headersToWire(h nats.Header) []*wirev1.ChannelHeader {
 	var out []*wirev1.ChannelHeader
 	for name, values := range h {
 		if name == jetstream.MsgIDHeader {
-			name = OriginHeader
-		} else if isControl(name) || isForm(name) || isDead(name) {
+			name = batch.OriginHeader
+		} else if batch.IsControl(name) || isForm(name) || isDead(name) {
 			continue
 		}
 		for _, value := range values {
@@ -218,17 +207,11 @@ func headersToWire(h nats.Header) []*wirev1.ChannelHeader {
 	return out
 }
 
-// lifeLeft is what is left of a message's own time to live, a second at least; nil if it has none.
+// lifeLeft is what is left of a message's own time to live; nil if it has none.
 func lifeLeft(h nats.Header, stored, now time.Time) *durationpb.Duration {
-	text := h.Get(jetstream.MsgTTLHeader)
-	if text == "" {
+	life := batch.LifeLeft(h, stored, now)
+	if life == 0 {
 		return nil
 	}
-	life, err := time.ParseDuration(text)
-	if err != nil {
-		if life, err = time.ParseDuration(text + "s"); err != nil {
-			return nil // "never": as long as the receiving queue says
-		}
-	}
-	return durationpb.New(max(life-now.Sub(stored), time.Second).Truncate(time.Second))
+	return durationpb.New(life)
 }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -90,10 +92,13 @@ func MarkerSubjects(queue string) string { return "$LIGHTERAGE.CHANNEL." + queue
 // DeadSubject is that of the dead letters, which are in the stream of their queue.
 func DeadSubject(queue string) string { return "$LIGHTERAGE.DEAD." + queue }
 
+// RestoreSubject is that of the agent's own message which says how far a queue has been filled from an archive.
+func RestoreSubject(queue string) string { return "$LIGHTERAGE.RESTORE." + queue }
+
 func (s *Streams) streamConfig(settings Settings) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:     s.queue,
-		Subjects: append(Subjects(s.queue), MarkerSubjects(s.queue), DeadSubject(s.queue)),
+		Subjects: append(Subjects(s.queue), MarkerSubjects(s.queue), DeadSubject(s.queue), RestoreSubject(s.queue)),
 		MaxMsgs:  -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		MaxAge: settings.MaxAge, Replicas: max(settings.Replicas, 1),
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
@@ -234,6 +239,9 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	case same(stream.CachedInfo().Config, want):
 		return true, nil
 	}
+	if want.Metadata = ownMetadata(stream.CachedInfo().Config.Metadata); s.owner != "" {
+		want.Metadata[ownerKey] = s.owner
+	}
 	changed, err := js.UpdateStream(ctx, want)
 	if err != nil {
 		return true, err
@@ -245,6 +253,36 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 func capable(have, want jetstream.StreamConfig) error {
 	if have.AllowAtomicPublish != want.AllowAtomicPublish || have.AllowMsgTTL != want.AllowMsgTTL || have.AllowRollup != want.AllowRollup {
 		return ErrOld
+	}
+	return nil
+}
+
+// serverPrefix is that of the keys of metadata that the server sets.
+const serverPrefix = "_nats."
+
+// ownMetadata are those that the server did not set.
+func ownMetadata(all map[string]string) map[string]string {
+	own := make(map[string]string)
+	maps.Copy(own, all)
+	maps.DeleteFunc(own, func(key, _ string) bool { return strings.HasPrefix(key, serverPrefix) })
+	return own
+}
+
+// SetMetadata keeps a value with the stream itself, where it stays whatever becomes of messages. It may be repeated.
+func SetMetadata(ctx context.Context, conn *nats.Conn, queue, key, value string) error {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	stream, err := js.Stream(ctx, queue)
+	if err != nil {
+		return fmt.Errorf("look at the stream of queue %s: %w", queue, err)
+	}
+	c := stream.CachedInfo().Config
+	c.Metadata = ownMetadata(c.Metadata)
+	c.Metadata[key] = value
+	if _, err := js.UpdateStream(ctx, c); err != nil {
+		return fmt.Errorf("note %s in the stream of queue %s: %w", key, queue, err)
 	}
 	return nil
 }

@@ -177,7 +177,11 @@ type QueueConfig struct {
 	Acceptance *ChannelAcceptance `protobuf:"bytes,31,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
 	// external servers keep the messages; absent: the members do. route_address is empty then, of storage memory and capacity count, and
 	// members stands for how many of the servers have each message as well. It counts at the start only.
-	External      *QueueExternal `protobuf:"bytes,40,opt,name=external,proto3" json:"external,omitempty"`
+	External *QueueExternal `protobuf:"bytes,40,opt,name=external,proto3" json:"external,omitempty"`
+	// archive of what the queue holds; absent: there is none.
+	Archive *QueueArchiveConfig `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
+	// restore: messages of an archive that are put into the queue before it serves; absent: none.
+	Restore       *QueueRestoreConfig `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,6 +363,20 @@ func (x *QueueConfig) GetExternal() *QueueExternal {
 	return nil
 }
 
+func (x *QueueConfig) GetArchive() *QueueArchiveConfig {
+	if x != nil {
+		return x.Archive
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetRestore() *QueueRestoreConfig {
+	if x != nil {
+		return x.Restore
+	}
+	return nil
+}
+
 // QueueExternal is a cluster of NATS servers with JetStream that is there already.
 type QueueExternal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -433,6 +451,152 @@ func (x *QueueExternal) GetOwner() string {
 	return ""
 }
 
+// QueueArchiveConfig says how the member that leads writes down what the queue holds.
+type QueueArchiveConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// directory that all members share. It counts at the start only.
+	Directory string `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
+	// interval between two looks for what was put; absent: a minute.
+	Interval *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	// max_range_bytes is the size from which a file is closed, before compression; 0: 64 MiB.
+	MaxRangeBytes uint64 `protobuf:"varint,3,opt,name=max_range_bytes,json=maxRangeBytes,proto3" json:"max_range_bytes,omitempty"`
+	// retention after which a file is deleted whose messages have all left the queue; absent: never.
+	Retention     *durationpb.Duration `protobuf:"bytes,4,opt,name=retention,proto3" json:"retention,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueArchiveConfig) Reset() {
+	*x = QueueArchiveConfig{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueArchiveConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueArchiveConfig) ProtoMessage() {}
+
+func (x *QueueArchiveConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueArchiveConfig.ProtoReflect.Descriptor instead.
+func (*QueueArchiveConfig) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *QueueArchiveConfig) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *QueueArchiveConfig) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *QueueArchiveConfig) GetMaxRangeBytes() uint64 {
+	if x != nil {
+		return x.MaxRangeBytes
+	}
+	return 0
+}
+
+func (x *QueueArchiveConfig) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
+// QueueRestoreConfig says which archive to restore. It counts at the start only.
+type QueueRestoreConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// directory in which archives are.
+	Directory string `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
+	// queue whose latest archive it is; empty: path says it.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// path of the archive in directory.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// everything that the archive has is restored, and not only what was in the queue when it was written last.
+	Everything    bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueRestoreConfig) Reset() {
+	*x = QueueRestoreConfig{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueRestoreConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueRestoreConfig) ProtoMessage() {}
+
+func (x *QueueRestoreConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueRestoreConfig.ProtoReflect.Descriptor instead.
+func (*QueueRestoreConfig) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *QueueRestoreConfig) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *QueueRestoreConfig) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueueRestoreConfig) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *QueueRestoreConfig) GetEverything() bool {
+	if x != nil {
+		return x.Everything
+	}
+	return false
+}
+
 // QueueRedelivery is what becomes of messages that MessageService has given out and that are not acknowledged.
 type QueueRedelivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -446,7 +610,7 @@ type QueueRedelivery struct {
 
 func (x *QueueRedelivery) Reset() {
 	*x = QueueRedelivery{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +622,7 @@ func (x *QueueRedelivery) String() string {
 func (*QueueRedelivery) ProtoMessage() {}
 
 func (x *QueueRedelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +635,7 @@ func (x *QueueRedelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRedelivery.ProtoReflect.Descriptor instead.
 func (*QueueRedelivery) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *QueueRedelivery) GetVisibilityTimeout() *durationpb.Duration {
@@ -501,7 +665,7 @@ type QueueMember struct {
 
 func (x *QueueMember) Reset() {
 	*x = QueueMember{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +677,7 @@ func (x *QueueMember) String() string {
 func (*QueueMember) ProtoMessage() {}
 
 func (x *QueueMember) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +690,7 @@ func (x *QueueMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueMember.ProtoReflect.Descriptor instead.
 func (*QueueMember) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QueueMember) GetName() string {
@@ -558,7 +722,7 @@ type QueueStorage struct {
 
 func (x *QueueStorage) Reset() {
 	*x = QueueStorage{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +734,7 @@ func (x *QueueStorage) String() string {
 func (*QueueStorage) ProtoMessage() {}
 
 func (x *QueueStorage) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +747,7 @@ func (x *QueueStorage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStorage.ProtoReflect.Descriptor instead.
 func (*QueueStorage) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QueueStorage) GetDirectory() string {
@@ -624,7 +788,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +800,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +813,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QueueLimits) GetMaxMessages() uint64 {
@@ -708,7 +872,7 @@ type QueueAuthentication struct {
 
 func (x *QueueAuthentication) Reset() {
 	*x = QueueAuthentication{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +884,7 @@ func (x *QueueAuthentication) String() string {
 func (*QueueAuthentication) ProtoMessage() {}
 
 func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +897,7 @@ func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAuthentication.ProtoReflect.Descriptor instead.
 func (*QueueAuthentication) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QueueAuthentication) GetTokensDirectory() string {
@@ -758,7 +922,7 @@ type GetQueueReportRequest struct {
 
 func (x *GetQueueReportRequest) Reset() {
 	*x = GetQueueReportRequest{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +934,7 @@ func (x *GetQueueReportRequest) String() string {
 func (*GetQueueReportRequest) ProtoMessage() {}
 
 func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[7]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +947,7 @@ func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{7}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
 }
 
 type GetQueueReportResponse struct {
@@ -795,7 +959,7 @@ type GetQueueReportResponse struct {
 
 func (x *GetQueueReportResponse) Reset() {
 	*x = GetQueueReportResponse{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +971,7 @@ func (x *GetQueueReportResponse) String() string {
 func (*GetQueueReportResponse) ProtoMessage() {}
 
 func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +984,7 @@ func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetQueueReportResponse) GetReport() *QueueReport {
@@ -862,7 +1026,7 @@ type QueueContent struct {
 
 func (x *QueueContent) Reset() {
 	*x = QueueContent{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +1038,7 @@ func (x *QueueContent) String() string {
 func (*QueueContent) ProtoMessage() {}
 
 func (x *QueueContent) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +1051,7 @@ func (x *QueueContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueContent.ProtoReflect.Descriptor instead.
 func (*QueueContent) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *QueueContent) GetMessages() uint64 {
@@ -994,7 +1158,7 @@ type QueueRate struct {
 
 func (x *QueueRate) Reset() {
 	*x = QueueRate{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1170,7 @@ func (x *QueueRate) String() string {
 func (*QueueRate) ProtoMessage() {}
 
 func (x *QueueRate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1183,7 @@ func (x *QueueRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRate.ProtoReflect.Descriptor instead.
 func (*QueueRate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QueueRate) GetCount() uint64 {
@@ -1087,7 +1251,7 @@ type QueueStatistics struct {
 
 func (x *QueueStatistics) Reset() {
 	*x = QueueStatistics{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1263,7 @@ func (x *QueueStatistics) String() string {
 func (*QueueStatistics) ProtoMessage() {}
 
 func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1276,7 @@ func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatistics.ProtoReflect.Descriptor instead.
 func (*QueueStatistics) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *QueueStatistics) GetPuts() *QueueRate {
@@ -1306,13 +1470,17 @@ type QueueReport struct {
 	ExternalFailure *Failure `protobuf:"bytes,40,opt,name=external_failure,json=externalFailure,proto3" json:"external_failure,omitempty"`
 	// received_wire_bytes written to and read from queues of other clusters that send to this one, TLS included, since the start or the last reset.
 	ReceivedWireBytes uint64 `protobuf:"varint,32,opt,name=received_wire_bytes,json=receivedWireBytes,proto3" json:"received_wire_bytes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// archive is absent without one. Only the member that leads knows of it.
+	Archive *QueueArchiveStatus `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
+	// restore is absent without one. It is there while the agent is starting as well.
+	Restore       *QueueRestoreStatus `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueReport) Reset() {
 	*x = QueueReport{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1492,7 @@ func (x *QueueReport) String() string {
 func (*QueueReport) ProtoMessage() {}
 
 func (x *QueueReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1505,7 @@ func (x *QueueReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueReport.ProtoReflect.Descriptor instead.
 func (*QueueReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *QueueReport) GetState() QueueState {
@@ -1480,11 +1648,297 @@ func (x *QueueReport) GetReceivedWireBytes() uint64 {
 	return 0
 }
 
+func (x *QueueReport) GetArchive() *QueueArchiveStatus {
+	if x != nil {
+		return x.Archive
+	}
+	return nil
+}
+
+func (x *QueueReport) GetRestore() *QueueRestoreStatus {
+	if x != nil {
+		return x.Restore
+	}
+	return nil
+}
+
+// QueueArchiveStatus is how far the archive has come, and what is in it.
+type QueueArchiveStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// path of it in the shared directory.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// sequence in the queue up to which it has come.
+	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// ranges are its files, which have so many bytes.
+	Ranges uint64 `protobuf:"varint,3,opt,name=ranges,proto3" json:"ranges,omitempty"`
+	Bytes  uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// messages that were archived, with plain_bytes of payload as they were put, in files of written_bytes, deleted ones included.
+	Messages     uint64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
+	PlainBytes   uint64 `protobuf:"varint,6,opt,name=plain_bytes,json=plainBytes,proto3" json:"plain_bytes,omitempty"`
+	WrittenBytes uint64 `protobuf:"varint,7,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// passed messages had left the queue when the archive came to them, and are not in it.
+	Passed uint64 `protobuf:"varint,8,opt,name=passed,proto3" json:"passed,omitempty"`
+	// last_time is when it was seen last that the archive has all that the queue has.
+	LastTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// last_error is why it could not be written; absent when the last try went well.
+	LastError     *Failure               `protobuf:"bytes,10,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// compression of what was put plain, since the agent's start or the last reset; stored counts what was compressed when it was put, too.
+	Compression   *Compression `protobuf:"bytes,12,opt,name=compression,proto3" json:"compression,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueArchiveStatus) Reset() {
+	*x = QueueArchiveStatus{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueArchiveStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueArchiveStatus) ProtoMessage() {}
+
+func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueArchiveStatus.ProtoReflect.Descriptor instead.
+func (*QueueArchiveStatus) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *QueueArchiveStatus) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *QueueArchiveStatus) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *QueueArchiveStatus) GetRanges() uint64 {
+	if x != nil {
+		return x.Ranges
+	}
+	return 0
+}
+
+func (x *QueueArchiveStatus) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *QueueArchiveStatus) GetMessages() uint64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *QueueArchiveStatus) GetPlainBytes() uint64 {
+	if x != nil {
+		return x.PlainBytes
+	}
+	return 0
+}
+
+func (x *QueueArchiveStatus) GetWrittenBytes() uint64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *QueueArchiveStatus) GetPassed() uint64 {
+	if x != nil {
+		return x.Passed
+	}
+	return 0
+}
+
+func (x *QueueArchiveStatus) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *QueueArchiveStatus) GetLastError() *Failure {
+	if x != nil {
+		return x.LastError
+	}
+	return nil
+}
+
+func (x *QueueArchiveStatus) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
+}
+
+func (x *QueueArchiveStatus) GetCompression() *Compression {
+	if x != nil {
+		return x.Compression
+	}
+	return nil
+}
+
+// QueueRestoreStatus is how far a restore has come.
+type QueueRestoreStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// done: all messages are in the queue.
+	Done bool `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// path of the archive.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// sequence, in the queue that was archived, of the last message that is restored, and last_sequence that of the last one there is.
+	Sequence     uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	LastSequence uint64 `protobuf:"varint,4,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	// messages restored, with so many bytes of payload as they were put, from archive_bytes of files.
+	Messages     uint64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
+	Bytes        uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	ArchiveBytes uint64 `protobuf:"varint,7,opt,name=archive_bytes,json=archiveBytes,proto3" json:"archive_bytes,omitempty"`
+	// elapsed time and the CPU time of the process in it, over all tries that went on.
+	Elapsed  *durationpb.Duration `protobuf:"bytes,8,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	CpuNanos uint64               `protobuf:"varint,9,opt,name=cpu_nanos,json=cpuNanos,proto3" json:"cpu_nanos,omitempty"`
+	// last_error is why it does not go on; absent when it does.
+	LastError     *Failure               `protobuf:"bytes,10,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueRestoreStatus) Reset() {
+	*x = QueueRestoreStatus{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueRestoreStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueRestoreStatus) ProtoMessage() {}
+
+func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueRestoreStatus.ProtoReflect.Descriptor instead.
+func (*QueueRestoreStatus) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *QueueRestoreStatus) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *QueueRestoreStatus) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *QueueRestoreStatus) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *QueueRestoreStatus) GetLastSequence() uint64 {
+	if x != nil {
+		return x.LastSequence
+	}
+	return 0
+}
+
+func (x *QueueRestoreStatus) GetMessages() uint64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *QueueRestoreStatus) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *QueueRestoreStatus) GetArchiveBytes() uint64 {
+	if x != nil {
+		return x.ArchiveBytes
+	}
+	return 0
+}
+
+func (x *QueueRestoreStatus) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
+func (x *QueueRestoreStatus) GetCpuNanos() uint64 {
+	if x != nil {
+		return x.CpuNanos
+	}
+	return 0
+}
+
+func (x *QueueRestoreStatus) GetLastError() *Failure {
+	if x != nil {
+		return x.LastError
+	}
+	return nil
+}
+
+func (x *QueueRestoreStatus) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
+}
+
 var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\b\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\t\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -1511,12 +1965,26 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"acceptance\x18\x1f \x01(\v2%.lighterage.wire.v1.ChannelAcceptanceR\n" +
 	"acceptance\x12=\n" +
-	"\bexternal\x18( \x01(\v2!.lighterage.wire.v1.QueueExternalR\bexternal\"\x91\x01\n" +
+	"\bexternal\x18( \x01(\v2!.lighterage.wire.v1.QueueExternalR\bexternal\x12@\n" +
+	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveConfigR\aarchive\x12@\n" +
+	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreConfigR\arestore\"\x91\x01\n" +
 	"\rQueueExternal\x12\x18\n" +
 	"\aservers\x18\x01 \x03(\tR\aservers\x12\x1b\n" +
 	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x123\n" +
 	"\x15credentials_directory\x18\x03 \x01(\tR\x14credentialsDirectory\x12\x14\n" +
-	"\x05owner\x18\x04 \x01(\tR\x05owner\"\x82\x01\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\"\xca\x01\n" +
+	"\x12QueueArchiveConfig\x12\x1c\n" +
+	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x125\n" +
+	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12&\n" +
+	"\x0fmax_range_bytes\x18\x03 \x01(\x04R\rmaxRangeBytes\x127\n" +
+	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretention\"|\n" +
+	"\x12QueueRestoreConfig\x12\x1c\n" +
+	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1e\n" +
+	"\n" +
+	"everything\x18\x04 \x01(\bR\n" +
+	"everything\"\x82\x01\n" +
 	"\x0fQueueRedelivery\x12H\n" +
 	"\x12visibility_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11visibilityTimeout\x12%\n" +
 	"\x0emax_deliveries\x18\x02 \x01(\rR\rmaxDeliveries\"F\n" +
@@ -1590,7 +2058,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x05reset\x18\x16 \x01(\tR\x05resetB\x0e\n" +
 	"\f_file_blocksB\r\n" +
 	"\v_file_bytesB\x0f\n" +
-	"\r_memory_bytes\"\xf2\a\n" +
+	"\r_memory_bytes\"\xf6\b\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -1616,7 +2084,39 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\achannel\x18\x1e \x01(\v2!.lighterage.wire.v1.ChannelStatusR\achannel\x12?\n" +
 	"\breceived\x18\x1f \x03(\v2#.lighterage.wire.v1.ReceivedChannelR\breceived\x12F\n" +
 	"\x10external_failure\x18( \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0fexternalFailure\x12.\n" +
-	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes*n\n" +
+	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes\x12@\n" +
+	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\aarchive\x12@\n" +
+	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\"\xe8\x03\n" +
+	"\x12QueueArchiveStatus\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x16\n" +
+	"\x06ranges\x18\x03 \x01(\x04R\x06ranges\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x1a\n" +
+	"\bmessages\x18\x05 \x01(\x04R\bmessages\x12\x1f\n" +
+	"\vplain_bytes\x18\x06 \x01(\x04R\n" +
+	"plainBytes\x12#\n" +
+	"\rwritten_bytes\x18\a \x01(\x04R\fwrittenBytes\x12\x16\n" +
+	"\x06passed\x18\b \x01(\x04R\x06passed\x127\n" +
+	"\tlast_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12:\n" +
+	"\n" +
+	"last_error\x18\n" +
+	" \x01(\v2\x1b.lighterage.wire.v1.FailureR\tlastError\x12B\n" +
+	"\x0flast_error_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12A\n" +
+	"\vcompression\x18\f \x01(\v2\x1f.lighterage.wire.v1.CompressionR\vcompression\"\xa6\x03\n" +
+	"\x12QueueRestoreStatus\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12#\n" +
+	"\rlast_sequence\x18\x04 \x01(\x04R\flastSequence\x12\x1a\n" +
+	"\bmessages\x18\x05 \x01(\x04R\bmessages\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12#\n" +
+	"\rarchive_bytes\x18\a \x01(\x04R\farchiveBytes\x123\n" +
+	"\aelapsed\x18\b \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x1b\n" +
+	"\tcpu_nanos\x18\t \x01(\x04R\bcpuNanos\x12:\n" +
+	"\n" +
+	"last_error\x18\n" +
+	" \x01(\v2\x1b.lighterage.wire.v1.FailureR\tlastError\x12B\n" +
+	"\x0flast_error_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime*n\n" +
 	"\rQueueOverflow\x12\x1e\n" +
 	"\x1aQUEUE_OVERFLOW_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19QUEUE_OVERFLOW_REJECT_NEW\x10\x01\x12\x1e\n" +
@@ -1644,76 +2144,93 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
 	(*QueueConfig)(nil),            // 2: lighterage.wire.v1.QueueConfig
 	(*QueueExternal)(nil),          // 3: lighterage.wire.v1.QueueExternal
-	(*QueueRedelivery)(nil),        // 4: lighterage.wire.v1.QueueRedelivery
-	(*QueueMember)(nil),            // 5: lighterage.wire.v1.QueueMember
-	(*QueueStorage)(nil),           // 6: lighterage.wire.v1.QueueStorage
-	(*QueueLimits)(nil),            // 7: lighterage.wire.v1.QueueLimits
-	(*QueueAuthentication)(nil),    // 8: lighterage.wire.v1.QueueAuthentication
-	(*GetQueueReportRequest)(nil),  // 9: lighterage.wire.v1.GetQueueReportRequest
-	(*GetQueueReportResponse)(nil), // 10: lighterage.wire.v1.GetQueueReportResponse
-	(*QueueContent)(nil),           // 11: lighterage.wire.v1.QueueContent
-	(*QueueRate)(nil),              // 12: lighterage.wire.v1.QueueRate
-	(*QueueStatistics)(nil),        // 13: lighterage.wire.v1.QueueStatistics
-	(*QueueReport)(nil),            // 14: lighterage.wire.v1.QueueReport
-	(*CompressionSettings)(nil),    // 15: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 16: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 17: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 18: lighterage.wire.v1.ChannelAcceptance
-	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 20: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 21: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 22: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 23: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 24: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 25: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 26: lighterage.wire.v1.Failure
+	(*QueueArchiveConfig)(nil),     // 4: lighterage.wire.v1.QueueArchiveConfig
+	(*QueueRestoreConfig)(nil),     // 5: lighterage.wire.v1.QueueRestoreConfig
+	(*QueueRedelivery)(nil),        // 6: lighterage.wire.v1.QueueRedelivery
+	(*QueueMember)(nil),            // 7: lighterage.wire.v1.QueueMember
+	(*QueueStorage)(nil),           // 8: lighterage.wire.v1.QueueStorage
+	(*QueueLimits)(nil),            // 9: lighterage.wire.v1.QueueLimits
+	(*QueueAuthentication)(nil),    // 10: lighterage.wire.v1.QueueAuthentication
+	(*GetQueueReportRequest)(nil),  // 11: lighterage.wire.v1.GetQueueReportRequest
+	(*GetQueueReportResponse)(nil), // 12: lighterage.wire.v1.GetQueueReportResponse
+	(*QueueContent)(nil),           // 13: lighterage.wire.v1.QueueContent
+	(*QueueRate)(nil),              // 14: lighterage.wire.v1.QueueRate
+	(*QueueStatistics)(nil),        // 15: lighterage.wire.v1.QueueStatistics
+	(*QueueReport)(nil),            // 16: lighterage.wire.v1.QueueReport
+	(*QueueArchiveStatus)(nil),     // 17: lighterage.wire.v1.QueueArchiveStatus
+	(*QueueRestoreStatus)(nil),     // 18: lighterage.wire.v1.QueueRestoreStatus
+	(*CompressionSettings)(nil),    // 19: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 20: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 21: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 22: lighterage.wire.v1.ChannelAcceptance
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 24: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 25: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 26: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 27: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 28: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 29: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 30: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
-	5,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
-	6,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
-	7,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	15, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	8,  // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	16, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	16, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
-	4,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	17, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	18, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
+	8,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
+	9,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
+	19, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	10, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
+	20, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	20, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
+	21, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	22, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
 	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
-	16, // 11: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	16, // 12: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 13: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	14, // 14: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	19, // 15: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	12, // 16: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	12, // 17: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	12, // 18: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	12, // 19: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	19, // 20: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	1,  // 21: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	19, // 22: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	20, // 23: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	11, // 24: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	13, // 25: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	21, // 26: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	22, // 27: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	23, // 28: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	24, // 29: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	25, // 30: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	26, // 31: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	9,  // 32: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	10, // 33: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	33, // [33:34] is the sub-list for method output_type
-	32, // [32:33] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	4,  // 11: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
+	5,  // 12: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
+	20, // 13: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	20, // 14: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	20, // 15: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	20, // 16: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 17: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	16, // 18: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	23, // 19: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	14, // 20: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	14, // 21: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	14, // 22: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	14, // 23: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	23, // 24: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	1,  // 25: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	23, // 26: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	24, // 27: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	13, // 28: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	15, // 29: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	25, // 30: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	26, // 31: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	27, // 32: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	28, // 33: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	29, // 34: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	30, // 35: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	17, // 36: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	18, // 37: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	23, // 38: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	30, // 39: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	23, // 40: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	25, // 41: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	20, // 42: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	30, // 43: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	23, // 44: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	11, // 45: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	12, // 46: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	46, // [46:47] is the sub-list for method output_type
+	45, // [45:46] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -1725,14 +2242,14 @@ func file_agent_wire_v1_queue_proto_init() {
 	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_http_proto_init()
 	file_agent_wire_v1_report_proto_init()
-	file_agent_wire_v1_queue_proto_msgTypes[11].OneofWrappers = []any{}
+	file_agent_wire_v1_queue_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,7 +41,10 @@ type queueStat struct {
 	// Channel to another cluster, and Received from such channels.
 	Channel  *v1alpha1.QueueChannelStatus `json:"channel,omitempty"`
 	Received []v1alpha1.ReceivedChannel   `json:"received,omitempty"`
-	Service  serviceStat                  `json:"service"`
+	// Archive of the Queue, and what it was restored from.
+	Archive *v1alpha1.QueueArchiveStatus `json:"archive,omitempty"`
+	Restore *v1alpha1.QueueRestoreStatus `json:"restore,omitempty"`
+	Service serviceStat                  `json:"service"`
 }
 
 // serviceStat says whether a member serves who asks.
@@ -82,6 +85,7 @@ func statOf(queue *v1alpha1.Queue) *queueStat {
 	found := &queueStat{
 		Queue: queue.Name, Namespace: queue.Namespace, Ready: status.Ready, Members: status.Members, Address: status.Address,
 		Storage: queue.Spec.Storage.Size.String(), InMemory: queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory, Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
+		Archive: status.Archive, Restore: status.Restore,
 	}
 	if status.Compression != nil {
 		found.Engine = status.Compression.Engine
@@ -138,6 +142,7 @@ func (f *queueStat) writeText(to io.Writer, now time.Time) error {
 		f.writeStatistics(row, s, now)
 	}
 	f.writeChannels(row, now)
+	f.writeArchive(row, now)
 	if f.Service.Serves {
 		row("service", "%s serves you, asked and answered in %.0f ms", f.Service.Where, f.Service.Seconds*1000)
 	} else {
@@ -207,6 +212,28 @@ func (f *queueStat) writeChannels(row func(name, format string, values ...any), 
 		row("channel from", "%s, %s, %d messages", r.Source, channelState(state, r.NegotiatedCodec), r.Messages)
 		if r.LastError != nil && !r.Connected {
 			row("ended last", "%s", endOf(r.LastError, now))
+		}
+	}
+}
+
+// writeArchive writes rows for the archive of the Queue and for what it was made of.
+func (f *queueStat) writeArchive(row func(name, format string, values ...any), now time.Time) {
+	if a := f.Archive; a != nil {
+		row("archive", "%s, %d messages behind, %s in %d files", a.Path, a.Behind, bytesOf(a.RangeBytes), a.Ranges)
+		if a.Ratio != "" {
+			row("archived", "%d messages, ratio %s", a.Messages, a.Ratio)
+		}
+		if a.LastError != nil {
+			row("failed last", "%s", endOf((*v1alpha1.ChannelError)(a.LastError), now))
+		}
+	}
+	if r := f.Restore; r != nil {
+		row("restore", "%s, %d messages of %s", r.State, r.Messages, r.Path)
+		if r.MegabytesPerSecond != "" && r.CPUSecondsPerMegabyte != "" {
+			row("recovery", "%s MB/s, %s s of CPU per MB", r.MegabytesPerSecond, r.CPUSecondsPerMegabyte)
+		}
+		if r.LastError != nil {
+			row("failed last", "%s", endOf((*v1alpha1.ChannelError)(r.LastError), now))
 		}
 	}
 }

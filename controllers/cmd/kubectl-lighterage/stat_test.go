@@ -57,6 +57,18 @@ func TestStatText(t *testing.T) {
 			{Source: "south/bank/b", Messages: 3, LastError: &v1alpha1.ChannelError{Reason: "NotGranted", Message: "no PeerGrant"}},
 		},
 	}
+	rescued := busy()
+	rescued.Status = v1alpha1.QueueStatus{
+		Ready: "0/1", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+		Archive: &v1alpha1.QueueArchiveStatus{
+			Path: "orders.2", Behind: 3, Ranges: 2, RangeBytes: 5 << 20, Messages: 70, Ratio: "4.10",
+			LastError: &v1alpha1.QueueArchiveError{Reason: "DestinationFull", Message: "make it larger", Time: new(metav1.NewTime(statTime.Add(-time.Hour)))},
+		},
+		Restore: &v1alpha1.QueueRestoreStatus{
+			State: "Failed", Messages: 50, Path: "orders.1", MegabytesPerSecond: "40.00", CPUSecondsPerMegabyte: "0.004000",
+			LastError: &v1alpha1.QueueArchiveError{Reason: "InvalidData", Message: "a file is damaged"},
+		},
+	}
 	stalled := busy()
 	stalled.Status = v1alpha1.QueueStatus{Conditions: []metav1.Condition{
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "No", Message: "it is not"},
@@ -105,6 +117,17 @@ func TestStatText(t *testing.T) {
   channel from  south/bank/b, Disconnected, 3 messages
   ended last    NotGranted: no PeerGrant
   service       does not serve you, or could not be asked: you may not
+`},
+		"archive": {rescued, serviceStat{Error: "you may not"}, `Queue bank/orders
+  members      0/1 ready
+  messages     not known: no member has reported yet
+  archive      orders.2, 3 messages behind, 5.0Mi in 2 files
+  archived     70 messages, ratio 4.10
+  failed last  60m ago: DestinationFull: make it larger
+  restore      Failed, 50 messages of orders.1
+  recovery     40.00 MB/s, 0.004000 s of CPU per MB
+  failed last  InvalidData: a file is damaged
+  service      does not serve you, or could not be asked: you may not
 `},
 		"new": {fresh, serviceStat{Error: "none is ready"}, `Queue bank/orders
   problem   the manager has not seen it yet

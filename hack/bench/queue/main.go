@@ -8,7 +8,8 @@
 // It does so with files in memory, where the processors are the limit, and without
 // RabbitMQ on a disk of its own that a control group holds to 50 MB/s. Then it measures
 // channels between two queues in network namespaces of their own, joined by a link that a
-// token bucket holds to 100 Mbit/s.
+// token bucket holds to 100 Mbit/s, and how fast and at what cost queues are archived and
+// restored.
 //
 // Contenders take turns, so that noise hits all of them alike; medians of the rounds
 // count. It writes queue.md and queue.svg and ends with a line for each target.
@@ -33,11 +34,12 @@ type extent struct {
 	// The same for the disk, and for channels that do not compress.
 	diskRounds, diskBytes       int
 	channelRounds, channelBytes int
+	archiveRounds, archiveBytes int
 }
 
 var extents = map[string]extent{
-	"full":  {name: "full", rounds: 5, bytes: 240 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3, channelBytes: 24 << 20},
-	"quick": {name: "quick", rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1, channelBytes: 12 << 20},
+	"full":  {name: "full", rounds: 5, bytes: 240 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3, channelBytes: 24 << 20, archiveRounds: 3, archiveBytes: 96 << 20},
+	"quick": {name: "quick", rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1, channelBytes: 12 << 20, archiveRounds: 1, archiveBytes: 24 << 20},
 }
 
 // brokerShare is which part of the bytes RabbitMQ is given, which is slower.
@@ -57,8 +59,10 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "the directory for queue.md and queue.svg (default: docs/results; dist/bench when quick or with -only)")
 	flag.StringVar(&o.memory, "dir", "/dev/shm", "where contenders keep messages when the disk is not to be the limit: on tmpfs")
 	flag.StringVar(&o.disk, "disk", "/var/tmp", "where the file of the limited disk is made, of 1 GiB: not on tmpfs")
-	flag.StringVar(&o.only, "only", "", "measure one part alone: memory, broker, disk or channel")
+	flag.StringVar(&o.only, "only", "", "measure one part alone: memory, broker, disk, channel or archive")
 	contender := flag.String("serve", "", "internal: be a contender that keeps its files in -dir")
+	way := flag.String("archive", "", "internal: archive -messages (their size, x, their number) in -dir, and restore them")
+	load := flag.String("messages", "", "internal: see -archive")
 	role := flag.String("end", "", "internal: be an end of a channel with the files in -dir, or the gateway")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -66,6 +70,8 @@ func main() {
 	switch {
 	case *contender != "":
 		err = serve(ctx, *contender, o.memory)
+	case *way != "":
+		err = serveArchive(ctx, *way, o.memory, *load)
 	case *role != "":
 		err = serveEnd(ctx, *role, o.memory)
 	default:
@@ -86,6 +92,7 @@ const (
 	brokerPart  = "broker"
 	diskPart    = "disk"
 	channelPart = "channel"
+	archivePart = "archive"
 )
 
 // results of all parts.
@@ -97,6 +104,7 @@ type results struct {
 	// diskSpeed in bytes a second, as it was measured.
 	diskSpeed float64
 	journeys  []journey
+	archives  []archived
 	// missing says of what was not run why it was not.
 	missing []string
 }
@@ -118,7 +126,7 @@ func bench(ctx context.Context, o options) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, extent, options, *results) error
-	}{{memoryPart, inMemory}, {diskPart, onDisk}, {channelPart, overChannels}} {
+	}{{memoryPart, inMemory}, {diskPart, onDisk}, {channelPart, overChannels}, {archivePart, inArchives}} {
 		if o.only != "" && o.only != part.name && (o.only != brokerPart || part.name != memoryPart) {
 			continue
 		}

@@ -107,6 +107,8 @@ type report struct {
 	Mbits                           int
 	ChannelRounds                   int
 	Channel, Fast                   string // as row 4 has it
+	ArchiveRounds, ArchiveMB        int
+	Archives                        string // as row 7 has it
 	journeys                        []journey
 }
 
@@ -115,6 +117,7 @@ func newReport(e extent, got results, took time.Duration) (*report, error) {
 		Name: e.name, Date: time.Now().UTC().Format(time.DateOnly), Took: took.Round(time.Second).String(),
 		Rounds: e.rounds, DiskRounds: e.diskRounds, Memory: medians(got.memory), Disk: medians(got.disk), DiskSpeed: got.diskSpeed / 1e6, DiskLimit: diskSpeed / 1e6,
 		Missing: got.missing, Mbits: linkMbits, ChannelRounds: e.channelRounds, journeys: medianJourneys(got.journeys),
+		ArchiveRounds: e.archiveRounds, ArchiveMB: e.archiveBytes / 1e6, Archives: archiveTable(got.archives),
 		Machine: fmt.Sprintf("%d cores, %s, %s, %s", runtime.NumCPU(), processor(), runtime.GOARCH, runtime.Version()),
 	}
 	if got.load >= 0.5 {

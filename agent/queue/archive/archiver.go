@@ -1,0 +1,455 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/meter"
+)
+
+// Settings of an archive. They may be changed while it is written.
+type Settings struct {
+	// Interval between two looks for what was put. 0: DefaultInterval.
+	Interval time.Duration
+	// RangeBytes is the length of messages from which a file is closed. 0: DefaultRangeBytes.
+	RangeBytes int64
+	// Retention after which a file is deleted whose messages have all left the queue; 0: never.
+	Retention   time.Duration
+	Compression Compression
+}
+
+// Options of an Archiver.
+type Options struct {
+	// Conn may do everything in the stream, which has the name of the queue.
+	Conn   *nats.Conn
+	Stream string
+	// Leads reports whether this member leads the stream. Only then does it write.
+	Leads func() bool
+	// Directory in which archives are, of all members.
+	Directory string
+	// Member is the name of this one.
+	Member string
+	// Decoders read what former members have written.
+	Decoders *codec.Registry
+	Log      *slog.Logger
+	// Poll is how often it is looked whether it is time. Default 1 s.
+	Poll time.Duration
+	// Patience is how long the volume may take to answer before that counts as a failure, of which Status tells although nothing
+	// comes back. Default 2 min.
+	Patience time.Duration
+}
+
+// Archiver writes down what a queue holds as long as its member leads. It is safe for concurrent use.
+type Archiver struct {
+	options Options
+	source  source
+
+	// What follows is Run's.
+	current *current
+	next    time.Time
+
+	began time.Time
+	// busy is when, since began, a look that is under way came on last; 0: none is.
+	busy atomic.Int64
+
+	mu       sync.Mutex
+	settings Settings
+	status   Status
+	meter    *meter.Meter
+}
+
+// current is an archive while this member leads.
+type current struct {
+	directory *Directory
+	life      string
+	index     Index
+	// ranges that there are, the oldest first.
+	ranges []Range
+	// seen is the sequence up to which the archive has all. The index ends before if there was nothing after its end.
+	seen uint64
+	// state of the stream when the index was written.
+	state *jetstream.StreamState
+}
+
+// Status is how far an archive has come.
+type Status struct {
+	// Path of it below the directory, empty while this member does not lead.
+	Path string
+	// Sequence up to which the archive has all.
+	Sequence uint64
+	Index    Index
+	// LastTime is when that was seen; zero: not yet.
+	LastTime time.Time
+	// LastError is why that is not so, at LastErrorTime; nil when the last try went well.
+	LastError     error
+	LastErrorTime time.Time
+	// Compression of what was put plain.
+	Compression meter.Snapshot
+}
+
+// NewArchiver returns one that does not run yet.
+func NewArchiver(o Options, s Settings) *Archiver {
+	if o.Poll == 0 {
+		o.Poll = time.Second
+	}
+	if o.Patience == 0 {
+		o.Patience = 2 * time.Minute
+	}
+	a := &Archiver{options: o, source: source{conn: o.Conn, stream: o.Stream}, began: time.Now(), meter: new(meter.Meter)}
+	a.Set(s)
+	return a
+}
+
+// Set changes the settings.
+func (a *Archiver) Set(s Settings) {
+	if s.Interval == 0 {
+		s.Interval = DefaultInterval
+	}
+	if s.RangeBytes == 0 {
+		s.RangeBytes = DefaultRangeBytes
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settings = s
+}
+
+// ResetStatistics begins to count compression anew.
+func (a *Archiver) ResetStatistics() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.meter = new(meter.Meter)
+}
+
+// Status returns how far it has come.
+func (a *Archiver) Status() Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.status
+	s.Compression = a.meter.Snapshot()
+	if busy := time.Duration(a.busy.Load()); busy > 0 && s.LastError == nil {
+		if since := time.Since(a.began) - busy; since > a.options.Patience {
+			s.LastError, s.LastErrorTime = silent(since), time.Now().Add(-since)
+		}
+	}
+	return s
+}
+
+// tick notes that a look comes on.
+func (a *Archiver) tick() { a.busy.Store(int64(max(time.Since(a.began), 1))) }
+
+// Run writes the archive until the context ends.
+func (a *Archiver) Run(ctx context.Context) {
+	ticker := time.NewTicker(a.options.Poll)
+	defer ticker.Stop()
+	defer a.forget()
+	for {
+		a.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// look goes over the queue if it is time.
+func (a *Archiver) look(ctx context.Context) {
+	if !a.options.Leads() {
+		a.leave()
+		return
+	}
+	a.mu.Lock()
+	settings := a.settings
+	a.mu.Unlock()
+	now := time.Now()
+	// A clock that was set back must not stop it.
+	if now.Before(a.next) && a.next.Sub(now) <= settings.Interval {
+		return
+	}
+	a.tick()
+	err := a.pass(ctx, settings)
+	a.busy.Store(0)
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, errNotLeading) {
+		a.leave() // Whoever leads now says how it is.
+		return
+	}
+	a.next = time.Now().Add(settings.Interval)
+	if err != nil {
+		a.forget() // What is on the volume may be other than it was.
+		a.next = time.Now().Add(min(settings.Interval, retryPause))
+	}
+	a.note(err, now)
+}
+
+// retryPause is the longest pause after a failure.
+const retryPause = 15 * time.Second
+
+// note keeps what came of a look that began at a time.
+func (a *Archiver) note(err error, began time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.status.LastTime, a.status.LastError = began, nil
+		return
+	}
+	if a.status.LastError == nil || a.status.LastError.Error() != err.Error() {
+		a.options.Log.Error("Queue cannot be archived; it is tried again", "error", err.Error())
+	}
+	a.status.LastError, a.status.LastErrorTime = why(err), time.Now()
+}
+
+// forget closes the archive. What is on the volume is read again.
+func (a *Archiver) forget() {
+	if a.current != nil {
+		_ = a.current.directory.Close() // What was written is synced.
+		a.current = nil
+	}
+}
+
+// leave leaves the archive to another member, which says how it is.
+func (a *Archiver) leave() {
+	a.forget()
+	a.next = time.Time{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status = Status{}
+}
+
+// show makes what was archived by now part of the status.
+func (a *Archiver) show(c *current) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status.Path, a.status.Sequence, a.status.Index = c.directory.Name(), c.seen, c.index
+	a.status.Index.Left = nil
+}
+
+// pass brings the archive up to what the queue holds now.
+func (a *Archiver) pass(ctx context.Context, settings Settings) error {
+	js, err := jetstream.New(a.options.Conn)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	info, err := a.info(ctx, js)
+	if err != nil {
+		return err
+	}
+	life := Life(info.Created)
+	if c := a.current; c != nil && (c.life != life || !c.directory.inPlace(a.options.Directory)) {
+		a.forget()
+	}
+	if a.current == nil {
+		if a.current, err = a.open(life); err != nil {
+			return err
+		}
+	}
+	c := a.current
+	if last := info.State.LastSeq; c.seen > last {
+		return fmt.Errorf("%w: the archive %s has message %d and the queue has only come to %d: its storage was put back to an older state, or lost what was not on its "+
+			"volume yet; move the archive away, and another one begins", ErrOther, c.directory.Name(), c.seen, last)
+	}
+	encoders, err := NewEncoders(settings.Compression)
+	if err != nil {
+		return err
+	}
+	err = a.write(ctx, c, info.State.LastSeq, settings, encoders)
+	if err == nil || full(err) {
+		// On a full volume, files whose time has come make room.
+		if concluded := a.conclude(c, info, settings, encoders); err == nil {
+			err = concluded
+		}
+	}
+	a.show(c)
+	if n := a.source.unfit; n > 0 {
+		a.source.unfit = 0
+		a.options.Log.Warn("Messages were archived without headers, or parts of their subjects, that no client of NATS could read", "messages", n)
+	}
+	return errors.Join(err, encoders.Close())
+}
+
+// info asks for the state of the stream, with the sequences that have no message if they are not too many to name.
+func (a *Archiver) info(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamInfo, error) {
+	asked, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	stream, err := js.Stream(asked, a.options.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("look at the queue's stream: %w", err)
+	}
+	info := stream.CachedInfo()
+	if info.State.NumDeleted == 0 || info.State.NumDeleted > maxNamed {
+		return info, nil
+	}
+	ctx, cancel = context.WithTimeout(ctx, messageTimeout)
+	defer cancel()
+	if info, err = stream.Info(ctx, jetstream.WithDeletedDetails(true)); err != nil {
+		return nil, fmt.Errorf("look at the queue's stream: %w", err)
+	}
+	return info, nil
+}
+
+// maxNamed is of how many messages that have left the queue the stream is asked for the names, which come in one message.
+const maxNamed = 1_000_000
+
+// write writes what was put since the last look.
+func (a *Archiver) write(ctx context.Context, c *current, to uint64, settings Settings, encoders *Encoders) error {
+	a.mu.Lock()
+	count := a.meter.Add
+	a.mu.Unlock()
+	var open *opened
+	defer func() {
+		if open != nil {
+			_ = open.file.abandon() // The error is another.
+		}
+	}()
+	finish := func(last, own uint64) error {
+		o := open
+		open = nil
+		if !a.options.Leads() {
+			return errors.Join(errNotLeading, o.file.abandon())
+		}
+		if err := c.add(o, last, own); err != nil {
+			return err
+		}
+		a.show(c)
+		return nil
+	}
+	size := int64(0)
+	own, err := a.source.each(ctx, c.seen+1, to, func(r *Record) (err error) {
+		a.tick()
+		if open == nil {
+			if open, err = c.begin(a.options, encoders, count); err != nil {
+				return err
+			}
+			size = 0
+		}
+		if err := open.writer.Add(r); err != nil {
+			return fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err)
+		}
+		if size += int64(len(r.Payload)); size < settings.RangeBytes {
+			return nil
+		}
+		return finish(r.Sequence, 0)
+	})
+	if err != nil {
+		return err
+	}
+	if open != nil {
+		if err := finish(to, own); err != nil {
+			return err
+		}
+	}
+	c.seen = max(c.seen, to)
+	return nil
+}
+
+// errNotLeading says that another member leads now.
+var errNotLeading = errors.New("another member leads the queue and archives it")
+
+// opened is a range that is being written.
+type opened struct {
+	file   *draft
+	writer *Writer
+	first  uint64
+}
+
+func (c *current) begin(o Options, encoders *Encoders, count func(meter.Outcome)) (*opened, error) {
+	file, err := c.directory.create(o.Member)
+	if err != nil {
+		return nil, err
+	}
+	first := c.index.To + 1
+	w, err := NewWriter(file, encoders, Head{Queue: o.Stream, Life: c.life, First: first}, count)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err), file.abandon())
+	}
+	return &opened{file: file, writer: w, first: first}, nil
+}
+
+// add ends a range and gives it its name.
+func (c *current) add(o *opened, last, own uint64) error {
+	foot, err := o.writer.Close(last)
+	if err != nil {
+		return errors.Join(fmt.Errorf("write to the archive %s: %w", c.directory.Name(), err), o.file.abandon())
+	}
+	r := Range{First: o.first, Last: foot.Last, Size: o.writer.Written()}
+	if err := o.file.commit(r.name()); err != nil {
+		return err
+	}
+	c.took(r, foot, own)
+	c.seen = max(c.seen, foot.Last)
+	return nil
+}
+
+// took counts a range that is on the volume.
+func (c *current) took(r Range, foot Foot, own uint64) {
+	c.ranges = append(c.ranges, r)
+	x := &c.index
+	span := r.Last - x.To
+	x.Passed += span - min(foot.Messages+own, span)
+	x.To = r.Last
+	x.Ranges++
+	x.Bytes += uint64(r.Size)
+	x.Messages += foot.Messages
+	x.PlainBytes += foot.PlainBytes
+	x.WrittenBytes += uint64(r.Size)
+}
+
+// conclude writes down what has left the queue since, and deletes what is not to be kept any longer.
+func (a *Archiver) conclude(c *current, info *jetstream.StreamInfo, settings Settings, encoders *Encoders) error {
+	x := &c.index
+	x.Below, x.Left = info.State.FirstSeq, runs(info.State.Deleted, x.To)
+	var old []Range
+	now := time.Now()
+	for settings.Retention > 0 && len(old) < len(c.ranges) {
+		r := c.ranges[len(old)]
+		if r.Last >= x.Below {
+			break
+		}
+		written, err := c.directory.written(r)
+		if err != nil {
+			return err
+		}
+		if now.Sub(written) < settings.Retention {
+			break
+		}
+		old = append(old, r)
+		x.From = r.Last + 1
+		x.Ranges--
+		x.Bytes -= min(uint64(r.Size), x.Bytes)
+	}
+	state := info.State
+	if len(old) == 0 && c.state != nil && reflect.DeepEqual(*c.state, state) && c.directory.indexed() {
+		return nil
+	}
+	if !a.options.Leads() {
+		return errNotLeading
+	}
+	// Who restores must not miss what was deleted, so it is written first.
+	x.Time = now.UTC().Truncate(time.Second)
+	if err := c.directory.writeIndex(x, encoders, a.options.Member); err != nil {
+		return err
+	}
+	c.state = &state
+	for _, r := range old {
+		if err := c.directory.remove(r); err != nil {
+			return err
+		}
+	}
+	c.ranges = c.ranges[len(old):]
+	return nil
+}

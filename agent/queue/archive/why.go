@@ -1,0 +1,45 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// full reports whether there was no room on the volume.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// silent says that the volume has not answered for a while, as one over a network may not that is out of reach.
+func silent(since time.Duration) error {
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
+		"the archive's claim has not answered for %v: see whether its volume, and what it is on, can be reached", since.Round(time.Second))
+}
+
+// why gives an error of writing a reason that says what to do.
+func why(err error) error {
+	var known *failure.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case full(err):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
+			"the archive's claim is full (%w): make it larger, or set spec.archive.retention, after which files are deleted whose messages have all left the queue", err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
+			"the archive's claim cannot be written to (%w): let user 65532 or group 65532 write there", err)
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrOther), errors.Is(err, ErrVersion):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the archive cannot be continued: %w", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
+			"a file or directory of the archive has gone (%w); it is looked at anew", err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,89 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package batch_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/batch"
+	"github.com/lighterage/lighterage/agent/queue/store"
+)
+
+func TestIsControl(t *testing.T) {
+	for name, want := range map[string]bool{"Nats-Rollup": true, "nats-ttl": true, "NATS-X": true, "Nats": false, "X-Nats-TTL": false, "": false} {
+		if batch.IsControl(name) != want {
+			t.Errorf("%q steers: %v", name, !want)
+		}
+	}
+}
+
+func TestLifeLeft(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for text, want := range map[string]time.Duration{"": 0, "never": 0, "1h": 59 * time.Minute, "90": 30 * time.Second, "2s": time.Second} {
+		h := nats.Header{}
+		if text != "" {
+			h.Set("Nats-TTL", text)
+		}
+		if got := batch.LifeLeft(h, now.Add(-time.Minute), now); got != want {
+			t.Errorf("of %q are left %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestRefusalOf(t *testing.T) {
+	for code, want := range map[jetstream.ErrorCode]batch.Refusal{10077: batch.Full, 10071: batch.Overtaken, 10054: batch.TooLarge, 1: batch.OtherRefusal} {
+		if got, refused := batch.RefusalOf(fmt.Errorf("put: %w", &jetstream.APIError{ErrorCode: code})); got != want || !refused {
+			t.Errorf("code %d is %v, %v", code, got, refused)
+		}
+	}
+	if _, refused := batch.RefusalOf(errors.New("lost")); refused {
+		t.Error("what is not known is taken for a refusal")
+	}
+}
+
+// A batch is stored at once, or not at all.
+func TestPublish(t *testing.T) {
+	s, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	conn, err := s.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := s.Ensure(t.Context(), conn, store.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	messages := func(n int) []*nats.Msg {
+		var all []*nats.Msg
+		for range n {
+			all = append(all, nats.NewMsg("orders.new"))
+		}
+		return all
+	}
+	if last, err := batch.Publish(t.Context(), conn, messages(3)); last != 3 || err != nil {
+		t.Errorf("%d, %v", last, err)
+	}
+	overtaken := messages(3)
+	overtaken[2].Header.Set(jetstream.ExpectedLastSubjSeqHeader, "1")
+	overtaken[2].Subject = "orders.old"
+	_, err = batch.Publish(t.Context(), conn, overtaken)
+	if refusal, refused := batch.RefusalOf(err); !refused || refusal != batch.Overtaken {
+		t.Errorf("refused with %v", err)
+	}
+	if last, err := batch.Publish(t.Context(), conn, messages(1)); last != 4 || err != nil {
+		t.Errorf("%d, %v", last, err)
+	}
+	if _, err := batch.Publish(t.Context(), conn, nil); err == nil {
+		t.Error("nothing was put")
+	}
+}
