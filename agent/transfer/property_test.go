@@ -177,7 +177,8 @@ func mirrored(source, destination map[string]string, include, exclude []string) 
 func TestMirrorOfRandomTrees(t *testing.T) {
 	t.Parallel()
 	allowEmpty := func(o *transfer.SendOptions) { o.Mirror.AllowEmptySource = true }
-	for seed := range uint64(max(6/sparsely, 2)) { // trees that are mixed and trees that are not
+	const trees uint64 = max(6/sparsely, 2)
+	for seed := range trees { // trees that are mixed and trees that are not
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			g := &gardener{t: t, rand: rand.New(rand.NewPCG(seed, 1))}
 			source, destination := t.TempDir(), t.TempDir()
