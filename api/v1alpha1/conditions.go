@@ -198,6 +198,8 @@ const (
 	ReasonMeasured = "Measured"
 	// ReasonNodeAgentUnreachable: the node agent does not answer; the figures are the last known.
 	ReasonNodeAgentUnreachable = "NodeAgentUnreachable"
+	// ReasonNodeAgentSilent: the node agent has not answered for 10 minutes or longer; agents are placed as on a node without an accelerator.
+	ReasonNodeAgentSilent = "NodeAgentSilent"
 	// ReasonImplausibleMeasurement: what the node agent says cannot be; the figures are the last plausible ones, and agents are placed
 	// as on a node without an accelerator.
 	ReasonImplausibleMeasurement = "ImplausibleMeasurement"

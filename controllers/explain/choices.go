@@ -64,7 +64,11 @@ func (e *Explanation) weigh(in Input) {
 			continue
 		}
 		if c := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
-			e.note("the NodeProfile of node %s is not Ready (%s), so its figures may be old: %s", profile.Name, c.Reason, c.Message)
+			figures := "its figures may be old"
+			if len(profile.Status.Engines) == 0 {
+				figures = "there are no figures of that node"
+			}
+			e.note("the NodeProfile of node %s is not Ready (%s), so %s: %s", profile.Name, c.Reason, figures, c.Message)
 		}
 	}
 	w.calibrate()

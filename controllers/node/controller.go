@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
@@ -129,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 		if has := node.Labels[v1alpha1.DeflateLabel]; err != nil && has != "" {
-			wanted = conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s. The node keeps label %s=%s, because the manager may not change it: the right comes with "+
+			wanted = conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s. But the node keeps label %s=%s, because the manager may not change it: the right comes with "+
 				"the node agents (nodeAgent.enabled of the chart); without them remove it by kubectl label node %s %s-",
 				wanted[0].Message, v1alpha1.DeflateLabel, has, node.Name, v1alpha1.DeflateLabel))
 		}
@@ -156,7 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		log.FromContext(ctx).Info("NodeProfile changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 		r.tell(node, before, profile)
 	}
-	return ctrl.Result{RequeueAfter: pause(profile, pod, label, now)}, nil
+	return ctrl.Result{RequeueAfter: pause(profile, pod != nil && runs(pod), label, now)}, nil
 }
 
 // told are the conditions of which an event tells when they turn False, or do so for another reason.
@@ -182,8 +180,11 @@ func (r *Reconciler) tell(node *corev1.Node, before, after *v1alpha1.NodeProfile
 
 // measure asks the agent, and returns the conditions and, if it is known, the value of the node's label.
 func (r *Reconciler) measure(ctx context.Context, profile *v1alpha1.NodeProfile, pod *corev1.Pod) ([]metav1.Condition, string) {
-	if pod == nil {
-		return r.distrust(profile, "No node agent is ready on this node")
+	switch {
+	case pod == nil:
+		return r.distrust(profile, "No node agent is on this node; if there should be one, see nodeAgent.tolerations and nodeAgent.nodeSelector of the chart")
+	case !runs(pod):
+		return r.distrust(profile, ailment(pod))
 	}
 	measured, err := r.options.Agents.Profile(ctx, agentclient.Target{
 		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(ControlPort)),
@@ -202,18 +203,18 @@ func (r *Reconciler) measure(ctx context.Context, profile *v1alpha1.NodeProfile,
 	return conditions.Ready(v1alpha1.ReasonMeasured, "The node agent has measured"), deflate(measured)
 }
 
-// distrust is what follows when the agent does not answer: for a while the last figures count.
+// distrust is what follows when the agent does not answer: for a while the last figures count. That they do not any more is another reason, so that an
+// event tells of it.
 func (r *Reconciler) distrust(profile *v1alpha1.NodeProfile, message string) ([]metav1.Condition, string) {
 	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
-	label := ""
-	switch {
-	case ready != nil && ready.Status == metav1.ConditionFalse && r.options.Clock.Now().Sub(ready.LastTransitionTime.Time) >= trust:
-		message += fmt.Sprintf("; after %s without an answer agents are placed as on a node without an accelerator", trust)
-		label = placement.Software
-	case profile.Status.MeasuredTime != nil:
+	if ready != nil && ready.Status == metav1.ConditionFalse && r.options.Clock.Now().Sub(ready.LastTransitionTime.Time) >= trust {
+		return conditions.Stalled(v1alpha1.ReasonNodeAgentSilent, fmt.Sprintf("%s. There were no figures to go by for %.0f minutes or longer, so agents are "+
+			"placed as on a node without an accelerator", message, trust.Minutes())), placement.Software
+	}
+	if profile.Status.MeasuredTime != nil {
 		message += "; the figures are the last known"
 	}
-	return conditions.Reconciling(v1alpha1.ReasonNodeAgentUnreachable, message), label
+	return conditions.Reconciling(v1alpha1.ReasonNodeAgentUnreachable, message), ""
 }
 
 // imageOf is what the agent's pod runs.
@@ -224,26 +225,7 @@ func imageOf(pod *corev1.Pod) string {
 	return cut(pod.Spec.Containers[0].Image, maxMessage)
 }
 
-// agentOn returns the newest node agent on the node that can be asked, or nil.
-func (r *Reconciler) agentOn(ctx context.Context, node string) (*corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(r.options.Namespace), client.MatchingLabels{ComponentLabel: NodeAgent}); err != nil {
-		return nil, fmt.Errorf("listing node agents: %w", err)
-	}
-	var newest *corev1.Pod
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Spec.NodeName != node || pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning || !pod.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
-			newest = pod
-		}
-	}
-	return newest, nil
-}
-
-// ensureProfile returns the node's profile, which it makes if an agent is there to fill it. It is nil if there is none.
+// ensureProfile returns the node's profile, which it makes if an agent is there to fill it, or should be. It is nil if there is none.
 func (r *Reconciler) ensureProfile(ctx context.Context, node *corev1.Node, create bool) (*v1alpha1.NodeProfile, error) {
 	profile := &v1alpha1.NodeProfile{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: node.Name}, profile)
@@ -313,27 +295,18 @@ func (r *Reconciler) ensureSlots(ctx context.Context, node *corev1.Node, label s
 	return nil
 }
 
-// pause is how long until the agent is asked again; without an agent, until there is an event or it is not trusted any more.
-func pause(profile *v1alpha1.NodeProfile, pod *corev1.Pod, label string, now time.Time) time.Duration {
+// pause is how long until the agent is asked again; without one that runs, until there is an event or it is not trusted any more.
+func pause(profile *v1alpha1.NodeProfile, runs bool, label string, now time.Time) time.Duration {
 	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
 	away := now.Sub(ready.LastTransitionTime.Time)
 	switch {
-	case pod == nil && label != "":
+	case !runs && label != "":
 		return 0
-	case pod == nil:
+	case !runs:
 		return max(trust-away, retryFirst)
 	case ready.Status == metav1.ConditionTrue:
 		return readyInterval
 	default:
 		return min(max(away, retryFirst), retryMost)
 	}
-}
-
-// nodeOfPod is the node that a pod was placed on.
-func nodeOfPod(_ context.Context, object client.Object) []reconcile.Request {
-	pod, ok := object.(*corev1.Pod)
-	if !ok || pod.Spec.NodeName == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Spec.NodeName}}}
 }

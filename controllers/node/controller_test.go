@@ -5,9 +5,9 @@ package node_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -132,6 +131,18 @@ func (b *bench) profile() *v1alpha1.NodeProfile {
 	return &got
 }
 
+// told expects these events, by their reasons, and no others since it was called last.
+func (b *bench) told(reasons ...string) {
+	b.t.Helper()
+	var got []string
+	for len(b.recorder.Events) > 0 {
+		got = append(got, strings.Fields(<-b.recorder.Events)[1])
+	}
+	if !slices.Equal(got, reasons) {
+		b.t.Errorf("events %v, want %v", got, reasons)
+	}
+}
+
 func (b *bench) label() string {
 	b.t.Helper()
 	var got corev1.Node
@@ -225,47 +236,6 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-func TestUnreachable(t *testing.T) {
-	pod := agentPod("agent", "z15-a", "10.0.0.1", 0)
-	b := newBench(t, nodeNamed(), pod)
-	b.reconcile()
-	b.agents.measured, b.agents.err = nil, errors.New("asking the node agent: unreachable")
-	check := func(label, words string) {
-		t.Helper()
-		s := b.profile().Status
-		ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
-		if ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonNodeAgentUnreachable || !strings.Contains(ready.Message, words) {
-			t.Errorf("Ready is %+v", ready)
-		}
-		if len(s.Engines) != 2 || b.label() != label {
-			t.Errorf("the last figures are gone: %+v, label %q, want %q", s, b.label(), label)
-		}
-	}
-	for _, step := range []struct {
-		after, want time.Duration
-		label       string
-		words       string
-	}{
-		{0, 2 * time.Second, "hardware", "the last known"},
-		{20 * time.Second, 20 * time.Second, "hardware", "the last known"},
-		{9 * time.Minute, time.Minute, "hardware", "the last known"},
-		{time.Hour, time.Minute, "software", "as on a node without an accelerator"},
-	} {
-		b.clock.SetTime(start.Add(step.after))
-		if pause := b.reconcile(); pause != step.want {
-			t.Errorf("%s after it went away it is asked again after %s, want %s", step.after, pause, step.want)
-		}
-		check(step.label, step.words)
-	}
-	if err := b.api.Delete(context.Background(), pod); err != nil {
-		t.Fatal(err)
-	}
-	if pause := b.reconcile(); pause != 0 {
-		t.Errorf("without an agent it is looked for every %s", pause)
-	}
-	check("software", "as on a node without an accelerator")
-}
-
 // TestNoRightToLabel: without node agents the manager has no right to patch Nodes. What it would have changed it says, once.
 func TestNoRightToLabel(t *testing.T) {
 	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
@@ -300,75 +270,6 @@ func TestNoRightToLabel(t *testing.T) {
 	}
 	if b.label() != "hardware" {
 		t.Errorf("label %q", b.label())
-	}
-}
-
-// TestAgentThatNeverAnswers: what Node Feature Discovery says is accepted while the agent is being started, and not for ever.
-func TestAgentThatNeverAnswers(t *testing.T) {
-	node := nodeNamed()
-	node.Labels[v1alpha1.NFDDeflateLabel] = "true"
-	pod := agentPod("agent", "z15-a", "10.0.0.1", 0)
-	b := newBench(t, node, pod)
-	b.agents.measured, b.agents.err = nil, errors.New("asking the node agent: unreachable")
-	b.reconcile()
-	if b.label() != "" {
-		t.Errorf("label %q at once", b.label())
-	}
-	if err := b.api.Delete(context.Background(), pod); err != nil {
-		t.Fatal(err)
-	}
-	b.clock.SetTime(start.Add(4 * time.Minute))
-	if pause := b.reconcile(); pause != 6*time.Minute {
-		t.Errorf("looked for again after %s", pause)
-	}
-	b.clock.SetTime(start.Add(10 * time.Minute))
-	b.reconcile()
-	if b.label() != "software" || len(b.recorder.Events) != 0 {
-		t.Errorf("label %q, %d events", b.label(), len(b.recorder.Events))
-	}
-}
-
-// TestImplausible: an agent that says what cannot be does not draw work to its node, and does not overwrite what was known.
-func TestImplausible(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*wirev1.NodeMeasurement)
-		words  string
-	}{
-		"accelerator on amd64":    {func(m *wirev1.NodeMeasurement) { m.Architecture = "amd64" }, `architecture "amd64"`},
-		"accelerator unused":      {func(m *wirev1.NodeMeasurement) { m.Engines = m.Engines[:1] }, "no figures of an engine"},
-		"accelerator at no speed": {func(m *wirev1.NodeMeasurement) { m.Engines[1].CompressBytesPerSecond = 0 }, "no figures of an engine"},
-		"too fast":                {func(m *wirev1.NodeMeasurement) { m.Engines[0].DecompressBytesPerSecond = math.MaxUint64 }, `by engine "go"`},
-		"a level too fast":        {func(m *wirev1.NodeMeasurement) { m.Engines[0].Levels[0].CompressBytesPerSecond = 1e13 }, `by engine "go"`},
-		"all cores of the world":  {func(m *wirev1.NodeMeasurement) { m.Cores = math.MaxUint32 }, "cores"},
-		"a network of tar":        {func(m *wirev1.NodeMeasurement) { m.NetworkCpuNanosPerGib = math.MaxUint64 }, "on the network"},
-		"nothing":                 {func(m *wirev1.NodeMeasurement) { proto.Reset(m) }, "lacks the architecture"},
-		"no cores":                {func(m *wirev1.NodeMeasurement) { m.Cores = 0 }, "lacks"},
-		"at no time":              {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = nil }, "lacks"},
-		"from the future":         {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = timestamppb.New(start.Add(48 * time.Hour)) }, "in the future"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
-			b.reconcile()
-			before := b.profile().Status
-			test.change(b.agents.measured)
-			b.reconcile()
-			s := b.profile().Status
-			stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
-			if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonImplausibleMeasurement || !strings.Contains(stalled.Message, test.words) {
-				t.Errorf("Stalled is %+v", stalled)
-			}
-			if b.label() != "software" || !cmp.Equal(before.Engines, s.Engines) || before.Architecture != s.Architecture || before.Cores != s.Cores {
-				t.Errorf("label %q, status %+v", b.label(), s)
-			}
-			if event := <-b.recorder.Events; !strings.Contains(event, "Warning ImplausibleMeasurement") {
-				t.Errorf("event %s", event)
-			}
-			b.agents.measured = z15()
-			b.reconcile()
-			if b.label() != "hardware" {
-				t.Errorf("label %q after it came to its senses", b.label())
-			}
-		})
 	}
 }
 
