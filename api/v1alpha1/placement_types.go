@@ -13,7 +13,8 @@ const (
 	// PlacementReasonClaimBound: the claim's volume can be reached from certain nodes only, or is in use on one and can be on no other, and that
 	// wins over the accelerator.
 	PlacementReasonClaimBound = "ClaimBound"
-	// PlacementReasonNoRoom: the scheduler chose another node although this one could have been chosen; most often there was no room.
+	// PlacementReasonNoRoom: the scheduler chose another node, or none yet, although this one could have been chosen; most often there is no
+	// room.
 	PlacementReasonNoRoom = "NoRoom"
 	// PlacementReasonCordoned: the node takes no new pods.
 	PlacementReasonCordoned = "Cordoned"
@@ -23,8 +24,8 @@ const (
 	PlacementReasonTainted = "Tainted"
 	// PlacementReasonImageArchitecture: the agent's image was not built for the node's architecture.
 	PlacementReasonImageArchitecture = "ImageArchitecture"
-	// PlacementReasonAcceleratorBusy: as many agents as may share the node's accelerator are there already. Counted are those that compress
-	// for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues.
+	// PlacementReasonAcceleratorBusy: as many agents as may share the node's accelerator are there, or wait to be placed, already. Counted are
+	// those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues.
 	PlacementReasonAcceleratorBusy = "AcceleratorBusy"
 	// PlacementReasonNotSelected: the node is not of the class that the object asks for.
 	PlacementReasonNotSelected = "NotSelected"

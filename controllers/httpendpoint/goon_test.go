@@ -279,3 +279,41 @@ func TestCordoned(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestFull: a replica that needs the accelerator and that the scheduler has no room for beside it: placement and Stalled say the same.
+func TestFull(t *testing.T) {
+	r := begin(t, plain(&v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}))
+	replica := &corev1.Pod{}
+	if err := r.Get(t.Context(), client.ObjectKey{Namespace: r.endpoint.Namespace, Name: r.deployment.Name + "-1-a"}, replica); err != nil {
+		t.Fatal(err)
+	}
+	replica.Spec.NodeName = ""
+	if err := r.Update(t.Context(), replica); err != nil {
+		t.Fatal(err)
+	}
+	replica.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available: 1 Insufficient cpu."},
+	}}
+	if err := r.Status().Update(t.Context(), replica); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Get(t.Context(), client.ObjectKeyFromObject(r.deployment), r.deployment); err != nil {
+		t.Fatal(err)
+	}
+	r.deployment.Status.ReadyReplicas = 0
+	if err := r.Status().Update(t.Context(), r.deployment); err != nil {
+		t.Fatal(err)
+	}
+	r.look()
+	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
+	where := r.endpoint.Status.Placement
+	if where.Reason != v1alpha1.PlacementReasonNoRoom || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != v1alpha1.PlacementReasonNoRoom {
+		t.Errorf("%+v", where)
+	}
+	got := meta.FindStatusCondition(r.endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message
+	for _, words := range []string{"0 of 1 replicas are ready", where.Message, "make room there", "choose PreferHardware", "1 Insufficient cpu"} {
+		if !strings.Contains(got, words) {
+			t.Errorf("%q lacks %q", got, words)
+		}
+	}
+}

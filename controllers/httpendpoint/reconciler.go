@@ -126,6 +126,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if facts.Replicas, err = r.askReplicas(ctx, endpoint, inputs.placement.Profiles); err != nil {
 		return ctrl.Result{}, err
 	}
+	if usable != nil && facts.Blocked == nil {
+		facts.seekRoom(usable.Placement(r.Image.Architectures), inputs.placement)
+	}
 	return r.writeStatus(ctx, endpoint, usable, facts)
 }
 

@@ -17,6 +17,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
@@ -46,8 +47,21 @@ type Facts struct {
 	Replicas   []Replica
 	// Placement says where replicas may and should run; nil when the spec cannot be used.
 	Placement *v1alpha1.PlacementStatus
+	// Waits is what replicas wait for that the scheduler finds no node for, besides what it says itself; empty if nothing.
+	Waits string
 	// RefreshStatistics: they are old enough to be written again.
 	RefreshStatistics bool
+}
+
+// seekRoom looks for replicas that the scheduler finds no node for.
+func (f *Facts) seekRoom(request placement.Request, cluster placement.Facts) {
+	pods := make([]*corev1.Pod, 0, len(f.Replicas))
+	for _, replica := range f.Replicas {
+		pods = append(pods, replica.Pod)
+	}
+	if where, waits := replicas.Room(request, cluster, pods); where != nil {
+		f.Placement, f.Waits = where, waits
+	}
 }
 
 // Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
@@ -191,6 +205,9 @@ func checkRollout(_ *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Con
 		problem := plan.Stuck(replica.Pod)
 		if problem == nil {
 			continue
+		}
+		if problem.Reason == v1alpha1.ReasonUnschedulable && facts.Waits != "" {
+			progress += "; " + facts.Waits
 		}
 		message := progress + "; " + replica.Pod.Name + ": " + problem.Message
 		if facts.Now.Sub(replica.Pod.CreationTimestamp.Time) > startGrace {

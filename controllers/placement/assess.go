@@ -71,7 +71,11 @@ func assess(r Request, f Facts, node *corev1.Node) assessed {
 	a := assessed{name: node.Name, obstacle: obstacle(r, f, node, profile)}
 	a.announced, a.shortfall = accelerator(r, node, profile)
 	a.silent = a.shortfall == v1alpha1.CompressionNoAccelerator && proved(profile)
-	if a.serves() && a.obstacle == "" && (r.Shun || r.counted(f) && f.FreeSlots[node.Name] <= 0) {
+	switch {
+	case !a.serves() || a.obstacle != "":
+	case r.Shun != "":
+		a.obstacle = r.Shun
+	case r.counted(f) && f.slotsLeft(r, node.Name) <= 0:
 		a.obstacle = v1alpha1.PlacementReasonAcceleratorBusy
 	}
 	switch {

@@ -20,7 +20,7 @@ func Admit(r Request, f Facts) *Blocked {
 	nodes := assessAll(r, f)
 	// An accelerator that is busy is no obstacle to one that can do without.
 	against := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool {
-		return a.obstacle == "" || a.obstacle == v1alpha1.PlacementReasonAcceleratorBusy
+		return a.obstacle == "" || a.isBusy()
 	})
 	if len(against) < len(nodes) || len(nodes) == 0 {
 		return nil

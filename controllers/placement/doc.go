@@ -52,8 +52,14 @@ type Request struct {
 	Selector map[string]string
 	// AvoidHardware: nodes with an accelerator that is known to work are out of the question.
 	AvoidHardware bool
-	// Shun has all accelerators count as busy: the scheduler found no room beside them, or the pod there is keeps away from them.
-	Shun bool
+	// Shun is why accelerators are out of the question although their nodes could take the agent: AcceleratorBusy, or NoRoom when the
+	// scheduler found none beside them. Empty when they are not.
+	Shun string
+	// Waits: the agent's pod is there, asks for what was decided, and the scheduler finds no node for it.
+	Waits bool
+	// Asker is what requires the accelerator, and WayOut how to do without one, for messages: in the imperative. They default to the
+	// placement of a CompressionPolicy.
+	Asker, WayOut string
 }
 
 // Facts are what was seen of the cluster.
@@ -68,13 +74,15 @@ type Facts struct {
 	Volume *corev1.NodeSelector
 	// Attached is the node that the claim's volume is in use on, where it can be in use on one only; empty when it is not.
 	Attached string
-	// FreeSlots says, by the name of the node, how many more agents may be placed there for its accelerator; nil: any number.
+	// FreeSlots says, by the name of the node, how many more agents than are there may be placed there for its accelerator; nil: any number.
 	FreeSlots map[string]int64
+	// AwaitedSlots is how many agents ask for a slot and wait for the scheduler to place them.
+	AwaitedSlots int64
 }
 
-// Blocked is why an agent that needs the accelerator cannot be placed now.
+// Blocked is why an agent cannot be placed now.
 type Blocked struct {
-	// Reason is one of status.placement.
+	// Reason is one of status.placement where the agent needs the accelerator, otherwise Unschedulable.
 	Reason string
 	// Message says what speaks against which node and what to do.
 	Message string
@@ -89,7 +97,7 @@ type Plan struct {
 	// Status says what is expected; Explain says what became of it.
 	Status v1alpha1.PlacementStatus
 	// Blocked is set when the accelerator is required and no node that has one can take the agent. A pod would wait for ever, so none
-	// should be made; a change of a Node is when to look again.
+	// should be made; a change of a Node is when to look again. For a pod that waits for room it is what it waits for.
 	Blocked *Blocked
 }
 
@@ -99,12 +107,11 @@ func Decide(r Request, f Facts) Plan {
 	plan := Plan{Slot: wantsSlot(r, f, nodes), Status: explain(r, f, nodes, "")}
 	plan.Affinity = affinity(r, avoidanceOf(r, f, plan.Slot), f.Attached)
 	// One that only waits for a slot is left to the scheduler, which has a queue.
-	if r.Placement == v1alpha1.PlacementRequireHardware && len(candidates(nodes)) == 0 && len(busy(nodes)) == 0 {
-		plan.Blocked = &Blocked{
-			Reason: plan.Status.Reason,
-			Message: "placement RequireHardware waits for a node with an accelerator: " + plan.Status.Message +
-				"; choose PreferHardware to run without one",
-		}
+	switch {
+	case r.Placement == v1alpha1.PlacementRequireHardware && len(candidates(nodes)) == 0 && len(busy(nodes)) == 0:
+		plan.Blocked = required(r, plan.Status)
+	case r.Waits:
+		plan.Blocked = waits(r, plan)
 	}
 	return plan
 }

@@ -34,6 +34,9 @@ func explain(r Request, f Facts, nodes []assessed, node string) v1alpha1.Placeme
 	case node != "" && len(able) > 0:
 		status.Reason = v1alpha1.PlacementReasonNoRoom
 		status.Message = fmt.Sprintf("the scheduler chose a node without an accelerator although %s could have been chosen; most often there is no room", names(able))
+	case r.Waits && len(able) > 0:
+		status.Reason = v1alpha1.PlacementReasonNoRoom
+		status.Message = fmt.Sprintf("the scheduler does not place the agent beside the accelerator of %s, most often for lack of room", names(able))
 	case len(able) > 0:
 		status.Engine, status.Reason = EngineHardware, v1alpha1.PlacementReasonHardware
 		status.Message = "the scheduler is asked for a node with an accelerator that works: " + names(able)
@@ -71,8 +74,10 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 		reachable := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool { return a.obstacle == v1alpha1.PlacementReasonClaimBound })
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
 			"the volume of claim %q can be used on %s only, which wins over the accelerator of %s", f.Claim, names(reachable), names(serving))
+	case r.Shun == v1alpha1.PlacementReasonNoRoom && len(busy(nodes)) > 0:
+		return r.Shun, fmt.Sprintf("the scheduler did not place the agent beside the accelerator of %s, most often for lack of room", names(busy(nodes)))
 	case len(busy(nodes)) > 0:
-		return v1alpha1.PlacementReasonAcceleratorBusy, fmt.Sprintf("as many agents as may share the accelerator of %s are there already", names(busy(nodes)))
+		return v1alpha1.PlacementReasonAcceleratorBusy, fmt.Sprintf("as many agents as may share the accelerator of %s %s", names(busy(nodes)), presence(r, f))
 	case all(announced, v1alpha1.CompressionLevelNotAccelerated):
 		return v1alpha1.CompressionLevelNotAccelerated, fmt.Sprintf("the accelerator of %s does not compress at level %s%s", names(announced), r.Level, otherLevels(f, announced))
 	}
@@ -81,6 +86,18 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 		each = append(each, a.name+": "+a.words())
 	}
 	return v1alpha1.CompressionNoAccelerator, fmt.Sprintf("no node with an accelerator can take the agent (%s%s)", strings.Join(each, "; "), more(announced))
+}
+
+// presence is where the agents are that this one has no slot for.
+func presence(r Request, f Facts) string {
+	switch {
+	case r.Shun != "":
+		return "were there, or waited to be placed there, when this agent's pod was made"
+	case !r.Waits && f.unused() > 0:
+		return "are there, or wait to be placed there, already"
+	default:
+		return "are there already"
+	}
 }
 
 // otherLevels are those at which all of the nodes' accelerators were measured.
@@ -101,7 +118,8 @@ func otherLevels(f Facts, nodes []assessed) string {
 var obstacles = map[string]string{
 	v1alpha1.PlacementReasonNotSelected:       "not of the class that is asked for",
 	v1alpha1.PlacementReasonClaimBound:        "the claim's volume cannot be used there, or not while it is in use elsewhere",
-	v1alpha1.PlacementReasonAcceleratorBusy:   "as many agents as may share it are there already",
+	v1alpha1.PlacementReasonAcceleratorBusy:   "as many agents as may share it are there, or wait to be placed there, already",
+	v1alpha1.PlacementReasonNoRoom:            "the scheduler does not choose it, most often for lack of room",
 	v1alpha1.PlacementReasonCordoned:          "cordoned",
 	v1alpha1.PlacementReasonNotReady:          "not ready",
 	v1alpha1.PlacementReasonTainted:           "has a taint that the agent does not tolerate, see spec.podTemplate.tolerations",

@@ -145,6 +145,8 @@ func TestDecide(t *testing.T) {
 		"there and not proved": {
 			require, []corev1.Node{node("z", "nfd", "software")}, func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorNotUsed, "zlib-ng") }, "", none, "zlib-ng",
 			"its use is not proved", "z:SelfTestFailed", true},
+		"discovered, and its agent silent from the start": {
+			require, []corev1.Node{node("z", "nfd", "software")}, nil, "", none, "", "z: announced by Node Feature Discovery and not confirmed by the node agent", "z:NoAccelerator", true},
 		"there, and its agent silent": {
 			require, []corev1.Node{node("z", "software")}, func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng") }, "", none, "zlib-ng",
 			"z: its node agent does not answer, or is not believed", "z:NoAccelerator", true},

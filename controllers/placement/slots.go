@@ -38,11 +38,32 @@ func wantsSlot(r Request, f Facts, nodes []assessed) bool {
 	return r.Placement == v1alpha1.PlacementRequireHardware || len(candidates(nodes)) > 0 || len(busy(nodes)) > 0 && !elsewhere
 }
 
-// busy are the nodes that could take the agent, had they a slot.
+// slotsLeft are those of a node for the agent. One whose pod is there already takes its turn with the others that wait; a new one comes after
+// them, and they may go to any node.
+func (f Facts) slotsLeft(r Request, node string) int64 {
+	if !r.Waits && f.unused() <= f.AwaitedSlots {
+		return 0
+	}
+	return f.FreeSlots[node]
+}
+
+// unused are the slots of all nodes that no agent is there for. A node may have more agents than slots, which takes none from others.
+func (f Facts) unused() int64 {
+	var sum int64
+	for _, free := range f.FreeSlots {
+		sum += max(free, 0)
+	}
+	return sum
+}
+
+// busy are the nodes that could take the agent, had they a slot, or room beside the accelerator.
 func busy(nodes []assessed) []assessed {
-	return slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool {
-		return !a.serves() || a.obstacle != v1alpha1.PlacementReasonAcceleratorBusy
-	})
+	return slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool { return !a.serves() || !a.isBusy() })
+}
+
+// isBusy: the obstacle is one that goes when other agents do.
+func (a assessed) isBusy() bool {
+	return a.obstacle == v1alpha1.PlacementReasonAcceleratorBusy || a.obstacle == v1alpha1.PlacementReasonNoRoom
 }
 
 // avoidance of accelerators by an agent without a slot.

@@ -238,6 +238,9 @@ func (d *deliveryDecision) follow() {
 
 func (d *deliveryDecision) followStarting(state agentState) {
 	d.out.RequeueAfter = PullInterval
+	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
+		d.delivery.Status.Placement = expected(waiting(receivePlacement(d.image), d.facts.Placement, d.facts.Job))
+	}
 	waited := d.facts.Now.Sub(state.since)
 	if state.stuck == nil || waited < startGrace && state.stuck.Reason != v1alpha1.ReasonUnschedulable {
 		d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, "the agent's pod is being started"))

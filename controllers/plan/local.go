@@ -182,15 +182,15 @@ func (d *transferDecision) starting(reason, message string) {
 }
 
 // takeApart gives up an attempt whose pod cannot mount both claims, which costs none of spec.maxAttempts. The next one has two agents.
-func (d *transferDecision) takeApart(state agentState) {
+func (d *transferDecision) takeApart(stuck Problem) {
 	run := d.transfer.Status.Run
 	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{
-		Reason: WireReason(state.stuck.Reason), Message: state.stuck.Message,
+		Reason: WireReason(stuck.Reason), Message: stuck.Message,
 	}}
-	d.record(report, state.stuck.Reason, state.stuck.Message)
-	d.out.Finished = &Finished{Reason: state.stuck.Reason, Report: report}
+	d.record(report, stuck.Reason, stuck.Message)
+	d.out.Finished = &Finished{Reason: stuck.Reason, Report: report}
 	run.Route = v1alpha1.RouteDirect
 	d.next(PullInterval)
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
-		"one pod cannot mount both claims, so two agents will: %s", state.stuck.Message)))
+		"one pod cannot mount both claims, so two agents will: %s", stuck.Message)))
 }

@@ -64,6 +64,20 @@ func expected(where placement.Plan) *v1alpha1.PlacementStatus {
 	return &status
 }
 
+// waiting plans anew an agent whose pod the scheduler finds no node for, by what that pod asks for.
+func waiting(request placement.Request, facts placement.Facts, job *batchv1.Job) placement.Plan {
+	request.Waits = true
+	return placement.Decide(request, asPlanned(facts, job))
+}
+
+// unplaced is what keeps such a pod from a node, in the words of status.placement where it has any, and in the scheduler's.
+func unplaced(where placement.Plan, scheduler *Problem) *Problem {
+	if where.Blocked == nil {
+		return scheduler
+	}
+	return &Problem{where.Blocked.Reason, where.Blocked.Message + "; " + scheduler.Message}
+}
+
 // asPlanned are the facts of a cluster with the volume in use where it was when the Job was made: its own pod's use says nothing of what it
 // was planned by.
 func asPlanned(facts placement.Facts, job *batchv1.Job) placement.Facts {

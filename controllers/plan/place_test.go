@@ -111,7 +111,8 @@ func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 	for name, test := range map[string]struct {
 		cordoned bool
 		reason   string
-	}{"full": {false, v1alpha1.ReasonUnschedulable}, "cordoned since": {true, v1alpha1.CompressionNoAccelerator}} {
+		at       string
+	}{"full": {false, v1alpha1.PlacementReasonNoRoom, v1alpha1.PlacementReasonNoRoom}, "cordoned since": {true, v1alpha1.CompressionNoAccelerator, v1alpha1.PlacementReasonCordoned}} {
 		t.Run(name, func(t *testing.T) {
 			transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
 			facts.Placement = nodes(false)
@@ -120,8 +121,13 @@ func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 			facts.Job, facts.Pod, facts.Placement = begun.Job, unschedulable(2*time.Minute), nodes(test.cordoned)
 			decision := plan.DecideTransfer(transfer, facts, image)
 			what, reason, message := verdict(t, decision.Status.Conditions)
-			if what != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, "0/2 nodes are available") {
+			if what != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, "0/2 nodes are available") ||
+				!strings.Contains(message, "choose PreferHardware to run without one") {
 				t.Errorf("%s %s: %s", what, reason, message)
+			}
+			where := decision.Status.Placement
+			if where.Reason != reason || !strings.Contains(message, where.Message) || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != test.at {
+				t.Errorf("placement says %+v, Stalled %s: %s", where, reason, message)
 			}
 			facts.Pod = unschedulable(time.Second)
 			if what, _, _ := verdict(t, plan.DecideTransfer(transfer, facts, image).Status.Conditions); what != v1alpha1.ConditionReconciling {
@@ -158,10 +164,66 @@ func TestSlotOfAnAccelerator(t *testing.T) {
 		t.Error("it asks for a slot again")
 	}
 
+	// With a slot left it was something else that it lacked there, which is still said when it runs elsewhere.
+	left := facts
+	left.Placement.FreeSlots, left.Placement.AwaitedSlots = map[string]int64{"z15-a": 1}, 1
+	again = plan.DecideTransfer(transfer, left, image)
+	if again.Start == nil || again.Status.Placement.Reason != v1alpha1.PlacementReasonNoRoom {
+		t.Fatalf("%+v", again.Status.Placement)
+	}
+	fallen := transfer.DeepCopy()
+	fallen.Status, left.Job = again.Status, again.Start.Job()
+	left.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	left.Pod.Spec.NodeName = "plain"
+	if where := plan.DecideTransfer(fallen, left, image).Status.Placement; where.Node != "plain" || where.Reason != v1alpha1.PlacementReasonNoRoom {
+		t.Errorf("%+v", where)
+	}
+
 	// Where every node has an accelerator it waits for a slot.
 	facts.Placement.Nodes = facts.Placement.Nodes[:1]
 	if again := plan.DecideTransfer(transfer, facts, image); again.Start != nil || again.Status.Placement.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
 		t.Errorf("%+v", again.Status.Placement)
+	}
+}
+
+// TestWhoWaitsForWhom: an agent that waits with the last slot waits for no other agent, one that comes after it does, and so does one
+// whose slots are all taken.
+func TestWhoWaitsForWhom(t *testing.T) {
+	const busy, full = v1alpha1.PlacementReasonAcceleratorBusy, v1alpha1.PlacementReasonNoRoom
+	transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
+	facts.Placement = nodes(false)
+	slots := func(free, awaited int64) {
+		facts.Placement.FreeSlots, facts.Placement.AwaitedSlots = map[string]int64{"z15-a": free}, awaited
+	}
+	slots(1, 0)
+	first := plan.DecideTransfer(transfer, facts, image)
+	transfer.Status, facts.Job, facts.Pod = first.Status, first.Start.Job(), unschedulable(2*time.Minute)
+	for name, test := range map[string]struct {
+		free, awaited int64
+		reason, says  string
+	}{
+		"it has the last slot":       {1, 1, full, "make room there"},
+		"with another that waits":    {1, 2, full, "make room there"},
+		"the slot is somebody's now": {0, 1, busy, "when one of them ends"},
+	} {
+		slots(test.free, test.awaited)
+		status := plan.DecideTransfer(transfer, facts, image).Status
+		if what, reason, message := verdict(t, status.Conditions); what != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) {
+			t.Errorf("%s: %s %s: %s", name, what, reason, message)
+		}
+		if status.Placement.Reason != test.reason {
+			t.Errorf("%s: %+v", name, status.Placement)
+		}
+	}
+
+	slots(1, 1)
+	facts.Job, facts.Pod = nil, nil
+	for wanted, asks := range map[v1alpha1.Placement]bool{v1alpha1.PlacementRequireHardware: true, v1alpha1.PlacementPreferHardware: false} {
+		second := plan.DecideTransfer(withPlacement(wanted), facts, image)
+		_, asked := second.Start.Job().Spec.Template.Spec.Containers[0].Resources.Requests[v1alpha1.AcceleratorSlotsResource]
+		if where := second.Status.Placement; asked != asks || where.Reason != busy || !strings.Contains(where.Message, "or wait to be placed there") {
+			t.Errorf("%s: asks for a slot: %t, %+v", wanted, asked, where)
+		}
 	}
 }
 
@@ -339,6 +401,10 @@ func TestDeliveryIsPlaced(t *testing.T) {
 	}
 	if affinity := decision.Start.Job().Spec.Template.Spec.Affinity; affinity == nil {
 		t.Error("the accelerator is not preferred")
+	}
+	delivery.Status, facts.Job, facts.Pod = decision.Status, decision.Start.Job(), unschedulable(time.Minute)
+	if where := plan.DecideDelivery(delivery, facts, image).Status.Placement; where.Reason != v1alpha1.PlacementReasonNoRoom {
+		t.Errorf("of one that no node has room for: %+v", where)
 	}
 }
 

@@ -306,7 +306,12 @@ func (d *transferDecision) followAbsent() {
 // placement is what is wanted for the attempt that status names, by what its pod asks for if there is a Job.
 func (d *transferDecision) placement() placement.Request {
 	request := sendPlacement(d.transfer, d.transfer.Status.Run.Route, policy.Kept(d.transfer.Status.Policy), d.image)
-	request.Shun = d.facts.Job != nil && placement.Avoids(d.facts.Job.Spec.Template.Spec.Affinity)
+	if d.facts.Job != nil && placement.Avoids(d.facts.Job.Spec.Template.Spec.Affinity) {
+		request.Shun = v1alpha1.PlacementReasonAcceleratorBusy
+		if where := d.transfer.Status.Placement; where != nil && where.Reason == v1alpha1.PlacementReasonNoRoom {
+			request.Shun = where.Reason
+		}
+	}
 	return request
 }
 
@@ -317,7 +322,11 @@ func (d *transferDecision) fallBack(state agentState) bool {
 	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) || d.facts.Now.Sub(state.since) < slotPatience {
 		return false
 	}
-	request.Shun = true
+	shun := v1alpha1.PlacementReasonAcceleratorBusy
+	if waiting(request, d.facts.Placement, d.facts.Job).Status.Reason == v1alpha1.PlacementReasonNoRoom {
+		shun = v1alpha1.PlacementReasonNoRoom
+	}
+	request.Shun = shun
 	where := placement.Decide(request, d.facts.Placement)
 	if where.Slot {
 		return false // there is no other node
@@ -333,10 +342,10 @@ func (d *transferDecision) fallBack(state agentState) bool {
 func (d *transferDecision) comeBack(state agentState) bool {
 	request, run := d.placement(), d.transfer.Status.Run
 	patience := slotPatience << min(max(run.Attempt-run.Failures-1, 0), maxSlotDoublings)
-	if request.Placement != v1alpha1.PlacementPreferHardware || !request.Shun || d.facts.Now.Sub(state.since) < patience {
+	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" || d.facts.Now.Sub(state.since) < patience {
 		return false
 	}
-	request.Shun = false
+	request.Shun = ""
 	where := placement.Decide(request, d.facts.Placement)
 	if placement.Avoids(where.Affinity) {
 		return false
@@ -349,20 +358,18 @@ func (d *transferDecision) comeBack(state agentState) bool {
 
 func (d *transferDecision) followStarting(state agentState) {
 	d.out.RequeueAfter = PullInterval
+	scheduler := state.stuck
 	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
 		if d.fallBack(state) || d.comeBack(state) {
 			return
 		}
-		where := placement.Decide(d.placement(), asPlanned(d.facts.Placement, d.facts.Job))
-		d.transfer.Status.Placement = expected(where)
-		if where.Blocked != nil {
-			state.stuck = &Problem{where.Blocked.Reason, where.Blocked.Message + "; " + state.stuck.Message}
-		}
+		where := waiting(d.placement(), d.facts.Placement, d.facts.Job)
+		d.transfer.Status.Placement, state.stuck = expected(where), unplaced(where, state.stuck)
 	}
 	waited := d.facts.Now.Sub(state.since)
 	switch {
 	case state.apart && waited >= startGrace && d.transfer.Status.Run.Route == v1alpha1.RoutePod:
-		d.takeApart(state)
+		d.takeApart(*scheduler)
 	case state.stuck == nil || waited < startGrace && state.stuck.Reason == v1alpha1.ReasonAgentNotStarted:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
 			fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))

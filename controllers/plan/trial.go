@@ -126,15 +126,15 @@ func (d *trialDecision) place() (placement.Plan, *Problem) {
 	request := d.placement()
 	where := placement.Decide(request, d.facts.Placement)
 	where.Status = trialPlacement(request, where.Status)
-	blocked := placement.Admit(request, d.facts.Placement)
-	if blocked == nil {
-		blocked = where.Blocked
+	if blocked := placement.Admit(request, d.facts.Placement); blocked != nil {
+		d.trial.Status.Placement = expected(where)
+		return where, &Problem{blocked.Reason, blocked.Message + "; change spec.nodeClass, or what keeps these nodes from taking it"}
 	}
-	if blocked == nil {
-		return where, nil
+	if where.Blocked != nil {
+		d.trial.Status.Placement = expected(where)
+		return where, &Problem{where.Blocked.Reason, where.Blocked.Message}
 	}
-	d.trial.Status.Placement = expected(where)
-	return where, &Problem{blocked.Reason, blocked.Message + "; change spec.nodeClass, or what keeps these nodes from taking it"}
+	return where, nil
 }
 
 func (d *trialDecision) newRun() {
@@ -215,6 +215,11 @@ func (d *trialDecision) followAbsent() {
 
 func (d *trialDecision) followStarting(state agentState) {
 	d.out.RequeueAfter = PullInterval
+	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
+		where := waiting(d.placement(), d.facts.Placement, d.facts.Job)
+		where.Status = trialPlacement(d.placement(), where.Status)
+		d.trial.Status.Placement, state.stuck = expected(where), unplaced(where, state.stuck)
+	}
 	waited := d.facts.Now.Sub(state.since)
 	switch {
 	case state.stuck == nil || waited < startGrace && state.stuck.Reason == v1alpha1.ReasonAgentNotStarted:

@@ -19,6 +19,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -267,6 +268,36 @@ func TestTrialFails(t *testing.T) {
 	facts.Job = nil
 	if d := plan.DecideTrial(trial, facts, image); d.Status.Phase != v1alpha1.TrialRetrying {
 		t.Errorf("%+v", d.Status)
+	}
+}
+
+// TestTrialThatNoNodeHasRoomFor: what the trial asks for and status.placement are told in the same words, and those are a trial's.
+func TestTrialThatNoNodeHasRoomFor(t *testing.T) {
+	trial, facts := newTrial()
+	trial.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: v1alpha1.TrialClassHardware}
+	facts.Placement = nodes(false)
+	facts.Placement.FreeSlots = map[string]int64{"z15-a": 1}
+	decision := plan.DecideTrial(trial, facts, image)
+	trial.Status, facts.Job, facts.Pod = decision.Status, decision.Start.Job(), unschedulable(2*time.Minute)
+	for reason, change := range map[string]func(*placement.Facts){
+		v1alpha1.PlacementReasonNoRoom:          func(f *placement.Facts) { f.AwaitedSlots = 1 },
+		v1alpha1.PlacementReasonAcceleratorBusy: func(f *placement.Facts) { f.FreeSlots = map[string]int64{"z15-a": 0} },
+		v1alpha1.CompressionNoAccelerator:       func(f *placement.Facts) { f.Nodes = nodes(true).Nodes },
+	} {
+		facts := facts
+		change(&facts.Placement)
+		status := plan.DecideTrial(trial, facts, image).Status
+		kind, got, message := verdict(t, status.Conditions)
+		if kind != v1alpha1.ConditionStalled || got != reason || status.Placement.Reason != reason || !strings.Contains(message, status.Placement.Message) ||
+			!strings.Contains(message, "spec.nodeClass.class Hardware waits") || !strings.Contains(message, "choose Any or Software") ||
+			!strings.Contains(message, "0/2 nodes are available") || strings.Contains(message, "PreferHardware") {
+			t.Errorf("%s: %s %s: %s; placement %+v", reason, kind, got, message, status.Placement)
+		}
+	}
+	trial.Spec.NodeClass.Class = v1alpha1.TrialClassAny
+	status := plan.DecideTrial(trial, facts, image).Status
+	if _, reason, _ := verdict(t, status.Conditions); reason != v1alpha1.ReasonUnschedulable || status.Placement.Reason != v1alpha1.PlacementReasonAnyNode {
+		t.Errorf("%s, %+v", reason, status.Placement)
 	}
 }
 

@@ -81,6 +81,7 @@ func (d *trialDecision) placement() placement.Request {
 	switch class.Class {
 	case v1alpha1.TrialClassHardware:
 		request.Placement = v1alpha1.PlacementRequireHardware
+		request.Asker, request.WayOut = "spec.nodeClass.class Hardware", "choose Any or Software to measure without one"
 	case v1alpha1.TrialClassSoftware:
 		request.AvoidHardware = true
 	}

@@ -277,3 +277,43 @@ func TestCordoned(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestFull: a member that needs the accelerator and that the scheduler has no room for beside it: placement and Stalled say the same.
+func TestFull(t *testing.T) {
+	r := begin(t, newQueue(func(s *v1alpha1.QueueSpec) {
+		s.Compression = &v1alpha1.QueueCompression{Placement: v1alpha1.PlacementRequireHardware}
+	}))
+	member := &corev1.Pod{}
+	if err := r.Get(t.Context(), client.ObjectKey{Namespace: r.queue.Namespace, Name: r.set.Name + "-0"}, member); err != nil {
+		t.Fatal(err)
+	}
+	member.Spec.NodeName = ""
+	if err := r.Update(t.Context(), member); err != nil {
+		t.Fatal(err)
+	}
+	member.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available: 1 Insufficient cpu."},
+	}}
+	if err := r.Status().Update(t.Context(), member); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Get(t.Context(), client.ObjectKeyFromObject(r.set), r.set); err != nil {
+		t.Fatal(err)
+	}
+	r.set.Status.ReadyReplicas = 0
+	if err := r.Status().Update(t.Context(), r.set); err != nil {
+		t.Fatal(err)
+	}
+	r.look()
+	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
+	where := r.queue.Status.Placement
+	if where.Reason != v1alpha1.PlacementReasonNoRoom || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != v1alpha1.PlacementReasonNoRoom {
+		t.Errorf("%+v", where)
+	}
+	got := meta.FindStatusCondition(r.queue.Status.Conditions, v1alpha1.ConditionStalled).Message
+	for _, words := range []string{"0 of 1 members are ready", where.Message, "make room there", "choose PreferHardware", "1 Insufficient cpu"} {
+		if !strings.Contains(got, words) {
+			t.Errorf("%q lacks %q", got, words)
+		}
+	}
+}

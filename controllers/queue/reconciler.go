@@ -137,6 +137,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
+	if usable != nil && facts.Blocked == nil {
+		facts.seekRoom(usable.Placement(r.Image.Architectures), in.placement)
+	}
 	return r.writeStatus(ctx, queue, usable, facts)
 }
 

@@ -17,6 +17,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
@@ -46,8 +47,21 @@ type Facts struct {
 	Members []Member
 	// Placement says where members may and should run; nil when the spec cannot be used.
 	Placement *v1alpha1.PlacementStatus
+	// Waits is what members wait for that the scheduler finds no node for, besides what it says itself; empty if nothing.
+	Waits string
 	// RefreshStatistics: they are old enough to be written again.
 	RefreshStatistics bool
+}
+
+// seekRoom looks for members that the scheduler finds no node for.
+func (f *Facts) seekRoom(request placement.Request, cluster placement.Facts) {
+	pods := make([]*corev1.Pod, 0, len(f.Members))
+	for _, member := range f.Members {
+		pods = append(pods, member.Pod)
+	}
+	if where, waits := replicas.Room(request, cluster, pods); where != nil {
+		f.Placement, f.Waits = where, waits
+	}
 }
 
 // Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
@@ -237,6 +251,9 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		problem := plan.Stuck(member.Pod)
 		if problem == nil {
 			continue
+		}
+		if problem.Reason == v1alpha1.ReasonUnschedulable && facts.Waits != "" {
+			progress += "; " + facts.Waits
 		}
 		message := progress + "; " + member.Pod.Name + ": " + problem.Message
 		if facts.Now.Sub(member.Pod.CreationTimestamp.Time) > startGrace {

@@ -46,7 +46,7 @@ func Facts(ctx context.Context, reader client.Reader, namespace, claim string) (
 		}
 	}
 	var err error
-	if facts.FreeSlots, err = freeSlots(ctx, reader, nodes.Items); err != nil {
+	if facts.FreeSlots, facts.AwaitedSlots, err = freeSlots(ctx, reader, nodes.Items); err != nil {
 		return facts, err
 	}
 	if claim == "" {
@@ -103,25 +103,23 @@ func attached(ctx context.Context, reader client.Reader, volume string, nodes []
 	return node, nil
 }
 
-// freeSlots counts what agents have left of the slots of accelerators; nil when no node has any, because nobody asked for a cap.
-func freeSlots(ctx context.Context, reader client.Reader, nodes []corev1.Node) (map[string]int64, error) {
-	var free map[string]int64
-	var total int64
+// freeSlots counts what agents that are on nodes have left of the slots of accelerators, and how many more agents ask for one and have no node yet.
+// The first is nil when no node has any, because nobody asked for a cap.
+func freeSlots(ctx context.Context, reader client.Reader, nodes []corev1.Node) (free map[string]int64, awaited int64, err error) {
 	for i := range nodes {
 		if slots, capped := nodes[i].Status.Allocatable[v1alpha1.AcceleratorSlotsResource]; capped {
 			if free == nil {
 				free = map[string]int64{}
 			}
 			free[nodes[i].Name] = slots.Value()
-			total += slots.Value()
 		}
 	}
 	if free == nil {
-		return nil, nil
+		return nil, 0, nil
 	}
 	var agents corev1.PodList
 	if err := reader.List(ctx, &agents, client.MatchingLabels{plan.AppLabel: plan.AppName}); err != nil {
-		return nil, fmt.Errorf("listing agents' pods: %w", err)
+		return nil, 0, fmt.Errorf("listing agents' pods: %w", err)
 	}
 	for i := range agents.Items {
 		pod := &agents.Items[i]
@@ -130,19 +128,16 @@ func freeSlots(ctx context.Context, reader client.Reader, nodes []corev1.Node) (
 		}
 		for _, container := range pod.Spec.Containers {
 			asked := container.Resources.Requests[v1alpha1.AcceleratorSlotsResource]
-			total -= asked.Value()
-			if _, capped := free[pod.Spec.NodeName]; capped {
+			_, capped := free[pod.Spec.NodeName]
+			switch {
+			case capped:
 				free[pod.Spec.NodeName] -= asked.Value()
+			case pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
+				awaited += asked.Value()
 			}
 		}
 	}
-	if total <= 0 {
-		// Those that wait to be placed will have what is left.
-		for name := range free {
-			free[name] = 0
-		}
-	}
-	return free, nil
+	return free, awaited, nil
 }
 
 // Trim returns what removes from objects in a cache what Facts does not look at. Of a node that is most of it. Slots are looked at only

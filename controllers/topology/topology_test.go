@@ -173,18 +173,26 @@ func TestFreeSlots(t *testing.T) {
 		}
 		return pod
 	}
+	going := func(pod *corev1.Pod) *corev1.Pod {
+		at := metav1.NewTime(time.Unix(1e9, 0))
+		pod.DeletionTimestamp, pod.Finalizers = &at, []string{"batch.kubernetes.io/job-tracking"}
+		return pod
+	}
 	waiting := []client.Object{agent("w1", "", corev1.PodPending, true), agent("w2", "", corev1.PodPending, true), agent("w3", "", corev1.PodPending, true), agent("w4", "", corev1.PodPending, true)}
 	for name, test := range map[string]struct {
 		objects []client.Object
 		want    map[string]int64
+		awaited int64
 	}{
-		"no cap": {[]client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, nil},
+		"no cap": {[]client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, nil, 0},
 		"used": {[]client.Object{
 			capped("y"), capped("z"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 			agent("runs", "z", corev1.PodRunning, true), agent("starts", "z", corev1.PodPending, true),
 			agent("done", "z", corev1.PodSucceeded, true), agent("without", "z", corev1.PodRunning, false), agent("waits", "", corev1.PodPending, true),
-		}, map[string]int64{"y": 3, "z": 1}},
-		"all promised": {append(waiting, capped("y"), capped("z"), agent("runs", "y", corev1.PodRunning, true), agent("also", "z", corev1.PodRunning, true)), map[string]int64{"y": 0, "z": 0}},
+		}, map[string]int64{"y": 3, "z": 1}, 1},
+		"all promised": {append(waiting, capped("y"), capped("z"), agent("runs", "y", corev1.PodRunning, true), agent("also", "z", corev1.PodRunning, true)), map[string]int64{"y": 2, "z": 2}, 4},
+		"on its way out": {[]client.Object{capped("y"), going(agent("w1", "", corev1.PodPending, true)), going(agent("runs", "y", corev1.PodRunning, true)), agent("gone", "x", corev1.PodRunning, true)},
+			map[string]int64{"y": 2}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(test.objects...).Build()
@@ -192,8 +200,8 @@ func TestFreeSlots(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, facts.FreeSlots); diff != "" {
-				t.Error(diff)
+			if diff := cmp.Diff(test.want, facts.FreeSlots); diff != "" || facts.AwaitedSlots != test.awaited {
+				t.Errorf("%d awaited, %s", facts.AwaitedSlots, diff)
 			}
 		})
 	}

@@ -81,7 +81,7 @@ func TestAcceleratorSlots(t *testing.T) {
 	needs := newOne("needs", v1alpha1.PlacementRequireHardware)
 	needs.Spec.Exclude = []string{"/large"}
 	create(t, needs)
-	t.Logf("one that needs the accelerator: %s", waitFor(t, needs, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonUnschedulable))
+	t.Logf("one that needs the accelerator: %s", waitFor(t, needs, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.PlacementReasonAcceleratorBusy))
 	if where := needs.Status.Placement; where == nil || where.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
 		t.Errorf("one that needs the accelerator: %+v", where)
 	}

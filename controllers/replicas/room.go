@@ -1,0 +1,29 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replicas
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// Room is what status says of where agents run when the scheduler finds no node for one of their pods: nil when it finds one for each. waits is
+// what they wait for, with the mend; it is empty where the scheduler's own words are all that there is to say.
+func Room(request placement.Request, cluster placement.Facts, pods []*corev1.Pod) (where *v1alpha1.PlacementStatus, waits string) {
+	for _, pod := range pods {
+		if stuck := plan.Stuck(pod); stuck == nil || stuck.Reason != v1alpha1.ReasonUnschedulable {
+			continue
+		}
+		request.Waits = true
+		found := placement.Decide(request, cluster)
+		if found.Blocked != nil {
+			waits = found.Blocked.Message
+		}
+		return &found.Status, waits
+	}
+	return nil, ""
+}
