@@ -42,10 +42,14 @@ var cases = map[string]func(*explain.Input){
 		s.Phase, s.Run.CompletionTime, s.Run.Node, s.Run.Architecture = v1alpha1.TransferStarting, nil, "", ""
 		s.Compression, s.Decompression, s.CPU, s.Cost = nil, nil, nil, nil
 		s.Placement = &v1alpha1.PlacementStatus{
+			// As controllers/plan has it of a Transfer that needs the accelerator.
 			Reason: v1alpha1.PlacementReasonAcceleratorBusy, Message: "as many agents as may share the accelerator of z15-a are there already",
 			Alternatives: []v1alpha1.PlacementAlternative{{Node: "z15-a", Engine: "dfltcc", Reason: v1alpha1.PlacementReasonAcceleratorBusy}},
 		}
-		s.Conditions = stalled(v1alpha1.ReasonUnschedulable, "the agent's pod cannot be placed: 0/2 nodes are available")
+		s.Policy.Placement = v1alpha1.PlacementRequireHardware
+		s.Conditions = stalled(v1alpha1.PlacementReasonAcceleratorBusy, "placement RequireHardware waits for a node with an accelerator: as many agents as may "+
+			"share the accelerator of z15-a are there already; it goes on when one of them ends, or choose PreferHardware to run without one; "+
+			"the agent's pod cannot be placed: 0/2 nodes are available")
 	},
 	"next-run-stalled": func(in *explain.Input) {
 		s := &in.Transfer.Status

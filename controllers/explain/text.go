@@ -89,7 +89,11 @@ func (e *Explanation) writeDecision(out *bytes.Buffer) {
 	rows := newRows(out)
 	rows.add("reason", d.Reason+": "+d.Sentence)
 	for _, c := range d.Reasons {
-		rows.add("", fmt.Sprintf("%d x %s: %s", c.Operations, c.Reason, c.Sentence))
+		said := ": " + c.Sentence
+		if c.Reason == d.Reason {
+			said = "" // right above
+		}
+		rows.add("", fmt.Sprintf("%d x %s%s", c.Operations, c.Reason, said))
 	}
 	rows.add("data", fmt.Sprintf("%s by hardware, %s by software, %s stored as they were", size64(d.Hardware.Bytes), size64(d.Software.Bytes), size64(d.Stored.Bytes)))
 	if i := d.Decompression; i != nil {
@@ -146,7 +150,10 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 		if e.Run.Route == string(v1alpha1.RoutePod) {
 			text = "one agent on both sides " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ", inflating " + seconds(m.DecompressCPU) + ")"
 		} else {
-			text += ", receiver " + seconds(m.ReceiveCPU) + " (inflating " + seconds(m.DecompressCPU) + "), network stack " + seconds(m.NetworkCPU) + " (an estimate)"
+			text += ", receiver " + seconds(m.ReceiveCPU) + " (inflating " + seconds(m.DecompressCPU) + "), network stack " + seconds(m.NetworkCPU)
+			if m.NetworkCPU != nil {
+				text += " (an estimate)"
+			}
 		}
 		rows.add("CPU", text+", together "+seconds(m.TotalCPU))
 	}

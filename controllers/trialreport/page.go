@@ -112,6 +112,13 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 	if sample := s.Sample; sample != nil {
 		all = append(all, sampled(trial.Spec.Source, sample)+fmt.Sprintf("; %s of the sample look as if they did not shrink.", size(sample.HopelessBytes)))
 	}
+	var links []string
+	for _, link := range s.Links {
+		links = append(links, link.Name+" of "+rate(link))
+	}
+	if len(links) > 0 {
+		all = append(all, fmt.Sprintf("Predicted for the links %s, by the objective %s.", strings.Join(links, ", "), objective(trial)))
+	}
 	if a := s.Accelerator; a != nil && a.State != v1alpha1.AcceleratorVerified {
 		all = append(all, fmt.Sprintf("No accelerator was measured (%s): %s.", a.Reason, a.Message))
 	} else if a != nil {
@@ -144,6 +151,18 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 		text += fmt.Sprintf("; %d of %d agents that were asked gave nothing (%s)", sample.SilentAgents, sample.SilentAgents+sample.Agents, sample.SilentMessage)
 	}
 	return text + "; what each request or acknowledgement takes beside is not predicted"
+}
+
+// rate of a link, in decimal units as networks have them.
+func rate(link v1alpha1.TrialLink) string {
+	perSecond, unit := link.BytesPerSecond.AsApproximateFloat64(), "B"
+	for _, next := range []string{"kB", "MB", "GB"} {
+		if perSecond < 1000 {
+			break
+		}
+		perSecond, unit = perSecond/1000, next
+	}
+	return fmt.Sprintf("%.4g %s/s", perSecond, unit)
 }
 
 func size(bytes int64) string {

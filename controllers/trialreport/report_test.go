@@ -111,7 +111,7 @@ func TestSVG(t *testing.T) {
 		}
 		if name == "whole" {
 			leave(t, "trial.svg", []byte(picture))
-			for _, want := range []string{"zstd libzstd High", ">22.40<", `font-weight="bold">1.20<`, "wan, 12500kB/s"} {
+			for _, want := range []string{"zstd libzstd High", ">22.40<", `font-weight="bold">1.20<`, "wan, 12.5 MB/s", "lan, 1.25 GB/s"} {
 				if !strings.Contains(picture, want) {
 					t.Errorf("%q is not in %s", want, picture)
 				}
@@ -189,7 +189,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave(t, "trial.txt", out.Bytes())
-	for _, want := range []string{"zstd     libzstd  High      4.100", "WAN S/GIB", "Recommended: because", "kind: CompressionPolicy"} {
+	for _, want := range []string{"zstd     libzstd  High      4.100", "WAN S/GIB", "links wan of 12.5 MB/s, lan of 1.25 GB/s, by the objective Elapsed", "Recommended: because", "kind: CompressionPolicy"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}

@@ -70,7 +70,7 @@ func SVG(trial *v1alpha1.CompressionTrial) string {
 }
 
 func drawLink(b *strings.Builder, trial *v1alpha1.CompressionTrial, i int, link v1alpha1.TrialLink, x float64) {
-	fmt.Fprintf(b, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", x, top-10, html.EscapeString(link.Name+", "+link.BytesPerSecond.String()+"B/s"))
+	fmt.Fprintf(b, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", x, top-10, html.EscapeString(link.Name+", "+rate(link)))
 	longest := 0.0
 	for _, r := range trial.Status.Results {
 		longest = max(longest, seconds(r, i))
