@@ -10,7 +10,7 @@ import (
 
 // HardwareCompression are the settings for compressing on the accelerator.
 type HardwareCompression struct {
-	// minSize is the size below which a block is not given to the accelerator. Built in: 20000.
+	// minSize is the size in bytes below which a block is not given to the accelerator. Built in: 20000.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
@@ -18,7 +18,7 @@ type HardwareCompression struct {
 
 // SoftwareCompression are the settings for compressing in software.
 type SoftwareCompression struct {
-	// minSize is the size below which a block is not compressed in software. Built in: 0.
+	// minSize is the size in bytes below which a block is not compressed in software. Built in: 0, and 1024 for HTTPEndpoints.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
@@ -67,10 +67,13 @@ type Prices struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
 	// objective is what mode Auto minimises for Transfers, which choose engine, codec and level block by block, and what CompressionTrials
-	// recommend by. HTTPEndpoints and Queues do not choose by it. Built in: Cost where prices are set, otherwise Elapsed.
+	// recommend by: Cost (money at the prices, for CPU time on both sides and bytes on the wire), Elapsed (time until the work is done), CPU (CPU
+	// time on both sides, the network stack's included) or Bytes (on the wire). HTTPEndpoints and Queues do not choose by it. Built in: Cost where
+	// prices are set, otherwise Elapsed.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
-	// mode says whether to compress. Built in: Auto.
+	// mode says whether to compress: Auto (what a sample promises to shrink, and Transfers only where it pays by the objective), Always (all
+	// that is large enough) or Never. What does not shrink is sent and stored as it is. Built in: Auto.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
 	// codecs lists the formats to use, in order of preference. In mode Auto Transfers choose block by block among those that the peer
@@ -85,13 +88,14 @@ type CompressionPolicySpec struct {
 	// and Queues compress at exactly this level, over fast networks too. Built in: Fast.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
-	// placement says on which nodes agents may run. Built in: PreferHardware.
+	// placement says on which nodes agents run: PreferHardware (on one with an accelerator that works, elsewhere where none can take them),
+	// RequireHardware (on such a node only, and they wait for one) or AnyNode (accelerators are not looked at). Built in: PreferHardware.
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
-	// hardware settings.
+	// hardware has the settings for compressing on the accelerator.
 	// +optional
 	Hardware *HardwareCompression `json:"hardware,omitempty"`
-	// software settings.
+	// software has the settings for compressing without it.
 	// +optional
 	Software *SoftwareCompression `json:"software,omitempty"`
 	// prices turn CPU time and bytes into money: for the objective Cost of Transfers and CompressionTrials, and for what status says of the
