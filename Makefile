@@ -298,9 +298,9 @@ bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slo
 	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" -o dist/bench/queue ./hack/bench/queue && dist/bench/queue -extent $(if $(BENCH),$(BENCH),full)
 
 .PHONY: bench-policy
-bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result)
+bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network anew)
 	$(ENSURE) network
-	$(ENGINES); hack/bench/policy.sh $(if $(BENCH),$(BENCH),full)
+	$(ENGINES); hack/bench/policy.sh $(if $(BENCH),$(BENCH),full) $(PART)
 
 # What targets need from the machine.
 .PHONY: tools-go

@@ -8,40 +8,63 @@ import (
 	"errors"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
-// made is a cell in which none takes 2 s, zstd 1 s and Auto with each objective a little more.
-func made(link speed, k kind, cores int, over float64) cell {
+// made returns the rows of a cell in which none takes 2 s, zstd 1 s and Auto with each objective a little more.
+func made(link speed, k kind, cores int, over float64) []row {
 	run := func(f float64) []outcome {
 		return []outcome{{elapsed: f, cpu: f, bytes: f * 1e8, choice: "zstd Fast"}, {elapsed: 100 * f, cpu: f, bytes: f * 1e8}, {elapsed: f, cpu: f, bytes: f * 1e8}}
 	}
 	c := cell{link: link, kind: k, cores: cores, size: 100 << 20, auto: map[policy.Objective]*contender{}}
+	c.again = &contender{name: "none again", settings: policy.Settings{Mode: policy.Never}, runs: run(2.1)}
 	c.fixed = []*contender{{name: "none", settings: policy.Settings{Mode: policy.Never}, runs: run(2)}, {name: "zstd Fast", runs: run(1)}}
 	for _, o := range objectives {
 		c.auto[o] = &contender{name: "Auto", runs: run(1 + over)}
 	}
-	return c
+	return c.rows(time.Unix(1e9, 0))
 }
 
 func TestRegret(t *testing.T) {
-	c := made(0, kinds[0], 1, 0.05)
-	for _, o := range objectives {
-		if r := 100 * c.regret(o); r < 4.9 || r > 5.1 {
-			t.Errorf("%s: %.2f %%", o, r)
+	for _, row := range made(0, kinds[0], 1, 0.05) {
+		if r := 100 * row.regret(); r < 4.9 || r > 5.1 {
+			t.Errorf("%s: %.2f %%", row.Objective, r)
+		}
+		row.Size = 1e12 // beside which all of them are as good as nothing
+		if r := row.regret(); row.Objective == policy.Bytes && r != 0 {
+			t.Errorf("of next to nothing: %v", r)
 		}
 	}
-	c.size = 1e12 // beside which all of them are as good as nothing
-	if r := c.regret(policy.Bytes); r != 0 {
-		t.Errorf("of next to nothing: %v", r)
+}
+
+// TestMerge: a part that is measured again takes the place of what it was, and what stands in the file stays as it is.
+func TestMerge(t *testing.T) {
+	dir := t.TempDir()
+	before := merge(nil, slices.Concat(made(0, kinds[4], 2, 0.3), made(10, kinds[0], 1, 0.01), made(10, kinds[1], 1, 0.02)))
+	if _, err := publish(dir, before, false); err != nil {
+		t.Fatal(err)
+	}
+	after, err := publish(dir, made(10, kinds[0], 1, 0.5), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(after) != len(before) || after[0].Data != "records" || 100*after[0].regret() < 49 || after[len(objectives)].regret() > 0.03 || after[len(after)-1].Network != 0 {
+		t.Errorf("got %+v", after)
+	}
+	kept, err := readRows(dir)
+	if err != nil || !reflect.DeepEqual(kept, after) {
+		t.Errorf("kept %+v: %v", kept, err)
 	}
 }
 
 func TestTargets(t *testing.T) {
-	met := targets([]cell{made(10, kinds[0], 1, 0.01), made(0, kinds[4], 1, 1.08), made(0, kinds[1], 2, 0.015)})
+	met := targets(slices.Concat(made(10, kinds[0], 1, 0.01), made(0, kinds[4], 1, 1.08), made(0, kinds[1], 2, 0.015)))
 	var said []string
 	for _, target := range met {
 		said = append(said, target.String())
@@ -57,15 +80,15 @@ func TestTargets(t *testing.T) {
 
 // TestMap: it is XML, with a box for each cell and objective. HEATMAP=FILE writes it, to be looked at.
 func TestMap(t *testing.T) {
-	var cells []cell
+	var rows []row
 	for i, link := range fullGrid.links {
 		for _, cores := range fullGrid.cores {
 			for j, k := range kinds {
-				cells = append(cells, made(link, k, cores, float64(i*j)*0.008))
+				rows = append(rows, made(link, k, cores, float64(i*j)*0.008)...)
 			}
 		}
 	}
-	svg := heatMap(cells)
+	svg := heatMap(rows)
 	if path := os.Getenv("HEATMAP"); path != "" {
 		if err := os.WriteFile(path, []byte(svg), 0o600); err != nil {
 			t.Fatal(err)
@@ -84,7 +107,7 @@ func TestMap(t *testing.T) {
 			boxes++
 		}
 	}
-	if want := 1 + 4 + len(cells)*len(objectives); boxes != want {
+	if want := 1 + 4 + len(rows); boxes != want {
 		t.Errorf("%d boxes, want %d", boxes, want)
 	}
 }
@@ -100,9 +123,19 @@ func TestSimulation(t *testing.T) {
 	t.Log("\n" + table)
 }
 
+// TestNoise: what one choice differs from itself by is told.
+func TestNoise(t *testing.T) {
+	if median, most := noise(made(0, kinds[0], 1, 0)); median < 4.9 || median > 5.1 || most < median {
+		t.Errorf("%.1f %% and %.1f %%", median, most)
+	}
+	if median, most := noise(nil); median != 0 || most != 0 {
+		t.Errorf("of nothing %.1f %% and %.1f %%", median, most)
+	}
+}
+
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	if err := report(dir, []cell{made(10, kinds[0], 1, 0.01), made(0, kinds[4], 2, 0.3)}, nil); err != nil {
+	if err := report(dir, slices.Concat(made(10, kinds[0], 1, 0.01), made(0, kinds[4], 2, 0.3)), nil); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(dir + "/policy.md")

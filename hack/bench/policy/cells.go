@@ -35,10 +35,14 @@ var kinds = []kind{
 // leastRounds are how many every cell has however long they take: one run shows what the machine did beside it.
 const leastRounds = 3
 
+// everybody takes part in so many rounds, unless one showed already that another would tell nothing.
+const everybody = 2
+
 // longest is what one run may take: a choice that takes longer, as none does with zeros over a slow network, is not run.
 const longest = 20 * time.Second
 
-// grid is what to measure: cells of a best time, in rounds, but after the least number of them no longer for each than patience.
+// grid is what to measure: cells of a best time, in rounds. After the first ones, which run every contender, more follow of those that are
+// close to each other, until there were so many or they took longer than patience.
 type grid struct {
 	links    []speed
 	kinds    []kind
@@ -49,7 +53,7 @@ type grid struct {
 }
 
 var (
-	fullGrid  = grid{links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 9, patience: 22 * time.Second}
+	fullGrid  = grid{links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 25, patience: 18 * time.Second}
 	quickGrid = grid{links: []speed{100, 0}, kinds: []kind{kinds[0], kinds[1], kinds[4]}, cores: []int{1, 2}, best: 500 * time.Millisecond, rounds: 3, patience: 8 * time.Second}
 )
 
@@ -119,13 +123,18 @@ type cell struct {
 	cores int
 	size  int64
 	fixed []*contender
+	// again sends everything as it is once more: what it differs from none by is the noise.
+	again *contender
 	auto  map[policy.Objective]*contender
 }
 
 // size returns how much to send so that the best takes about as long as it should.
 func (g grid) size(c cell) int64 {
 	rate := 300e6 * float64(c.cores)
-	if c.kind.corpus == "zeros" {
+	switch {
+	case c.kind.corpus == "zeros":
+		rate *= 5
+	case c.kind.hopeless:
 		rate *= 2
 	}
 	best := g.best.Seconds()
@@ -140,17 +149,7 @@ func (g grid) size(c cell) int64 {
 			best *= 2
 		}
 	}
-	return max(min(int64(rate*best)>>20, 320), 3) << 20
-}
-
-// none returns what an objective makes of sending everything as it is.
-func (c *cell) none(o policy.Objective) string {
-	for _, one := range c.fixed {
-		if one.settings.Mode == policy.Never {
-			return short(o, one.value(o))
-		}
-	}
-	return ""
+	return max(min(int64(rate*best)>>20, 768), 3) << 20
 }
 
 // best returns the fixed choice that an objective likes best.
@@ -166,24 +165,11 @@ func (c *cell) best(o policy.Objective) *contender {
 	})
 }
 
-// regret is by how much Auto is worse than the best fixed choice. Of bytes, a hundredth of the data is as good as nothing.
-func (c *cell) regret(o policy.Objective) float64 {
-	best, auto := c.best(o).value(o), c.auto[o].value(o)
-	if o == policy.Bytes || o == policy.Cost {
-		least := 0.01 * float64(c.size)
-		if o == policy.Cost {
-			least = least / (1 << 30) * prices.NetworkGiB
-		}
-		best, auto = max(best, least), max(auto, least)
-	}
-	return auto/best - 1
-}
-
 func (c cell) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-10s %-8s %d cores %4d MiB:", c.link, c.kind.shown, c.cores, c.size>>20)
-	for _, o := range objectives {
-		fmt.Fprintf(&b, "  %s %+.1f %% (%s; best %s)", o, 100*c.regret(o), c.auto[o].runs[0].choice, c.best(o).name)
+	for _, r := range c.rows(time.Now()) {
+		fmt.Fprintf(&b, "  %s %+.1f %% (%s; best %s)", r.Objective, 100*r.regret(), r.Auto.Choice, r.Best.Choice)
 	}
 	return b.String()
 }
@@ -196,7 +182,9 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 		return c, err
 	}
 	if link := c.link.bytesPerSecond(); link == 0 || float64(c.size)/link < longest.Seconds() {
-		c.fixed = append(c.fixed, &contender{name: "none", settings: policy.Settings{Mode: policy.Never, Level: codec.Fast}})
+		never := policy.Settings{Mode: policy.Never, Level: codec.Fast}
+		c.fixed = append(c.fixed, &contender{name: "none", settings: never})
+		c.again = &contender{name: "none again", settings: never}
 	}
 	for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
 		for _, level := range codec.Levels() {
@@ -209,12 +197,18 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 		c.auto[o] = &contender{name: "Auto " + string(o), settings: policy.Settings{Mode: policy.Auto, Level: codec.High, Objective: o, Prices: prices}}
 		all = append(all, c.auto[o])
 	}
+	if c.again != nil {
+		all = append(all, c.again)
+	}
 	// The first run of a cell pays for memory that its data take, and counts for nobody.
 	if _, err := p.move(order{Source: source, Settings: c.fixed[1].settings, Codec: c.fixed[1].codec}); err != nil {
 		return c, fmt.Errorf("%s over %s: %w", c.kind.shown, c.link, err)
 	}
 	start := time.Now()
 	for round := range g.rounds {
+		if round == everybody {
+			start = time.Now()
+		}
 		if round >= leastRounds && time.Since(start) > g.patience {
 			break
 		}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,25 +28,23 @@ func shade(percent float64) (fill, text string) {
 	}
 }
 
-// heatMap returns an SVG with a row for each kind of data and number of cores, and a column for each network and objective.
-func heatMap(cells []cell) string {
-	var rows, columns []string
-	at := map[[2]string]*cell{}
-	for i := range cells {
-		c := &cells[i]
-		row, column := rowOf(c), c.link.String()
-		if at[[2]string{row}] == nil {
-			at[[2]string{row}] = c
-			rows = append(rows, row)
+// heatMap returns an SVG with a line for each kind of data and number of cores, and a column for each network and objective.
+func heatMap(rows []row) string {
+	var lines, columns []string
+	at := map[[3]string]*row{}
+	for i := range rows {
+		r := &rows[i]
+		line, column := lineOf(r), r.Network.String()
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
 		}
-		if at[[2]string{"", column}] == nil {
-			at[[2]string{"", column}] = c
+		if !slices.Contains(columns, column) {
 			columns = append(columns, column)
 		}
-		at[[2]string{row, column}] = c
+		at[[3]string{line, column, string(r.Objective)}] = r
 	}
 	group := boxWidth * float64(len(objectives))
-	width, height := mapLeft+group*float64(len(columns))+20, mapTop+boxHeight*float64(len(rows))+20
+	width, height := mapLeft+group*float64(len(columns))+20, mapTop+boxHeight*float64(len(lines))+20
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="12" fill="#1f2328">
 <rect width="%g" height="%g" fill="#ffffff"/>
@@ -66,16 +65,16 @@ func heatMap(cells []cell) string {
 			fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", x+boxWidth*(float64(k)+0.5), mapTop-8, o)
 		}
 	}
-	for i, row := range rows {
+	for i, line := range lines {
 		y := mapTop + boxHeight*float64(i)
-		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%s</text>`+"\n", mapLeft-8, y+16, row)
+		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%s</text>`+"\n", mapLeft-8, y+16, line)
 		for j, column := range columns {
-			c := at[[2]string{row, column}]
-			if c == nil {
-				continue
-			}
 			for k, o := range objectives {
-				percent := 100 * c.regret(o)
+				r := at[[3]string{line, column, string(o)}]
+				if r == nil {
+					continue
+				}
+				percent := 100 * r.regret()
 				fill, text := shade(percent)
 				x := mapLeft + group*float64(j) + boxWidth*float64(k)
 				fmt.Fprintf(&b, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s" stroke="#ffffff"/><text x="%g" y="%g" text-anchor="middle" fill="%s">%.1f</text>`+"\n",
@@ -87,9 +86,9 @@ func heatMap(cells []cell) string {
 	return b.String()
 }
 
-func rowOf(c *cell) string {
-	if c.cores == 1 {
-		return c.kind.shown + ", 1 core"
+func lineOf(r *row) string {
+	if r.Cores == 1 {
+		return r.Data + ", 1 core"
 	}
-	return fmt.Sprintf("%s, %d cores", c.kind.shown, c.cores)
+	return fmt.Sprintf("%s, %d cores", r.Data, r.Cores)
 }

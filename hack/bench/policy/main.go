@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -26,14 +27,15 @@ func main() {
 	dir := flag.String("dir", "", "the role's directory")
 	work := flag.String("work", "", "a directory in memory (required)")
 	extent := flag.String("extent", "full", "full, or quick: fewer cells, no result is written")
-	only := flag.String("only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 for unlimited Mbit/s), or of both (10/logs); no result is written")
-	out := flag.String("out", "docs/results", "the directory for policy.md and policy.svg")
+	only := flag.String("only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 for unlimited Mbit/s), or of both (10/logs); no result is written but with -merge")
+	merge := flag.Bool("merge", false, "put what -only measures in the place of what the results had of it")
+	out := flag.String("out", "docs/results", "the directory for policy.md, policy.svg and policy.json")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
 	switch *role {
 	case "":
-		err = run(ctx, *work, *extent, *only, *out)
+		err = run(ctx, *work, *extent, *only, *merge, *out)
 	case "send":
 		err = serveCommands(ctx, newSender, *dir)
 	case "receive":
@@ -48,7 +50,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, work, extent, only, out string) (err error) {
+func run(ctx context.Context, work, extent, only string, keep bool, out string) (err error) {
 	if work == "" || extent != "full" && extent != "quick" {
 		return errors.New("give -work, and -extent full or quick")
 	}
@@ -67,7 +69,7 @@ func run(ctx context.Context, work, extent, only, out string) (err error) {
 	if grid, err = grid.only(only); err != nil {
 		return err
 	}
-	var cells []cell
+	var rows []row
 	for _, cores := range grid.cores {
 		pair, err := startPair(ctx, network, filepath.Join(work, fmt.Sprint(cores)), cores)
 		if err != nil {
@@ -86,21 +88,37 @@ func run(ctx context.Context, work, extent, only, out string) (err error) {
 					return errors.Join(err, pair.close())
 				}
 				fmt.Println(c)
-				cells = append(cells, c)
+				rows = append(rows, c.rows(time.Now())...)
 			}
 		}
 		if err := pair.close(); err != nil {
 			return err
 		}
 	}
-	met := targets(cells)
-	if extent == "full" && only == "" {
-		if err := report(out, cells, met); err != nil {
+	if extent == "full" && (only == "" || keep) {
+		if rows, err = publish(out, rows, keep); err != nil {
 			return err
 		}
 	}
-	for _, t := range met {
+	median, most := noise(rows)
+	fmt.Printf("noise of none beside itself: median %.1f %%, at most %.1f %%\n", median, most)
+	for _, t := range targets(rows) {
 		fmt.Println(t)
 	}
 	return nil
+}
+
+// publish writes what was measured, beside what was measured before if only a part was.
+func publish(out string, rows []row, part bool) ([]row, error) {
+	if part {
+		before, err := readRows(out)
+		if err != nil {
+			return nil, err
+		}
+		rows = merge(before, rows)
+	}
+	if err := keepRows(out, rows); err != nil {
+		return nil, err
+	}
+	return rows, report(out, rows, targets(rows))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,11 +16,11 @@ import (
 )
 
 // report writes policy.md and policy.svg.
-func report(dir string, cells []cell, met []target) error {
+func report(dir string, rows []row, met []target) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What mode Auto loses against the best fixed choice
 
-Written by `+"`make bench-policy`"+` on %s. Two agents, TLS 1.3 between them, from memory to memory, over a virtual network whose
+Written by `+"`make bench-policy`"+` on %s (`+"`PART=10`"+` measures one network anew). Two agents, TLS 1.3 between them, from memory to memory, over a virtual network whose
 speed a token bucket holds. Each runs on a core of its own (1 core), or both on the same two (2 cores; not over
 the slowest network, which leaves one idle). Auto may choose between deflate and zstd at all levels (`+"`level: High`"+`); a fixed choice is one codec and level
 for all blocks, or none. All of a cell ran in turn after one run that counts for nobody, in three to %d rounds
@@ -37,19 +38,18 @@ cost, a hundredth of the data is as good as nothing.
 		fmt.Fprintln(&b, t)
 	}
 	b.WriteString("```\n")
-	last := speed(-1)
-	for _, cores := range fullGrid.cores {
-		for i := range cells {
-			c := &cells[i]
-			if c.cores != cores {
-				continue
-			}
-			if c.link != last {
-				last = c.link
-				fmt.Fprintf(&b, "\n## %s, %d core(s)\n\n| data | MiB | objective | Auto | most blocks | best fixed | its figure | none | regret, %% |\n|---|---|---|---|---|---|---|---|---|\n", c.link, cores)
-			}
-			writeRows(&b, c)
+	median, most := noise(rows)
+	fmt.Fprintf(&b, "\nNoise: none stood in every cell twice. Its seconds and its CPU time differed from themselves by %.1f %% in the median, and by %.1f %% at most.\n", median, most)
+	var last [2]int
+	for i := range rows {
+		r := &rows[i]
+		if at := [2]int{int(r.Network), r.Cores}; at != last {
+			last = at
+			fmt.Fprintf(&b, "\n## %s, %d core(s)\n\nMeasured %s.\n\n| data | MiB | objective | Auto | most blocks | best fixed | its figure | none | regret, %% |\n|---|---|---|---|---|---|---|---|---|\n",
+				r.Network, r.Cores, days(rows, r))
 		}
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %s | %.1f |\n", r.Data, r.Size>>20, r.Objective, short(r.Objective, r.Auto.Value), r.Auto.Choice,
+			r.Best.Choice, short(r.Objective, r.Best.Value), r.none(), 100*r.regret())
 	}
 	b.WriteString(`
 ## Simulation: an accelerator, and networks that are not here
@@ -64,18 +64,22 @@ bytes takes half of its CPU time for the data and half for what is on the wire i
 	if err := os.WriteFile(filepath.Join(dir, "policy.md"), []byte(b.String()), 0o644); err != nil { //nolint:gosec // a document
 		return fmt.Errorf("write the report: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "policy.svg"), []byte(heatMap(cells)), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(filepath.Join(dir, "policy.svg"), []byte(heatMap(rows)), 0o644); err != nil { //nolint:gosec // a document
 		return fmt.Errorf("write the map: %w", err)
 	}
 	return nil
 }
 
-func writeRows(b *strings.Builder, c *cell) {
-	for _, o := range objectives {
-		auto, best := c.auto[o], c.best(o)
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s | %s | %.1f |\n", c.kind.shown, c.size>>20, o, short(o, auto.value(o)), auto.runs[0].choice,
-			best.name, short(o, best.value(o)), c.none(o), 100*c.regret(o))
+// days says when the cells of a row's network and number of cores were measured.
+func days(rows []row, of *row) string {
+	var all []string
+	for i := range rows {
+		if r := &rows[i]; r.Network == of.Network && r.Cores == of.Cores && !slices.Contains(all, r.Measured) {
+			all = append(all, r.Measured)
+		}
 	}
+	slices.Sort(all)
+	return strings.Join(all, " and ")
 }
 
 // short is a value with a unit, small costs included.

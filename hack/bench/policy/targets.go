@@ -25,17 +25,14 @@ func (t target) String() string {
 }
 
 // targets are in percent.
-func targets(cells []cell) []target {
+func targets(rows []row) []target {
 	var regrets []float64
 	noise := 0.0
-	for i := range cells {
-		c := &cells[i]
-		for _, o := range objectives {
-			regrets = append(regrets, 100*c.regret(o))
-		}
-		if c.link == 0 && c.kind.hopeless {
-			none := c.fixed[0].value(policy.Elapsed)
-			noise = max(noise, 100*(c.auto[policy.Elapsed].value(policy.Elapsed)/none-1))
+	for i := range rows {
+		r := &rows[i]
+		regrets = append(regrets, 100*r.regret())
+		if r.Network == 0 && r.Objective == policy.Elapsed && r.hopeless() && r.None != nil {
+			noise = max(noise, 100*(r.Auto.Value / *r.None - 1))
 		}
 	}
 	if len(regrets) == 0 {
