@@ -74,6 +74,7 @@ type Controller struct {
 
 	sent, received, inflated learned
 	linkKnown                bool
+	linkBounds               int // windows that showed it, up to settled
 	linkRecall               recall
 	peerCores                int
 	peerRecall               recall

@@ -56,3 +56,30 @@ func TestColdBlock(t *testing.T) {
 		t.Errorf("%+v though it was slow again and again", next)
 	}
 }
+
+// TestFirstGuess: what a window or two make of a network that is fast, while connections are young, does not outlast windows that carry
+// far more. What several windows make of one that is slow does.
+func TestFirstGuess(t *testing.T) {
+	young := policy.Window{
+		Elapsed: 0.0135, Streams: 2, Plain: 1 << 20, Wire: 0.59e6, CPU: 0.016, Compress: 0.003, Worked: 0.0032, WorkedCPU: 0.0032, Writing: 0.0027,
+		Carried: true, Delivered: 0.14e6, Busy: 0.024,
+	}
+	faster := policy.Window{
+		Elapsed: 0.034, Streams: 2, Plain: 3 << 20, Wire: 1.71e6, CPU: 0.044, Compress: 0.042, Worked: 0.0425, WorkedCPU: 0.0425, Writing: 0.0067,
+		Carried: true, Delivered: 1.7e6, Busy: 0.016,
+	}
+	b := policy.Block{Size: 1 << 20, Predicted: 540 << 10, Software: true}
+	for windows, stored := range map[int]bool{1: true, 2: true, 8: false} {
+		c := controller(policy.Elapsed, prices, 2)
+		first(t, c, 1)
+		for range windows {
+			c.Window(young)
+		}
+		for range 2 {
+			c.Window(faster)
+		}
+		if next := c.Choose(b); next.Stored() != stored {
+			t.Errorf("after %d windows of a slow network and two of a faster one: %+v", windows, next)
+		}
+	}
+}

@@ -85,6 +85,8 @@ const (
 	firstRecall, maxRecall = 128, 4096
 	// sameAgain is how much more they must do then to be called changed.
 	sameAgain = 1.25
+	// After so many windows that the network held up, what it carries is no guess any more.
+	settled = 3
 )
 
 // recall is a figure that is forgotten now and then.
@@ -189,6 +191,7 @@ func (c *Controller) linkSeen(l limit, rate float64) {
 	switch {
 	case l == byLink:
 		c.linkRecall.bound(rate)
+		c.linkBounds = min(c.linkBounds+1, settled)
 		if !c.linkKnown || rate > 2*m.link || rate < m.link/2 {
 			m.link = rate
 		} else {
@@ -197,10 +200,13 @@ func (c *Controller) linkSeen(l limit, rate float64) {
 		c.linkKnown = true
 	case !c.linkKnown:
 		m.link = 0 // it carries what it was given, and who knows how much more
+	case rate > sameAgain*m.link && c.linkBounds < settled:
+		// What a window or two took for all it carries, such as while the connection was young, was not.
+		m.link, c.linkKnown, c.linkBounds = 0, false, 0
 	case rate > m.link:
 		m.link = rate
 	case c.linkRecall.free(m.link):
-		m.link, c.linkKnown = 0, false
+		m.link, c.linkKnown, c.linkBounds = 0, false, 0
 	}
 }
 
@@ -248,7 +254,7 @@ func (c *Controller) Peer(p Peer) {
 		first := !c.peerKnown
 		c.peerKnown, c.peerBusy = true, sound(p.Busy/(p.Elapsed*float64(p.Streams)), 0, 1)
 		if first && c.peerBusy >= peerBusy {
-			c.model.link, c.linkKnown = 0, false // it may have been the peer all the time
+			c.model.link, c.linkKnown, c.linkBounds = 0, false, 0 // it may have been the peer all the time
 		}
 		if c.peerBusy < peerBusy {
 			// It could have done more, at least by as much as it waited.
@@ -273,8 +279,9 @@ func approach(f, seen float64) float64 { return f + gain*(seen-f) }
 // learned counts how often a figure was seen.
 type learned int
 
-// approach is approach for a figure that was only assumed at first: what is seen then replaces it.
+// approach is approach for a figure that was only assumed at first: what is seen then replaces it, and once more what is seen next,
+// because a connection's first bytes pay for its beginning, too.
 func (l *learned) approach(f, seen float64) float64 {
-	*l = min(*l+1, 1/gain)
-	return f + max(1/float64(*l), gain)*(seen-f)
+	*l = min(*l+1, 1/gain+1)
+	return f + max(1/max(float64(*l-1), 1), gain)*(seen-f)
 }
