@@ -174,6 +174,14 @@ func (c cell) String() string {
 	return b.String()
 }
 
+// patience is longer where a run takes seconds, of which hardly any is CPU time.
+func (c *cell) patience(g grid) time.Duration {
+	if c.link == slowest {
+		return 2 * g.patience
+	}
+	return g.patience
+}
+
 // measure runs the contenders of a cell in turn.
 func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 	c.size = g.size(c)
@@ -209,7 +217,7 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 		if round == everybody {
 			start = time.Now()
 		}
-		if round >= leastRounds && time.Since(start) > g.patience {
+		if round >= leastRounds && time.Since(start) > c.patience(g) {
 			break
 		}
 		for i := range all {
