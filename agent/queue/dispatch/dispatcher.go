@@ -29,9 +29,11 @@ import (
 
 const (
 	// windowMessages and windowBytes bound what is held of a pile: messages that are with
-	// clients, or ready, or behind others of their key.
+	// clients, or ready, or behind others of their key. Where there is no room, those behind
+	// others are parked, up to windowParked.
 	windowMessages = 4096
 	windowBytes    = 64 << 20
+	windowParked   = 64 << 10
 	// pullBatch is how many messages are asked for at a time, namesSize how many bytes more than
 	// there is room for: JetStream counts subjects and where to reply, too.
 	pullBatch = 512
@@ -109,6 +111,8 @@ type dispatcher struct {
 	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
+	// parking is about messages behind others of their key.
+	parking parking
 	// answers are given when they are written.
 	answers []func()
 	// granted are receipts in answers that were not given yet, and useful says that some were.
@@ -242,7 +246,7 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	consumer, err := d.js.CreateConsumer(asking, o.Queue, jetstream.ConsumerConfig{
 		Durable: d.name, Description: "Clients of gRPC and HTTP", FilterSubjects: d.subjects,
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: acknowledgeAfter,
-		MaxDeliver: -1, MaxAckPending: windowMessages, MaxWaiting: 16, MemoryStorage: true,
+		MaxDeliver: -1, MaxAckPending: windowMessages + windowParked, MaxWaiting: 16, MemoryStorage: true,
 	})
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && (refused.ErrorCode == codeNotUnique || refused.ErrorCode == codeUnfiltered) {
@@ -417,7 +421,7 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 		return err
 	}
 	sequence := at.Sequence.Stream
-	e := &entry{sequence: sequence, key: envelope.Key(m.Header), message: m, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header)}
+	e := &entry{sequence: sequence, key: envelope.Key(m.Header), message: m, reply: m.Reply, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header)}
 	e.plain = e.size
 	if form, err := envelope.FormOf(m.Header); err == nil {
 		e.plain += form.Length // more than it is by the payload as it is stored
@@ -458,7 +462,8 @@ func headerSize(h nats.Header) int {
 
 // turn gives out what can be, writes what has changed, and answers.
 func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
-	room, bytes, longest := windowMessages-len(d.window.entries), windowBytes+d.hub.options.MaxPayload-d.window.bytes, d.hub.options.MaxPayload
+	room, bytes := d.room(now)
+	longest := d.hub.options.MaxPayload
 	d.filled = d.filled || room <= 0 || bytes < longest || now.After(d.fillBy)
 	d.window.expire(now)
 	d.grant(now) //nolint:contextcheck // What was begun is ended, whoever asked.
@@ -470,6 +475,7 @@ func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 		answer()
 	}
 	d.answers, d.granted = d.answers[:0], d.granted[:0]
+	d.fetch(now)
 	return d.ask(now, room, bytes, longest)
 }
 

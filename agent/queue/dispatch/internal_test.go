@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestWindow gives out, extends, releases, acknowledges and lets expire at random, by a clock of
@@ -31,6 +33,12 @@ func TestWindow(t *testing.T) {
 		}
 		for range 400 {
 			w.expire(now)
+			if r.IntN(10) == 0 {
+				w.park(1+r.IntN(3), 1+r.IntN(20))
+			}
+			for _, e := range w.due(1 + r.IntN(5)) {
+				w.unpark(e, &nats.Msg{}, now)
+			}
 			// The oldest of each key may be given out, unless somebody has it.
 			var want *entry
 			behind := make(map[string]bool)
@@ -80,8 +88,8 @@ func TestWindow(t *testing.T) {
 					held++
 				}
 			}
-			if len(w.held) != held || len(w.entries) != len(model) || w.bytes != len(model) {
-				t.Fatalf("seed %d: %d held, %d entries, %d bytes; want %d held of %d", seed, len(w.held), len(w.entries), w.bytes, held, len(model))
+			if len(w.held) != held || len(w.entries) != len(model) || w.bytes+w.parked != len(model) {
+				t.Fatalf("seed %d: %d held, %d entries, %d bytes, %d parked; want %d held of %d", seed, len(w.held), len(w.entries), w.bytes, w.parked, held, len(model))
 			}
 		}
 	}

@@ -98,6 +98,8 @@ func (d *dispatcher) request(r any, now time.Time) {
 		d.remove(&settled{entries: []*entry{r.entry}, then: []func(wirev1.ReceiptResult){r.then}})
 	case *looked:
 		r.then(r.gone)
+	case *fetched:
+		d.take(r, now)
 	case *settled:
 		d.moving--
 		d.settle(r, now)
@@ -214,7 +216,7 @@ const (
 func (d *dispatcher) remove(s *settled) {
 	replies := make([]string, len(s.entries))
 	for i, e := range s.entries {
-		replies[i] = e.message.Reply
+		replies[i] = e.reply
 	}
 	d.moving++
 	d.answers = append(d.answers, func() {

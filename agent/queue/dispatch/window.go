@@ -14,7 +14,8 @@ import (
 type entry struct {
 	sequence uint64
 	key      string
-	message  *nats.Msg
+	message  *nats.Msg // nil when parked
+	reply    string    // where it is acknowledged
 	put      time.Time
 	// size in bytes as it is stored, and at most when it is made plain.
 	size, plain int
@@ -30,6 +31,8 @@ type entry struct {
 	// spared says that there was no room for it among the dead letters.
 	spared bool
 	gone   bool
+	// parked says that it waits behind others of its key, and is to be read anew when it is its turn.
+	parked bool
 }
 
 // window holds the messages that are given out next or are with clients. It is pure: it
@@ -40,13 +43,16 @@ type window struct {
 	// ready and timed may hold entries that are not any more what they were put there for.
 	ready ready
 	timed timed
-	bytes int
+	bytes int // of those that are not parked
+	// parked is how many are, and wanted are keys whose turn it is of which the first one is.
+	parked int
+	wanted map[string]struct{}
 	// held are those that are with clients, or busy.
 	held map[uint64]*entry
 }
 
 func newWindow() *window {
-	return &window{entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry)}
+	return &window{entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry), wanted: make(map[string]struct{})}
 }
 
 // add takes over an entry, later in sequence than all of its key that were added before.
@@ -66,6 +72,8 @@ func (w *window) add(e *entry, now time.Time) {
 func (w *window) offer(e *entry, now time.Time) {
 	switch {
 	case e.gone || e.busy || e.key != "" && w.keys[e.key][0] != e:
+	case e.parked:
+		w.wanted[e.key] = struct{}{}
 	case e.until.After(now):
 		heap.Push(&w.timed, timer{e, e.until})
 	default:
@@ -151,7 +159,11 @@ func (w *window) remove(e *entry, now time.Time) {
 	e.gone = true
 	delete(w.entries, e.sequence)
 	delete(w.held, e.sequence)
-	w.bytes -= e.size
+	if e.parked {
+		w.parked--
+	} else {
+		w.bytes -= e.size
+	}
 	e.message = nil
 	if e.key == "" {
 		return
@@ -167,6 +179,7 @@ func (w *window) remove(e *entry, now time.Time) {
 	}
 	if len(rest) == 0 {
 		delete(w.keys, e.key)
+		delete(w.wanted, e.key)
 		return
 	}
 	w.keys[e.key] = rest
