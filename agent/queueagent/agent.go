@@ -79,6 +79,7 @@ type running struct {
 	conn     *nats.Conn
 	front    *front.Front
 	ids      ids.Keeper // nil: not kept
+	quota    *ids.Quota // nil: none
 	channels *channels
 	// messages serves those who do not speak the protocol of NATS.
 	messages *messages
@@ -87,6 +88,7 @@ type running struct {
 
 // setWindow changes how long ids are remembered.
 func (r *running) setWindow(ctx context.Context, settings store.Settings) error {
+	r.quota.SetWindow(settings.Window())
 	if r.ids == nil {
 		return nil
 	}
@@ -154,6 +156,24 @@ func (a *Agent) Run(ctx context.Context) error {
 	if given != nil {
 		defer func() { _ = given.Close() }() // Everything is written.
 	}
+	quota, err := a.openQuota(ctx, kept, conn, options, streamSettings(c))
+	if ctx.Err() != nil {
+		return nil // told to end before it began
+	}
+	if err != nil {
+		return err
+	}
+	// It counts for as long as clients are served, also while they are sent away.
+	counting, counted := context.WithCancel(context.WithoutCancel(ctx))
+	counts := make(chan struct{})
+	go func() {
+		defer close(counts)
+		a.keepQuota(counting, conn, c.GetQueue(), quota)
+	}()
+	defer func() {
+		counted()
+		<-counts
+	}()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	if own, ok := kept.(*store.Store); ok {
@@ -183,7 +203,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	s := a.settings(c, encoding, decoding)
 	served, err := front.New(front.Options{ //nolint:contextcheck // Connections last longer than what starts them.
 		Queue: c.GetQueue(), Server: kept, Certificate: certificates.Get, Settings: s,
-		IDs: given, Failed: kept.Failed, Log: a.options.Log,
+		IDs: given, Quota: quota, Failed: kept.Failed, Log: a.options.Log,
 	})
 	if err != nil {
 		return err
@@ -193,7 +213,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	r := &running{store: kept, conn: conn, front: served, ids: given}
+	r := &running{store: kept, conn: conn, front: served, ids: given, quota: quota}
 	channels, err := a.newChannels(ctx, r, c, decoders, decoding)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -344,7 +364,7 @@ func (a *Agent) logCertificate(s httpproxy.CertificateStatus) {
 
 // settings of the front, with who may come in as it is now.
 func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, decoding *message.Decoding) front.Settings {
-	tokens, cas, problem := who(c.GetAuthentication())
+	tokens, cas, problem, unsure := who(c.GetAuthentication())
 	a.mu.Lock()
 	if problem != "" && problem != a.authError {
 		a.options.Log.Warn("Clients cannot be let in", "problem", problem)
@@ -353,7 +373,7 @@ func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, deco
 	a.mu.Unlock()
 	return front.Settings{
 		Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage(c), MaxConnections: int(c.GetLimits().GetMaxConnections()),
-		Tokens: tokens, ClientCAs: cas,
+		Tokens: tokens, ClientCAs: cas, Unsure: unsure,
 	}
 }
 
@@ -390,7 +410,7 @@ func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfi
 			a.note(err)
 		}
 		// Tokens come and go without a change of the configuration.
-		if next := a.settings(current, s.Encoding, s.Decoding); !slices.Equal(next.Tokens, s.Tokens) {
+		if next := a.settings(current, s.Encoding, s.Decoding); !slices.Equal(next.Tokens, s.Tokens) || next.Unsure != s.Unsure {
 			s = next
 			if err := r.front.Reload(s); err != nil {
 				a.note(err)

@@ -5,12 +5,14 @@ package queueagent_test
 
 import (
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -66,6 +68,12 @@ func TestPutAgainAfterRestart(t *testing.T) {
 		}
 		conn.Close()
 		stop()
+		if round == 0 { // What was let in counts over a restart.
+			quota, err := ids.NewQuota(ids.QuotaOptions{Limit: 1, Window: time.Hour, Path: filepath.Join(volume.GetDirectory(), "ids-let-in.json"), Messages: 1, Last: 1})
+			if err != nil || !quota.Full() {
+				t.Errorf("the id that was let in does not count: %v", err)
+			}
+		}
 	}
 }
 

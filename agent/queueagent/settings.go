@@ -141,19 +141,21 @@ func changeable(first, c *wirev1.QueueConfig) error {
 // maxToken is the longest file of a token in bytes.
 const maxToken = 4 << 10
 
-// who says who may come in. Problem is why some or all may not.
-func who(a *wirev1.QueueAuthentication) (tokens []string, cas *x509.CertPool, problem string) {
+// who says who may come in. Problem is why some or all may not, and unsure says that they might if
+// something could be read.
+func who(a *wirev1.QueueAuthentication) (tokens []string, cas *x509.CertPool, problem string, unsure bool) {
 	var problems []string
 	if pem := a.GetClientCaBundle(); len(pem) > 0 {
 		cas = x509.NewCertPool()
 		if !cas.AppendCertsFromPEM(pem) {
-			cas = nil
+			cas, unsure = nil, true
 			problems = append(problems, "client_ca_bundle holds no certificate in PEM")
 		}
 	}
 	if directory := a.GetTokensDirectory(); directory != "" {
 		entries, err := os.ReadDir(directory)
 		if err != nil {
+			unsure = true
 			problems = append(problems, fmt.Sprintf("tokens cannot be read: %v", err))
 		}
 		for _, entry := range entries {
@@ -164,6 +166,7 @@ func who(a *wirev1.QueueAuthentication) (tokens []string, cas *x509.CertPool, pr
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 			case err != nil:
+				unsure = true
 				problems = append(problems, fmt.Sprintf("token %s cannot be read: %v", entry.Name(), err))
 			case token == "":
 				problems = append(problems, fmt.Sprintf("token %s is empty", entry.Name()))
@@ -178,7 +181,7 @@ func who(a *wirev1.QueueAuthentication) (tokens []string, cas *x509.CertPool, pr
 	if len(tokens) == 0 && cas == nil && len(problems) == 0 {
 		problems = append(problems, "neither tokens nor CAs of clients are given, so that nobody can be let in")
 	}
-	return tokens, cas, strings.Join(problems, "; ")
+	return tokens, cas, strings.Join(problems, "; "), unsure
 }
 
 func readToken(path string) (string, error) {

@@ -133,7 +133,7 @@ type QueueRedelivery struct {
 // QueueTokens are what clients show in place of a certificate.
 type QueueTokens struct {
 	// secretName of a Secret in the Queue's namespace. Each of its keys is a client's name, and the value that client's token. When it
-	// changes, new connections are judged by what it holds then within about two minutes.
+	// changes, clients are judged by what it holds then within about two minutes: connections that a token let in which is gone are ended.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -144,6 +144,7 @@ type QueueTokens struct {
 // QueueClientCertificates are those that let clients in.
 type QueueClientCertificates struct {
 	// caBundle is who vouches for clients, as PEM in base64: whoever shows a certificate of one of these CAs may put and get.
+	// Connections that a CA let in which is taken out are ended.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -252,7 +253,9 @@ type QueueSpec struct {
 	Limits QueueLimits `json:"limits,omitzero"`
 
 	// duplicateWindow is how long the identifier of a message (header Nats-Msg-Id) is remembered; a message with a known one is
-	// acknowledged and not stored again.
+	// acknowledged and not stored again. Members keep them in memory, with about 170 bytes for each of up to 64 characters, and so at most
+	// 1,048,576 at a time, of which each of three members lets in a third; longer ones count as several. Further messages with identifiers are
+	// refused until some are forgotten: for 10,000 a second use up to 100s. External servers keep as many as are put.
 	// +optional
 	// +default="2m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duplicateWindow must be between 1s and 24h; write for example 2m"

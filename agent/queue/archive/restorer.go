@@ -411,6 +411,8 @@ func whyNot(err error) error {
 				"the queue has no room for all messages of the archive (%w): raise its limits or storage.size", err)
 		case batch.Overtaken:
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "another member restores the archive (%w)", err)
+		case batch.Busy:
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "the queue has as many batches open as it can (%w); it is tried again", err)
 		case batch.TooLarge:
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 				"a message of the archive is longer than the queue takes (%w): raise limits.maxMessageSize", err)

@@ -104,6 +104,7 @@ const (
 	codeWrongLastSequence     jetstream.ErrorCode = 10071
 	codeWrongLastConstant     jetstream.ErrorCode = 10164
 	codeTooLarge              jetstream.ErrorCode = 10054
+	codeTooManyOpen           jetstream.ErrorCode = 10210
 )
 
 // Refusal is what a stream has against a batch.
@@ -118,6 +119,8 @@ const (
 	Overtaken
 	// TooLarge says that a message is longer than the stream takes.
 	TooLarge
+	// Busy says that the stream has as many batches open as it can: try again later.
+	Busy
 )
 
 // RefusalOf says what an error of Publish means. The refusal counts where refused.
@@ -133,6 +136,8 @@ func RefusalOf(err error) (r Refusal, refused bool) {
 		return Overtaken, true
 	case codeTooLarge:
 		return TooLarge, true
+	case codeTooManyOpen:
+		return Busy, true
 	default:
 		return OtherRefusal, true
 	}

@@ -34,6 +34,9 @@ func whyNot(err error) error {
 	case batch.Overtaken:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
 			"something else moved the channel's position in the receiving queue (%w); the channel starts again", err)
+	case batch.Busy:
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
+			"the receiving queue has as many batches open as it can (%w); the channel tries again later by itself", err)
 	case batch.TooLarge:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 			"a message is longer than the receiving queue takes (%w): raise its limits.maxMessageSize", err)

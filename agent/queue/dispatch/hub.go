@@ -58,6 +58,8 @@ type Options struct {
 	Leads func() bool
 	// IDs of messages are written to it before they are given; nil: they are not kept.
 	IDs ids.Keeper
+	// Quota of ids that the server remembers, of which each dead letter has one; nil: there is none.
+	Quota *ids.Quota
 	// Failed reports that the store gave up writing, so that what it confirms may not last. Default: it does not.
 	Failed func() error
 	// EnsureLeases makes the stream for leases if it is not there.

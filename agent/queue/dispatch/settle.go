@@ -324,6 +324,11 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 			d.tell(&buried{entry: e, then: then})
 			return
 		}
+		if quota := d.hub.options.Quota; quota.Full() {
+			d.tell(&unburied{entry: e, then: then, err: fmt.Errorf("store the dead letter of message %d: %s", sequence, quota.Refusal())})
+			return
+		}
+		d.hub.options.Quota.Add(1)
 		ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 		defer stop()
 		if _, err := d.js.PublishMsg(ctx, dead); err != nil {

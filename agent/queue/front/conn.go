@@ -4,6 +4,7 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -24,8 +25,15 @@ type conn struct {
 	headers, acceptsStored bool
 	subscriptions          subscriptions
 	given                  []ids.Message // is used again, by who reads what the server says
+	serverID               uint64        // is what the server calls inner; it is set before greeted
+	guest                  *Guest        // nil: it has not said who it is
 
-	writing  sync.Mutex // of outer
+	context context.Context //nolint:containedctx // It ends with the connection.
+	cancel  context.CancelFunc
+
+	writing  sync.Mutex  // of outer
+	renew    time.Time   // the deadline of writing
+	parting  atomic.Bool // it is over, for a reason that was logged
 	lastInfo atomic.Pointer[[]byte]
 	greeted  atomic.Bool
 	// said is how many bytes went over the wire.
@@ -44,6 +52,11 @@ func (c *conn) keepInfo(args []byte) {
 // serve passes on what both sides say until one of them ends.
 func (c *conn) serve() {
 	defer c.close()
+	defer func() {
+		if c.guest != nil {
+			c.guest.Leave()
+		}
+	}()
 	client, server, err := c.greet()
 	if err != nil {
 		c.end(err)
@@ -54,6 +67,7 @@ func (c *conn) serve() {
 		c.leave(0)
 	}
 	out := newPump(c.inner, (*toClient)(c), outbound{c}, c.front.turns)
+	out.memory, out.context, out.giveUp = c.front.inflated, c.context, c.cancel
 	in := newPump(c.outer, c.inner, inbound{c}, c.front.turns)
 	go func() {
 		defer close(c.ended)
@@ -80,7 +94,7 @@ type toClient conn
 func (c *toClient) Write(b []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return c.outer.Write(b)
+	return (*conn)(c).write(b)
 }
 
 // farewell bounds how long it may take to tell a client why it is sent away.
@@ -108,12 +122,30 @@ func (c *conn) end(err error) {
 		return
 	}
 	c.front.options.Log.Warn("Client is sent away", "client", c.outer.RemoteAddr().String(), "problem", err.Error())
-	_ = c.outer.SetWriteDeadline(time.Now().Add(farewell))
-	_, _ = (*toClient)(c).Write([]byte("-ERR '" + text + "'\r\n"))
+	c.tell(text)
 	if !c.greeted.Load() {
 		return
 	}
 	c.part()
+}
+
+// tell tells the client what it is sent away for, if it takes that.
+func (c *conn) tell(text string) {
+	c.parting.Store(true)
+	_ = c.outer.SetWriteDeadline(time.Now().Add(farewell)) // for who may be writing, too
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_ = c.outer.SetWriteDeadline(time.Now().Add(farewell))
+	_, _ = c.outer.Write([]byte("-ERR '" + text + "'\r\n"))
+}
+
+// revoked ends the connection of a client that may not come in any more, in the words of the server.
+func (c *conn) revoked() {
+	c.front.options.Log.Warn("Client is sent away: its token or the CA of its certificate is let in no more", "client", c.outer.RemoteAddr().String())
+	if c.greeted.Load() {
+		c.tell("User Authentication Revoked")
+	}
+	c.close()
 }
 
 // sayEnding tells the client to go elsewhere.
@@ -128,6 +160,7 @@ func (c *conn) sayEnding() {
 }
 
 func (c *conn) close() {
+	c.cancel()
 	_ = c.raw.Close()
 	_ = c.inner.Close()
 }

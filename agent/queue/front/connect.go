@@ -5,7 +5,6 @@ package front
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -47,15 +46,17 @@ func (c *conn) greet() (client, server []byte, err error) {
 		return nil, nil, err
 	}
 	var asks struct {
-		Nonce string `json:"nonce"`
+		Nonce    string `json:"nonce"`
+		ClientID uint64 `json:"client_id"`
 	}
 	if err := json.Unmarshal(args, &asks); err != nil {
 		return nil, nil, fmt.Errorf("read what the store says of itself: %w", err)
 	}
+	c.serverID = asks.ClientID
 	if _, err := c.outer.Write(info); err != nil {
 		return nil, nil, err
 	}
-	var certified bool
+	var certificate *Credential
 	if config := c.front.tlsConfig(s); config != nil {
 		secured := tls.Server(c.outer, config)
 		if err := secured.HandshakeContext(c.front.context); err != nil {
@@ -64,7 +65,10 @@ func (c *conn) greet() (client, server []byte, err error) {
 			}
 			return nil, nil, fmt.Errorf("TLS: %w", err)
 		}
-		certified = len(secured.ConnectionState().VerifiedChains) > 0
+		state := secured.ConnectionState()
+		if certificate = Certificate(&state); certificate != nil {
+			certificate.vouched.Store(s)
+		}
 		c.outer = secured
 	}
 	line, client, err = readLine(c.outer, fromClient)
@@ -74,7 +78,7 @@ func (c *conn) greet() (client, server []byte, err error) {
 	if !named(line, "CONNECT") {
 		return nil, nil, fmt.Errorf("%w: it does not begin with CONNECT", errProtocol)
 	}
-	connect, err := c.connect(bytes.TrimSpace(line[len("CONNECT"):]), s, certified, asks.Nonce)
+	connect, err := c.connect(bytes.TrimSpace(line[len("CONNECT"):]), certificate, asks.Nonce)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -134,7 +138,7 @@ func (c *conn) info(args []byte, ending bool) ([]byte, error) {
 }
 
 // connect returns what the server is told of a client that may come in.
-func (c *conn) connect(args []byte, s *generation, certified bool, nonce string) ([]byte, error) {
+func (c *conn) connect(args []byte, certificate *Credential, nonce string) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(args, &fields); err != nil || fields == nil {
 		return nil, fmt.Errorf("%w: CONNECT without a JSON object", errProtocol)
@@ -147,7 +151,10 @@ func (c *conn) connect(args []byte, s *generation, certified bool, nonce string)
 	if err := json.Unmarshal(args, &said); err != nil {
 		return nil, fmt.Errorf("%w: CONNECT: %w", errProtocol, err)
 	}
-	if s.authenticates() && !certified && !s.knows(said.Token) {
+	// It is watched before it is judged, so that no change of who may come in passes it by.
+	shown := []*Credential{Token(said.Token), certificate}
+	c.guest = c.front.Watch(func() { go c.revoked() }, shown...)
+	if !c.front.settings.Load().lets(shown...) {
 		return nil, errAuthentication
 	}
 	c.headers = said.Headers
@@ -177,9 +184,3 @@ func (c *conn) connect(args []byte, s *generation, certified bool, nonce string)
 
 // authenticates reports whether clients have to say who they are.
 func (g *generation) authenticates() bool { return !g.Open }
-
-// knows reports whether a token is one of those that are let in. Digests are compared, so
-// that the time it takes says nothing.
-func (g *generation) knows(token string) bool {
-	return token != "" && g.tokens[sha256.Sum256([]byte(token))]
-}

@@ -13,3 +13,9 @@ func (f *Front) SetLeaving(quiet, most time.Duration) {
 		f.leaving.settled, f.leaving.mostSettled = time.Minute, time.Minute
 	}
 }
+
+// SetSlow changes how long a client may take nothing, and how many bytes the server holds for all clients. The first counts for clients that
+// come after it.
+func (f *Front) SetSlow(patience time.Duration, pending int) {
+	f.slow.Store(&slowClients{patience: patience, pending: pending, look: time.Millisecond, hurry: time.Millisecond})
+}

@@ -34,6 +34,8 @@ type Options struct {
 	Settings    Settings
 	// IDs of messages that were given to consumers; nil: a restart of the server forgets them.
 	IDs ids.Keeper
+	// Quota of ids that the server remembers; nil: as many as clients like.
+	Quota *ids.Quota
 	// Failed returns an error when the server could not write something. From then on
 	// clients are not told that what they acknowledged is. nil: it never does.
 	Failed func() error
@@ -67,6 +69,9 @@ type Settings struct {
 	Tokens    []string
 	ClientCAs *x509.CertPool
 	Open      bool
+	// Unsure says that there may be more tokens or CAs, which cannot be read now: nobody who was let
+	// in is sent away for want of them.
+	Unsure bool
 }
 
 // generation is Settings as they are used.
@@ -94,8 +99,10 @@ type Front struct {
 	options  Options
 	access   access
 	leaving  leaving
+	slow     atomic.Pointer[slowClients]
 	settings atomic.Pointer[generation]
 	turns    chan struct{}
+	inflated *allowance
 	putAck   []byte // how acknowledgements of puts begin
 
 	counters counters
@@ -107,6 +114,9 @@ type Front struct {
 
 	context context.Context //nolint:containedctx // It ends with Close, which no caller's does.
 	cancel  context.CancelFunc
+
+	guests  guests
+	batches batches
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
@@ -125,23 +135,28 @@ func New(o Options) (*Front, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Front{
-		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, leaving: defaultLeaving, turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), conns: make(map[*conn]struct{}),
+		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, leaving: defaultLeaving,
+		turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), inflated: newAllowance(maxAllowance), conns: make(map[*conn]struct{}),
 		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
 	}
 	f.context, f.cancel = context.WithCancel(context.Background())
 	f.settings.Store(g)
+	f.slow.Store(&defaultSlow)
 	f.ResetStatistics(time.Now())
 	return f, nil
 }
 
-// Reload sets other settings: encoding for messages from then on, authentication for new
-// connections.
+// Reload sets other settings: encoding for messages from then on, and who may come in. The
+// connections of those who were let in and may not come in any more are ended.
 func (f *Front) Reload(s Settings) error {
 	g, err := newGeneration(s)
 	if err != nil {
 		return err
 	}
-	f.settings.Store(g)
+	before := f.settings.Swap(g)
+	if !g.Unsure && (before.Unsure || !g.same(before)) {
+		f.revoke(g)
+	}
 	return nil
 }
 
@@ -180,6 +195,7 @@ func (f *Front) Serve(l net.Listener) error {
 	ticks, stop := context.WithCancel(f.context)
 	defer stop()
 	go f.tick(ticks)
+	go f.watchSlow(ticks)
 	delay := time.Duration(0)
 	for {
 		outer, err := l.Accept()
@@ -251,6 +267,7 @@ func (f *Front) serve(outer net.Conn) {
 		return
 	}
 	c := &conn{front: f, inner: inner, ended: make(chan struct{})}
+	c.context, c.cancel = context.WithCancel(f.context)
 	c.raw = counting{outer, &f.counters.wire, &c.said}
 	c.outer = c.raw
 	f.mu.Lock()

@@ -118,6 +118,12 @@ func (in inbound) scan(buf []byte) (part, error) {
 		case fate == refuse || fate == known || fate == filter || fate == narrow || fate == deny || fate == forbid || fate == count && found.work > 0:
 			work = 1
 		}
+		if why := in.declines(&op, fate); why != "" {
+			if found.n > 0 {
+				return found, nil // and it is judged anew
+			}
+			return part{n: len(op.raw), instead: in.decline(&op, why)}, nil
+		}
 		// What passes as it is does not wait for what does not, nor is it copied with it.
 		if work > 0 != (found.work > 0) && found.n > 0 {
 			return found, nil
@@ -128,6 +134,7 @@ func (in inbound) scan(buf []byte) (part, error) {
 			}
 		} else {
 			c.note(&op)
+			c.front.admit(&op, fate)
 		}
 		if fate == count && work == 0 {
 			reason, _ := s.Encoding.Skips(len(op.payload))

@@ -4,6 +4,7 @@
 package front
 
 import (
+	"context"
 	"io"
 	"runtime"
 	"sync/atomic"
@@ -18,6 +19,8 @@ type part struct {
 	// work is how many bytes of these have to be compressed or inflated, or 1 when
 	// something else has to be changed; 0: they are passed on as they are.
 	work int
+	// instead is passed on in their place unless it is nil. There is no work then.
+	instead []byte
 }
 
 // direction is one of a connection: what is done with what comes from one side before
@@ -38,6 +41,13 @@ type pump struct {
 	to    io.Writer
 	dir   direction
 	turns chan struct{} // bounds how many work at once, of all connections
+	// memory bounds what was worked on and is not written yet, of all connections, and held is
+	// how many parts of this one are; nil: nothing does.
+	memory  *allowance
+	held    atomic.Int32
+	written chan struct{}   // a part was
+	context context.Context //nolint:containedctx // It ends with the connection.
+	giveUp  func()          // ends it
 
 	queue    chan *batch
 	inflight atomic.Int32
@@ -50,6 +60,7 @@ type batch struct {
 	in     []byte
 	out    []byte // nil: in
 	memory *buffer
+	grant  grant
 	err    error
 	done   chan struct{}
 }
@@ -59,7 +70,7 @@ type batch struct {
 const inlineWork = 16 << 10
 
 func newPump(from io.Reader, to io.Writer, dir direction, turns chan struct{}) *pump {
-	return &pump{from: from, to: to, dir: dir, turns: turns, queue: make(chan *batch, 2*runtime.GOMAXPROCS(0))}
+	return &pump{from: from, to: to, dir: dir, turns: turns, queue: make(chan *batch, 2*runtime.GOMAXPROCS(0)), written: make(chan struct{}, 1)}
 }
 
 // run moves until either side ends or fails. first was read before.
@@ -135,6 +146,9 @@ func (p *pump) consume(b *buffer, start *int, end int) (need int, err error) {
 		if found.n > 0 {
 			in := b.b[*start : *start+found.n]
 			*start += found.n
+			if found.instead != nil {
+				in = found.instead
+			}
 			if dispatched := p.dispatch(b, in, found.work); dispatched != nil {
 				return 0, dispatched
 			}
@@ -152,7 +166,11 @@ func (p *pump) consume(b *buffer, start *int, end int) (need int, err error) {
 // dispatch passes on a part, now or when those before it were.
 func (p *pump) dispatch(b *buffer, in []byte, work int) error {
 	if work > inlineWork || p.inflight.Load() > 0 {
-		next := &batch{source: b.hold(), in: in, done: make(chan struct{})}
+		granted, err := p.ask(work)
+		if err != nil {
+			return err
+		}
+		next := &batch{source: b.hold(), in: in, grant: granted, done: make(chan struct{})}
 		p.inflight.Add(1)
 		if work == 0 {
 			close(next.done)
@@ -164,6 +182,9 @@ func (p *pump) dispatch(b *buffer, in []byte, work int) error {
 		return nil
 	}
 	if work == 0 {
+		if len(in) == 0 {
+			return nil
+		}
 		_, err := p.to.Write(in)
 		return err
 	}
@@ -176,6 +197,31 @@ func (p *pump) dispatch(b *buffer, in []byte, work int) error {
 		}
 	}
 	return err
+}
+
+// ask waits until there is memory for what becomes of a part. A connection that holds some, and for
+// which there is no more, waits until it holds none.
+func (p *pump) ask(work int) (granted grant, err error) {
+	if p.memory == nil || work == 0 {
+		return grant{}, nil
+	}
+	if p.held.Load() > 0 {
+		if granted, ok := p.memory.try(work); ok {
+			p.held.Add(1)
+			return granted, nil
+		}
+	}
+	for p.held.Load() > 0 {
+		select {
+		case <-p.written:
+		case <-p.context.Done():
+			return grant{}, p.context.Err()
+		}
+	}
+	if granted, err = p.memory.take(p.context, work); err == nil {
+		p.held.Add(1)
+	}
+	return granted, err
 }
 
 // room is how many bytes what becomes of a part usually has at most. More are allocated
@@ -207,6 +253,9 @@ func (p *pump) write() {
 			}
 			if err != nil {
 				p.failed.Store(&err)
+				if p.giveUp != nil {
+					p.giveUp()
+				}
 				if c, ok := p.from.(io.Closer); ok {
 					_ = c.Close() // who reads learns it
 				}
@@ -215,6 +264,13 @@ func (p *pump) write() {
 		b.source.release()
 		if b.memory != nil {
 			b.memory.release()
+		}
+		if b.grant.end() {
+			p.held.Add(-1)
+			select {
+			case p.written <- struct{}{}:
+			default:
+			}
 		}
 		p.inflight.Add(-1)
 	}

@@ -6,6 +6,8 @@ package front
 import (
 	"bytes"
 	"sync"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // subscriptions are those of one connection. They are safe for concurrent use.
@@ -21,6 +23,13 @@ type subscription struct {
 	stored    bool
 	delivered int
 	max       int // 0: no end
+}
+
+// full reports whether there are as many as one connection may have.
+func (s *subscriptions) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.bySID) >= store.MaxSubscriptions
 }
 
 func (s *subscriptions) add(sid, subject []byte) {

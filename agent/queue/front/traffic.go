@@ -16,11 +16,9 @@ import (
 // Settings returns those in effect.
 func (f *Front) Settings() Settings { return f.settings.Load().Settings }
 
-// Lets reports whether a client may come in that shows a token, or a certificate that was
-// verified.
-func (f *Front) Lets(token string, certified bool) bool {
-	s := f.settings.Load()
-	if !s.authenticates() || certified || s.knows(token) {
+// Lets reports whether a client may come in that shows credentials, of which one is enough.
+func (f *Front) Lets(shown ...*Credential) bool {
+	if f.settings.Load().lets(shown...) {
 		return true
 	}
 	f.counters.unauthenticated.Add(1)

@@ -35,3 +35,6 @@ func (l leaving) Value(key any) any {
 	}
 	return l.Context.Value(key)
 }
+
+// Requests is how many are served.
+func (s *Service) Requests() int { return len(s.requests) }

@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/dispatch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -41,6 +42,13 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 		if sequence, ok := s.known(m); ok {
 			results[i] = &wirev1.PutResult{Sequence: sequence, Duplicate: true}
 			continue
+		}
+		if id := m.Header.Get(nats.MsgIdHdr); id != "" {
+			if s.options.Quota.Full() {
+				results[i] = &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: s.options.Quota.Refusal()}
+				continue
+			}
+			s.options.Quota.Add(ids.Cost([]byte(id)))
 		}
 		// Without patience: the connection is one within the process.
 		if futures[i], err = s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0)); err != nil {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/lighterage/lighterage/agent/queue/front"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -59,8 +61,11 @@ func NewServer(s *Service) *Server {
 		Handler:           s.handler(calls, s.mux()),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog:    slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug), // what clients do wrong
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, own(c))
+		},
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug), // what clients do wrong
 	}
 	return x
 }
@@ -124,10 +129,45 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
+// conn is the connection of a client.
 type conn struct {
 	net.Conn
 	service *Service
 	closed  atomic.Bool
+
+	mu          sync.Mutex
+	looked      bool // for a certificate
+	certificate *front.Credential
+	guest       *front.Guest // who showed it; nil: nobody
+}
+
+type connKey struct{}
+
+// own returns the connection that the listener took, below TLS.
+func own(c net.Conn) *conn {
+	if secured, ok := c.(*tls.Conn); ok {
+		c = secured.NetConn()
+	}
+	taken, _ := c.(*conn)
+	return taken
+}
+
+// cut ends the connection and the requests on it.
+func (c *conn) cut() { _ = c.Close() }
+
+// credential returns the client's certificate, if it showed one. From then on the connection ends when that
+// lets nobody in any more.
+func (c *conn) credential(state *tls.ConnectionState) *front.Credential {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looked {
+		return c.certificate
+	}
+	c.looked, c.certificate = true, front.Certificate(state)
+	if c.certificate != nil && !c.closed.Load() {
+		c.guest = c.service.options.Front.Watch(c.cut, c.certificate)
+	}
+	return c.certificate
 }
 
 // Read implements net.Conn.
@@ -146,10 +186,17 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	if !c.closed.Swap(true) {
-		c.service.options.Front.Leave()
+	err := c.Conn.Close()
+	if c.closed.Swap(true) {
+		return err
 	}
-	return c.Conn.Close()
+	c.service.options.Front.Leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.guest != nil {
+		c.guest.Leave()
+	}
+	return err
 }
 
 // handler lets in who may come, as many as there is room for.
@@ -166,8 +213,13 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 			w.Header().Set("Grpc-Message", status.Convert(err).Message())
 		}
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
-		if !s.options.Front.Lets(strings.TrimSpace(token), certified) {
+		// It is watched before it is judged, so that no change of who may come in passes it by.
+		shown := []*front.Credential{front.Token(strings.TrimSpace(token)), nil}
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok && c != nil {
+			shown[1] = c.credential(r.TLS)
+			defer s.options.Front.Watch(c.cut, shown...).Leave()
+		}
+		if !s.options.Front.Lets(shown...) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			fail(status.Error(codes.Unauthenticated, "show a token of the queue as bearer token, or a client certificate"))
 			return

@@ -50,7 +50,9 @@ type Options struct {
 	Front *front.Front
 	// IDs of messages that have left the queue, which the server may have forgotten; nil: they are not kept.
 	IDs ids.Keeper
-	Hub *dispatch.Hub
+	// Quota of ids that the server remembers; nil: as many as clients like.
+	Quota *ids.Quota
+	Hub   *dispatch.Hub
 	// MaxPayload is the longest message with its headers in bytes, as it is stored.
 	MaxPayload int
 	// Visibility is how long a client has a message that does not say; 0: DefaultVisibility.

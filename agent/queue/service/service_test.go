@@ -56,7 +56,7 @@ type queue struct {
 	address string
 }
 
-func start(t *testing.T, settings store.Settings) *queue {
+func start(t *testing.T, settings store.Settings, changes ...func(*front.Options, *service.Options)) *queue {
 	t.Helper()
 	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20})
 	if err != nil {
@@ -83,10 +83,15 @@ func start(t *testing.T, settings store.Settings) *queue {
 		t.Fatal(err)
 	}
 	t.Cleanup(decoding.Close)
-	f, err := front.New(front.Options{
+	fronts := front.Options{
 		Queue: "orders", Server: kept,
 		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage, Tokens: []string{token}},
-	})
+	}
+	services := service.Options{Queue: "orders", Conn: conn, MaxPayload: 8 << 20, Visibility: time.Hour}
+	for _, change := range changes {
+		change(&fronts, &services)
+	}
+	f, err := front.New(fronts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +103,8 @@ func start(t *testing.T, settings store.Settings) *queue {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- hub.Run(ctx) }()
-	s, err := service.New(service.Options{Queue: "orders", Conn: conn, Front: f, Hub: hub, MaxPayload: 8 << 20, Visibility: time.Hour})
+	services.Front, services.Hub = f, hub
+	s, err := service.New(services)
 	if err != nil {
 		t.Fatal(err)
 	}

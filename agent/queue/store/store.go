@@ -167,8 +167,8 @@ func (s *Store) serverOptions() (*server.Options, error) {
 	inProcess := map[string]struct{}{jwt.ConnectionTypeInProcess: {}}
 	settings := &server.Options{
 		ServerName: o.Member, DontListen: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
-		MaxPayload: o.MaxPayload, MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(o.MaxPayload)),
-		AuthTimeout: authTimeout.Seconds(), JetStream: true, StoreDir: o.Directory,
+		MaxPayload: o.MaxPayload, MaxPending: max(maxPending, 2*int64(o.MaxPayload)), WriteDeadline: writeDeadline, MaxSubs: MaxSubscriptions,
+		AuthTimeout: authTimeout.Seconds(), JetStream: true, StoreDir: o.Directory, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: maxBatches},
 		Users: []*server.User{
 			{Username: agentUser, Password: s.password[agentUser], AllowedConnectionTypes: inProcess},
 			{Username: clientUser, Password: s.password[clientUser], Permissions: permissions(o.Queue), AllowedConnectionTypes: inProcess},
@@ -201,6 +201,7 @@ func (s *Store) serverOptions() (*server.Options, error) {
 	settings.DontListen, settings.Host, settings.Port = false, "127.0.0.1", server.RANDOM_PORT
 	settings.Cluster = server.ClusterOpts{
 		Name: o.Queue, Host: host, Port: listenPort(number), NoAdvertise: true, TLSConfig: o.Cluster.TLS, TLSTimeout: 10,
+		WriteDeadline: server.DEFAULT_FLUSH_DEADLINE,
 		// What is worth it is compressed already.
 		Compression: server.CompressionOpts{Mode: server.CompressionOff},
 	}

@@ -133,8 +133,8 @@ func (QueueState) EnumDescriptor() ([]byte, []int) {
 }
 
 // QueueConfig is what the agent in mode queue needs to know, the same for all members of a queue. The agent reads config.json again when
-// it has changed: limits and compression count for messages put from then on, authentication for new connections. Addresses, members
-// and storage count at the start only.
+// it has changed: limits and compression count for messages put from then on, authentication at once: it ends connections that it
+// does not let in any more. Addresses, members and storage count at the start only.
 type QueueConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// revision names this configuration; reports echo it.

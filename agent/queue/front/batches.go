@@ -1,0 +1,107 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front
+
+import (
+	"bytes"
+	"sync"
+	"time"
+)
+
+const (
+	// maxBatches is how many atomic batches the clients of one member may have open. A stream has room for 50,
+	// of which the channels that end here and the archive's restorer need some, and members have three of these.
+	maxBatches = 12
+	// maxBatchBytes bounds what is in these, in bytes as they were put: the server keeps it until they are
+	// committed, with several members in memory.
+	maxBatchBytes = 16 << 20
+	// batchLife is how long the server keeps one open of which no more is said.
+	batchLife = 10 * time.Second
+	// longestBatchID is what the server takes.
+	longestBatchID = 64
+
+	batchSequenceHeader = "Nats-Batch-Sequence"
+	batchCommitHeader   = "Nats-Batch-Commit"
+)
+
+// batches are the atomic batches of clients that are open, by id. They are safe for concurrent use.
+type batches struct {
+	mu    sync.Mutex
+	open  map[string]*openBatch
+	bytes int
+}
+
+type openBatch struct {
+	until time.Time
+	bytes int
+}
+
+// refuses says why a message may not be put, if it is one of a batch for which there is no room.
+func (b *batches) refuses(op *operation) string {
+	id := batchID(op.header)
+	if len(id) == 0 || len(id) > longestBatchID {
+		return "" // the server refuses those that are too long
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expire(time.Now())
+	open := b.open[string(id)]
+	switch {
+	case open == nil && !begins(op.header):
+		return "" // the server knows none of which it could be part
+	case open == nil && len(b.open) >= maxBatches:
+		return tooManyBatches
+	case b.bytes+len(op.header)+len(op.payload) > maxBatchBytes:
+		return tooLongBatches
+	default:
+		return ""
+	}
+}
+
+// note counts a message that is passed on, if it is one of a batch.
+func (b *batches) note(op *operation) {
+	id := batchID(op.header)
+	if len(id) == 0 || len(id) > longestBatchID {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	open := b.open[string(id)]
+	if hasHeader(op.header, batchCommitHeader) {
+		if open != nil {
+			b.bytes -= open.bytes
+			delete(b.open, string(id))
+		}
+		return
+	}
+	if open == nil {
+		if !begins(op.header) {
+			return
+		}
+		if b.open == nil {
+			b.open = make(map[string]*openBatch)
+		}
+		open = &openBatch{}
+		b.open[string(id)] = open
+	}
+	open.until = time.Now().Add(batchLife)
+	open.bytes += len(op.header) + len(op.payload)
+	b.bytes += len(op.header) + len(op.payload)
+}
+
+// expire forgets those that the server has given up. mu is held.
+func (b *batches) expire(now time.Time) {
+	for id, open := range b.open {
+		if now.After(open.until) {
+			b.bytes -= open.bytes
+			delete(b.open, id)
+		}
+	}
+}
+
+// begins reports whether a message is the first of its batch.
+func begins(header []byte) bool {
+	value, ok := headerValue(header, batchSequenceHeader)
+	return ok && bytes.Equal(bytes.TrimLeft(value, "0"), []byte("1"))
+}

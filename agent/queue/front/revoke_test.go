@@ -1,0 +1,81 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package front_test
+
+import (
+	"crypto/tls"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/lighterage/lighterage/agent/queue/front"
+)
+
+// TestRevoked: clients whose token or CA may not come in any more are sent away, those that show something else that may stay, and for want
+// of what cannot be read now nobody goes.
+func TestRevoked(t *testing.T) {
+	own, ownPool := certificate(t)
+	first, firstPool := certificate(t)
+	s := settings(t, nil)
+	s.Open, s.Tokens, s.ClientCAs = false, []string{"one", "two"}, firstPool
+	q := start(t, s, func(o *front.Options) {
+		o.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }
+	})
+	connect := func(token string, certificates ...tls.Certificate) (*nats.Conn, chan struct{}) {
+		gone := make(chan struct{})
+		options := []nats.Option{
+			nats.Secure(&tls.Config{RootCAs: ownPool, Certificates: certificates, MinVersion: tls.VersionTLS13}), nats.NoReconnect(),
+			nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
+		}
+		if token != "" {
+			options = append(options, nats.Token(token))
+		}
+		conn, _ := q.client(options...)
+		return conn, gone
+	}
+	wait := func(what string, gone chan struct{}) {
+		t.Helper()
+		select {
+		case <-gone:
+		case <-time.After(patience):
+			t.Fatalf("%s stays", what)
+		}
+	}
+	stays := func(what string, conn *nats.Conn) {
+		t.Helper()
+		if err := conn.FlushTimeout(patience); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	one, oneGone := connect("one")
+	two, twoGone := connect("two")
+	certified, certifiedGone := connect("", first)
+	both, bothGone := connect("two", first)
+	reload := func(tokens []string, cas bool, unsure bool) {
+		t.Helper()
+		s.Tokens, s.Unsure, s.ClientCAs = tokens, unsure, nil
+		if cas {
+			s.ClientCAs = firstPool
+		}
+		if err := q.front.Reload(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload([]string{"two"}, true, false)
+	wait("a client with a token of before", oneGone)
+	if one.LastError() == nil {
+		t.Error("it is not told why")
+	}
+	stays("another token", two)
+	stays("a certificate", certified)
+	reload([]string{"two"}, false, false)
+	wait("a client with a certificate of a CA of before", certifiedGone)
+	stays("a token beside a certificate", both)
+	reload(nil, false, true)
+	stays("a token that cannot be read now", two)
+	reload(nil, false, false)
+	wait("a client with a token, and none is let in", twoGone)
+	wait("a client with a token and a certificate", bothGone)
+}
