@@ -475,7 +475,7 @@ func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 		answer()
 	}
 	d.answers, d.granted = d.answers[:0], d.granted[:0]
-	d.fetch(now)
+	d.fetch(now) //nolint:contextcheck // What was begun is ended, whoever asked.
 	return d.ask(now, room, bytes, longest)
 }
 
