@@ -18,6 +18,12 @@ import (
 // maxTerminationMessage is what the kubelet keeps.
 const maxTerminationMessage = 4096
 
+// Reasons of the kubelet for a container whose image it cannot have.
+const (
+	errImagePull     = "ErrImagePull"
+	imagePullBackOff = "ImagePullBackOff"
+)
+
 // agentPhase is how far the pod of an attempt has come.
 type agentPhase int
 
@@ -124,7 +130,11 @@ func stuckPod(pod *corev1.Pod, container *corev1.ContainerStatus) *Problem {
 	}
 	if container != nil && container.State.Waiting != nil && container.State.Waiting.Message != "" {
 		waiting := container.State.Waiting
-		return &Problem{v1alpha1.ReasonAgentNotStarted, fmt.Sprintf("the agent's container does not start: %s: %s", waiting.Reason, waiting.Message)}
+		message := fmt.Sprintf("the agent's container does not start: %s: %s", waiting.Reason, waiting.Message)
+		if waiting.Reason == errImagePull || waiting.Reason == imagePullBackOff {
+			message += "; if the image was not built for this node's architecture, leave that out of image.architectures of the chart, and agents go elsewhere"
+		}
+		return &Problem{v1alpha1.ReasonAgentNotStarted, message}
 	}
 	return &Problem{v1alpha1.ReasonAgentNotStarted,
 		fmt.Sprintf("the agent's container has not started yet; kubectl -n %s describe pod %s says why", pod.Namespace, pod.Name)}

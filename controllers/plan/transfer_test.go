@@ -220,7 +220,7 @@ func TestPodsThatDoNotStart(t *testing.T) {
 		"no pod for long":        {nil, 2 * time.Minute, "Stalled", "AgentNotStarted", "kubectl -n bank describe job"},
 		"creating":               {waiting("ContainerCreating", ""), 5 * time.Second, "Reconciling", "Starting", ""},
 		"creating for long":      {waiting("ContainerCreating", ""), 2 * time.Minute, "Stalled", "AgentNotStarted", "kubectl -n bank describe pod pod"},
-		"image cannot be had":    {waiting("ImagePullBackOff", "no such image"), 2 * time.Minute, "Stalled", "AgentNotStarted", "no such image"},
+		"image cannot be had":    {waiting("ImagePullBackOff", "no such image"), 2 * time.Minute, "Stalled", "AgentNotStarted", "no such image; if the image was not built for"},
 		"unschedulable":          {unschedulable, time.Second, "Reconciling", "Unschedulable", "0/3 nodes"},
 		"unschedulable for long": {unschedulable, 2 * time.Minute, "Stalled", "Unschedulable", "0/3 nodes"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -74,32 +75,50 @@ func HTML(to io.Writer, trial *v1alpha1.CompressionTrial) error {
 	return nil
 }
 
-// Text writes the same without the picture.
+// Text writes the same without the picture. Nothing in it ends a line or reaches a terminal as a command, whatever agents have said.
 func Text(to io.Writer, trial *v1alpha1.CompressionTrial) error {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "Trial %s/%s\n", trial.Namespace, trial.Name)
 	for _, fact := range facts(trial) {
-		fmt.Fprintln(&out, "  "+fact)
+		fmt.Fprintln(&out, "  "+printable(fact))
 	}
 	head, rows := table(trial)
+	for i := range head {
+		head[i] = strings.ToUpper(head[i])
+	}
 	fmt.Fprintln(&out)
 	tabs := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tabs, strings.ToUpper(strings.Join(head, "\t")))
-	for _, r := range rows {
+	for _, r := range append([]tableRow{{Cells: head}}, rows...) {
+		for i, cell := range r.Cells {
+			r.Cells[i] = printable(cell)
+		}
 		fmt.Fprintln(tabs, strings.Join(r.Cells, "\t"))
 	}
 	_ = tabs.Flush() // into memory
 	fmt.Fprintf(&out, "\n%s\n", assumptions)
 	recommended := trial.Status.Recommendation
-	fmt.Fprintf(&out, "\nRecommended: %s\n", recommended.Message)
+	fmt.Fprintf(&out, "\nRecommended: %s\n", printable(recommended.Message))
 	for _, choice := range recommended.Choices {
-		fmt.Fprintln(&out, "  "+choice.Message)
+		fmt.Fprintln(&out, "  "+printable(choice.Message))
 	}
-	fmt.Fprintf(&out, "\n%s", recommended.Policy)
+	fmt.Fprintln(&out)
+	for line := range strings.Lines(recommended.Policy) {
+		fmt.Fprintln(&out, printable(strings.TrimSuffix(line, "\n")))
+	}
 	if _, err := to.Write(out.Bytes()); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
+}
+
+// printable replaces control characters by blanks.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // facts say in sentences what was measured, where.
@@ -201,7 +220,7 @@ func table(trial *v1alpha1.CompressionTrial) (head []string, rows []tableRow) {
 		}
 		best := bestLinks(trial, r)
 		if r.Problem != "" {
-			cells = append(cells, r.Problem)
+			cells = append(cells, "no figures: "+r.Problem)
 		} else {
 			cells = append(cells, best)
 		}

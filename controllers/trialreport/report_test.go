@@ -196,6 +196,22 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestTerminal: what comes from a cluster cannot command the terminal, nor feign lines.
+func TestTerminal(t *testing.T) {
+	const bad = "x\x1b[2J\nRecommended:\tz\r\a"
+	hostile := trial()
+	s := &hostile.Status
+	s.Accelerator.Message, s.Results[1].Engine, s.Results[6].Problem, s.Links[0].Name = bad, bad, bad, bad
+	s.Recommendation.Message, s.Recommendation.Choices[0].Message, s.Recommendation.Policy = bad, bad, "kind: CompressionPolicy\n# \x1b[31m\n"
+	var out bytes.Buffer
+	if err := trialreport.Text(&out, hostile); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\a\r\t") || strings.Count(out.String(), "\nRecommended:") != 1 || !strings.HasSuffix(out.String(), "kind: CompressionPolicy\n#  [31m\n") {
+		t.Errorf("%q", out.String())
+	}
+}
+
 func TestCheck(t *testing.T) {
 	if err := trialreport.Check(trial()); err != nil {
 		t.Error(err)
