@@ -29,7 +29,7 @@ func waits(r Request, plan Plan) *Blocked {
 	if !r.Inflates {
 		room += ", or let the agent ask for less (spec.podTemplate.resources)"
 	}
-	message := ""
+	var message string
 	switch {
 	case !full && status.Reason != v1alpha1.PlacementReasonAcceleratorBusy:
 		return nil
