@@ -52,7 +52,7 @@ func (c *cluster) see(t *testing.T, queue *v1alpha1.Queue, what string, ok func(
 			return false, err.Error()
 		}
 		s := queue.Status
-		return ok(s), fmt.Sprintf("conditions %v, channel %+v, received %+v, statistics %+v", s.Conditions, s.Channel, s.Received, s.Statistics)
+		return ok(s), fmt.Sprintf("conditions %v, channel %+v, received %+v, archive %+v, statistics %+v", s.Conditions, s.Channel, s.Received, s.Archive, s.Statistics)
 	})
 }
 
