@@ -33,22 +33,28 @@ func (c *Cluster) KillAgent(t *testing.T, namespace, mode string) {
 		if pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		if pids := Processes(string(pod.UID), "agent"); len(pids) > 0 {
-			for _, pid := range pids {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-					t.Errorf("kill process %d of %s: %v", pid, pod.Name, err)
-				}
-			}
-			t.Logf("killed %s of %s", pod.Name, c.Name)
-			return
-		}
-		if err := c.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("deleted %s of %s", pod.Name, c.Name)
+		c.KillPod(t, pod)
 		return
 	}
 	t.Fatalf("no agent in mode %s runs in %s", mode, c.Name)
+}
+
+// KillPod kills the agent of a pod without warning: its process if that is on this machine, else the pod.
+func (c *Cluster) KillPod(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if pids := Processes(string(pod.UID), "agent"); len(pids) > 0 {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Errorf("kill process %d of %s: %v", pid, pod.Name, err)
+			}
+		}
+		t.Logf("killed %s of %s", pod.Name, c.Name)
+		return
+	}
+	if err := c.Delete(context.Background(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("deleted %s of %s", pod.Name, c.Name)
 }
 
 // Processes returns the processes on this machine that run in a cgroup with a name, for example that of a pod's UID, and whose command

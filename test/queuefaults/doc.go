@@ -30,13 +30,13 @@
 //
 // Tests by what they break; where the package is not named, it is this one.
 //
-//	kill -9 of a member            TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers
+//	kill -9 of a member            TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers test/e2e:TestQueueOfThree
 //	kill -9 of a channel's end     TestChannel TestChannelBetweenThree agent/queue/channel:TestKills test/e2e:TestChannel
 //	partition of members           TestThreeMembers TestServiceThreeMembers agent/queue/store:TestCluster
 //	partition beneath a channel    TestChannel TestChannelBetweenThree agent/queue/channel:TestOrderAndPartition
 //	full disk                      TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queue/front:TestUnprovedAcknowledgement agent/queue/store:TestUnwritten agent/queue/ids:TestUnwritten
-//	a member's claim lost          TestThreeMembers TestServiceThreeMembers
-//	rolling restart under load     TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queueagent:TestBothEnd
+//	a member's claim lost          TestThreeMembers TestServiceThreeMembers test/e2e:TestQueueOfThree
+//	rolling restart under load     TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queueagent:TestBothEnd test/e2e:TestQueueOfThree
 //	clock skew                     TestSkewedClocks
 //	oversized                      TestHostileClients agent/queue/front:TestRudeClients agent/queue/service:TestRefusedRequests agent/queue/channel:TestHostileMessages
 //	empty                          TestOneMember TestServiceOneMember agent/queue/front:TestPutAndGet
