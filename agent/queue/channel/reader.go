@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,22 +16,34 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/pull"
 )
 
+const (
+	// settling is how long it may take after a consumer was made until its requests are heard: the members of a queue of three learn one
+	// after the other which of them serves it. That is mostly no time at all.
+	settling = 10 * time.Second
+	// unheardPause is between two requests that nobody hears.
+	unheardPause = 50 * time.Millisecond
+)
+
 // reader reads what the channel's consumer delivers.
 type reader struct {
 	pull         *pull.Puller
 	subscription *nats.Subscription
 	// batch and bytes are asked for at a time.
 	batch, bytes int
+	// settled is when the consumer's requests have to be heard, heard says that one was.
+	settled time.Time
+	heard   bool
 }
 
-// newReader returns one that asks for so many messages and bytes at a time. A single message has to fit into the bytes.
+// newReader returns one that asks a consumer which was just made for so many messages and bytes at a time. A single message has to fit into
+// the bytes.
 func newReader(conn *nats.Conn, stream, consumer string, batch, bytes int) (*reader, error) {
 	puller := pull.New(conn, stream, consumer)
 	subscription, err := conn.SubscribeSync(puller.Inbox())
 	if err != nil {
 		return nil, fmt.Errorf("ask the queue for messages: %w", err)
 	}
-	r := &reader{pull: puller, subscription: subscription, batch: batch, bytes: bytes}
+	r := &reader{pull: puller, subscription: subscription, batch: batch, bytes: bytes, settled: time.Now().Add(settling)}
 	// What was asked for is the limit.
 	if err := subscription.SetPendingLimits(-1, -1); err != nil {
 		return nil, errors.Join(fmt.Errorf("ask the queue for messages: %w", err), r.close())
@@ -49,9 +62,15 @@ func (r *reader) next(ctx context.Context) (*letter, error) {
 			}
 		}
 		m, err := r.receive(ctx)
+		if errors.Is(err, nats.ErrNoResponders) && !r.heard && time.Now().Before(r.settled) {
+			r.pull.Unheard()
+			wait(ctx, unheardPause)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
+		r.heard = true
 		at, err := r.pull.Take(m)
 		if err != nil {
 			return nil, err

@@ -81,6 +81,9 @@ func (p *Puller) Ask(batch, bytes int) error {
 	return nil
 }
 
+// Unheard takes back what was asked for last, which nobody heard: a server that knows of nobody to hear it says so instead of any answer.
+func (p *Puller) Unheard() { p.asked = 0 }
+
 // Take looks at what came to the subscription. It returns the place of a message, and nil for what only says how a request is. After an
 // error the consumer has to be made anew: ErrConsumer, or that a message is none of JetStream's.
 func (p *Puller) Take(m *nats.Msg) (*nats.MsgMetadata, error) {
