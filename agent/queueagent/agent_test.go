@@ -191,6 +191,20 @@ func (m *member) client(pool *x509.CertPool, token string) (*nats.Conn, error) {
 	return nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(token), nats.Timeout(patience), nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}))
 }
 
+// TestMemory: a member that keeps messages in memory becomes ready, too.
+func TestMemory(t *testing.T) {
+	m := newMember(t)
+	m.change(func(c *wirev1.QueueConfig) { c.Storage.Memory = true })
+	m.certify()
+	m.run()
+	m.await("it serves", func(r *wirev1.QueueReport) bool {
+		return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING && r.GetDetail() == ""
+	})
+	if ready := m.health("/readyz"); ready != http.StatusOK {
+		t.Errorf("serving: %d", ready)
+	}
+}
+
 func TestAgent(t *testing.T) {
 	m := newMember(t)
 	if r := m.Report(t.Context()); r.GetState() != wirev1.QueueState_QUEUE_STATE_STARTING || r.GetDetail() == "" || r.GetMember() != "orders-0" {

@@ -50,6 +50,8 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	r.Detail, r.State = "", wirev1.QueueState_QUEUE_STATE_SERVING
 	if running.front.Draining() {
 		r.State = wirev1.QueueState_QUEUE_STATE_DRAINING
+	} else if err := running.store.Ready(); err != nil {
+		r.Detail = err.Error()
 	}
 	s := running.front.Statistics()
 	r.Statistics = statistics(s)

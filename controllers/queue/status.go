@@ -262,11 +262,11 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		return conditions.Reconciling(v1alpha1.ReasonRollingOut, message)
 	}
 	for _, member := range facts.Members {
-		if detail := member.Report.GetDetail(); detail != "" && member.Report.GetState() == wirev1.QueueState_QUEUE_STATE_STARTING {
+		if detail := member.Report.GetDetail(); detail != "" {
 			return conditions.Reconciling(v1alpha1.ReasonRollingOut, progress+"; "+member.Pod.Name+": "+detail)
 		}
 	}
-	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s, %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted)))
+	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s; %d of %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted), wanted))
 }
 
 // meanwhile says whether those that are ready of several members serve clients, which they do when one of them leads.

@@ -40,6 +40,9 @@ func TestStates(t *testing.T) {
 		"limits of before": {func(f *queue.Facts) {
 			f.Members[0].Report.Revision, f.Members[0].Report.ConfigError = "", "insufficient storage"
 		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "insufficient storage"},
+		"one not ready, which says why": {func(f *queue.Facts) {
+			f.Set.Status.ReadyReplicas, f.Members[1].Report.Detail = 2, "the store is not ready"
+		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "-1: the store is not ready"},
 		"one not ready": {func(f *queue.Facts) { f.Set.Status.ReadyReplicas = 2 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "2 of 3 members are ready and serve clients"},
 		"one that catches up": {func(f *queue.Facts) {
 			f.Set.Status.ReadyReplicas = 2

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -298,7 +299,16 @@ func (s *Store) Leader() bool {
 // Ready returns an error unless the server serves and its stream is up to date.
 func (s *Store) Ready() error {
 	for try := 1; ; try++ {
-		status := s.server.Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: s.options.Queue})
+		asked := &server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: s.options.Queue}
+		remembered := s.options.Memory && s.options.Cluster == nil
+		if remembered {
+			// Of a server that is alone it looks for streams on the volume only.
+			asked = &server.HealthzOptions{JSEnabledOnly: true}
+		}
+		status := s.server.Healthz(asked)
+		if status.StatusCode == http.StatusOK && remembered {
+			return s.remembered()
+		}
 		if status.StatusCode == http.StatusOK {
 			return nil
 		}
@@ -309,6 +319,18 @@ func (s *Store) Ready() error {
 		}
 		return fmt.Errorf("the store of queue %s is not ready: %s", s.options.Queue, status.Error)
 	}
+}
+
+// remembered returns an error if the server has no stream in memory.
+func (s *Store) remembered() error {
+	account, err := s.server.JszAccount(&server.JSzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Streams: true})
+	if err != nil {
+		return fmt.Errorf("the store of queue %s is not ready: %w", s.options.Queue, err)
+	}
+	if !slices.ContainsFunc(account.Streams, func(d server.StreamDetail) bool { return d.Name == s.options.Queue }) {
+		return fmt.Errorf("the store of queue %s is not ready: it has no stream yet", s.options.Queue)
+	}
+	return nil
 }
 
 const (

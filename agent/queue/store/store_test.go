@@ -179,6 +179,9 @@ func TestSettings(t *testing.T) {
 		t.Error("ready without a stream")
 	}
 	ensure(t, s, conn, store.Settings{MaxMessages: 2})
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
 	put(t, js, "orders", "1")
 	put(t, js, "orders", "2")
 	if _, err := js.Publish(t.Context(), "orders", nil); err == nil {

@@ -1437,7 +1437,7 @@ func (x *QueueStatistics) GetReset_() string {
 type QueueReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State QueueState             `protobuf:"varint,1,opt,name=state,proto3,enum=lighterage.wire.v1.QueueState" json:"state,omitempty"`
-	// detail says in a sentence what an agent that is starting waits for.
+	// detail says in a sentence what an agent that is starting waits for, or why one that serves is not ready.
 	Detail  string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// architecture as Go names it.

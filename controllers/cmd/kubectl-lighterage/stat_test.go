@@ -88,7 +88,7 @@ func TestStatText(t *testing.T) {
   stored          3.0Mi of 10Gi
   unacknowledged  3, of which 1 were delivered before
   dead letters    4
-  puts            500, now 12.5/s, at most 90.0/s; 2 refused, 1 stored before
+  puts            500, now 12.5/s, at most 90.0/s; 2 refused, 1 duplicates
   gets            488, now 0/s
   ratio           4.20, recently 4.00, by isa-l
   connections     5 of clients, 1 consumers; 6 refused, 7 without a valid token or certificate
@@ -101,7 +101,7 @@ func TestStatText(t *testing.T) {
   stored          0 B of 10Gi, in memory: lost when the last member ends
   unacknowledged  0, of which 0 were delivered before
   dead letters    0
-  puts            0, now 0/s; 0 refused, 0 stored before
+  puts            0, now 0/s; 0 refused, 0 duplicates
   gets            0, now 0/s
   ratio           nothing was compressed
   connections     0 of clients, 0 consumers; 0 refused, 0 without a valid token or certificate
