@@ -297,6 +297,12 @@ func TestAgent(t *testing.T) {
 	if _, err := m.client(pool, "secret"); err == nil {
 		t.Error("a token of before lets in")
 	}
+	for conn.IsConnected() {
+		if time.Now().After(deadline) {
+			t.Fatal("a client stays whose token lets in no more")
+		}
+		time.Sleep(time.Millisecond)
+	}
 	m.write(filepath.Join(m.tokens, "broken"), "\n")
 	m.await("a token is empty", func(r *wirev1.QueueReport) bool {
 		return strings.Contains(r.GetAuthenticationError(), "broken") && !strings.Contains(fmt.Sprint(r), "other")

@@ -48,4 +48,8 @@
 //	deletion with messages         controllers/queue:TestLife controllers/queue:TestDeletionOfWhatDoesNotAnswer
 //	storage shrunk                 controllers/queue:TestValidation agent/queueagent:TestLimitsThatCannotBeYet
 //	ids after a restart            TestOneMember TestServiceOneMember agent/queueagent:TestPutAgainAfterRestart agent/queueagent:TestPutAgainByService
+//	clients that take nothing      agent/queue/front:TestStuckClients agent/queue/front:TestUntaken agent/queue/front:TestAllowance
+//	ids, subscriptions and batches without end   agent/queue/ids:TestQuota agent/queue/front:TestQuota agent/queue/service:TestQuota agent/queue/front:TestManySubscriptions agent/queue/front:TestClientBatches
+//	a hot key                      agent/queue/dispatch:TestHotKey
+//	revoked tokens and CAs         agent/queue/front:TestRevoked agent/queue/service:TestRevokedToken agent/queue/service:TestRevokedCA
 package queuefaults

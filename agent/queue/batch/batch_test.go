@@ -6,6 +6,7 @@ package batch_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -85,5 +86,38 @@ func TestPublish(t *testing.T) {
 	}
 	if _, err := batch.Publish(t.Context(), conn, nil); err == nil {
 		t.Error("nothing was put")
+	}
+}
+
+// A stream that has too many batches open is one to try again.
+func TestBusy(t *testing.T) {
+	s, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Memory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	conn, err := s.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := s.Ensure(t.Context(), conn, store.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	// The server has room for some hundred, for some seconds after the last that was said of them.
+	for i := range 2000 {
+		m := nats.NewMsg("orders.new")
+		m.Header.Set("Nats-Batch-Id", strconv.Itoa(i))
+		m.Header.Set("Nats-Batch-Sequence", "1")
+		if err := conn.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = batch.Publish(t.Context(), conn, []*nats.Msg{nats.NewMsg("orders.new"), nats.NewMsg("orders.new")})
+	if refusal, refused := batch.RefusalOf(err); err != nil && (!refused || refusal != batch.Busy) {
+		t.Errorf("refused with %v", err)
+	}
+	if refusal, refused := batch.RefusalOf(&jetstream.APIError{ErrorCode: 10210}); !refused || refusal != batch.Busy {
+		t.Errorf("%v, %v", refusal, refused)
 	}
 }

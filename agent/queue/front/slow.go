@@ -17,7 +17,8 @@ import (
 // slowClients is what is done about clients that do not take what they asked for.
 type slowClients struct {
 	// patience is how long a client may take nothing at all; it is sent away after that, or after
-	// two thirds of it at the earliest.
+	// two thirds of it at the earliest. The kernel takes nothing for as long as it has more than two
+	// thirds of what it buffers, so that one which takes some 60 KB/s may seem to take nothing for most of it.
 	patience time.Duration
 	// pending is how many bytes the server holds for all clients together at most. Beyond it those
 	// are sent away for which it holds most.
@@ -26,7 +27,7 @@ type slowClients struct {
 	look, hurry time.Duration
 }
 
-var defaultSlow = slowClients{patience: 15 * time.Second, pending: 128 << 20, look: 100 * time.Millisecond, hurry: 20 * time.Millisecond}
+var defaultSlow = slowClients{patience: 30 * time.Second, pending: 128 << 20, look: 100 * time.Millisecond, hurry: 20 * time.Millisecond}
 
 // writeChunk is how many bytes are written with one deadline, so that a client that is only slow
 // is not taken for one that takes nothing.
