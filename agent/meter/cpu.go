@@ -32,6 +32,38 @@ func threadTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// OnThread calls f, which stays on one thread.
+func OnThread(f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f()
+}
+
+// Stopwatch adds up the CPU time of stretches of what a thread does. The goroutine must not move to another thread while it is used: it
+// is for what runs in OnThread. The zero value stands still.
+type Stopwatch struct {
+	begun, total time.Duration
+	runs         bool
+}
+
+// Start begins a stretch, or goes on with the one that has begun.
+func (s *Stopwatch) Start() {
+	if !s.runs {
+		s.begun, s.runs = threadTime(), true
+	}
+}
+
+// Stop ends a stretch, if one has begun.
+func (s *Stopwatch) Stop() {
+	if s.runs {
+		s.total += threadTime() - s.begun
+		s.runs = false
+	}
+}
+
+// Total of the stretches that have ended.
+func (s *Stopwatch) Total() time.Duration { return s.total }
+
 // ProcessCPU returns the CPU time that this process has spent since it started, in
 // its own code and in the kernel on its behalf. What the kernel spends on the
 // network outside of system calls is not included.

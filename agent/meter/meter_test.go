@@ -136,6 +136,32 @@ func TestThreadCPU(t *testing.T) {
 	}
 }
 
+func TestStopwatch(t *testing.T) {
+	meter.OnThread(func() {
+		var w meter.Stopwatch
+		if w.Stop(); w.Total() != 0 {
+			t.Errorf("it stood still for %v", w.Total())
+		}
+		w.Start()
+		work()
+		w.Start() // it goes on
+		w.Stop()
+		first := w.Total()
+		if first <= 0 {
+			t.Errorf("work cost %v", first)
+		}
+		work()
+		if w.Stop(); w.Total() != first {
+			t.Errorf("what came after it was stopped counts: %v, before %v", w.Total(), first)
+		}
+		w.Start()
+		work()
+		if w.Stop(); w.Total() <= first {
+			t.Errorf("a second stretch does not count: %v, before %v", w.Total(), first)
+		}
+	})
+}
+
 func BenchmarkThreadCPU(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

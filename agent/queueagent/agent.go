@@ -69,8 +69,9 @@ type Agent struct {
 	authError   string
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
-	pending     bool          // the stream is not as the configuration says yet
-	external    error         // why external servers do not serve at the start
+	idle        idleness
+	pending     bool  // the stream is not as the configuration says yet
+	external    error // why external servers do not serve at the start
 }
 
 // running is what serves clients.
@@ -81,6 +82,7 @@ type running struct {
 	ids      ids.Keeper // nil: not kept
 	quota    *ids.Quota // nil: none
 	channels *channels
+	syncs    *volumeSyncs // nil: there is no volume
 	// messages serves those who do not speak the protocol of NATS.
 	messages *messages
 	archiver *archive.Archiver // nil: there is no archive
@@ -213,7 +215,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	r := &running{store: kept, conn: conn, front: served, ids: given, quota: quota}
+	r := &running{store: kept, conn: conn, front: served, ids: given, quota: quota, syncs: a.measureVolume(watching, kept, c)}
 	channels, err := a.newChannels(ctx, r, c, decoders, decoding)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -390,6 +392,7 @@ func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfi
 			return
 		case <-ticker.C:
 		}
+		a.idle.look(r.passed())
 		a.ensureAgain(ctx, r, current)
 		r.channels.release(ctx, current.GetQueue())
 		c, err := a.options.Read()
@@ -508,11 +511,13 @@ func (a *Agent) adopt(r *running, c *wirev1.QueueConfig) {
 		a.reset = reset
 		r.front.ResetStatistics(time.Now())
 		r.channels.resetStatistics()
+		r.syncs.reset()
 		if r.archiver != nil {
 			r.archiver.ResetStatistics()
 		}
 		if user, system, err := meter.ProcessCPU(); err == nil {
 			a.cpuBase = user + system
+			a.idle.reset()
 		}
 	}
 }

@@ -319,6 +319,7 @@ func TestRefused(t *testing.T) {
 		"limits":            func(c *wirev1.QueueConfig) { c.Limits = nil },
 		"size":              func(c *wirev1.QueueConfig) { c.Limits.MaxMessageSize = 1 << 40 },
 		"storage":           func(c *wirev1.QueueConfig) { c.Storage = nil },
+		"sync_interval":     func(c *wirev1.QueueConfig) { c.Storage.SyncInterval = durationpb.New(-1) },
 		"members":           func(c *wirev1.QueueConfig) { c.Members = nil },
 		"this host":         func(c *wirev1.QueueConfig) { c.Members[0].Name = "another" },
 		"route_address":     func(c *wirev1.QueueConfig) { c.Members = append(c.Members, c.GetMembers()[0], c.GetMembers()[0]) },

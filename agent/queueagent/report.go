@@ -56,6 +56,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	s := running.front.Statistics()
 	r.Statistics = statistics(s)
 	r.Statistics.Reset_ = reset
+	r.Statistics.VolumeSyncs = running.syncs.report()
 	if content, err := running.store.Statistics(ctx, running.conn); err != nil {
 		a.options.Log.Warn("Content of the queue is not known", "error", err.Error())
 	} else {
@@ -76,6 +77,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	r.Archive = archiveStatus(running.archiver)
 	if user, system, err := meter.ProcessCPU(); err == nil {
 		r.Cpu.SendNanos = uint64(user + system - base)
+		r.Cpu.IdleNanos = min(uint64(a.idle.spent()), r.GetCpu().GetSendNanos())
 	}
 	return r
 }
@@ -103,7 +105,7 @@ func contentOf(s store.Statistics) *wirev1.QueueContent {
 	c := &wirev1.QueueContent{
 		Messages: s.Messages, Bytes: s.Bytes, FirstSequence: s.FirstSequence, LastSequence: s.LastSequence, Consumers: uint64(s.Consumers),
 		Unacknowledged: uint64(s.Unacknowledged), Redelivered: uint64(s.Redelivered), Waiting: uint64(s.Waiting),
-		Leader: s.Leader, Lag: s.Lag, Unreachable: uint64(s.Offline), DeadLetters: s.DeadLetters,
+		Leader: s.Leader, Lag: s.Lag, Unreachable: uint64(s.Offline), DeadLetters: s.DeadLetters, Kept: s.Kept,
 	}
 	if !s.OldestTime.IsZero() {
 		c.OldestTime = timestamppb.New(s.OldestTime)
@@ -119,6 +121,7 @@ func statistics(s front.Statistics) *wirev1.QueueStatistics {
 		Puts: rate(s.Puts), Gets: rate(s.Gets), Compressions: rate(s.Encoded), Decompressions: rate(s.Decoded),
 		CompressedPlainBytes: count(s.CompressedPlainBytes), CompressedBytes: count(s.CompressedBytes),
 		RecentPlainBytes: count(s.RecentPlainBytes), RecentBytes: count(s.RecentBytes),
+		Tried: count(s.Tried), TriedNanos: uint64(max(s.Compression.CPU, 0)),
 		StoredFormGets: count(s.StoredGets), RefusedPuts: count(s.RefusedPuts), Duplicates: count(s.Duplicates),
 		Connections: count(s.Connections), HighWaterConnections: count(s.HighWater), Opened: count(s.Opened), Closed: count(s.Closed),
 		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated), Since: timestamppb.New(s.Since),

@@ -58,6 +58,7 @@ func (a *Agent) storeOptions(c *wirev1.QueueConfig) (store.Options, error) {
 	o := store.Options{
 		Queue: c.GetQueue(), Member: own.GetName(), Directory: c.GetStorage().GetDirectory(), Memory: c.GetStorage().GetMemory(),
 		Capacity: size(c.GetStorage().GetCapacity()), MaxPayload: int32(max(maxMessage(c), leastPayload) + payloadMargin), Log: a.options.Log,
+		Sync: store.Sync{Always: c.GetStorage().GetSyncAlways(), Interval: c.GetStorage().GetSyncInterval().AsDuration()},
 	}
 	if len(c.GetMembers()) > 1 {
 		o.Cluster = &store.Cluster{ListenAddress: c.GetRouteAddress(), TLS: a.options.MembersTLS}
@@ -110,6 +111,8 @@ func validate(c *wirev1.QueueConfig) error {
 		return fmt.Errorf("limits.max_message_size is %d: use up to %d", c.GetLimits().GetMaxMessageSize(), message.MaxLength)
 	case c.GetExternal() == nil && c.GetStorage().GetDirectory() == "":
 		return errors.New("the configuration lacks storage.directory")
+	case c.GetStorage().GetSyncInterval().AsDuration() < 0:
+		return fmt.Errorf("storage.sync_interval is %v: use a positive one, or sync_always", c.GetStorage().GetSyncInterval().AsDuration())
 	case c.GetExternal() == nil && len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}

@@ -89,7 +89,7 @@ func openIDs(ctx context.Context, kept engine, conn *nats.Conn, o store.Options,
 	}
 	return ids.Open(ids.Options{
 		Directory: filepath.Join(o.Directory, "ids"), Window: settings.Window(), Last: now.LastSequence,
-		MaxBytes: int64(s.Blocks*uint64(s.Bsize)) / idsPart,
+		SyncAlways: o.Sync.Always, SyncInterval: o.Sync.Every(), MaxBytes: int64(s.Blocks*uint64(s.Bsize)) / idsPart,
 	})
 }
 

@@ -225,6 +225,9 @@ type CPUStatus struct {
 	// sendSeconds is the CPU time of the sending agent's process, which is the receiving one as well when run.route is Pod.
 	// +optional
 	SendSeconds string `json:"sendSeconds,omitempty"`
+	// idleSeconds is the part of sendSeconds that members of a Queue spent while nothing passed, because they are there.
+	// +optional
+	IdleSeconds string `json:"idleSeconds,omitempty"`
 	// receiveSeconds is the CPU time of the receiving agent's process. Absent until that has reported.
 	// +optional
 	ReceiveSeconds string `json:"receiveSeconds,omitempty"`
@@ -238,7 +241,7 @@ type CPUStatus struct {
 	// coefficient that the sending node's NodeProfile measured.
 	// +optional
 	NetworkSeconds string `json:"networkSeconds,omitempty"`
-	// secondsPerGiB is sendSeconds, receiveSeconds and networkSeconds for each GiB of uncompressed data.
+	// secondsPerGiB is sendSeconds without idleSeconds, receiveSeconds and networkSeconds for each GiB of uncompressed data.
 	// +optional
 	SecondsPerGiB string `json:"secondsPerGiB,omitempty"`
 }

@@ -25,6 +25,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="size must not become smaller: volumes do not shrink; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot be changed; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.storageClassName)",message="storageClassName is for type File; leave it out with type Memory"
+// +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.sync)",message="sync is for type File; leave it out with type Memory"
 type QueueStorage struct {
 	// type is File or Memory.
 	// +optional
@@ -40,6 +41,9 @@ type QueueStorage struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
+	// sync says when what was acknowledged is on the volumes. A change restarts the members, one after the other.
+	// +optional
+	Sync *QueueSync `json:"sync,omitempty"`
 }
 
 // QueueCompression is what is wanted of compression for one Queue. What is set here wins over the named policy, which wins over the
@@ -223,6 +227,7 @@ type QueueEngine struct {
 // +kubebuilder:validation:XValidation:rule="self.replicas == oldSelf.replicas",message="replicas cannot be changed; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="(has(self.engine) && has(self.engine.external)) == (has(oldSelf.engine) && has(oldSelf.engine.external))",message="engine.external cannot be added or taken away; create another Queue and move the messages, for example by a channel"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.sync)",message="storage.sync is for members' own volumes; leave it out with engine.external, and set sync_interval of those servers"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || has(oldSelf.restore) && self.restore == oldSelf.restore",message="restore counts when a Queue is made: it cannot be added or changed, only taken away; create another Queue to restore into"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.archive) && !has(self.restore)",message="archive and restore are for the members' own storage; leave them out with engine.external, and archive those servers by their own means"
 type QueueSpec struct {
@@ -305,10 +310,10 @@ type QueueSpec struct {
 
 // QueueMessages counts messages and the bytes that they take as stored.
 type QueueMessages struct {
-	// count of messages.
+	// count of messages, which is depth.
 	// +optional
 	Count int64 `json:"count"`
-	// bytes as stored.
+	// bytes as stored, with those of dead letters and of what channels and archives note, which take room as well.
 	// +optional
 	Bytes int64 `json:"bytes"`
 }
@@ -340,7 +345,7 @@ type QueueStatistics struct {
 	// oldestMessageTime is when the oldest message was put.
 	// +optional
 	OldestMessageTime *metav1.Time `json:"oldestMessageTime,omitempty"`
-	// averageSize of the messages in the queue as stored, in bytes.
+	// averageSize of what the queue keeps as stored, in bytes: of messages, dead letters and what channels and archives note.
 	// +optional
 	AverageSize int64 `json:"averageSize"`
 	// averageUncompressedSize of the messages that were compressed, before that, in bytes.
@@ -352,7 +357,8 @@ type QueueStatistics struct {
 	// recentRatio is the same of the last 10 to 20 seconds in which any was compressed.
 	// +optional
 	RecentRatio string `json:"recentRatio,omitempty"`
-	// averageCompressSeconds is the CPU time that compressing one message took, as a decimal. The sum is in status.cpu.
+	// averageCompressSeconds is the CPU time that an engine took for one message that was put, as a decimal, on average over all that it
+	// worked on, those that did not shrink included.
 	// +optional
 	AverageCompressSeconds string `json:"averageCompressSeconds,omitempty"`
 	// compressions of messages that were put.
@@ -416,6 +422,9 @@ type QueueStatistics struct {
 	// memoryBytes that messages take in memory, in all members.
 	// +optional
 	MemoryBytes *int64 `json:"memoryBytes,omitempty"`
+	// volumeSync is how long the members' volumes take to keep a little. Absent with type Memory and with spec.engine.external.
+	// +optional
+	VolumeSync *QueueVolumeSync `json:"volumeSync,omitempty"`
 	// lastReset is when the member that has counted longest began: its start, or the last reset.
 	// +optional
 	LastReset *metav1.Time `json:"lastReset,omitempty"`

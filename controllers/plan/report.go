@@ -208,6 +208,9 @@ func cpu(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 		SendSeconds:     seconds(float64(c.GetSendNanos())),
 		CompressSeconds: seconds(float64(c.GetCompressNanos())),
 	}
+	if c.GetIdleNanos() > 0 {
+		status.IdleSeconds = seconds(float64(c.GetIdleNanos()))
+	}
 	// The sender hears from the receiver later. A process that has spent nothing has not reported.
 	if c.GetReceiveNanos() > 0 {
 		status.ReceiveSeconds = seconds(float64(c.GetReceiveNanos()))
@@ -220,7 +223,7 @@ func cpu(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 		status.NetworkSeconds = seconds(network)
 	}
 	if plain := report.GetCompression().GetUncompressedBytes(); plain > 0 {
-		total := float64(c.GetSendNanos()) + float64(c.GetReceiveNanos()) + network
+		total := float64(c.GetSendNanos()-min(c.GetIdleNanos(), c.GetSendNanos())) + float64(c.GetReceiveNanos()) + network
 		status.SecondsPerGiB = seconds(total / (float64(plain) / gib))
 	}
 	return status

@@ -36,6 +36,9 @@ func (w Wanted) startDigest() string {
 	for _, member := range c.GetMembers() {
 		_, _ = fmt.Fprintln(sum, member.GetName(), member.GetRouteAddress())
 	}
+	if storage := c.GetStorage(); storage.GetSyncAlways() || storage.GetSyncInterval() != nil {
+		_, _ = fmt.Fprintln(sum, "sync", storage.GetSyncAlways(), storage.GetSyncInterval().AsDuration())
+	}
 	if external := c.GetExternal(); external != nil {
 		_, _ = fmt.Fprintf(sum, "%q %q %q\n", external.GetServers(), external.GetCaBundle(), external.GetCredentialsDirectory())
 	}

@@ -313,6 +313,8 @@ func TestValidation(t *testing.T) {
 		"with large batches":             {`{"channel": {"peer": "west", "queue": "orders", "batch": {"messages": 901}}}`, "less than or equal to 900"},
 		"that accepts a list of nothing": {`{"receiving": {"accept": "Listed"}}`, "codings go with accept: Listed"},
 		"that accepts any and a list":    {`{"receiving": {"codings": ["zstd"]}}`, "codings go with accept: Listed"},
+		"that syncs all the time":        {`{"storage": {"sync": {"interval": "1ms"}}}`, "interval must be between 100ms and 10m"},
+		"that syncs twice":               {`{"storage": {"sync": {"mode": "Always", "interval": "1s"}}}`, "interval is for mode Interval"},
 		"that forgets at once":           {`{"duplicateWindow": "1ms"}`, "duplicateWindow must be"},
 		"that gives out at once again":   {`{"redelivery": {"visibilityTimeout": "1ms"}}`, "visibilityTimeout must be"},
 	} {

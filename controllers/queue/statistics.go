@@ -74,6 +74,8 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 	all.CompressedBytes += s.GetCompressedBytes()
 	all.RecentPlainBytes += s.GetRecentPlainBytes()
 	all.RecentBytes += s.GetRecentBytes()
+	all.Tried += s.GetTried()
+	all.TriedNanos += s.GetTriedNanos()
 	all.StoredFormGets += s.GetStoredFormGets()
 	all.RefusedPuts += s.GetRefusedPuts()
 	all.Duplicates += s.GetDuplicates()
@@ -86,6 +88,12 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 	addKnown(&all.FileBlocks, s.FileBlocks)
 	addKnown(&all.FileBytes, s.FileBytes)
 	addKnown(&all.MemoryBytes, s.MemoryBytes)
+	if one := s.GetVolumeSyncs(); one != nil {
+		if all.VolumeSyncs == nil {
+			all.VolumeSyncs = &wirev1.QueueVolumeSyncs{}
+		}
+		addSyncs(all.GetVolumeSyncs(), one)
+	}
 	if since := s.GetSince(); since != nil && (all.Since == nil || since.AsTime().Before(all.Since.AsTime())) {
 		all.Since = since
 	}
@@ -96,6 +104,32 @@ func addKnown(all **uint64, one *uint64) {
 	if one != nil {
 		*all = ptr.To(ptr.Deref(*all, 0) + *one)
 	}
+}
+
+// addSyncs adds up how often was measured; the times are those of the slowest.
+func addSyncs(all, one *wirev1.QueueVolumeSyncs) {
+	all.Count += one.GetCount()
+	all.Failed += one.GetFailed()
+	all.TotalNanos += one.GetTotalNanos()
+	all.LastNanos = max(all.GetLastNanos(), one.GetLastNanos())
+	all.HighNanos = max(all.GetHighNanos(), one.GetHighNanos())
+	all.WaitingNanos = max(all.GetWaitingNanos(), one.GetWaitingNanos())
+}
+
+// volumeSyncStatus is nil where nothing is measured.
+func volumeSyncStatus(s *wirev1.QueueVolumeSyncs) *v1alpha1.QueueVolumeSync {
+	if s == nil {
+		return nil
+	}
+	status := &v1alpha1.QueueVolumeSync{Count: replicas.Clamp(s.GetCount()), Failed: replicas.Clamp(s.GetFailed())}
+	for of, nanos := range map[*string]uint64{
+		&status.LastSeconds: s.GetLastNanos(), &status.HighSeconds: s.GetHighNanos(), &status.WaitingSeconds: s.GetWaitingNanos(),
+	} {
+		if nanos > 0 {
+			*of = replicas.AverageSeconds(nanos, 1)
+		}
+	}
+	return status
 }
 
 // known is a count for status, absent if it is not known.
@@ -139,6 +173,7 @@ func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wi
 		FileBlocks:            known(s.FileBlocks),
 		FileBytes:             known(s.FileBytes),
 		MemoryBytes:           known(s.MemoryBytes),
+		VolumeSync:            volumeSyncStatus(s.GetVolumeSyncs()),
 		LastResetRequest:      lastResetRequest,
 	}
 	messages := v1alpha1.QueueMessages{Count: clamp(content.GetMessages()), Bytes: clamp(content.GetBytes())}
@@ -147,12 +182,15 @@ func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wi
 	} else {
 		status.Persistent = messages
 	}
-	if n := content.GetMessages(); n > 0 {
+	// A member of an earlier version does not say how many its bytes are of.
+	if n := max(content.GetKept(), content.GetMessages()+content.GetDeadLetters()); n > 0 {
 		status.AverageSize = clamp(content.GetBytes() / n)
 	}
 	if n := s.GetCompressions().GetCount(); n > 0 {
 		status.AverageUncompressedSize = clamp(s.GetCompressedPlainBytes() / n)
-		status.AverageCompressSeconds = replicas.AverageSeconds(t.Report.GetCpu().GetCompressNanos(), n)
+	}
+	if n := s.GetTried(); n > 0 {
+		status.AverageCompressSeconds = replicas.AverageSeconds(s.GetTriedNanos(), n)
 	}
 	if oldest := content.GetOldestTime(); oldest != nil {
 		status.OldestMessageTime = &metav1.Time{Time: oldest.AsTime().Truncate(time.Second)}

@@ -81,9 +81,11 @@ func TestStatisticsAreSums(t *testing.T) {
 	facts := well(wanted)
 	for i, m := range facts.Members {
 		r, n := m.Report, uint64(i+1)
-		r.Content = &wirev1.QueueContent{Messages: 10 * n, Bytes: 1000 * n, LastSequence: 100 - n, Leader: wanted.Config.GetMembers()[1].GetName(), Consumers: n}
+		r.Content = &wirev1.QueueContent{Messages: 10 * n, DeadLetters: 4 * n, Kept: 20 * n, Bytes: 2000 * n, LastSequence: 100 - n, Leader: wanted.Config.GetMembers()[1].GetName(), Consumers: n}
 		r.Statistics.Puts = &wirev1.QueueRate{Count: n, MilliPerSecond: 1500, HighMilliPerSecond: 2500}
 		r.Statistics.Compressions = &wirev1.QueueRate{Count: 2}
+		r.Statistics.Tried, r.Statistics.TriedNanos = 5, 1e6
+		r.Statistics.VolumeSyncs = &wirev1.QueueVolumeSyncs{Count: n, LastNanos: 1e6 * n, HighNanos: 1e9 / n, WaitingNanos: 2e9 * (n / 2), Failed: 1}
 		r.Statistics.CompressedPlainBytes, r.Statistics.CompressedBytes = 8000, 2000
 		r.Statistics.RecentPlainBytes, r.Statistics.RecentBytes = 600, 200
 		r.Statistics.Reset_ = "monday"
@@ -91,23 +93,26 @@ func TestStatisticsAreSums(t *testing.T) {
 			Engine: "dfltcc", Reason: v1alpha1.CompressionHardwareUsed, UncompressedBytes: 8000, CompressedBytes: 2000, Hardware: &wirev1.Operations{Operations: 2, Bytes: 8000},
 		}
 		r.Decompression = &wirev1.Decompression{Fallback: &wirev1.Operations{Operations: n}}
-		r.Cpu = &wirev1.CPU{SendNanos: 3e9, CompressNanos: 1e6}
+		r.Cpu = &wirev1.CPU{SendNanos: 3e9, IdleNanos: 2e9, CompressNanos: 3e6}
 	}
 	status := queue.Observe(wanted.Queue, &wanted, facts)
 	s := status.Statistics
-	if s.Depth != 20 || s.Persistent.Bytes != 2000 || s.NonPersistent.Count != 0 || s.AverageSize != 100 || s.Consumers != 2 {
+	if s.Depth != 20 || s.Persistent.Bytes != 4000 || s.Persistent.Count != 20 || s.DeadLetters != 8 || s.NonPersistent.Count != 0 || s.AverageSize != 100 || s.Consumers != 2 {
 		t.Errorf("content of another member than the leader: %+v", s)
 	}
 	if s.Puts != (v1alpha1.QueueRate{Count: 6, PerSecond: "4.5", HighPerSecond: "7.5"}) {
 		t.Errorf("puts %+v", s.Puts)
 	}
-	if s.AverageRatio != "4.00" || s.RecentRatio != "3.00" || s.AverageUncompressedSize != 4000 || s.AverageCompressSeconds != "0.000500" {
+	if s.AverageRatio != "4.00" || s.RecentRatio != "3.00" || s.AverageUncompressedSize != 4000 || s.AverageCompressSeconds != "0.000200" {
 		t.Errorf("ratio %s, recently %s, size %d, %s s", s.AverageRatio, s.RecentRatio, s.AverageUncompressedSize, s.AverageCompressSeconds)
+	}
+	if want := (v1alpha1.QueueVolumeSync{Count: 6, Failed: 3, LastSeconds: "0.003000", HighSeconds: "1.000000", WaitingSeconds: "2.000000"}); s.VolumeSync == nil || *s.VolumeSync != want {
+		t.Errorf("syncs of the volumes %+v", s.VolumeSync)
 	}
 	if s.LastResetRequest != "monday" {
 		t.Errorf("last reset %q", s.LastResetRequest)
 	}
-	if status.Compression.SavedPercent != 75 || status.Compression.Engine != "dfltcc" || status.Decompression.Fallback.Operations != 6 || status.CPU.SendSeconds != "9.00" {
+	if status.Compression.SavedPercent != 75 || status.Compression.Engine != "dfltcc" || status.Decompression.Fallback.Operations != 6 || status.CPU.SendSeconds != "9.00" || status.CPU.IdleSeconds != "6.00" {
 		t.Errorf("compression %+v, decompression %+v, CPU %+v", status.Compression, status.Decompression, status.CPU)
 	}
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionHardwareCompression) {

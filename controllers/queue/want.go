@@ -183,7 +183,13 @@ func storageOf(storage v1alpha1.QueueStorage) *wirev1.QueueStorage {
 	if storage.Type == v1alpha1.QueueStorageMemory {
 		return &wirev1.QueueStorage{Directory: dataDirectory, Memory: true, Capacity: size}
 	}
-	return &wirev1.QueueStorage{Directory: dataDirectory, Capacity: size - size/20}
+	wire := &wirev1.QueueStorage{Directory: dataDirectory, Capacity: size - size/20}
+	if sync := storage.Sync; sync != nil && sync.Mode == v1alpha1.QueueSyncAlways {
+		wire.SyncAlways = true
+	} else if sync != nil && sync.Interval != nil {
+		wire.SyncInterval = durationpb.New(sync.Interval.Duration)
+	}
+	return wire
 }
 
 // limitsOf checks a little of what the API server checks: an object may be older than a rule.

@@ -114,7 +114,11 @@ func TestMembersRestartOnlyForWhatCountsAtTheStart(t *testing.T) {
 		"compression": {func(s *v1alpha1.QueueSpec) {
 			s.Compression = &v1alpha1.QueueCompression{MinSize: ptr.To(resource.MustParse("1Ki"))}
 		}, false},
-		"storage":            {func(s *v1alpha1.QueueSpec) { s.Storage.Size = resource.MustParse("2Gi") }, true},
+		"storage": {func(s *v1alpha1.QueueSpec) { s.Storage.Size = resource.MustParse("2Gi") }, true},
+		"syncs": {func(s *v1alpha1.QueueSpec) {
+			s.Storage.Sync = &v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncInterval, Interval: &metav1.Duration{Duration: 10 * time.Second}}
+		}, true},
+		"every put synced":   {func(s *v1alpha1.QueueSpec) { s.Storage.Sync = &v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncAlways} }, true},
 		"longest message":    {func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("2Mi")) }, false},
 		"longer message yet": {func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("20Mi")) }, true},
 	} {
@@ -125,6 +129,26 @@ func TestMembersRestartOnlyForWhatCountsAtTheStart(t *testing.T) {
 			}
 			if (got != base) != test.restarts {
 				t.Errorf("members restart: %v", got != base)
+			}
+		})
+	}
+}
+
+func TestWantOfSync(t *testing.T) {
+	for name, test := range map[string]struct {
+		sync     *v1alpha1.QueueSync
+		always   bool
+		interval time.Duration
+	}{
+		"built in":    {nil, false, 0},
+		"no interval": {&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncInterval}, false, 0},
+		"interval":    {&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncInterval, Interval: &metav1.Duration{Duration: time.Minute}}, false, time.Minute},
+		"always":      {&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncAlways}, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storage := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Storage.Sync = test.sync })).Config.GetStorage()
+			if storage.GetSyncAlways() != test.always || storage.GetSyncInterval().AsDuration() != test.interval {
+				t.Errorf("storage %v", storage)
 			}
 		})
 	}

@@ -50,6 +50,7 @@ func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
 	addOperations(all.Decompression.Software, d.GetSoftware())
 	addOperations(all.Decompression.Fallback, d.GetFallback())
 	all.Cpu.SendNanos += cpu.GetSendNanos()
+	all.Cpu.IdleNanos += cpu.GetIdleNanos()
 	all.Cpu.CompressNanos += cpu.GetCompressNanos()
 	all.Cpu.DecompressNanos += cpu.GetDecompressNanos()
 	all.WireBytes += report.GetWireBytes()

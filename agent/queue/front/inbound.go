@@ -173,7 +173,8 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 	w := worker{front: f, settings: s}
 	defer w.end()
 	var err error
-	cpu := meter.ThreadCPU(func() {
+	meter.OnThread(func() {
+		defer w.engine.Stop()
 		for len(buf) > 0 && err == nil {
 			op, ok, _, parsed := next(buf, fromClient, message.MaxLength)
 			if parsed != nil || !ok {
@@ -181,7 +182,13 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 				return
 			}
 			buf = buf[len(op.raw):]
-			switch in.judge(&op, s) {
+			fate := in.judge(&op, s)
+			if fate == encode {
+				w.engine.Start()
+			} else {
+				w.engine.Stop()
+			}
+			switch fate {
 			case pass:
 				out = append(out, op.raw...)
 			case count:
@@ -207,7 +214,7 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 			}
 		}
 	})
-	w.cpu(&f.encoded, cpu)
+	w.cpu(&f.encoded)
 	return out, err
 }
 

@@ -97,7 +97,8 @@ func (o outbound) transform(out, buf []byte) ([]byte, error) {
 	w := worker{front: f, settings: f.settings.Load()}
 	defer w.end()
 	var err error
-	cpu := meter.ThreadCPU(func() {
+	meter.OnThread(func() {
+		defer w.engine.Stop()
 		for len(buf) > 0 && err == nil {
 			op, ok, _, parsed := next(buf, fromServer, maxServed)
 			if parsed != nil || !ok {
@@ -115,11 +116,12 @@ func (o outbound) transform(out, buf []byte) ([]byte, error) {
 			case o.work(&op) > 0:
 				out, err = w.plain(out, &op, o.conn.headers)
 			default:
+				w.engine.Stop()
 				out = append(out, op.raw...)
 			}
 		}
 	})
-	w.cpu(&f.decoded, cpu)
+	w.cpu(&f.decoded)
 	return out, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
 // tally is what was counted in one part.
@@ -62,6 +63,8 @@ type Statistics struct {
 	WireBytes int64
 	// Compression and Decompression of payloads.
 	Compression, Decompression meter.Snapshot
+	// Tried messages that were put are those that an engine worked on, whether they shrank or not. What they took is Compression.CPU.
+	Tried int64
 	// CompressedPlainBytes and CompressedBytes are of the messages that were compressed,
 	// RecentPlainBytes and RecentBytes of those of the last window in which there was any.
 	CompressedPlainBytes, CompressedBytes, RecentPlainBytes, RecentBytes int64
@@ -165,14 +168,16 @@ func (f *Front) Statistics() Statistics {
 	rate := func(i int) Rate {
 		return Rate{Count: now.counts[i] - t.base.counts[i], PerSecond: t.rates[i], Highest: t.highest[i]}
 	}
+	compression := now.compression.Minus(t.base.compression)
 	return Statistics{
-		Puts: rate(putRate), Gets: rate(getRate), Encoded: rate(encodeRate), Decoded: rate(decodeRate),
+		Tried: message.WorkedOn(compression),
+		Puts:  rate(putRate), Gets: rate(getRate), Encoded: rate(encodeRate), Decoded: rate(decodeRate),
 		StoredGets: now.storedGets - t.base.storedGets, RefusedPuts: now.refusedPuts - t.base.refusedPuts, Duplicates: now.duplicates - t.base.duplicates,
 		Undecodable: now.undecodable - t.base.undecodable,
 		Connections: f.open.Load(), HighWater: t.highWater,
 		Opened: now.opened - t.base.opened, Closed: now.closed - t.base.closed, Refused: now.refused - t.base.refused,
 		Unauthenticated: now.unauthenticated - t.base.unauthenticated, WireBytes: now.wire - t.base.wire,
-		Compression: now.compression.Minus(t.base.compression), Decompression: now.decompression.Minus(t.base.decompression),
+		Compression: compression, Decompression: now.decompression.Minus(t.base.decompression),
 		CompressedPlainBytes: now.plain - t.base.plain, CompressedBytes: now.compressed - t.base.compressed,
 		RecentPlainBytes: t.recentPlain, RecentBytes: t.recentBytes, Since: t.since,
 	}

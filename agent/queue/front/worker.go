@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/meter"
@@ -26,7 +25,9 @@ type worker struct {
 	decoder  *message.Decoder
 	scratch  *buffer
 	stored   run
-	worked   bool // an engine was used
+	// engine runs while messages are compressed, or inflated for clients, and checks while what clients compressed is looked at. What is
+	// passed on beside does not count.
+	engine, checks meter.Stopwatch
 }
 
 // run counts messages with one reason that were stored as they came.
@@ -68,10 +69,13 @@ func (w *worker) end() {
 	}
 }
 
-// cpu counts what the part took, if it is worth counting.
-func (w *worker) cpu(m *meter.Meter, spent time.Duration) {
-	if w.worked {
+// cpu counts what engines took.
+func (w *worker) cpu(m *meter.Meter) {
+	if spent := w.engine.Total(); spent > 0 {
 		m.AddCPU(spent)
+	}
+	if spent := w.checks.Total(); spent > 0 {
+		w.front.decoded.AddCPU(spent)
 	}
 }
 
@@ -89,7 +93,6 @@ func (w *worker) encode(out []byte, op *operation) ([]byte, error) {
 			return out, err
 		}
 	}
-	w.worked = true
 	start := len(out)
 	block := op.header
 	if block == nil {
@@ -157,15 +160,18 @@ func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
 			w.stored.add(reason, len(op.payload))
 			return append(out, op.raw...), nil
 		}
+		w.engine.Start()
 		return w.encode(out, op)
 	}
 	if err := w.needDecoder(); err != nil {
 		return out, err
 	}
-	w.worked = true
 	plain := newBuffer(min(form.Length, w.settings.MaxMessageSize))
 	defer plain.release()
-	if _, _, err := w.decoder.Decode(plain.b[:0], form, op.payload, w.settings.MaxMessageSize); err != nil {
+	w.checks.Start()
+	_, _, err = w.decoder.Decode(plain.b[:0], form, op.payload, w.settings.MaxMessageSize)
+	w.checks.Stop()
+	if err != nil {
 		return w.front.refusePut(out, op, err.Error()), nil
 	}
 	w.front.encoded.Add(meter.Outcome{Path: meter.Stored, Reason: message.AlreadyEncoded, PlainBytes: len(op.payload), WireBytes: len(op.payload)})
@@ -197,7 +203,7 @@ func (w *worker) plain(out []byte, op *operation, withHeaders bool) ([]byte, err
 		if err := w.needDecoder(); err != nil {
 			return out, err
 		}
-		w.worked = true
+		w.engine.Start()
 		block := message.AppendPlainBlock(w.space(), op.header)
 		out = appendLine(out, op, len(block), form.Length, withHeaders)
 		if withHeaders {

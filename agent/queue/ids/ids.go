@@ -10,8 +10,8 @@
 // only of messages that are in the stream, so that no id is known of one that is not.
 // After a start, puts with these ids are answered as the server would have.
 //
-// What was written is there when the process is killed. When the power fails it may not be,
-// like the server's own files.
+// What was written is there when the process is killed. When the power fails, what was written
+// since the last sync may not be, like what is in the server's own files.
 package ids
 
 import (
@@ -42,6 +42,10 @@ type Options struct {
 	// Last is the sequence of the last message that the stream had. What was given and is
 	// beyond it was lost, as by a power failure, and is to be put again.
 	Last uint64
+	// SyncAlways says that an id survives the node, and not this process alone, before its message
+	// is given. Else it does a SyncInterval later; 0: whenever the file system writes it.
+	SyncAlways   bool
+	SyncInterval time.Duration
 	// Now is time.Now unless a test sets it.
 	Now func() time.Time
 }
@@ -69,6 +73,9 @@ type Log struct {
 	earlier  []segment // oldest first, without file
 	buffer   []byte
 	unusable error // why nothing can be written any more
+	dirty    bool  // file has what was not synced
+	later    *time.Timer
+	syncs    int // that were made
 }
 
 // known are ids, and the last second in which one of them may count.
@@ -141,6 +148,11 @@ func (l *Log) rewrite() error {
 	l.written = int64(n)
 	if err != nil {
 		return err
+	}
+	if l.dirty = true; l.options.syncs() { // before those are removed that it stands for
+		if err := l.sync(); err != nil {
+			return err
+		}
 	}
 	for _, s := range l.earlier {
 		if err := os.Remove(s.path); err != nil {
@@ -247,8 +259,22 @@ func (l *Log) begin(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("begin a file of ids: %w", err)
 	}
-	l.file, l.begun, l.written = file, now, 0
+	l.file, l.begun, l.written, l.dirty = file, now, 0, false
+	if l.options.syncs() {
+		if err := syncDirectory(l.options.Directory); err != nil {
+			return fmt.Errorf("begin a file of ids: %w", err)
+		}
+	}
 	return nil
+}
+
+// syncDirectory makes the names of new files survive the node.
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // Given writes the ids of messages that are about to be given to a consumer. After an
@@ -276,10 +302,11 @@ func (l *Log) Given(messages []Message) error {
 	if err := l.turn(now); err != nil {
 		return err
 	}
+	l.dirty = true
 	n, err := l.file.Write(l.buffer)
 	l.written += int64(n)
 	if err == nil {
-		return nil
+		return l.synced()
 	}
 	err = fmt.Errorf("write ids: %w", err)
 	// What follows half a record could not be read.
@@ -291,12 +318,63 @@ func (l *Log) Given(messages []Message) error {
 	return err
 }
 
+// synced syncs what was written, or sees to it that it will be. mu is held.
+func (l *Log) synced() error {
+	switch {
+	case l.options.SyncAlways:
+		return l.sync()
+	case l.options.SyncInterval > 0 && l.later == nil:
+		l.later = time.AfterFunc(l.options.SyncInterval, l.syncLater)
+	}
+	return nil
+}
+
+// syncLater syncs without keeping messages from being given meanwhile. After an error the next message tries again.
+func (l *Log) syncLater() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.later = nil
+	if l.unusable != nil || !l.dirty {
+		return
+	}
+	file := l.file
+	l.dirty = false
+	l.syncs++
+	l.mu.Unlock()
+	err := file.Sync()
+	l.mu.Lock()
+	if err != nil && l.file == file {
+		l.dirty = true
+	}
+}
+
+// sync returns when all of file is on the volume. mu is held.
+func (l *Log) sync() error {
+	if !l.dirty {
+		return nil
+	}
+	l.syncs++
+	if err := l.file.Sync(); err != nil {
+		return fmt.Errorf("sync ids: %w", err)
+	}
+	l.dirty = false
+	return nil
+}
+
+// syncs reports whether it is this package that sees to it that ids get to the volume.
+func (o Options) syncs() bool { return o.SyncAlways || o.SyncInterval > 0 }
+
 // turn begins another file if it is time to, and removes those that are not needed. mu is held.
 func (l *Log) turn(now time.Time) error {
 	limit := l.options.MaxBytes / parts
 	full := l.written > 0 && l.written+int64(len(l.buffer)) > limit
 	if !full && now.Sub(l.begun) < l.windowNow()/parts {
 		return nil
+	}
+	if l.options.syncs() { // nobody will sync it later
+		if err := l.sync(); err != nil {
+			return err
+		}
 	}
 	old := l.file
 	l.earlier = append(l.earlier, segment{old.Name(), now, l.written})
@@ -357,9 +435,16 @@ func (l *Log) Close() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unusable = errors.New("write ids: the log was closed")
-	if err := l.file.Close(); err != nil {
-		return fmt.Errorf("close ids: %w", err)
+	var err error
+	if l.unusable == nil && l.options.syncs() {
+		err = l.sync()
 	}
-	return nil
+	if l.later != nil {
+		l.later.Stop()
+	}
+	l.unusable = errors.New("write ids: the log was closed")
+	if closed := l.file.Close(); closed != nil {
+		err = errors.Join(err, fmt.Errorf("close ids: %w", closed))
+	}
+	return err
 }

@@ -267,6 +267,55 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
+// TestSync: what is given is synced before, or later, or not at all, as the options say.
+func TestSync(t *testing.T) {
+	c := newClock()
+	looks := func(l *Log) (syncs int, waits, dirty bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.syncs, l.later != nil, l.dirty
+	}
+	two := func(o Options) *Log {
+		o.Directory = t.TempDir()
+		l := open(t, o, c)
+		given(t, l, "a", 1, c.now)
+		given(t, l, "b", 2, c.now)
+		return l
+	}
+	if syncs, waits, dirty := looks(two(Options{SyncAlways: true})); syncs != 2 || waits || dirty {
+		t.Errorf("always: %d syncs, waits %v, dirty %v", syncs, waits, dirty)
+	}
+	if syncs, waits, dirty := looks(two(Options{})); syncs != 0 || waits || !dirty {
+		t.Errorf("never: %d syncs, waits %v, dirty %v", syncs, waits, dirty)
+	}
+	l := two(Options{SyncInterval: time.Hour})
+	if syncs, waits, dirty := looks(l); syncs != 0 || !waits || !dirty {
+		t.Errorf("in an hour: %d syncs, waits %v, dirty %v", syncs, waits, dirty)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if syncs, _, _ := looks(l); syncs != 1 {
+		t.Errorf("%d syncs at the end", syncs)
+	}
+	l = two(Options{SyncInterval: time.Millisecond})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if syncs, waits, dirty := looks(l); syncs > 0 && !waits && !dirty {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is not synced within a minute")
+		}
+	}
+	// A file that is not written to any more is synced before.
+	l = two(Options{SyncInterval: time.Hour})
+	c.now = c.now.Add(59 * time.Second)
+	given(t, l, "c", 3, c.now)
+	if syncs, _, _ := looks(l); syncs != 1 {
+		t.Errorf("%d syncs when another file was begun", syncs)
+	}
+}
+
 // TestNone: without a log nothing is known, and nothing fails.
 func TestNone(t *testing.T) {
 	var l *Log

@@ -222,6 +222,21 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	}, nil
 }
 
+// tries are the reasons of messages that an engine worked on and that are stored as they are nevertheless.
+var tries = []policy.Reason{policy.Incompressible, policy.DidNotShrink, EngineFailed}
+
+// Worked reports whether an engine worked on a message, whether it shrank or not.
+func Worked(o meter.Outcome) bool { return o.Path != meter.Stored || slices.Contains(tries, o.Reason) }
+
+// WorkedOn counts the messages that an engine worked on.
+func WorkedOn(s meter.Snapshot) int64 {
+	n := s.Hardware.Operations + s.Software.Operations
+	for _, reason := range tries {
+		n += s.Skipped[reason]
+	}
+	return n
+}
+
 func stored(plain []byte, reason policy.Reason) meter.Outcome {
 	return meter.Outcome{Path: meter.Stored, Reason: reason, PlainBytes: len(plain), WireBytes: len(plain)}
 }

@@ -201,6 +201,12 @@ func TestOutcomes(t *testing.T) {
 			if err != nil || outcome.Path != test.path || outcome.Reason != test.reason {
 				t.Fatalf("got %+v, %v; want %v, %v", outcome, err, test.path, test.reason)
 			}
+			var m meter.Meter
+			m.Add(outcome)
+			worked := test.path != meter.Stored || test.corpus == random
+			if message.Worked(outcome) != worked || (message.WorkedOn(m.Snapshot()) == 1) != worked {
+				t.Errorf("that an engine worked on it is said to be %v, of %d", message.Worked(outcome), message.WorkedOn(m.Snapshot()))
+			}
 			if form.Plain() {
 				out = plain
 			}

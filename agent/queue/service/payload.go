@@ -141,14 +141,11 @@ func (s *Service) prepare(ctx context.Context, messages []*wirev1.QueueMessage) 
 	}
 	defer encoder.Release()
 	out, results := make([]*nats.Msg, len(messages)), make([]*wirev1.PutResult, len(messages))
-	spent := meter.ThreadCPU(func() {
-		for i, q := range messages {
-			if out[i], err = s.encode(encoder, settings, q); err != nil {
-				results[i] = &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: err.Error()}
-			}
+	for i, q := range messages {
+		if out[i], err = s.encode(encoder, settings, q); err != nil {
+			results[i] = &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: err.Error()}
 		}
-	})
-	s.options.Front.Encoded().AddCPU(spent)
+	}
 	return out, results, nil
 }
 
@@ -169,7 +166,8 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *w
 			return nil, err
 		}
 		defer decoder.Release()
-		if _, _, err := decoder.Decode(nil, form, m.Data, settings.MaxMessageSize); err != nil {
+		s.options.Front.Decoded().AddCPU(meter.ThreadCPU(func() { _, _, err = decoder.Decode(nil, form, m.Data, settings.MaxMessageSize) }))
+		if err != nil {
 			return nil, fmt.Errorf("stored_form: %w", err)
 		}
 		s.options.Front.Encoded().Add(meter.Outcome{Path: meter.Stored, Reason: message.AlreadyEncoded, PlainBytes: len(m.Data), WireBytes: len(m.Data)})
@@ -179,9 +177,14 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *w
 	if len(m.Data) > settings.MaxMessageSize {
 		return nil, fmt.Errorf("%w: %d bytes; the limit is %d, limits.maxMessageSize of the queue", envelope.ErrInvalid, len(m.Data), settings.MaxMessageSize)
 	}
-	payload, form, outcome, err := encoder.Encode(nil, m.Data)
+	var payload []byte
+	var outcome meter.Outcome
+	spent := meter.ThreadCPU(func() { payload, form, outcome, err = encoder.Encode(nil, m.Data) })
 	if err != nil {
 		s.options.Front.EngineFailed(err)
+	}
+	if message.Worked(outcome) {
+		outcome.CPU = spent
 	}
 	s.options.Front.Encoded().Add(outcome)
 	if !form.Plain() {

@@ -23,6 +23,8 @@ type Statistics struct {
 	Messages, Bytes uint64
 	// DeadLetters are none of the messages, but their bytes are among Bytes.
 	DeadLetters uint64
+	// Kept is how many Bytes are of: messages, dead letters, and what channels and archives note.
+	Kept uint64
 	// FirstSequence and LastSequence are numbers of messages; the last counts all that
 	// were ever put.
 	FirstSequence, LastSequence uint64
@@ -90,7 +92,7 @@ func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, 
 		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
 	out := Statistics{
-		Messages: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq, LastSequence: info.State.LastSeq,
+		Messages: info.State.Msgs, Kept: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq, LastSequence: info.State.LastSeq,
 		Consumers: info.State.Consumers,
 	}
 	for subject, n := range info.State.Subjects {
@@ -178,4 +180,23 @@ func (s *Store) blocks() (files, bytes uint64, err error) {
 		return 0, 0, fmt.Errorf("count the blocks of queue %s: %w", s.options.Queue, err)
 	}
 	return files, bytes, nil
+}
+
+// Applied counts the changes that this member has taken over from whichever leads, of all streams and consumers; 0 for a queue of one.
+// It grows while the store runs, but for when a stream or consumer goes.
+func (s *Store) Applied() uint64 {
+	if s.options.Cluster == nil {
+		return 0
+	}
+	groups := s.server.Raftz(&server.RaftzOptions{})
+	if groups == nil {
+		return 0
+	}
+	var n uint64
+	for _, account := range *groups {
+		for _, group := range account {
+			n += group.Applied
+		}
+	}
+	return n
 }

@@ -43,12 +43,38 @@ type Options struct {
 	// Capacity is the most that messages may take, in bytes. 0: what is free on the
 	// volume, or three quarters of the memory.
 	Capacity int64
+	// Sync says when what was acknowledged is on the volume.
+	Sync Sync
 	// MaxPayload is the longest message with its headers in bytes, as it is stored.
 	// 0: 1 MiB.
 	MaxPayload int32
 	// Cluster is nil for a queue of one member.
 	Cluster *Cluster
 	Log     *slog.Logger
+}
+
+// Sync says when messages, and what is kept about them, are written so that they survive the node and
+// not this process alone.
+type Sync struct {
+	// Always: before anything is acknowledged. Of several members, most have it on their volumes then.
+	Always bool
+	// Interval between two syncs if not; at least MinSyncInterval. 0: DefaultSyncInterval.
+	Interval time.Duration
+}
+
+const (
+	// DefaultSyncInterval is less than the server's own of two minutes.
+	DefaultSyncInterval = 2 * time.Second
+	// MinSyncInterval is the least that Sync.Interval may be: what wants less wants Always.
+	MinSyncInterval = 100 * time.Millisecond
+)
+
+// Every is the interval in effect.
+func (s Sync) Every() time.Duration {
+	if s.Interval == 0 {
+		return DefaultSyncInterval
+	}
+	return max(s.Interval, MinSyncInterval)
 }
 
 // Cluster says how members find each other. A queue that began with one member cannot
@@ -170,6 +196,7 @@ func (s *Store) serverOptions() (*server.Options, error) {
 		ServerName: o.Member, DontListen: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 		MaxPayload: o.MaxPayload, MaxPending: max(maxPending, 2*int64(o.MaxPayload)), WriteDeadline: writeDeadline, MaxSubs: MaxSubscriptions,
 		AuthTimeout: authTimeout.Seconds(), JetStream: true, StoreDir: o.Directory, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: maxBatches},
+		SyncAlways: o.Sync.Always, SyncInterval: o.Sync.Every(),
 		Users: []*server.User{
 			{Username: agentUser, Password: s.password[agentUser], AllowedConnectionTypes: inProcess},
 			{Username: clientUser, Password: s.password[clientUser], Permissions: permissions(o.Queue), AllowedConnectionTypes: inProcess},

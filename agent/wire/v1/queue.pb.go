@@ -715,7 +715,11 @@ type QueueStorage struct {
 	// memory: messages are kept in memory, and directory has what is about the members only.
 	Memory bool `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	// capacity in bytes that messages may take, as stored, beside max_bytes.
-	Capacity      uint64 `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Capacity uint64 `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// sync_always: nothing is acknowledged before it is on the volume. Else what was acknowledged may be in the node's memory alone for about
+	// sync_interval; absent: 2 s.
+	SyncAlways    bool                 `protobuf:"varint,4,opt,name=sync_always,json=syncAlways,proto3" json:"sync_always,omitempty"`
+	SyncInterval  *durationpb.Duration `protobuf:"bytes,5,opt,name=sync_interval,json=syncInterval,proto3" json:"sync_interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -769,6 +773,20 @@ func (x *QueueStorage) GetCapacity() uint64 {
 		return x.Capacity
 	}
 	return 0
+}
+
+func (x *QueueStorage) GetSyncAlways() bool {
+	if x != nil {
+		return x.SyncAlways
+	}
+	return false
+}
+
+func (x *QueueStorage) GetSyncInterval() *durationpb.Duration {
+	if x != nil {
+		return x.SyncInterval
+	}
+	return nil
 }
 
 // QueueLimits count messages and bytes as they are stored. 0 and absent: not bounded.
@@ -1019,7 +1037,9 @@ type QueueContent struct {
 	Lag         uint64 `protobuf:"varint,11,opt,name=lag,proto3" json:"lag,omitempty"`
 	Unreachable uint64 `protobuf:"varint,12,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
 	// dead_letters are no messages of the queue any more, but take room in it.
-	DeadLetters   uint64 `protobuf:"varint,13,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	DeadLetters uint64 `protobuf:"varint,13,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// kept are all that bytes are of: messages, dead_letters, and what channels and archives note.
+	Kept          uint64 `protobuf:"varint,25,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1145,6 +1165,13 @@ func (x *QueueContent) GetDeadLetters() uint64 {
 	return 0
 }
 
+func (x *QueueContent) GetKept() uint64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
 // QueueRate counts something and how often it happens.
 type QueueRate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1244,7 +1271,12 @@ type QueueStatistics struct {
 	// since is when counting began.
 	Since *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=since,proto3" json:"since,omitempty"`
 	// reset is the value of reset_statistics that was acted upon last.
-	Reset_        string `protobuf:"bytes,22,opt,name=reset,proto3" json:"reset,omitempty"`
+	Reset_ string `protobuf:"bytes,22,opt,name=reset,proto3" json:"reset,omitempty"`
+	// tried messages that were put are those that an engine worked on, whether they shrank or not, which took tried_nanos of CPU time.
+	Tried      uint64 `protobuf:"varint,31,opt,name=tried,proto3" json:"tried,omitempty"`
+	TriedNanos uint64 `protobuf:"varint,32,opt,name=tried_nanos,json=triedNanos,proto3" json:"tried_nanos,omitempty"`
+	// volume_syncs is how long the volume takes to keep a little; absent where messages are in memory or in external servers.
+	VolumeSyncs   *QueueVolumeSyncs `protobuf:"bytes,30,opt,name=volume_syncs,json=volumeSyncs,proto3" json:"volume_syncs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1433,6 +1465,116 @@ func (x *QueueStatistics) GetReset_() string {
 	return ""
 }
 
+func (x *QueueStatistics) GetTried() uint64 {
+	if x != nil {
+		return x.Tried
+	}
+	return 0
+}
+
+func (x *QueueStatistics) GetTriedNanos() uint64 {
+	if x != nil {
+		return x.TriedNanos
+	}
+	return 0
+}
+
+func (x *QueueStatistics) GetVolumeSyncs() *QueueVolumeSyncs {
+	if x != nil {
+		return x.VolumeSyncs
+	}
+	return nil
+}
+
+// QueueVolumeSyncs are small writes of the agent's own, by which it measures how long the member's volume takes until a write would survive
+// the node. The server's own syncs are more and longer, and it does not tell of them.
+type QueueVolumeSyncs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// count of those that ended, which took total_nanos together, the last one last_nanos and the longest high_nanos.
+	Count      uint64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	TotalNanos uint64 `protobuf:"varint,2,opt,name=total_nanos,json=totalNanos,proto3" json:"total_nanos,omitempty"`
+	LastNanos  uint64 `protobuf:"varint,3,opt,name=last_nanos,json=lastNanos,proto3" json:"last_nanos,omitempty"`
+	HighNanos  uint64 `protobuf:"varint,4,opt,name=high_nanos,json=highNanos,proto3" json:"high_nanos,omitempty"`
+	// waiting_nanos is how long one has taken that has not ended; 0 when there is none.
+	WaitingNanos uint64 `protobuf:"varint,5,opt,name=waiting_nanos,json=waitingNanos,proto3" json:"waiting_nanos,omitempty"`
+	// failed ones ended with an error of the volume.
+	Failed        uint64 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueVolumeSyncs) Reset() {
+	*x = QueueVolumeSyncs{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueVolumeSyncs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueVolumeSyncs) ProtoMessage() {}
+
+func (x *QueueVolumeSyncs) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueVolumeSyncs.ProtoReflect.Descriptor instead.
+func (*QueueVolumeSyncs) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *QueueVolumeSyncs) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *QueueVolumeSyncs) GetTotalNanos() uint64 {
+	if x != nil {
+		return x.TotalNanos
+	}
+	return 0
+}
+
+func (x *QueueVolumeSyncs) GetLastNanos() uint64 {
+	if x != nil {
+		return x.LastNanos
+	}
+	return 0
+}
+
+func (x *QueueVolumeSyncs) GetHighNanos() uint64 {
+	if x != nil {
+		return x.HighNanos
+	}
+	return 0
+}
+
+func (x *QueueVolumeSyncs) GetWaitingNanos() uint64 {
+	if x != nil {
+		return x.WaitingNanos
+	}
+	return 0
+}
+
+func (x *QueueVolumeSyncs) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
 // QueueReport is all that an agent in mode queue has to say.
 type QueueReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1459,7 +1601,7 @@ type QueueReport struct {
 	// compression of all messages put since the start or the last reset: stored and skipped count what is stored plain.
 	Compression   *Compression   `protobuf:"bytes,13,opt,name=compression,proto3" json:"compression,omitempty"`
 	Decompression *Decompression `protobuf:"bytes,14,opt,name=decompression,proto3" json:"decompression,omitempty"`
-	// cpu: send_nanos is the whole process, compress_nanos and decompress_nanos what these took; all since the start or the last reset.
+	// cpu: send_nanos is the whole process, idle_nanos of it were spent while nothing passed, compress_nanos and decompress_nanos are what these took; all since the start or the last reset.
 	Cpu *CPU `protobuf:"bytes,15,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	// wire_bytes written to and read from clients, TLS included, since the start or the last reset.
 	WireBytes uint64 `protobuf:"varint,16,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
@@ -1480,7 +1622,7 @@ type QueueReport struct {
 
 func (x *QueueReport) Reset() {
 	*x = QueueReport{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1634,7 @@ func (x *QueueReport) String() string {
 func (*QueueReport) ProtoMessage() {}
 
 func (x *QueueReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1647,7 @@ func (x *QueueReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueReport.ProtoReflect.Descriptor instead.
 func (*QueueReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *QueueReport) GetState() QueueState {
@@ -1691,7 +1833,7 @@ type QueueArchiveStatus struct {
 
 func (x *QueueArchiveStatus) Reset() {
 	*x = QueueArchiveStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1845,7 @@ func (x *QueueArchiveStatus) String() string {
 func (*QueueArchiveStatus) ProtoMessage() {}
 
 func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1858,7 @@ func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueArchiveStatus.ProtoReflect.Descriptor instead.
 func (*QueueArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QueueArchiveStatus) GetPath() string {
@@ -1829,7 +1971,7 @@ type QueueRestoreStatus struct {
 
 func (x *QueueRestoreStatus) Reset() {
 	*x = QueueRestoreStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1983,7 @@ func (x *QueueRestoreStatus) String() string {
 func (*QueueRestoreStatus) ProtoMessage() {}
 
 func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1996,7 @@ func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRestoreStatus.ProtoReflect.Descriptor instead.
 func (*QueueRestoreStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QueueRestoreStatus) GetDone() bool {
@@ -1990,11 +2132,14 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x0emax_deliveries\x18\x02 \x01(\rR\rmaxDeliveries\"F\n" +
 	"\vQueueMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
-	"\rroute_address\x18\x02 \x01(\tR\frouteAddress\"`\n" +
+	"\rroute_address\x18\x02 \x01(\tR\frouteAddress\"\xc1\x01\n" +
 	"\fQueueStorage\x12\x1c\n" +
 	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\bR\x06memory\x12\x1a\n" +
-	"\bcapacity\x18\x03 \x01(\x04R\bcapacity\"\x93\x02\n" +
+	"\bcapacity\x18\x03 \x01(\x04R\bcapacity\x12\x1f\n" +
+	"\vsync_always\x18\x04 \x01(\bR\n" +
+	"syncAlways\x12>\n" +
+	"\rsync_interval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fsyncInterval\"\x93\x02\n" +
 	"\vQueueLimits\x12!\n" +
 	"\fmax_messages\x18\x01 \x01(\x04R\vmaxMessages\x12\x1b\n" +
 	"\tmax_bytes\x18\x02 \x01(\x04R\bmaxBytes\x122\n" +
@@ -2007,7 +2152,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x10client_ca_bundle\x18\x02 \x01(\fR\x0eclientCaBundle\"\x17\n" +
 	"\x15GetQueueReportRequest\"Q\n" +
 	"\x16GetQueueReportResponse\x127\n" +
-	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\xba\x03\n" +
+	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\xce\x03\n" +
 	"\fQueueContent\x12\x1a\n" +
 	"\bmessages\x18\x01 \x01(\x04R\bmessages\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12%\n" +
@@ -2023,11 +2168,12 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	" \x01(\tR\x06leader\x12\x10\n" +
 	"\x03lag\x18\v \x01(\x04R\x03lag\x12 \n" +
 	"\vunreachable\x18\f \x01(\x04R\vunreachable\x12!\n" +
-	"\fdead_letters\x18\r \x01(\x04R\vdeadLetters\"~\n" +
+	"\fdead_letters\x18\r \x01(\x04R\vdeadLetters\x12\x12\n" +
+	"\x04kept\x18\x19 \x01(\x04R\x04kept\"~\n" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
-	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xfa\a\n" +
+	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xfa\b\n" +
 	"\x0fQueueStatistics\x121\n" +
 	"\x04puts\x18\x01 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04puts\x121\n" +
 	"\x04gets\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04gets\x12A\n" +
@@ -2055,10 +2201,24 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"file_bytes\x18\x13 \x01(\x04H\x01R\tfileBytes\x88\x01\x01\x12&\n" +
 	"\fmemory_bytes\x18\x14 \x01(\x04H\x02R\vmemoryBytes\x88\x01\x01\x120\n" +
 	"\x05since\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05reset\x18\x16 \x01(\tR\x05resetB\x0e\n" +
+	"\x05reset\x18\x16 \x01(\tR\x05reset\x12\x14\n" +
+	"\x05tried\x18\x1f \x01(\x04R\x05tried\x12\x1f\n" +
+	"\vtried_nanos\x18  \x01(\x04R\n" +
+	"triedNanos\x12G\n" +
+	"\fvolume_syncs\x18\x1e \x01(\v2$.lighterage.wire.v1.QueueVolumeSyncsR\vvolumeSyncsB\x0e\n" +
 	"\f_file_blocksB\r\n" +
 	"\v_file_bytesB\x0f\n" +
-	"\r_memory_bytes\"\xf6\b\n" +
+	"\r_memory_bytes\"\xc4\x01\n" +
+	"\x10QueueVolumeSyncs\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x1f\n" +
+	"\vtotal_nanos\x18\x02 \x01(\x04R\n" +
+	"totalNanos\x12\x1d\n" +
+	"\n" +
+	"last_nanos\x18\x03 \x01(\x04R\tlastNanos\x12\x1d\n" +
+	"\n" +
+	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
+	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xf6\b\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -2144,7 +2304,7 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
@@ -2162,75 +2322,78 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*QueueContent)(nil),           // 13: lighterage.wire.v1.QueueContent
 	(*QueueRate)(nil),              // 14: lighterage.wire.v1.QueueRate
 	(*QueueStatistics)(nil),        // 15: lighterage.wire.v1.QueueStatistics
-	(*QueueReport)(nil),            // 16: lighterage.wire.v1.QueueReport
-	(*QueueArchiveStatus)(nil),     // 17: lighterage.wire.v1.QueueArchiveStatus
-	(*QueueRestoreStatus)(nil),     // 18: lighterage.wire.v1.QueueRestoreStatus
-	(*CompressionSettings)(nil),    // 19: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 20: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 21: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 22: lighterage.wire.v1.ChannelAcceptance
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 24: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 25: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 26: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 27: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 28: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 29: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 30: lighterage.wire.v1.Failure
+	(*QueueVolumeSyncs)(nil),       // 16: lighterage.wire.v1.QueueVolumeSyncs
+	(*QueueReport)(nil),            // 17: lighterage.wire.v1.QueueReport
+	(*QueueArchiveStatus)(nil),     // 18: lighterage.wire.v1.QueueArchiveStatus
+	(*QueueRestoreStatus)(nil),     // 19: lighterage.wire.v1.QueueRestoreStatus
+	(*CompressionSettings)(nil),    // 20: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 22: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 23: lighterage.wire.v1.ChannelAcceptance
+	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 25: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 26: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 27: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 28: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 29: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 30: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 31: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
 	8,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
 	9,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	19, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	20, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
 	10, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	20, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	20, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	21, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	21, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
 	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	21, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	22, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	22, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	23, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
 	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
 	4,  // 11: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
 	5,  // 12: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	20, // 13: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	20, // 14: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	20, // 15: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	20, // 16: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 17: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	16, // 18: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	23, // 19: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	14, // 20: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	14, // 21: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	14, // 22: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	14, // 23: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	23, // 24: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	1,  // 25: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	23, // 26: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	24, // 27: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	13, // 28: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	15, // 29: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	25, // 30: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	26, // 31: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	27, // 32: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	28, // 33: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	29, // 34: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	30, // 35: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	17, // 36: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	18, // 37: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	23, // 38: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	30, // 39: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	23, // 40: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	25, // 41: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	20, // 42: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	30, // 43: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	23, // 44: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	11, // 45: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	12, // 46: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	46, // [46:47] is the sub-list for method output_type
-	45, // [45:46] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	21, // 13: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	21, // 14: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	21, // 15: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	21, // 16: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	21, // 17: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 18: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	17, // 19: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	24, // 20: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	14, // 21: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	14, // 22: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	14, // 23: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	14, // 24: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	24, // 25: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	16, // 26: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 27: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	24, // 28: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	25, // 29: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	13, // 30: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	15, // 31: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	26, // 32: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	27, // 33: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	28, // 34: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	29, // 35: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	30, // 36: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	31, // 37: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	18, // 38: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	19, // 39: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	24, // 40: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	31, // 41: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	24, // 42: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	26, // 43: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	21, // 44: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	31, // 45: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	24, // 46: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	11, // 47: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	12, // 48: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	48, // [48:49] is the sub-list for method output_type
+	47, // [47:48] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -2249,7 +2412,7 @@ func file_agent_wire_v1_queue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -639,8 +639,10 @@ type CPU struct {
 	ReceiveNanos    uint64 `protobuf:"varint,2,opt,name=receive_nanos,json=receiveNanos,proto3" json:"receive_nanos,omitempty"`
 	CompressNanos   uint64 `protobuf:"varint,3,opt,name=compress_nanos,json=compressNanos,proto3" json:"compress_nanos,omitempty"`
 	DecompressNanos uint64 `protobuf:"varint,4,opt,name=decompress_nanos,json=decompressNanos,proto3" json:"decompress_nanos,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// idle_nanos of send_nanos were spent while nothing passed. Of members of queues only.
+	IdleNanos     uint64 `protobuf:"varint,10,opt,name=idle_nanos,json=idleNanos,proto3" json:"idle_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CPU) Reset() {
@@ -697,6 +699,13 @@ func (x *CPU) GetCompressNanos() uint64 {
 func (x *CPU) GetDecompressNanos() uint64 {
 	if x != nil {
 		return x.DecompressNanos
+	}
+	return 0
+}
+
+func (x *CPU) GetIdleNanos() uint64 {
+	if x != nil {
+		return x.IdleNanos
 	}
 	return 0
 }
@@ -1117,13 +1126,16 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\rDecompression\x12:\n" +
 	"\bhardware\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bhardware\x12:\n" +
 	"\bsoftware\x18\x02 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bsoftware\x12:\n" +
-	"\bfallback\x18\x03 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bfallback\"\x9b\x01\n" +
+	"\bfallback\x18\x03 \x01(\v2\x1e.lighterage.wire.v1.OperationsR\bfallback\"\xba\x01\n" +
 	"\x03CPU\x12\x1d\n" +
 	"\n" +
 	"send_nanos\x18\x01 \x01(\x04R\tsendNanos\x12#\n" +
 	"\rreceive_nanos\x18\x02 \x01(\x04R\freceiveNanos\x12%\n" +
 	"\x0ecompress_nanos\x18\x03 \x01(\x04R\rcompressNanos\x12)\n" +
-	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\"\xad\x03\n" +
+	"\x10decompress_nanos\x18\x04 \x01(\x04R\x0fdecompressNanos\x12\x1d\n" +
+	"\n" +
+	"idle_nanos\x18\n" +
+	" \x01(\x04R\tidleNanos\"\xad\x03\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x1f\n" +

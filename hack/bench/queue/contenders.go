@@ -70,6 +70,8 @@ func serve(ctx context.Context, name, directory string) error {
 func serveJetStream(ctx context.Context, directory string) error {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: directory, MaxPayload: maxPayload, NoSigs: true, NoLog: true,
+		// As often as a queue.
+		SyncInterval: store.DefaultSyncInterval,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,128 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queueagent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// probeInterval is between two probes. Status is read less often.
+const probeInterval = 10 * time.Second
+
+// probeName is the file in the member's directory that probes write.
+const probeName = "sync-probe"
+
+// volumeSyncs measures how long the volume takes until a small write would survive the node. The server does not tell how long its own
+// syncs take. A nil one measures nothing.
+type volumeSyncs struct {
+	path string
+	now  func() time.Time
+
+	mu     sync.Mutex
+	begun  time.Time // zero: none is under way
+	count  uint64
+	failed uint64
+	total  time.Duration
+	last   time.Duration
+	high   time.Duration
+}
+
+func newVolumeSyncs(directory string) *volumeSyncs {
+	return &volumeSyncs{path: filepath.Join(directory, probeName), now: time.Now}
+}
+
+// measureVolume measures until the context ends. It returns nil where messages are not on a volume of this member.
+func (a *Agent) measureVolume(ctx context.Context, kept engine, c *wirev1.QueueConfig) *volumeSyncs {
+	if kept.Shared() || c.GetStorage().GetMemory() {
+		return nil
+	}
+	v := newVolumeSyncs(c.GetStorage().GetDirectory())
+	go v.run(ctx, probeInterval, func(err error) {
+		a.options.Log.Warn("How long the volume takes to sync is not known", "error", err.Error())
+	})
+	return v
+}
+
+// run probes until the context ends. Of failures it says the first in a row.
+func (v *volumeSyncs) run(ctx context.Context, interval time.Duration, warn func(error)) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := v.probe()
+		if err != nil && !failing {
+			warn(err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// probe writes and syncs once.
+func (v *volumeSyncs) probe() error {
+	v.mu.Lock()
+	v.begun = v.now()
+	v.mu.Unlock()
+	err := writeAndSync(v.path)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	took := v.now().Sub(v.begun)
+	v.begun = time.Time{}
+	if err != nil {
+		v.failed++
+		return err
+	}
+	v.count++
+	v.total += took
+	v.last, v.high = took, max(v.high, took)
+	return nil
+}
+
+// writeAndSync overwrites a file of one sector, so that a volume that is full takes it too.
+func writeAndSync(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // What counts is whether it was synced.
+	var sector [512]byte
+	if _, err := file.WriteAt(sector[:], 0); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// report is nil where nothing is measured.
+func (v *volumeSyncs) report() *wirev1.QueueVolumeSyncs {
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r := &wirev1.QueueVolumeSyncs{Count: v.count, Failed: v.failed, TotalNanos: uint64(v.total), LastNanos: uint64(v.last), HighNanos: uint64(v.high)}
+	if !v.begun.IsZero() {
+		r.WaitingNanos = uint64(max(v.now().Sub(v.begun), 1))
+	}
+	return r
+}
+
+// reset forgets what was counted. The last one stays: it is a state.
+func (v *volumeSyncs) reset() {
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.count, v.failed, v.total, v.high = 0, 0, 0, 0
+}

@@ -1,0 +1,67 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queueagent_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// TestSyncChanges: how messages are synced counts from the next start, and those that are there stay, whatever it was.
+func TestSyncChanges(t *testing.T) {
+	m := newMember(t)
+	puts := uint64(0)
+	for _, change := range []func(*wirev1.QueueStorage){
+		func(s *wirev1.QueueStorage) {},
+		func(s *wirev1.QueueStorage) { s.SyncAlways = true },
+		func(s *wirev1.QueueStorage) { s.SyncAlways, s.SyncInterval = false, durationpb.New(time.Minute) },
+	} {
+		m.change(func(c *wirev1.QueueConfig) { change(c.GetStorage()) })
+		m.begin()
+		pool := m.certify() // for the new address
+		stop := m.run()
+		m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+		conn, err := m.client(pool, "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		js, err := jetstream.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.Publish(t.Context(), "orders", []byte(strings.Repeat("a", 100))); err != nil {
+			t.Fatal(err)
+		}
+		puts++
+		r := m.await("it holds what was put by then, and has measured the volume", func(r *wirev1.QueueReport) bool {
+			return r.GetContent().GetMessages() == puts && r.GetStatistics().GetVolumeSyncs().GetCount() > 0
+		})
+		if syncs := r.GetStatistics().GetVolumeSyncs(); syncs.GetLastNanos() == 0 || syncs.GetHighNanos() < syncs.GetLastNanos() || syncs.GetFailed() != 0 {
+			t.Errorf("syncs of the volume: %v", syncs)
+		}
+		m.change(func(c *wirev1.QueueConfig) { c.Storage.SyncAlways = !c.GetStorage().GetSyncAlways() })
+		m.await("it is told to start it again", func(r *wirev1.QueueReport) bool { return strings.Contains(r.GetConfigError(), "start it again") })
+		m.change(func(c *wirev1.QueueConfig) { c.Storage.SyncAlways = !c.GetStorage().GetSyncAlways() })
+		conn.Close()
+		stop()
+	}
+}
+
+// TestNoVolume: where messages are in memory, no volume is measured.
+func TestNoVolume(t *testing.T) {
+	m := newMember(t)
+	m.certify()
+	m.change(func(c *wirev1.QueueConfig) { c.Storage.Memory = true })
+	m.run()
+	r := m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	if r.GetStatistics().GetVolumeSyncs() != nil {
+		t.Errorf("%v", r.GetStatistics().GetVolumeSyncs())
+	}
+}
