@@ -4,12 +4,14 @@
 package metrics
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
 // Queues are the collectors that reports of Queues' members feed. They are labelled by namespace alone and safe for concurrent use.
@@ -29,6 +31,10 @@ type Queues struct {
 	running, retrying, doubt, arrives   *prometheus.GaugeVec
 	archives, ranges, behind, unwritten *prometheus.GaugeVec
 	unrestored                          *prometheus.GaugeVec
+	keptPlain                           *prometheus.CounterVec
+	syncs, syncSeconds, syncFailures    *prometheus.CounterVec
+	deadLetters, consumers, redelivered *prometheus.GaugeVec
+	oldest, memory, blocks              *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	series *series[*wirev1.QueueReport]
@@ -54,7 +60,7 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		opened:          n.counter("lighterage_queue_opened_connections_total", "Connections that clients opened."),
 		refused:         n.counter("lighterage_queue_refused_connections_total", "Connections that were refused because of limits.maxConnections."),
 		unauthenticated: n.counter("lighterage_queue_failed_authentications_total", "Clients that were not let in."),
-		cpu:             n.counter("lighterage_queue_cpu_seconds_total", "CPU time of Queues' members: stage is compress, decompress, or other for the rest.", "stage"),
+		cpu:             n.counter("lighterage_queue_cpu_seconds_total", "CPU time of Queues' members: stage is compress, decompress, idle for what was spent while nothing passed, or other for the rest.", "stage"),
 		sent:            n.counter("lighterage_queue_channel_sent_messages_total", "Messages that Queues of other clusters have stored for channels from here."),
 		batches:         n.counter("lighterage_queue_channel_sent_batches_total", "Batches that Queues of other clusters have stored for channels from here."),
 		sentPlain:       n.counter("lighterage_queue_channel_sent_uncompressed_bytes_total", "Bytes of the messages that channels have sent, as they were put."),
@@ -74,6 +80,16 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		behind:          n.gauge("lighterage_queue_archive_behind", "Messages that were put since the archives were written last."),
 		unwritten:       n.gauge("lighterage_queue_archives_failing", "Archives that cannot be written, so that what is put is not archived."),
 		unrestored:      n.gauge("lighterage_queue_restores_failing", "Queues that serve nobody, since their archive cannot be restored."),
+		keptPlain:       n.counter("lighterage_queue_stored_plain_messages_total", "Messages that were put and stored as they were, by the reason why they were not compressed.", "reason"),
+		syncs:           n.counter("lighterage_queue_volume_syncs_total", "Files of 512 bytes that members wrote and synced to measure their volumes, every 10 seconds."),
+		syncSeconds:     n.counter("lighterage_queue_volume_sync_seconds_total", "How long these took. It is not how long the store's own syncs of messages take."),
+		syncFailures:    n.counter("lighterage_queue_volume_sync_failures_total", "Such files that could not be written or synced."),
+		deadLetters:     n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
+		consumers:       n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
+		redelivered:     n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
+		oldest:          n.gauge("lighterage_queue_oldest_message_timestamp_seconds", "When the oldest message in a Queue of the namespace was put, in seconds since 1970; absent when all are empty."),
+		memory:          n.gauge("lighterage_queue_memory_bytes", "Bytes that messages take in the memory of members."),
+		blocks:          n.gauge("lighterage_queue_file_blocks", "Files in which members keep messages."),
 		depth:           n.gauge("lighterage_queue_depth", "Messages in Queues."),
 		bytes:           n.gauge("lighterage_queue_stored_bytes", "Bytes that the messages in Queues take as stored."),
 		unacked:         n.gauge("lighterage_queue_unacknowledged", "Messages that were delivered and not acknowledged yet."),
@@ -92,8 +108,18 @@ func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, 
 		q.series.set(namespace, queue, q.depth, float64(content.GetMessages()))
 		q.series.set(namespace, queue, q.bytes, float64(content.GetBytes()))
 		q.series.set(namespace, queue, q.unacked, float64(content.GetUnacknowledged()))
+		q.series.set(namespace, queue, q.deadLetters, float64(content.GetDeadLetters()))
+		q.series.set(namespace, queue, q.consumers, float64(content.GetConsumers()))
+		q.series.set(namespace, queue, q.redelivered, float64(content.GetRedelivered()))
+		oldest := content.GetOldestTime()
+		q.series.setLeast(namespace, queue, q.oldest, float64(oldest.AsTime().UnixMilli())/1000, oldest != nil)
 	}
-	var open, file, running, retrying, doubt, arrives float64
+	q.observeMembers(namespace, queue, members)
+}
+
+// observeMembers sets what is the sum of what members say.
+func (q *Queues) observeMembers(namespace, queue string, members map[string]*wirev1.QueueReport) {
+	var open, file, memory, blocks, running, retrying, doubt, arrives float64
 	files := false // where external servers keep messages there are none
 	for _, report := range members {
 		switch report.GetChannel().GetState() {
@@ -110,11 +136,14 @@ func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, 
 		open += float64(report.GetStatistics().GetConnections())
 		if n := report.GetStatistics(); n != nil && n.FileBytes != nil {
 			file, files = file+float64(n.GetFileBytes()), true
+			memory, blocks = memory+float64(n.GetMemoryBytes()), blocks+float64(n.GetFileBlocks())
 		}
 	}
 	q.series.set(namespace, queue, q.open, open)
 	if files {
 		q.series.set(namespace, queue, q.file, file)
+		q.series.set(namespace, queue, q.memory, memory)
+		q.series.set(namespace, queue, q.blocks, blocks)
 	}
 	q.series.set(namespace, queue, q.running, running)
 	q.series.set(namespace, queue, q.retrying, retrying)
@@ -178,6 +207,18 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	} {
 		count(q.messages, func(r *wirev1.QueueReport) uint64 { return value(r.GetCompression()).GetOperations() }, 1, path)
 	}
+	for _, reason := range plainReasons {
+		count(q.keptPlain, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetSkipped()[reason] }, 1, reason)
+	}
+	count(q.keptPlain, func(r *wirev1.QueueReport) uint64 {
+		var others uint64
+		for reason, n := range r.GetCompression().GetSkipped() {
+			if !slices.Contains(plainReasons, reason) {
+				others += n
+			}
+		}
+		return others
+	}, 1, "Other")
 	count(q.fallback, func(r *wirev1.QueueReport) uint64 { return r.GetDecompression().GetFallback().GetOperations() }, 1)
 	count(q.plain, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetUncompressedBytes() }, 1)
 	count(q.compressed, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetCompressedBytes() }, 1)
@@ -194,11 +235,23 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	count(q.received, sumOfReceived((*wirev1.ReceivedChannel).GetMessages), 1)
 	count(q.receivedBytes, sumOfReceived((*wirev1.ReceivedChannel).GetPayloadBytes), 1)
 	const seconds = 1e-9
+	statistic(q.syncs, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetCount() })
+	statistic(q.syncFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetFailed() })
+	count(q.syncSeconds, func(r *wirev1.QueueReport) uint64 { return r.GetStatistics().GetVolumeSyncs().GetTotalNanos() }, seconds)
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetCompressNanos() }, seconds, "compress")
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetDecompressNanos() }, seconds, "decompress")
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 {
-		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetDecompressNanos())
+		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetDecompressNanos()+r.GetCpu().GetIdleNanos())
 	}, seconds, "other")
+	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetIdleNanos() }, seconds, "idle")
+}
+
+// plainReasons are why messages are stored as they were put. Labels are no others, whatever a member says.
+var plainReasons = []string{
+	v1alpha1.CompressionOff, v1alpha1.CompressionPolicyNever, v1alpha1.CompressionBelowMinimum, v1alpha1.CompressionAlreadyEncoded,
+	v1alpha1.CompressionIncompressible, v1alpha1.CompressionDidNotShrink, v1alpha1.CompressionEngineFailed, v1alpha1.CompressionPeerRefused,
+	v1alpha1.CompressionSoftwareDisabled, v1alpha1.CompressionNoAccelerator, v1alpha1.CompressionSelfTestFailed,
+	v1alpha1.CompressionLevelNotAccelerated, v1alpha1.CompressionCodecNotAccelerated,
 }
 
 func sumOfReceived(value func(*wirev1.ReceivedChannel) uint64) func(*wirev1.QueueReport) uint64 {

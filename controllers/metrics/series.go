@@ -24,6 +24,8 @@ type observed[R any] struct {
 	last      map[string]R
 	// gauges are what the object has contributed to sums over objects.
 	gauges map[*prometheus.GaugeVec]float64
+	// least are what it has contributed to the least over objects.
+	least map[*prometheus.GaugeVec]float64
 }
 
 func newSeries[R any](started time.Time, since func(R) time.Time) *series[R] {
@@ -48,7 +50,7 @@ func (s *series[R]) observe(namespace, object string, reports map[string]R, add 
 func (s *series[R]) of(namespace, object string) *observed[R] {
 	known := s.objects[object]
 	if known == nil {
-		known = &observed[R]{namespace: namespace, last: map[string]R{}, gauges: map[*prometheus.GaugeVec]float64{}}
+		known = &observed[R]{namespace: namespace, last: map[string]R{}, gauges: map[*prometheus.GaugeVec]float64{}, least: map[*prometheus.GaugeVec]float64{}}
 		s.objects[object] = known
 	}
 	return known
@@ -76,6 +78,32 @@ func (s *series[R]) set(namespace, object string, gauge *prometheus.GaugeVec, va
 	known.gauges[gauge] = value
 }
 
+// setLeast is what an object contributes to a gauge that shows the least of its namespace; known is false when it contributes nothing. The
+// namespace has no such gauge when nobody does.
+func (s *series[R]) setLeast(namespace, object string, gauge *prometheus.GaugeVec, value float64, known bool) {
+	contributed := s.of(namespace, object).least
+	if known {
+		contributed[gauge] = value
+	} else {
+		delete(contributed, gauge)
+	}
+	s.showLeast(namespace, gauge)
+}
+
+func (s *series[R]) showLeast(namespace string, gauge *prometheus.GaugeVec) {
+	least, known := 0.0, false
+	for _, object := range s.objects {
+		if value, ok := object.least[gauge]; ok && object.namespace == namespace && (!known || value < least) {
+			least, known = value, true
+		}
+	}
+	if known {
+		gauge.WithLabelValues(namespace).Set(least)
+	} else {
+		gauge.DeleteLabelValues(namespace)
+	}
+}
+
 // forget takes an object's contributions out of the gauges.
 func (s *series[R]) forget(object string) {
 	known := s.objects[object]
@@ -86,6 +114,9 @@ func (s *series[R]) forget(object string) {
 		gauge.WithLabelValues(known.namespace).Add(-value)
 	}
 	delete(s.objects, object)
+	for gauge := range known.least {
+		s.showLeast(known.namespace, gauge)
+	}
 }
 
 // counted adds what value grew by, times scale.

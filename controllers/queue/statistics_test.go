@@ -1,0 +1,123 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/utils/ptr"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/queue"
+)
+
+// TestAverages: what dead letters, notes and messages that did not shrink add to the sums, they add to what these are divided by.
+func TestAverages(t *testing.T) {
+	for name, test := range map[string]struct {
+		content            *wirev1.QueueContent
+		tried, nanos       uint64
+		average            int64
+		compress, perGiB   string
+		processed, process uint64
+		idle               uint64
+	}{
+		"one message beside dead letters": {
+			content: &wirev1.QueueContent{Messages: 1, DeadLetters: 9_999, Kept: 10_001, Bytes: 10_001 << 20}, average: 1 << 20,
+		},
+		"dead letters alone":           {content: &wirev1.QueueContent{DeadLetters: 2, Kept: 2, Bytes: 600}, average: 300},
+		"a member of before":           {content: &wirev1.QueueContent{Messages: 1, DeadLetters: 2, Bytes: 600}, average: 200},
+		"nothing":                      {content: &wirev1.QueueContent{}},
+		"no message was compressed":    {content: &wirev1.QueueContent{}, tried: 4, nanos: 4e6, compress: "0.001000"},
+		"no engine worked":             {content: &wirev1.QueueContent{}},
+		"an idle queue":                {content: &wirev1.QueueContent{}, processed: 1 << 20, process: 3600e9, idle: 3600e9 - 1e6, perGiB: "1.02"},
+		"a queue that was never idle":  {content: &wirev1.QueueContent{}, processed: 1 << 30, process: 7e9, perGiB: "7.00"},
+		"more idle than a process has": {content: &wirev1.QueueContent{}, processed: 1 << 30, process: 7e9, idle: 8e9, perGiB: "0.00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wanted := want(t, newQueue(nil))
+			facts := well(wanted)
+			r := facts.Members[0].Report
+			test.content.Leader = r.GetMember()
+			r.Content = test.content
+			r.Statistics.Tried, r.Statistics.TriedNanos = test.tried, test.nanos
+			r.Compression = &wirev1.Compression{UncompressedBytes: test.processed}
+			r.Cpu = &wirev1.CPU{SendNanos: test.process, IdleNanos: test.idle, CompressNanos: 9e9}
+			status := queue.Observe(wanted.Queue, &wanted, facts)
+			if s := status.Statistics; s.AverageSize != test.average || s.AverageCompressSeconds != test.compress {
+				t.Errorf("average size %d, %q s each", s.AverageSize, s.AverageCompressSeconds)
+			}
+			if status.CPU.SecondsPerGiB != test.perGiB {
+				t.Errorf("%q s for each GiB, want %q", status.CPU.SecondsPerGiB, test.perGiB)
+			}
+		})
+	}
+}
+
+// TestMetricsAgree: Prometheus is told what status shows.
+func TestMetricsAgree(t *testing.T) {
+	wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Replicas = 3 }))
+	facts := well(wanted)
+	reports := map[string]*wirev1.QueueReport{}
+	for i, m := range facts.Members {
+		r, n := m.Report, uint64(i+1)
+		r.Content = &wirev1.QueueContent{
+			Messages: 10 * n, DeadLetters: 4 * n, Kept: 20 * n, Bytes: 2000 * n, Leader: wanted.Config.GetMembers()[1].GetName(), Consumers: n,
+			Unacknowledged: 7 * n, Redelivered: 3 * n, OldestTime: timestamppb.New(now.Add(-time.Duration(n) * time.Minute)),
+		}
+		s := r.GetStatistics()
+		s.Puts, s.Gets, s.Decompressions = &wirev1.QueueRate{Count: 11 * n}, &wirev1.QueueRate{Count: 12 * n}, &wirev1.QueueRate{Count: 13 * n}
+		s.StoredFormGets, s.RefusedPuts, s.Duplicates, s.Connections, s.Opened, s.RefusedConnections, s.FailedAuthentications = n, 2*n, 3*n, 4*n, 5*n, 6*n, 7*n
+		s.FileBlocks, s.FileBytes, s.MemoryBytes = ptr.To(n), ptr.To(100*n), ptr.To(50*n)
+		s.VolumeSyncs = &wirev1.QueueVolumeSyncs{Count: n, Failed: 2 * n}
+		r.Compression = &wirev1.Compression{
+			UncompressedBytes: 8000 * n, CompressedBytes: 2000 * n, Hardware: &wirev1.Operations{Operations: n}, Software: &wirev1.Operations{Operations: 2 * n},
+			Stored: &wirev1.Operations{Operations: 3 * n}, Skipped: map[string]uint64{v1alpha1.CompressionBelowMinimum: 2 * n, v1alpha1.CompressionDidNotShrink: n},
+		}
+		r.Decompression = &wirev1.Decompression{Fallback: &wirev1.Operations{Operations: n}}
+		reports[m.Pod.Name] = r
+	}
+	status := queue.Observe(wanted.Queue, &wanted, facts)
+	registry := prometheus.NewRegistry()
+	metrics.NewQueues(registry, time.Time{}).Observe("bank", "uid-1", facts.Members[1].Report.GetContent(), reports)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]int64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := strings.TrimPrefix(family.GetName(), "lighterage_queue_")
+			for _, label := range metric.GetLabel() {
+				if label.GetName() != "namespace" {
+					name += "/" + label.GetValue()
+				}
+			}
+			shown[name] = int64(metric.GetCounter().GetValue() + metric.GetGauge().GetValue())
+		}
+	}
+	s, c := status.Statistics, status.Compression
+	for name, want := range map[string]int64{
+		"depth": s.Depth, "stored_bytes": s.Persistent.Bytes, "dead_letters": s.DeadLetters, "consumers": s.Consumers, "unacknowledged": s.Unacknowledged,
+		"redelivered": s.Redelivered, "oldest_message_timestamp_seconds": s.OldestMessageTime.Unix(), "puts_total": s.Puts.Count, "gets_total": s.Gets.Count,
+		"decompressions_total": s.Decompressions.Count, "stored_form_gets_total": s.StoredFormGets, "refused_puts_total": s.RefusedPuts, "duplicates_total": s.Duplicates,
+		"connections": s.Connections, "opened_connections_total": s.Opens, "refused_connections_total": s.RefusedConnections,
+		"failed_authentications_total": s.FailedAuthentications, "file_blocks": *s.FileBlocks, "file_bytes": *s.FileBytes, "memory_bytes": *s.MemoryBytes,
+		"volume_syncs_total": s.VolumeSync.Count, "volume_sync_failures_total": s.VolumeSync.Failed,
+		"messages_total/hardware": c.Hardware.Operations, "messages_total/software": c.Software.Operations, "messages_total/stored": c.Stored.Operations,
+		"stored_plain_messages_total/BelowMinimum": c.Skipped[v1alpha1.CompressionBelowMinimum],
+		"stored_plain_messages_total/DidNotShrink": c.Skipped[v1alpha1.CompressionDidNotShrink],
+		"uncompressed_bytes_total":                 c.UncompressedBytes, "compressed_bytes_total": c.CompressedBytes,
+		"fallback_decompressions_total": status.Decompression.Fallback.Operations,
+	} {
+		if got, ok := shown[name]; got != want || !ok || want == 0 {
+			t.Errorf("%s is %d in Prometheus and %d in status", name, got, want)
+		}
+	}
+}
