@@ -243,12 +243,18 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	}
 	// With a name of its own nothing that was meant for the one before reaches this one.
 	d.name = d.consumer + "-" + nuid.Next()
-	consumer, err := d.js.CreateConsumer(asking, o.Queue, jetstream.ConsumerConfig{
+	config := jetstream.ConsumerConfig{
 		Durable: d.name, Description: "Clients of gRPC and HTTP", FilterSubjects: d.subjects,
 		AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy, AckWait: acknowledgeAfter,
 		MaxDeliver: -1, MaxAckPending: windowMessages + windowParked, MaxWaiting: 16, MemoryStorage: true,
-	})
+	}
+	consumer, err := d.js.CreateConsumer(asking, o.Queue, config)
 	var refused *jetstream.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == codeTooManyPending {
+		// An external server may allow less, and messages behind others of their key take room then.
+		config.MaxAckPending = windowMessages
+		consumer, err = d.js.CreateConsumer(asking, o.Queue, config)
+	}
 	if errors.As(err, &refused) && (refused.ErrorCode == codeNotUnique || refused.ErrorCode == codeUnfiltered) {
 		return d.whoReads(asking)
 	}
@@ -305,10 +311,12 @@ func (d *dispatcher) reads(c jetstream.ConsumerConfig) bool {
 	})
 }
 
-// Codes of JetStream for consumers that a work queue cannot have beside another.
+// Codes of JetStream for consumers that a work queue cannot have beside another, and for more messages that are
+// not acknowledged than its owner allows.
 const (
-	codeUnfiltered jetstream.ErrorCode = 10099
-	codeNotUnique  jetstream.ErrorCode = 10100
+	codeTooManyPending jetstream.ErrorCode = 10121
+	codeUnfiltered     jetstream.ErrorCode = 10099
+	codeNotUnique      jetstream.ErrorCode = 10100
 )
 
 // forwarded reports whether the pile is for a channel alone.
