@@ -72,6 +72,10 @@ type Agent struct {
 	idle        idleness
 	pending     bool  // the stream is not as the configuration says yet
 	external    error // why external servers do not serve at the start
+	held        error // why the volume does not let the store start
+
+	limiting sync.Mutex     // held while the stream is given limits
+	limits   store.Settings // that it was given last
 }
 
 // running is what serves clients.
@@ -140,7 +144,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		err = nil // told to end before it began
 	}
 	if kept == nil {
-		return err
+		return a.awaitVolume(ctx, options, err)
 	}
 	defer kept.Shutdown()
 	defer conn.Close()
@@ -153,7 +157,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return nil // told to end before it began
 	}
 	if err != nil {
-		return err
+		return a.awaitVolume(ctx, options, err)
 	}
 	if given != nil {
 		defer func() { _ = given.Close() }() // Everything is written.
@@ -179,6 +183,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	if own, ok := kept.(*store.Store); ok {
+		go a.keepRoom(watching, own, conn, len(c.GetMembers()) > 1)
 		if sweep := own.NewSweep(conn); !a.sweep(ctx, sweep) {
 			go a.keepSweeping(watching, sweep)
 		}
@@ -270,7 +275,7 @@ func (a *Agent) ChannelAddress() net.Addr {
 // member that has been given room is the first of several, and the others are given theirs only when
 // it is ready.
 func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *wirev1.QueueConfig) error {
-	err := s.Ensure(ctx, conn, streamSettings(c))
+	err := a.limit(ctx, s, conn, streamSettings(c))
 	var refused *store.StreamError
 	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent || errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrOld) {
 		return err
@@ -295,7 +300,7 @@ func (a *Agent) ensureAgain(ctx context.Context, r *running, c *wirev1.QueueConf
 	}
 	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
 	defer cancel()
-	if err := r.store.Ensure(ctx, r.conn, streamSettings(c)); err != nil {
+	if err := a.limit(ctx, r.store, r.conn, streamSettings(c)); err != nil {
 		return // it is noted
 	}
 	a.settled()
@@ -458,7 +463,7 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		}
 	}
 	if streamSettings(c) != streamSettings(before) {
-		if err := r.store.Ensure(ctx, r.conn, streamSettings(c)); err != nil {
+		if err := a.limit(ctx, r.store, r.conn, streamSettings(c)); err != nil {
 			if encoding != s.Encoding {
 				encoding.Close()
 			}

@@ -35,17 +35,21 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	if a.pending {
 		r.Revision = "" // the limits of an earlier one are in effect
 	}
-	reset, base, unopened := a.reset, a.cpuBase, a.external
+	reset, base, unopened, held := a.reset, a.cpuBase, a.external, a.held
+	directory := a.config.GetStorage().GetDirectory()
 	a.mu.Unlock()
 	r.Certificate = a.certificate()
 	r.Restore = restoreStatus(a.restorer.Load())
 	running := a.running.Load()
 	if running == nil {
-		r.ExternalFailure = failure.ToWire(unopened)
+		r.ExternalFailure, r.StorageFailure = failure.ToWire(unopened), volumeFailure(held)
 		return r
 	}
-	if e, ok := running.store.(*external.External); ok {
-		r.ExternalFailure = failure.ToWire(e.Problem())
+	switch kept := running.store.(type) {
+	case *external.External:
+		r.ExternalFailure = failure.ToWire(kept.Problem())
+	case *store.Store:
+		r.StorageFailure = storageFailure(kept, directory)
 	}
 	r.Detail, r.State = "", wirev1.QueueState_QUEUE_STATE_SERVING
 	if running.front.Draining() {
@@ -109,6 +113,9 @@ func contentOf(s store.Statistics) *wirev1.QueueContent {
 	}
 	if !s.OldestTime.IsZero() {
 		c.OldestTime = timestamppb.New(s.OldestTime)
+	}
+	if !s.Created.IsZero() {
+		c.Created = timestamppb.New(s.Created)
 	}
 	return c
 }

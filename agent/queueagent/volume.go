@@ -5,15 +5,19 @@ package queueagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // A store that gave up writing is started again when the volume has room for roomToStart
@@ -23,6 +27,58 @@ const (
 	roomToStart = 32 << 20
 	roomPart    = 8
 )
+
+const (
+	// roomInterval is between two looks at the room on the volume: less than it takes to write what the store keeps free of it.
+	roomInterval = 200 * time.Millisecond
+	// Of several members one may undo what another has noted at the same time, so each looks again.
+	roomAgain = 2 * time.Second
+)
+
+// limit makes the stream or changes its limits, which are then kept within what members have room for.
+func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, settings store.Settings) error {
+	a.limiting.Lock()
+	defer a.limiting.Unlock()
+	if err := kept.Ensure(ctx, conn, settings); err != nil {
+		return err
+	}
+	a.limits = settings
+	return nil
+}
+
+// keepRoom moves the limit of the stream whenever the volume has room for less than it allows, or for more again. So the queue is full
+// before the volume is, and messages are refused or dropped while those that are there can be got and make room.
+func (a *Agent) keepRoom(ctx context.Context, kept *store.Store, conn *nats.Conn, members bool) {
+	ticker := time.NewTicker(roomInterval)
+	defer ticker.Stop()
+	looked := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if kept.Failed() != nil || !kept.RoomChanged() && (!members || time.Since(looked) < roomAgain) {
+			continue
+		}
+		looked = time.Now()
+		if err := a.limitAgain(ctx, kept, conn); err != nil && ctx.Err() == nil {
+			a.options.Log.Debug("The stream's limit was not moved to what the volume has room for", "error", err.Error())
+		}
+	}
+}
+
+// limitAgain does nothing before the stream was given limits.
+func (a *Agent) limitAgain(ctx context.Context, kept *store.Store, conn *nats.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
+	defer cancel()
+	a.limiting.Lock()
+	defer a.limiting.Unlock()
+	if a.limits == (store.Settings{}) {
+		return nil
+	}
+	return kept.Ensure(ctx, conn, a.limits)
+}
 
 const (
 	// sweepPatience bounds one look for messages that were acknowledged before the start.
@@ -60,10 +116,6 @@ func (a *Agent) keepSweeping(ctx context.Context, s *store.Sweep) {
 	}
 }
 
-// idsPart is the part of a volume that ids of given messages may take in a queue of one member, of the
-// twentieth that messages do not.
-const idsPart = 32
-
 // openIDs opens what members remember of messages that have left the queue. It is nil when they are
 // to be lost with the only member's memory.
 func openIDs(ctx context.Context, kept engine, conn *nats.Conn, o store.Options, settings store.Settings) (ids.Keeper, error) {
@@ -89,7 +141,7 @@ func openIDs(ctx context.Context, kept engine, conn *nats.Conn, o store.Options,
 	}
 	return ids.Open(ids.Options{
 		Directory: filepath.Join(o.Directory, "ids"), Window: settings.Window(), Last: now.LastSequence,
-		SyncAlways: o.Sync.Always, SyncInterval: o.Sync.Every(), MaxBytes: int64(s.Blocks*uint64(s.Bsize)) / idsPart,
+		SyncAlways: o.Sync.Always, SyncInterval: o.Sync.Every(), MaxBytes: store.IDBytes(size(s.Blocks * uint64(s.Bsize))),
 	})
 }
 
@@ -124,30 +176,104 @@ func (a *Agent) watchStore(ctx context.Context, kept engine, directory string, f
 		if problem == nil || ctx.Err() != nil {
 			continue
 		}
-		enough := kept.Shared() // the volume is nobody's here
-		var err error
-		if !enough {
-			enough, err = room(directory)
+		var unusable error
+		if !kept.Shared() { // else the volume is nobody's here
+			unusable = usable(directory)
 		}
-		if err != nil {
-			problem = fmt.Errorf("%w; %w", problem, err)
-		}
-		if enough || err != nil {
+		if unusable == nil {
 			failed <- fmt.Errorf("%w; it has to be started again", problem)
 			return
 		}
 		if !told {
-			a.options.Log.Error("Store waits for room on its volume: make the volume larger, or remove what else is on it", "error", problem.Error())
+			a.tellUnusable(problem, unusable)
 		}
 		told = true
 	}
 }
 
-// room reports whether a volume has enough of it for a start.
-func room(directory string) (bool, error) {
+func (a *Agent) tellUnusable(problem, unusable error) {
+	mend := "look after the storage behind it, and delete the pod to have it mounted anew"
+	if full(unusable) {
+		mend = "make the volume larger, or remove what else is on it"
+	}
+	a.options.Log.Error("Store waits for its volume: "+mend, "error", problem.Error(), "volume", unusable.Error())
+}
+
+// awaitVolume returns why a start failed. While that is the volume's fault it waits, because another start would fail as well, and whoever
+// starts agents waits longer each time; reports say so meanwhile.
+func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error) error {
+	if problem == nil || o.Memory || o.Directory == "" {
+		return problem
+	}
+	ticker := time.NewTicker(a.options.Interval)
+	defer ticker.Stop()
+	for told := false; ; told = true {
+		unusable := usable(o.Directory)
+		if unusable == nil {
+			return problem
+		}
+		if !told {
+			a.tellUnusable(problem, unusable)
+		}
+		a.mu.Lock()
+		a.held = fmt.Errorf("%w; %w", problem, unusable)
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil // told to end before it began
+		case <-ticker.C:
+		}
+	}
+}
+
+// storageFailure is why the volume does not do what the queue needs of it; nil if it does.
+func storageFailure(kept *store.Store, directory string) *wirev1.Failure {
+	problem := kept.Failed()
+	if problem == nil {
+		return volumeFailure(kept.Crowded())
+	}
+	if unusable := usable(directory); unusable != nil {
+		problem = fmt.Errorf("%w; %w", problem, unusable)
+	}
+	return volumeFailure(problem)
+}
+
+// volumeFailure tells a volume that is full from one that is broken.
+func volumeFailure(problem error) *wirev1.Failure {
+	switch {
+	case problem == nil:
+		return nil
+	case full(problem):
+		return failure.ToWire(failure.New(wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL, "%w", problem))
+	default:
+		return failure.ToWire(failure.New(wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED, "%w", problem))
+	}
+}
+
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// usable returns why a store cannot be started on a volume: there is too little room, or it cannot be written.
+func usable(directory string) error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(directory, &s); err != nil {
-		return false, fmt.Errorf("look at the volume: %w", err)
+		return fmt.Errorf("look at the volume: %w", err)
 	}
-	return s.Bavail*uint64(s.Bsize) >= min(roomToStart, s.Blocks*uint64(s.Bsize)/roomPart), nil
+	free, least := s.Bavail*uint64(s.Bsize), min(roomToStart, s.Blocks*uint64(s.Bsize)/roomPart)
+	if free < least {
+		return fmt.Errorf("%w: %d bytes of the volume are free, and a start takes %d", syscall.ENOSPC, free, least)
+	}
+	if err := probe(directory); err != nil {
+		return fmt.Errorf("write to the volume: %w", err)
+	}
+	return nil
+}
+
+// probe writes a file and removes it.
+func probe(directory string) error {
+	f, err := os.CreateTemp(directory, ".probe-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("probe")
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }

@@ -178,6 +178,12 @@ const (
 	ReasonRestored = "Restored"
 	// ReasonClaimNotShared: members on several nodes cannot all use the claim.
 	ReasonClaimNotShared = "ClaimNotShared"
+	// ReasonStorageFull: a member's volume is full.
+	ReasonStorageFull = "StorageFull"
+	// ReasonStorageFailed: a member's volume cannot be written, for example because it became read-only.
+	ReasonStorageFailed = "StorageFailed"
+	// ReasonMessagesLost: what kept the messages was lost, and an empty queue is in its place. It stays until somebody says that they know.
+	ReasonMessagesLost = "MessagesLost"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile and CompressionPolicy conditions.

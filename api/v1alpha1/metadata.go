@@ -46,6 +46,10 @@ const (
 	// DeleteMessagesAnnotation with the value "true" lets a Queue be deleted with the messages that are in it.
 	DeleteMessagesAnnotation = "lighterage.dev/delete-messages"
 
+	// AcceptLossAnnotation with the value of status.loss.streamCreationTime of a Queue says that the loss that status.loss shows is known. It
+	// counts for that loss only.
+	AcceptLossAnnotation = "lighterage.dev/accept-loss"
+
 	// ResetStatisticsAnnotation with any new value sets the statistics of an HTTPEndpoint or a Queue to 0. The value last acted upon is echoed
 	// in status.statistics.lastResetRequest.
 	ResetStatisticsAnnotation = "lighterage.dev/reset-statistics"

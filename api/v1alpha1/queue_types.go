@@ -31,8 +31,9 @@ type QueueStorage struct {
 	// +optional
 	// +default="File"
 	Type QueueStorageType `json:"type,omitempty"`
-	// size that stored messages may take in each member, in full. Of a volume 95 percent are for messages. It may grow; a volume does
-	// where its class allows that.
+	// size that stored messages may take in each member, in full. Of a volume up to 95 percent are for messages, and less of a small one:
+	// some 40Mi are kept for what is about them, and a 32nd for room to remove them. What the volume really has counts, and of several
+	// members' the least. It may grow; a volume does where its class allows that.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi; write for example 10Gi"
 	Size resource.Quantity `json:"size,omitzero"`
@@ -224,6 +225,7 @@ type QueueEngine struct {
 
 // QueueSpec is what is kept, how, and for whom.
 //
+// +kubebuilder:validation:XValidation:rule="self.storage.type == 'Memory' || has(self.engine) && has(self.engine.external) || quantity(string(self.storage.size)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi with type File, since a smaller volume has no room for messages beside what is about them; write for example 10Gi"
 // +kubebuilder:validation:XValidation:rule="self.replicas == oldSelf.replicas",message="replicas cannot be changed; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="(has(self.engine) && has(self.engine.external)) == (has(oldSelf.engine) && has(oldSelf.engine.external))",message="engine.external cannot be added or taken away; create another Queue and move the messages, for example by a channel"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
@@ -520,6 +522,12 @@ type QueueStatus struct {
 	// restore that filled the queue, or is filling it; absent without spec.restore.
 	// +optional
 	Restore *QueueRestoreStatus `json:"restore,omitempty"`
+	// streamCreationTime is when the stream that keeps the messages was made, on the members' volumes or in the external servers.
+	// +optional
+	StreamCreationTime *metav1.Time `json:"streamCreationTime,omitempty"`
+	// loss of messages that nobody has accepted yet; absent when there is none.
+	// +optional
+	Loss *QueueLoss `json:"loss,omitempty"`
 }
 
 // Queue keeps messages until they are got, compressed where the policy and the message allow it.

@@ -40,6 +40,8 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED:         v1alpha1.ReasonExternalRefused,
 	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT:           v1alpha1.ReasonExternalUnfit,
 	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE:          v1alpha1.ReasonExternalInUse,
+	wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL:             v1alpha1.ReasonStorageFull,
+	wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED:           v1alpha1.ReasonStorageFailed,
 }
 
 // FailureReason is the condition reason of a wire reason; one that this version does not know is Internal.

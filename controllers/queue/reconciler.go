@@ -156,6 +156,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, queue *v1alpha1.Queue, wan
 		m.statistics = facts.Now
 	}
 	r.observe(queue, facts.Members)
+	r.tellLoss(before, queue)
 	conditions.Tell(r.Recorder, queue, before.Status.Conditions, queue.Status.Conditions, v1alpha1.ReasonNoLeader, v1alpha1.ReasonAgentUnreachable)
 	ready := meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	m.secret.Settled = ready

@@ -246,7 +246,11 @@ func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, me
 	if status.Statistics != nil {
 		lastResetRequest = status.Statistics.LastResetRequest
 	}
-	status.Statistics = all.statisticsStatus(storage, contentOf(members), lastResetRequest)
+	content, before := contentOf(members), status.Statistics
+	status.Statistics = all.statisticsStatus(storage, content, lastResetRequest)
+	if content == nil {
+		keepContent(status.Statistics, before)
+	}
 	status.Compression = plan.CompressionStatus(&all.Report)
 	status.Decompression = plan.DecompressionStatus(&all.Report)
 	status.CPU = plan.CPUStatus(&all.Report, all.NetworkSecondsPerGiB())

@@ -92,7 +92,8 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 		status.Archive = archiveStatus(queue, facts.Members, status.Archive)
 	}
 	status.Restore = restoreStatus(queue, facts.Members, status.Restore)
-	now := slices.Concat(state(queue, wanted, facts), replicas.HardwareCompression(status.Compression, hardwareMessages), channelCompression(queue, wanted, facts.Members),
+	trackStream(queue, facts.Members, queue.Status, &status, facts.Now)
+	now := slices.Concat(state(queue, wanted, facts, status.Loss), replicas.HardwareCompression(status.Compression, hardwareMessages), channelCompression(queue, wanted, facts.Members),
 		archiveConditions(queue, facts))
 	if queue.Spec.Archive == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionArchived)
@@ -120,7 +121,7 @@ func clientAddress(queue *v1alpha1.Queue) string {
 }
 
 // state is Ready, Reconciling and Stalled: the first that applies of what keeps the queue from being what its spec says.
-func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
+func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.QueueLoss) []metav1.Condition {
 	if facts.Kept != nil {
 		return conditions.Stalled(facts.Kept.Reason, facts.Kept.Message)
 	}
@@ -135,12 +136,15 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Conditio
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
-		checkPolicy, checkPlacement, checkCertificate, checkAuthentication, checkExternal, checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
+		checkPolicy, checkPlacement, checkCertificate, checkAuthentication, checkExternal, checkStorage, checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
 		checkChannel, checkArchive,
 	} {
 		if found := check(queue, wanted, facts); found != nil {
 			return found
 		}
+	}
+	if loss != nil {
+		return conditions.Stalled(v1alpha1.ReasonMessagesLost, lossMessage(queue, loss))
 	}
 	message := do(readyMembers(facts.Set), "keeps messages and serves", "keep messages and serve") + " clients at " + clientAddress(queue)
 	if queue.Spec.Engine.External != nil {

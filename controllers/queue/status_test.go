@@ -43,6 +43,14 @@ func TestStates(t *testing.T) {
 		"one not ready, which says why": {func(f *queue.Facts) {
 			f.Set.Status.ReadyReplicas, f.Members[1].Report.Detail = 2, "the store is not ready"
 		}, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "-1: the store is not ready"},
+		"volume full": {func(f *queue.Facts) {
+			f.Set.Status.ReadyReplicas = 2
+			f.Members[1].Report.StorageFailure = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL, Message: "no space left on device"}
+		}, v1alpha1.ConditionStalled, v1alpha1.ReasonStorageFull, "make spec.storage.size, which is 1Gi, larger"},
+		"volume broken": {func(f *queue.Facts) {
+			f.Set.Status.ReadyReplicas = 2
+			f.Members[1].Report.StorageFailure = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED, Message: "read-only file system"}
+		}, v1alpha1.ConditionStalled, v1alpha1.ReasonStorageFailed, "node z15-1"},
 		"one not ready": {func(f *queue.Facts) { f.Set.Status.ReadyReplicas = 2 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "2 of 3 members are ready and serve clients"},
 		"one that catches up": {func(f *queue.Facts) {
 			f.Set.Status.ReadyReplicas = 2

@@ -130,6 +130,9 @@ func configOf(queue *v1alpha1.Queue, resolved policy.Resolved) (*wirev1.QueueCon
 	if err != nil {
 		return nil, err
 	}
+	if err := checkSize(spec, limits); err != nil {
+		return nil, err
+	}
 	authentication, err := authenticationOf(spec.Authentication)
 	if err != nil {
 		return nil, err
@@ -177,7 +180,8 @@ func members(queue *v1alpha1.Queue) []*wirev1.QueueMember {
 	return all
 }
 
-// storageOf leaves a twentieth of a volume to the file system and to what is about the messages.
+// storageOf leaves a twentieth of a volume to the file system and to what is about the messages. Members leave more if the volume turns out
+// to have less than that.
 func storageOf(storage v1alpha1.QueueStorage) *wirev1.QueueStorage {
 	size := uint64(max(storage.Size.Value(), 0))
 	if storage.Type == v1alpha1.QueueStorageMemory {

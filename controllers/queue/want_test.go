@@ -83,6 +83,9 @@ func TestWantRefuses(t *testing.T) {
 		"room for less than a message": {
 			func(s *v1alpha1.QueueSpec) { s.Limits.MaxBytes = ptr.To(resource.MustParse("64Ki")) }, v1alpha1.ReasonInvalidSpec, "spec.limits.maxBytes",
 		},
+		"a volume for less than some messages": {func(s *v1alpha1.QueueSpec) {
+			s.Storage.Size, s.Limits.MaxMessageSize = resource.MustParse("64Mi"), ptr.To(resource.MustParse("32Mi"))
+		}, v1alpha1.ReasonInvalidSpec, "spec.storage.size"},
 		"a bundle without certificates": {
 			func(s *v1alpha1.QueueSpec) {
 				s.Authentication.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: []byte("none")}

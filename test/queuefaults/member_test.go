@@ -43,6 +43,7 @@ const (
 type member struct {
 	*testing.T
 	name, address, config, volume string
+	capacity                      uint64 // of volume
 	log                           *os.File
 	agent                         string   // the program
 	environment                   []string // beside that of the tests
@@ -57,7 +58,7 @@ type member struct {
 // newMember makes all but the process.
 func newMember(t *testing.T, name, address, files string) *member {
 	t.Helper()
-	m := &member{T: t, name: name, address: address, config: files, volume: t.TempDir(), agent: os.Getenv(agentVariable), down: true}
+	m := &member{T: t, name: name, address: address, config: files, volume: t.TempDir(), capacity: capacity, agent: os.Getenv(agentVariable), down: true}
 	var err error
 	if m.log, err = os.Create(filepath.Join(t.TempDir(), m.name+".log")); err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func (m *member) configure(common *wirev1.QueueConfig) {
 	if c.GetAcceptance() != nil {
 		c.Acceptance.Address = m.address + ":" + channelPort
 	}
-	c.Storage = &wirev1.QueueStorage{Directory: m.volume, Capacity: capacity}
+	c.Storage = &wirev1.QueueStorage{Directory: m.volume, Capacity: m.capacity}
 	b, err := protojson.Marshal(c)
 	if err != nil {
 		m.Fatal(err)

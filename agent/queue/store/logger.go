@@ -15,7 +15,7 @@ import (
 type logger struct {
 	log    *slog.Logger
 	failed atomic.Pointer[string]
-	// unwritten is the first error of the volume that kept something from being written.
+	// unwritten is the first error of the volume that kept something from being written, or the server from starting.
 	unwritten atomic.Pointer[error]
 }
 
@@ -29,6 +29,9 @@ func newLogger(log *slog.Logger) *logger {
 // fatal is what the server could not go on after.
 func (l *logger) fatal() error {
 	if text := l.failed.Load(); text != nil {
+		if err := l.unwritten.Load(); err != nil {
+			return fmt.Errorf("%s: %w", *text, *err)
+		}
 		return errors.New(*text)
 	}
 	return nil
@@ -59,18 +62,24 @@ func (l *logger) Warnf(format string, v ...any) {
 
 // Fatalf implements server.Logger. The server does not go on after it.
 func (l *logger) Fatalf(format string, v ...any) {
+	l.noteUnwritten(v)
 	text := fmt.Sprintf(format, v...)
 	l.failed.CompareAndSwap(nil, &text)
 }
 
 // Errorf implements server.Logger. It is how the server tells that it could not write.
 func (l *logger) Errorf(format string, v ...any) {
+	l.noteUnwritten(v)
+	l.log.Error(subject, "report", fmt.Sprintf(format, v...))
+}
+
+// noteUnwritten notes the first error of the volume among what the server reports.
+func (l *logger) noteUnwritten(v []any) {
 	for _, argument := range v {
 		if err, ok := argument.(error); ok && ofVolume(err) {
 			l.unwritten.CompareAndSwap(nil, &err)
 		}
 	}
-	l.log.Error(subject, "report", fmt.Sprintf(format, v...))
 }
 
 // Debugf implements server.Logger.

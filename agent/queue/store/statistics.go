@@ -28,6 +28,8 @@ type Statistics struct {
 	// FirstSequence and LastSequence are numbers of messages; the last counts all that
 	// were ever put.
 	FirstSequence, LastSequence uint64
+	// Created is when the stream was made. It is another one when what kept the messages was lost.
+	Created time.Time
 	// OldestTime is when the oldest message was put; zero when there is none.
 	OldestTime time.Time
 	// Consumers of the stream.
@@ -93,7 +95,7 @@ func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, 
 	}
 	out := Statistics{
 		Messages: info.State.Msgs, Kept: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq, LastSequence: info.State.LastSeq,
-		Consumers: info.State.Consumers,
+		Consumers: info.State.Consumers, Created: info.Created,
 	}
 	for subject, n := range info.State.Subjects {
 		out.Messages -= min(n, out.Messages)

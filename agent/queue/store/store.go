@@ -40,8 +40,8 @@ type Options struct {
 	Directory string
 	// Memory says that messages are kept in memory and lost with the process.
 	Memory bool
-	// Capacity is the most that messages may take, in bytes. 0: what is free on the
-	// volume, or three quarters of the memory.
+	// Capacity is the most that messages may take, in bytes. Less if the volume turns out to have
+	// room for less, see Volume. 0: what is free on the volume at the start, or three quarters of the memory.
 	Capacity int64
 	// Sync says when what was acknowledged is on the volume.
 	Sync Sync
@@ -139,6 +139,9 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 	}
 	if s.server, err = server.NewServer(settings); err != nil {
 		return nil, fmt.Errorf("set up the store of queue %s: %w", o.Queue, err)
+	}
+	if !o.Memory && o.Capacity > 0 {
+		s.room = &room{key: roomKey + o.Member, capacity: o.Capacity, members: o.Cluster != nil, look: s.Volume}
 	}
 	s.server.SetLoggerV2(s.log, false, false, false)
 	started := make(chan struct{})

@@ -136,15 +136,16 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	got := statistics(t, first, conn)
-	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 || got.Used.FileBlocks == 0 || got.Used.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() || got.Leader != "orders" {
+	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 || got.Used.FileBlocks == 0 || got.Used.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() || got.Leader != "orders" || got.Created.IsZero() {
 		t.Errorf("%+v", got)
 	}
+	created := got.Created
 	first.Shutdown()
 
 	second := start(t, store.Options{Directory: directory})
 	conn, js = connect(t, second)
 	ensure(t, second, conn, store.Settings{})
-	if got := statistics(t, second, conn); got.Messages != 7 || got.LastSequence != 10 || got.Consumers != 1 {
+	if got := statistics(t, second, conn); got.Messages != 7 || got.LastSequence != 10 || got.Consumers != 1 || !got.Created.Equal(created) {
 		t.Errorf("after the restart: %+v", got)
 	}
 	if ack := put(t, js, "orders.new", "9", jetstream.WithMsgID("9")); !ack.Duplicate {

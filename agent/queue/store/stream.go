@@ -44,6 +44,7 @@ type Streams struct {
 	queue, owner string
 	memory       bool
 	capacity     int64 // of members; 0: the server knows
+	room         *room // of the volume; nil: not looked at
 }
 
 // NewStreams returns those of a queue in a server that others may use as well. The owner is written into them, and streams of another
@@ -227,26 +228,50 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	}
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		made, err := js.CreateStream(ctx, want)
-		if err != nil {
+		first := want
+		if want.Name == s.queue && s.room.alone() {
+			// The server makes its blocks as large as suits the limit that a stream has at first.
+			s.room.within(&first, make(map[string]string))
+		} // Several members make the same stream at once, so what differs between them comes after.
+		if stream, err = js.CreateStream(ctx, first); err != nil {
 			return false, err
 		}
-		return false, capable(made.CachedInfo().Config, want)
+		if err := capable(stream.CachedInfo().Config, want); err != nil {
+			return false, err
+		}
 	case err != nil:
 		return false, err
-	case !s.Owns(stream.CachedInfo().Config):
-		return true, fmt.Errorf("stream %s: %w", want.Name, ErrForeign)
-	case same(stream.CachedInfo().Config, want):
-		return true, nil
+	default:
+		exists = true
 	}
-	if want.Metadata = ownMetadata(stream.CachedInfo().Config.Metadata); s.owner != "" {
+	have := stream.CachedInfo().Config
+	if exists && !s.Owns(have) {
+		return true, fmt.Errorf("stream %s: %w", want.Name, ErrForeign)
+	}
+	metadata, noted := ownMetadata(have.Metadata), true
+	if want.Name == s.queue {
+		noted = s.room.within(&want, metadata)
+	}
+	if noted && same(have, want) {
+		s.tell(want.Name, metadata)
+		return exists, nil
+	}
+	if want.Metadata = metadata; s.owner != "" {
 		want.Metadata[ownerKey] = s.owner
 	}
 	changed, err := js.UpdateStream(ctx, want)
 	if err != nil {
-		return true, err
+		return exists, err
 	}
-	return true, capable(changed.CachedInfo().Config, want)
+	s.tell(want.Name, metadata)
+	return exists, capable(changed.CachedInfo().Config, want)
+}
+
+// tell notes what the queue's own stream was told of this member's room.
+func (s *Streams) tell(stream string, metadata map[string]string) {
+	if stream == s.queue {
+		s.room.tell(metadata)
+	}
 }
 
 // capable returns ErrOld when the server left out what it does not know, which it does without an error.

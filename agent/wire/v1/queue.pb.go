@@ -1038,6 +1038,8 @@ type QueueContent struct {
 	Unreachable uint64 `protobuf:"varint,12,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
 	// dead_letters are no messages of the queue any more, but take room in it.
 	DeadLetters uint64 `protobuf:"varint,13,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// created is when what keeps the messages was made. It is another time when all that was kept has been lost.
+	Created *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=created,proto3" json:"created,omitempty"`
 	// kept are all that bytes are of: messages, dead_letters, and what channels and archives note.
 	Kept          uint64 `protobuf:"varint,25,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1163,6 +1165,13 @@ func (x *QueueContent) GetDeadLetters() uint64 {
 		return x.DeadLetters
 	}
 	return 0
+}
+
+func (x *QueueContent) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
 }
 
 func (x *QueueContent) GetKept() uint64 {
@@ -1615,9 +1624,12 @@ type QueueReport struct {
 	// archive is absent without one. Only the member that leads knows of it.
 	Archive *QueueArchiveStatus `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
 	// restore is absent without one. It is there while the agent is starting as well.
-	Restore       *QueueRestoreStatus `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Restore *QueueRestoreStatus `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
+	// storage_failure says why the member's volume does not do what the queue needs: STORAGE_FULL or STORAGE_FAILED. Absent when nothing is
+	// wrong. It is there while the agent is starting as well, which waits for the volume then.
+	StorageFailure *Failure `protobuf:"bytes,50,opt,name=storage_failure,json=storageFailure,proto3" json:"storage_failure,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *QueueReport) Reset() {
@@ -1800,6 +1812,13 @@ func (x *QueueReport) GetArchive() *QueueArchiveStatus {
 func (x *QueueReport) GetRestore() *QueueRestoreStatus {
 	if x != nil {
 		return x.Restore
+	}
+	return nil
+}
+
+func (x *QueueReport) GetStorageFailure() *Failure {
+	if x != nil {
+		return x.StorageFailure
 	}
 	return nil
 }
@@ -2152,7 +2171,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x10client_ca_bundle\x18\x02 \x01(\fR\x0eclientCaBundle\"\x17\n" +
 	"\x15GetQueueReportRequest\"Q\n" +
 	"\x16GetQueueReportResponse\x127\n" +
-	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\xce\x03\n" +
+	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\x84\x04\n" +
 	"\fQueueContent\x12\x1a\n" +
 	"\bmessages\x18\x01 \x01(\x04R\bmessages\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12%\n" +
@@ -2168,7 +2187,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	" \x01(\tR\x06leader\x12\x10\n" +
 	"\x03lag\x18\v \x01(\x04R\x03lag\x12 \n" +
 	"\vunreachable\x18\f \x01(\x04R\vunreachable\x12!\n" +
-	"\fdead_letters\x18\r \x01(\x04R\vdeadLetters\x12\x12\n" +
+	"\fdead_letters\x18\r \x01(\x04R\vdeadLetters\x124\n" +
+	"\acreated\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x12\n" +
 	"\x04kept\x18\x19 \x01(\x04R\x04kept\"~\n" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
@@ -2218,7 +2238,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"high_nanos\x18\x04 \x01(\x04R\thighNanos\x12#\n" +
 	"\rwaiting_nanos\x18\x05 \x01(\x04R\fwaitingNanos\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xf6\b\n" +
+	"\x06failed\x18\x06 \x01(\x04R\x06failed\"\xbc\t\n" +
 	"\vQueueReport\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.lighterage.wire.v1.QueueStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x18\n" +
@@ -2246,7 +2266,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x10external_failure\x18( \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0fexternalFailure\x12.\n" +
 	"\x13received_wire_bytes\x18  \x01(\x04R\x11receivedWireBytes\x12@\n" +
 	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveStatusR\aarchive\x12@\n" +
-	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\"\xe8\x03\n" +
+	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreStatusR\arestore\x12D\n" +
+	"\x0fstorage_failure\x182 \x01(\v2\x1b.lighterage.wire.v1.FailureR\x0estorageFailure\"\xe8\x03\n" +
 	"\x12QueueArchiveStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x16\n" +
@@ -2361,39 +2382,41 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	0,  // 18: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
 	17, // 19: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
 	24, // 20: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	14, // 21: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	14, // 22: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	14, // 23: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	14, // 24: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	24, // 25: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	16, // 26: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	1,  // 27: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	24, // 28: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	25, // 29: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	13, // 30: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	15, // 31: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	26, // 32: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	27, // 33: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	28, // 34: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	29, // 35: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	30, // 36: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	31, // 37: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	18, // 38: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	19, // 39: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	24, // 40: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	31, // 41: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	24, // 42: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	26, // 43: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	21, // 44: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	31, // 45: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	24, // 46: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	11, // 47: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	12, // 48: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	48, // [48:49] is the sub-list for method output_type
-	47, // [47:48] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	24, // 21: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	14, // 22: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	14, // 23: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	14, // 24: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	14, // 25: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	24, // 26: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	16, // 27: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 28: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	24, // 29: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	25, // 30: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	13, // 31: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	15, // 32: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	26, // 33: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	27, // 34: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	28, // 35: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	29, // 36: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	30, // 37: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	31, // 38: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	18, // 39: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	19, // 40: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	31, // 41: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	24, // 42: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	31, // 43: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	24, // 44: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	26, // 45: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	21, // 46: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	31, // 47: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	24, // 48: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	11, // 49: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	12, // 50: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	50, // [50:51] is the sub-list for method output_type
+	49, // [49:50] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }

@@ -64,6 +64,9 @@ const (
 	FailureReason_FAILURE_REASON_EXTERNAL_REFUSED     FailureReason = 42
 	FailureReason_FAILURE_REASON_EXTERNAL_UNFIT       FailureReason = 43
 	FailureReason_FAILURE_REASON_EXTERNAL_IN_USE      FailureReason = 44
+	// The volume of a queue's member is full; cannot be written for another reason.
+	FailureReason_FAILURE_REASON_STORAGE_FULL   FailureReason = 50
+	FailureReason_FAILURE_REASON_STORAGE_FAILED FailureReason = 51
 )
 
 // Enum value maps for FailureReason.
@@ -98,6 +101,8 @@ var (
 		42: "FAILURE_REASON_EXTERNAL_REFUSED",
 		43: "FAILURE_REASON_EXTERNAL_UNFIT",
 		44: "FAILURE_REASON_EXTERNAL_IN_USE",
+		50: "FAILURE_REASON_STORAGE_FULL",
+		51: "FAILURE_REASON_STORAGE_FAILED",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -129,6 +134,8 @@ var (
 		"FAILURE_REASON_EXTERNAL_REFUSED":         42,
 		"FAILURE_REASON_EXTERNAL_UNFIT":           43,
 		"FAILURE_REASON_EXTERNAL_IN_USE":          44,
+		"FAILURE_REASON_STORAGE_FULL":             50,
+		"FAILURE_REASON_STORAGE_FAILED":           51,
 	}
 )
 
@@ -1175,7 +1182,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
 	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
-	"\x05trial\x18\x0e \x01(\fR\x05trial*\xa7\b\n" +
+	"\x05trial\x18\x0e \x01(\fR\x05trial*\xeb\b\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1206,7 +1213,9 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"!FAILURE_REASON_EXTERNAL_UNTRUSTED\x10)\x12#\n" +
 	"\x1fFAILURE_REASON_EXTERNAL_REFUSED\x10*\x12!\n" +
 	"\x1dFAILURE_REASON_EXTERNAL_UNFIT\x10+\x12\"\n" +
-	"\x1eFAILURE_REASON_EXTERNAL_IN_USE\x10,*\xc7\x01\n" +
+	"\x1eFAILURE_REASON_EXTERNAL_IN_USE\x10,\x12\x1f\n" +
+	"\x1bFAILURE_REASON_STORAGE_FULL\x102\x12!\n" +
+	"\x1dFAILURE_REASON_STORAGE_FAILED\x103*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +

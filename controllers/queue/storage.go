@@ -1,0 +1,140 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// checkStorage is about the members' volumes, in their words. Members go on by themselves when a volume can be written again.
+func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
+	for _, member := range facts.Members {
+		failure := member.Report.GetStorageFailure()
+		if failure == nil {
+			continue
+		}
+		return conditions.Stalled(plan.FailureReason(failure.GetReason()), fmt.Sprintf("the volume of %s %s: %s; %s", member.Pod.Name,
+			map[bool]string{true: "is full", false: "cannot be used"}[isFull(failure)], failure.GetMessage(), storageMend(queue, member, failure)))
+	}
+	return nil
+}
+
+func isFull(failure *wirev1.Failure) bool {
+	return failure.GetReason() == wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL
+}
+
+func storageMend(queue *v1alpha1.Queue, member Member, failure *wirev1.Failure) string {
+	claim := dataVolume + "-" + member.Pod.Name
+	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
+		return "delete the pod; messages of type Memory are lost with the last one"
+	}
+	if isFull(failure) {
+		return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get messages, or remove what else is on the "+
+			"volume; the member goes on by itself then", &queue.Spec.Storage.Size, claim)
+	}
+	return fmt.Sprintf("look after the storage behind claim %s and the kernel's log of node %s, and delete the pod to have the volume mounted anew; if the volume is "+
+		"gone for good, delete the claim with the pod, and with it the messages that no other member has", claim, member.Pod.Spec.NodeName)
+}
+
+// messageParts is how many of the longest messages a volume has to be able to hold at least.
+const messageParts = 4
+
+// checkSize is why a volume is too small for the messages that may be put.
+func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
+	if spec.Storage.Type == v1alpha1.QueueStorageMemory || spec.Engine.External != nil {
+		return nil
+	}
+	if size := spec.Storage.Size.Value(); uint64(max(size, 0)) < messageParts*limits.GetMaxMessageSize() {
+		return &policy.InvalidError{Field: "spec.storage.size", Mend: fmt.Sprintf("must be at least %d times limits.maxMessageSize, which is %d bytes, so that there is "+
+			"room for such messages; make the one larger or the other smaller", messageParts, limits.GetMaxMessageSize())}
+	}
+	return nil
+}
+
+// trackStream notes in status which stream keeps the messages, and what was lost when that is another one. before is what status showed by now.
+func trackStream(queue *v1alpha1.Queue, members []Member, before v1alpha1.QueueStatus, status *v1alpha1.QueueStatus, now time.Time) {
+	created := contentOf(members).GetCreated()
+	if created != nil {
+		seen := metav1.NewTime(created.AsTime().Truncate(time.Second))
+		former := before.StreamCreationTime
+		if former != nil && !former.Equal(&seen) && queue.Spec.Storage.Type != v1alpha1.QueueStorageMemory {
+			status.Loss = lossOf(before, *former, seen, now)
+		}
+		status.StreamCreationTime = &seen
+	}
+	if status.Loss != nil && queue.Annotations[v1alpha1.AcceptLossAnnotation] == lossName(status.Loss) {
+		status.Loss = nil
+	}
+}
+
+// tellLoss tells of a loss once, unless the condition that is told of does: another may come before it.
+func (r *Reconciler) tellLoss(before, queue *v1alpha1.Queue) {
+	loss := queue.Status.Loss
+	ready := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReady)
+	if loss == nil || before.Status.Loss != nil && lossName(before.Status.Loss) == lossName(loss) || ready != nil && ready.Reason == v1alpha1.ReasonMessagesLost {
+		return
+	}
+	r.Recorder.Eventf(queue, nil, corev1.EventTypeWarning, v1alpha1.ReasonMessagesLost, "Reconcile", "%s", conditions.Shorten(lossMessage(queue, loss)))
+}
+
+// keepContent keeps what was known of the queue's content while no member knows it, as when the only one has no volume.
+func keepContent(now, before *v1alpha1.QueueStatistics) {
+	if before == nil {
+		return
+	}
+	now.Depth, now.Persistent, now.NonPersistent, now.DeadLetters = before.Depth, before.Persistent, before.NonPersistent, before.DeadLetters
+	now.OldestMessageTime, now.AverageSize = before.OldestMessageTime, before.AverageSize
+}
+
+// lossOf is what was lost by all that is known, losses included that nobody has accepted yet.
+func lossOf(before v1alpha1.QueueStatus, former, created metav1.Time, now time.Time) *v1alpha1.QueueLoss {
+	loss := &v1alpha1.QueueLoss{StreamCreationTime: created, FormerCreationTime: former, NoticedTime: metav1.NewTime(now)}
+	if s := before.Statistics; s != nil {
+		loss.Messages = v1alpha1.QueueMessages{Count: s.Depth, Bytes: s.Persistent.Bytes}
+		loss.DeadLetters = s.DeadLetters
+	}
+	if earlier := before.Loss; earlier != nil {
+		loss.FormerCreationTime = earlier.FormerCreationTime
+		loss.Messages.Count += earlier.Messages.Count
+		loss.Messages.Bytes += earlier.Messages.Bytes
+		loss.DeadLetters += earlier.DeadLetters
+	}
+	return loss
+}
+
+// lossName is the value by which a loss is accepted.
+func lossName(loss *v1alpha1.QueueLoss) string {
+	return loss.StreamCreationTime.UTC().Format(time.RFC3339)
+}
+
+// lossMessage says what was lost and what to do.
+func lossMessage(queue *v1alpha1.Queue, loss *v1alpha1.QueueLoss) string {
+	where := "on the members' volumes"
+	if queue.Spec.Engine.External != nil {
+		where = "in the external servers"
+	}
+	lost := fmt.Sprintf("%d messages (%d bytes as stored)", loss.Messages.Count, loss.Messages.Bytes)
+	if loss.DeadLetters > 0 {
+		lost += fmt.Sprintf(" and %d dead letters", loss.DeadLetters)
+	}
+	restore := ""
+	if queue.Spec.Archive != nil {
+		restore = "; make another Queue with spec.restore of the archive to have what was archived"
+	}
+	return fmt.Sprintf("messages were lost: the stream %s that was made at %s is gone, with the %s that status showed last and what was put since, and with clients' consumers; "+
+		"clients are served by an empty one, made at %s%s; put again what is known elsewhere, and then say that the loss is known: "+
+		"kubectl annotate queue -n %s %s --overwrite %s=%s", where, loss.FormerCreationTime.UTC().Format(time.RFC3339), lost, lossName(loss), restore,
+		queue.Namespace, queue.Name, v1alpha1.AcceptLossAnnotation, lossName(loss))
+}
