@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,9 @@ type pair struct {
 	*testing.T
 	east, west *queue
 	gateway    *passthrough.Server
+	// chosen is the member of west that the next connection is passed to. The gateway asks for the target of each twice, and ends it if that
+	// is another then.
+	chosen atomic.Int64
 }
 
 func newPair(t *testing.T, replicas int) *pair {
@@ -89,7 +93,7 @@ func (p *pair) openGateway(directory string) {
 		LocalName: transport.GatewayServerName, Metrics: metrics, Log: logr.Discard(),
 		Limits: passthrough.Limits{DialTimeout: 2 * time.Second, DrainTimeout: time.Millisecond},
 		Lookup: func(_ context.Context, name string) (passthrough.Target, bool) {
-			m := p.west.members[rand.IntN(len(p.west.members))]
+			m := p.west.members[p.chosen.Load()]
 			return passthrough.Target{Address: net.JoinHostPort(m.address, channelPort), Key: m.name}, name == wayIntoFar
 		},
 	})
@@ -111,7 +115,7 @@ func (p *pair) openGateway(directory string) {
 	door := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert,
 	})))
-	wirev1.RegisterGatewayServer(door, doorman{})
+	wirev1.RegisterGatewayServer(door, doorman{pair: p})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { _ = door.Serve(p.gateway.Local()) }() // it ends with the gateway
 	ended := make(chan error, 1)
@@ -125,12 +129,14 @@ func (p *pair) openGateway(directory string) {
 	})
 }
 
-// doorman tells everybody the way: grants are no matter of these tests.
+// doorman tells everybody the way, to any member: grants are no matter of these tests.
 type doorman struct {
 	wirev1.UnimplementedGatewayServer
+	pair *pair
 }
 
-func (doorman) OpenQueue(context.Context, *wirev1.OpenQueueRequest) (*wirev1.OpenQueueResponse, error) {
+func (d doorman) OpenQueue(context.Context, *wirev1.OpenQueueRequest) (*wirev1.OpenQueueResponse, error) {
+	d.pair.chosen.Store(rand.Int64N(int64(len(d.pair.west.members))))
 	return &wirev1.OpenQueueResponse{ServerName: wayIntoFar, KnownAs: "east"}, nil
 }
 
