@@ -17,6 +17,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 )
 
 // The headers of JetStream's atomic publishing.
@@ -94,19 +96,6 @@ func Publish(ctx context.Context, conn *nats.Conn, messages []*nats.Msg) (uint64
 	return 0, errors.New("a batch without messages")
 }
 
-// Codes of JetStream's errors, which it never gives another meaning.
-const (
-	codeInsufficientResources jetstream.ErrorCode = 10023
-	codeAccountResources      jetstream.ErrorCode = 10002
-	codeMemoryExceeded        jetstream.ErrorCode = 10028
-	codeStorageExceeded       jetstream.ErrorCode = 10047
-	codeStoreFailed           jetstream.ErrorCode = 10077
-	codeWrongLastSequence     jetstream.ErrorCode = 10071
-	codeWrongLastConstant     jetstream.ErrorCode = 10164
-	codeTooLarge              jetstream.ErrorCode = 10054
-	codeTooManyOpen           jetstream.ErrorCode = 10210
-)
-
 // Refusal is what a stream has against a batch.
 type Refusal int
 
@@ -126,17 +115,16 @@ const (
 // RefusalOf says what an error of Publish means. The refusal counts where refused.
 func RefusalOf(err error) (r Refusal, refused bool) {
 	var api *jetstream.APIError
-	if !errors.As(err, &api) {
+	switch {
+	case !errors.As(err, &api):
 		return OtherRefusal, false
-	}
-	switch api.ErrorCode {
-	case codeStoreFailed, codeInsufficientResources, codeAccountResources, codeMemoryExceeded, codeStorageExceeded:
+	case jserr.Full(err):
 		return Full, true
-	case codeWrongLastSequence, codeWrongLastConstant:
+	case jserr.Overtaken(err):
 		return Overtaken, true
-	case codeTooLarge:
+	case jserr.Is(err, jserr.MessageTooLarge):
 		return TooLarge, true
-	case codeTooManyOpen:
+	case jserr.Is(err, jserr.TooManyBatches):
 		return Busy, true
 	default:
 		return OtherRefusal, true

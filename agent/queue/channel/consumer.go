@@ -14,14 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
-)
-
-// JetStream's errors when a message would go to two consumers of a queue.
-const (
-	codeMultipleUnfiltered jetstream.ErrorCode = 10099
-	codeNotUnique          jetstream.ErrorCode = 10100
 )
 
 // errServed ends a session that begins before the queue's own service has heard of the channel.
@@ -32,8 +27,7 @@ const maxConsumersNamed = 5
 
 // whyNoConsumer says why the channel gets no consumer, and names those that are in its way.
 func whyNoConsumer(ctx context.Context, stream jetstream.Stream, err error) error {
-	var refused *jetstream.APIError
-	if !errors.As(err, &refused) || refused.ErrorCode != codeMultipleUnfiltered && refused.ErrorCode != codeNotUnique {
+	if !jserr.OtherConsumer(err) {
 		return fmt.Errorf("make a consumer for the channel: %w", err)
 	}
 	var others []string

@@ -22,6 +22,8 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -249,13 +251,12 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 		MaxDeliver: -1, MaxAckPending: windowMessages + windowParked, MaxWaiting: 16, MemoryStorage: true,
 	}
 	consumer, err := d.js.CreateConsumer(asking, o.Queue, config)
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) && refused.ErrorCode == codeTooManyPending {
+	if jserr.Is(err, jserr.TooManyPending) {
 		// An external server may allow less, and messages behind others of their key take room then.
 		config.MaxAckPending = windowMessages
 		consumer, err = d.js.CreateConsumer(asking, o.Queue, config)
 	}
-	if errors.As(err, &refused) && (refused.ErrorCode == codeNotUnique || refused.ErrorCode == codeUnfiltered) {
+	if jserr.OtherConsumer(err) {
 		return d.whoReads(asking)
 	}
 	if err != nil {
@@ -310,14 +311,6 @@ func (d *dispatcher) reads(c jetstream.ConsumerConfig) bool {
 		return slices.ContainsFunc(d.subjects, func(subject string) bool { return server.SubjectsCollide(filter, subject) })
 	})
 }
-
-// Codes of JetStream for consumers that a work queue cannot have beside another, and for more messages that are
-// not acknowledged than its owner allows.
-const (
-	codeTooManyPending jetstream.ErrorCode = 10121
-	codeUnfiltered     jetstream.ErrorCode = 10099
-	codeNotUnique      jetstream.ErrorCode = 10100
-)
 
 // forwarded reports whether the pile is for a channel alone.
 func (d *dispatcher) forwarded() bool { return d.pile == messages && d.hub.forwards.Load() }
@@ -431,7 +424,7 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 	sequence := at.Sequence.Stream
 	e := &entry{sequence: sequence, key: envelope.Key(m.Header), message: m, reply: m.Reply, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header)}
 	e.plain = e.size
-	if form, err := envelope.FormOf(m.Header); err == nil {
+	if form, err := message.FormOf(m.Header); err == nil {
 		e.plain += form.Length // more than it is by the payload as it is stored
 	}
 	d.highest = max(d.highest, sequence)

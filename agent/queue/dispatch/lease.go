@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 )
 
 // lease says that a message was given out.
@@ -147,8 +149,7 @@ func (l *leaseLog) write(ctx context.Context, r record, all func() record) error
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	ack, err := l.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.last), jetstream.WithRetryAttempts(0))
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == codeWrongLastConstant) {
+	if jserr.Overtaken(err) {
 		return fmt.Errorf("%w: %w", errFenced, err)
 	}
 	if err != nil {
@@ -162,6 +163,3 @@ func (l *leaseLog) write(ctx context.Context, r record, all func() record) error
 	l.bytes += len(m.Data)
 	return nil
 }
-
-// codeWrongLastConstant is what JetStream says when it cannot tell the last sequence.
-const codeWrongLastConstant jetstream.ErrorCode = 10164

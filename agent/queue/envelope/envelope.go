@@ -156,17 +156,6 @@ func SetForm(m *nats.Msg, f message.Form) {
 	m.Header[message.ChecksumHeader] = []string{fmt.Sprintf("%016x", f.Checksum)}
 }
 
-// FormOf returns the form of a message's payload. Errors match message.ErrCorrupt.
-func FormOf(h nats.Header) (message.Form, error) {
-	var block []byte
-	for _, name := range []string{message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader} {
-		for _, value := range h[name] {
-			block = fmt.Appendf(block, "%s: %s\r\n", name, value)
-		}
-	}
-	return message.ParseForm(block)
-}
-
 // ParseForm reads a form that a client states; the zero Form for nil.
 func ParseForm(s *wirev1.StoredForm) (message.Form, error) {
 	if s == nil {
@@ -175,7 +164,7 @@ func ParseForm(s *wirev1.StoredForm) (message.Form, error) {
 	if s.GetLength() > message.MaxLength {
 		return message.Form{}, fmt.Errorf("%w: %d bytes; the limit is %d", message.ErrTooLong, s.GetLength(), message.MaxLength)
 	}
-	return FormOf(nats.Header{
+	return message.FormOf(nats.Header{
 		message.CodecHeader: {s.GetCodec()}, message.EngineHeader: {s.GetEngineClass()}, message.LengthHeader: {strconv.FormatUint(s.GetLength(), 10)},
 		message.ChecksumHeader: {fmt.Sprintf("%016x", s.GetChecksum())},
 	})
@@ -203,7 +192,7 @@ func first(h nats.Header, name string) string {
 // its form is not known; it has none then.
 func Read(m *nats.Msg) (q *wirev1.QueueMessage, dead *wirev1.DeadLetter, damage string) {
 	q = &wirev1.QueueMessage{Id: text(first(m.Header, nats.MsgIdHdr)), Key: text(Key(m.Header)), Payload: m.Data}
-	form, err := FormOf(m.Header)
+	form, err := message.FormOf(m.Header)
 	if err != nil {
 		damage = text(err.Error())
 	}

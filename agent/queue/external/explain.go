@@ -12,21 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
-)
-
-// Codes of JetStream's errors, which it never gives another meaning.
-const (
-	codeNoPeers         jetstream.ErrorCode = 10005
-	codeReplicas        jetstream.ErrorCode = 10074
-	codeSubjectOverlap  jetstream.ErrorCode = 10065
-	codeNameInUse       jetstream.ErrorCode = 10058
-	codeResources       jetstream.ErrorCode = 10023
-	codeAccountLimit    jetstream.ErrorCode = 10002
-	codeMaximumStreams  jetstream.ErrorCode = 10027
-	codeMemoryExceeded  jetstream.ErrorCode = 10028
-	codeStorageExceeded jetstream.ErrorCode = 10047
 )
 
 // Explain returns an error with a reason and with what to do.
@@ -90,13 +78,13 @@ func (e *External) explain(err error) *failure.Error {
 // explainCode says what a refusal of JetStream means for who made the Queue; nil: what others do.
 func explainCode(refused *jetstream.APIError) *failure.Error {
 	switch refused.ErrorCode {
-	case codeNoPeers, codeReplicas:
+	case jserr.NoPeers, jserr.Replicas:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
 			"the external cluster has not as many servers with room as spec.replicas asks for (%w): add servers there, or make a Queue with fewer replicas", refused)
-	case codeSubjectOverlap, codeNameInUse:
+	case jserr.SubjectOverlap, jserr.NameInUse:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE,
 			"another stream of the account takes the Queue's name or its subjects (%w): give the Queue another name or another account", refused)
-	case codeResources, codeAccountLimit, codeMaximumStreams, codeMemoryExceeded, codeStorageExceeded:
+	case jserr.InsufficientResources, jserr.AccountResources, jserr.MaximumStreams, jserr.MemoryExceeded, jserr.StorageExceeded:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
 			"the external servers have no room for the Queue (%w): make spec.storage.size smaller, or the account's limits larger", refused)
 	case jetstream.ErrorCode(0):

@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 )
 
 // leaseName is the last token of the subject of the lease.
@@ -141,9 +143,6 @@ func parseClaim(data []byte) (claim, error) {
 	return c, nil
 }
 
-// Codes of JetStream for a message that was expected to be another's successor.
-const codeWrongLastSequence, codeWrongLastConstant jetstream.ErrorCode = 10071, 10164
-
 // say claims the lease, or gives it up, after the message with a sequence.
 func (l *lease) say(ctx context.Context, after uint64, released bool) error {
 	c := claim{Member: l.member, Nonce: l.nonce, Released: released}
@@ -159,8 +158,7 @@ func (l *lease) say(ctx context.Context, after uint64, released bool) error {
 	if err != nil {
 		// It may have been said nevertheless: the next look tells. Until its term ends this member leads.
 		l.mine = 0
-		var refused *jetstream.APIError
-		if errors.As(err, &refused) && (refused.ErrorCode == codeWrongLastSequence || refused.ErrorCode == codeWrongLastConstant) {
+		if jserr.Overtaken(err) {
 			l.lead(time.Time{})
 		}
 		return fmt.Errorf("say who leads: %w", err)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -151,7 +152,7 @@ func TestRefusals(t *testing.T) {
 		"did not answer": {errors.New("lost"), wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN},
 		"was not sent":   {fmt.Errorf("put: %w", jetstream.ErrTooManyStalledMsgs), wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN},
 		"shorten":        {nats.ErrMaxPayload, wirev1.PutRefusal_PUT_REFUSAL_INVALID},
-		"has no room":    {&jetstream.APIError{ErrorCode: codeStoreFailed}, wirev1.PutRefusal_PUT_REFUSAL_FULL},
+		"has no room":    {&jetstream.APIError{ErrorCode: jserr.StoreFailed}, wirev1.PutRefusal_PUT_REFUSAL_FULL},
 		"refuses":        {&jetstream.APIError{ErrorCode: 10060}, wirev1.PutRefusal_PUT_REFUSAL_INVALID},
 	} {
 		if got := refusal(test.err); got.GetRefused() != test.want || !strings.Contains(got.GetError(), text) {

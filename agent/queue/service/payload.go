@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -90,15 +91,6 @@ func await(ctx context.Context, future jetstream.PubAckFuture) *wirev1.PutResult
 	}
 }
 
-// Codes of JetStream's errors.
-const (
-	codeInsufficientResources jetstream.ErrorCode = 10023
-	codeAccountResources      jetstream.ErrorCode = 10002
-	codeMemoryExceeded        jetstream.ErrorCode = 10028
-	codeStorageExceeded       jetstream.ErrorCode = 10047
-	codeStoreFailed           jetstream.ErrorCode = 10077
-)
-
 // refusal says why the stream did not store a message.
 func refusal(err error) *wirev1.PutResult {
 	var refused *jetstream.APIError
@@ -116,8 +108,7 @@ func refusal(err error) *wirev1.PutResult {
 		return &wirev1.PutResult{
 			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: fmt.Sprintf("the stream did not answer; put the message again, with its id (%v)", err),
 		}
-	case refused.ErrorCode == codeStoreFailed || refused.ErrorCode == codeInsufficientResources || refused.ErrorCode == codeAccountResources ||
-		refused.ErrorCode == codeMemoryExceeded || refused.ErrorCode == codeStorageExceeded:
+	case jserr.Full(err):
 		return &wirev1.PutResult{
 			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: fmt.Sprintf("the queue has no room: get messages from it, or raise its limits or storage (%v)", err),
 		}

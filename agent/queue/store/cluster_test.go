@@ -77,6 +77,14 @@ func TestCluster(t *testing.T) {
 		}
 	}
 
+	for i, m := range members {
+		trying(t, fmt.Sprintf("member %d to take over what was put", i), func(context.Context) error {
+			if m.Applied() == 0 {
+				return errors.New("it has taken over nothing")
+			}
+			return nil
+		})
+	}
 	keepsUnread(t, members, js, 5)
 	members[leader].Shutdown()
 	left := members[(leader+1)%3]
