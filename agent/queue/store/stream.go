@@ -14,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 )
 
 // Settings of the stream. They may be changed while it runs.
@@ -168,8 +170,7 @@ func (s *Streams) Ensure(ctx context.Context, conn *nats.Conn, settings Settings
 
 // noPeers reports whether the server says that there are too few members with enough room.
 func noPeers(err error) bool {
-	var refused *jetstream.APIError
-	return errors.As(err, &refused) && refused.ErrorCode == codeNoPeers
+	return jserr.Is(err, jserr.NoPeers)
 }
 
 // errCapacity refuses limits that the server would take, because it has room beside for
@@ -201,8 +202,6 @@ const (
 	requestTimeout = 5 * time.Second
 	// formingPatience is how long a new stream waits for members that have to hold it.
 	formingPatience = time.Minute
-
-	codeNoPeers jetstream.ErrorCode = 10005
 )
 
 // permanent reports whether the server understood a request and refuses it. Without a
