@@ -6,6 +6,7 @@ package dispatch
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -36,8 +37,10 @@ func TestWindow(t *testing.T) {
 			if r.IntN(10) == 0 {
 				w.park(1+r.IntN(3), 1+r.IntN(20))
 			}
-			for _, e := range w.due(1 + r.IntN(5)) {
-				w.unpark(e, &nats.Msg{}, now)
+			for due := w.due(1+r.IntN(5), r.IntN(4)); len(due) > 0; due = w.due(1+r.IntN(5), r.IntN(4)) {
+				for _, e := range due {
+					w.unpark(e, &nats.Msg{}, now)
+				}
 			}
 			// The oldest of each key may be given out, unless somebody has it.
 			var want *entry
@@ -92,6 +95,46 @@ func TestWindow(t *testing.T) {
 				t.Fatalf("seed %d: %d held, %d entries, %d bytes, %d parked; want %d held of %d", seed, len(w.held), len(w.entries), w.bytes, w.parked, held, len(model))
 			}
 		}
+	}
+}
+
+// TestDue: what is read anew at once is bounded in bytes over all keys, by one message at least, and each comes to its turn.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	const keys, each, size = 10, 100, 1 << 20
+	w := newWindow()
+	now := time.Unix(1000, 0)
+	for i := range keys * each {
+		w.add(&entry{sequence: uint64(i + 1), key: fmt.Sprint(i % keys), size: size}, now)
+	}
+	w.park(0, keys*each)
+	for i := range keys {
+		w.wanted[fmt.Sprint(i)] = struct{}{}
+	}
+	for bytes, most := range map[int]int{-size: 1, 0: 1, size / 2: 1, 3*size + 1: 3} {
+		if due := w.due(64, bytes); len(due) == 0 || len(due) > most {
+			t.Errorf("%d messages of %d bytes where there is room for %d", len(due), size, bytes)
+		} else {
+			for _, e := range due {
+				w.unpark(e, &nats.Msg{}, now)
+			}
+		}
+	}
+	seen := make(map[string]bool)
+	for due := w.due(64, 5*size); len(due) > 0; due = w.due(64, 5*size) {
+		if len(due) > 5 {
+			t.Fatalf("%d messages of %d bytes at once", len(due), size)
+		}
+		for _, e := range due {
+			w.unpark(e, &nats.Msg{}, now)
+		}
+	}
+	for e := w.peek(now); e != nil; e = w.peek(now) {
+		seen[e.key] = true
+		w.lease(e, 1, now.Add(time.Hour), now)
+	}
+	if len(seen) != keys {
+		t.Errorf("messages of %d of %d keys were given out", len(seen), keys)
 	}
 }
 

@@ -21,8 +21,10 @@ import (
 const (
 	// keptBehind is how many messages of a key are not parked.
 	keptBehind = 4
-	// fetchAhead is how many of a key are read anew at once, if there is room.
+	// fetchAhead is how many of a key are read anew at once, if there is room, and fetchBytes how many bytes of all keys: they are held
+	// beside the window, and for a moment in text that is a third longer.
 	fetchAhead = 64
+	fetchBytes = 16 << 20
 	// parkInterval is between two looks for what can be parked, fetchInterval between two tries to read.
 	parkInterval  = 20 * time.Millisecond
 	fetchInterval = 200 * time.Millisecond
@@ -51,17 +53,25 @@ func (w *window) park(keep, limit int) {
 	}
 }
 
-// due returns parked entries that are to be read anew, and forgets that they are.
-func (w *window) due(ahead int) (due []*entry) {
+// due returns parked entries that are to be read anew, one at least and no more bytes than are given, and forgets that their keys are
+// wanted. Those for which there is no room stay so.
+func (w *window) due(ahead, bytes int) (due []*entry) {
 	for key := range w.wanted {
 		rest := w.keys[key]
-		for _, e := range rest[:min(len(rest), ahead)] {
-			if e.parked {
-				due = append(due, e)
+		for i, e := range rest[:min(len(rest), ahead)] {
+			if !e.parked {
+				continue
 			}
+			if bytes -= e.size; bytes < 0 && len(due) > 0 {
+				if i > 0 {
+					delete(w.wanted, key) // of which there is something to give out
+				}
+				return due
+			}
+			due = append(due, e)
 		}
+		delete(w.wanted, key)
 	}
-	clear(w.wanted)
 	return due
 }
 
@@ -103,10 +113,11 @@ func (d *dispatcher) fetch(now time.Time) {
 		return
 	}
 	ahead := fetchAhead
-	if messages, bytes := d.room(now); messages < fetchAhead || bytes < d.hub.options.MaxPayload {
+	messages, bytes := d.room(now)
+	if messages < fetchAhead || bytes < d.hub.options.MaxPayload {
 		ahead = keptBehind
 	}
-	due := d.window.due(ahead)
+	due := d.window.due(ahead, min(bytes, fetchBytes))
 	if len(due) == 0 {
 		return
 	}
