@@ -16,7 +16,7 @@ import (
 // TestStuckClients: clients that ask for what they do not take are cut, and what was held for them is free again.
 func TestStuckClients(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
-	q.front.SetSlow(500*time.Millisecond, 1<<40)
+	q.front.SetSlow(3*time.Second, 1<<40)
 	q.cutStuck(3)
 }
 
