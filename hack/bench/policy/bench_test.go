@@ -61,6 +61,25 @@ func TestMerge(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(kept, after) {
 		t.Errorf("kept %+v: %v", kept, err)
 	}
+	if _, err := os.Stat(dir + "/policy.md"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a report of a part: %v", err)
+	}
+	var whole []row
+	for _, link := range fullGrid.links {
+		for _, cores := range fullGrid.cores {
+			for _, k := range kinds {
+				if measured(link, cores) {
+					whole = append(whole, made(link, k, cores, 0.01)...)
+				}
+			}
+		}
+	}
+	if _, err := publish(dir, whole, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir + "/policy.md"); err != nil {
+		t.Errorf("no report of all parts: %v", err)
+	}
 }
 
 func TestTargets(t *testing.T) {

@@ -57,6 +57,21 @@ var (
 	quickGrid = grid{links: []speed{100, 0}, kinds: []kind{kinds[0], kinds[1], kinds[4]}, cores: []int{1, 2}, best: 500 * time.Millisecond, rounds: 3, patience: 8 * time.Second}
 )
 
+// measured reports whether a network is measured with so many cores: where it is slow it alone decides.
+func measured(link speed, cores int) bool { return link != slowest || cores == 1 }
+
+// rows returns how many a whole run makes.
+func (g grid) rows() (n int) {
+	for _, link := range g.links {
+		for _, cores := range g.cores {
+			if measured(link, cores) {
+				n += len(g.kinds) * len(objectives)
+			}
+		}
+	}
+	return n
+}
+
 // only returns the part of the grid that is asked for in the words of the flag.
 func (g grid) only(what string) (grid, error) {
 	if what == "" {
