@@ -7,14 +7,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
@@ -26,37 +21,14 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
-
-// certificate returns one that signed itself.
-func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
 
 // TestAuthentication: a token or a certificate lets in, over TLS, and nothing else does.
 func TestAuthentication(t *testing.T) {
-	own, ownPool := certificate(t)
-	trusted, trustedPool := certificate(t)
-	stranger, _ := certificate(t)
+	own, ownPool := transporttest.SelfSigned(t)
+	trusted, trustedPool := transporttest.SelfSigned(t)
+	stranger, _ := transporttest.SelfSigned(t)
 	s := settings(t, nil)
 	s.Open, s.Tokens, s.ClientCAs = false, []string{"secret", "other"}, trustedPool
 	q := start(t, s, func(o *front.Options) {

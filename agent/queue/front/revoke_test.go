@@ -11,13 +11,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
 
 // TestRevoked: clients whose token or CA may not come in any more are sent away, those that show something else that may stay, and for want
 // of what cannot be read now nobody goes.
 func TestRevoked(t *testing.T) {
-	own, ownPool := certificate(t)
-	first, firstPool := certificate(t)
+	own, ownPool := transporttest.SelfSigned(t)
+	first, firstPool := transporttest.SelfSigned(t)
 	s := settings(t, nil)
 	s.Open, s.Tokens, s.ClientCAs = false, []string{"one", "two"}, firstPool
 	q := start(t, s, func(o *front.Options) {

@@ -5,16 +5,10 @@ package service_test
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"testing"
@@ -28,32 +22,9 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
-
-// certificate returns one that signed itself.
-func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
 
 // reload changes who may come in.
 func (q *queue) reload(change func(*front.Settings)) {
@@ -111,8 +82,8 @@ func TestRevokedToken(t *testing.T) {
 // on which a get waits.
 func TestRevokedCA(t *testing.T) {
 	t.Parallel()
-	own, ownPool := certificate(t)
-	client, clients := certificate(t)
+	own, ownPool := transporttest.SelfSigned(t)
+	client, clients := transporttest.SelfSigned(t)
 	q := start(t, store.Settings{}, func(f *front.Options, _ *service.Options) {
 		f.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }
 		f.Settings.ClientCAs = clients
