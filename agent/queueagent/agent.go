@@ -70,12 +70,11 @@ type Agent struct {
 	reset       string
 	cpuBase     time.Duration // of the process at the last reset
 	idle        idleness
-	pending     bool  // the stream is not as the configuration says yet
-	external    error // why external servers do not serve at the start
-	held        error // why the volume does not let the store start
-
-	limiting sync.Mutex     // held while the stream is given limits
-	limits   store.Settings // that it was given last
+	pending     bool      // the stream is not as the configuration says yet
+	external    error     // why external servers do not serve at the start
+	held        error     // why the volume does not let the store start
+	unsure      time.Time // until when others may undo what the stream was given
+	unmoved     unmoved
 }
 
 // running is what serves clients.
@@ -183,7 +182,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	if own, ok := kept.(*store.Store); ok {
-		go a.keepRoom(watching, own, conn, len(c.GetMembers()) > 1)
+		go a.keepRoom(watching, own, conn)
 		if sweep := own.NewSweep(conn); !a.sweep(ctx, sweep) {
 			go a.keepSweeping(watching, sweep)
 		}
@@ -195,6 +194,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil // told to end before it began
 		}
 		return err
+	}
+	if restored := a.restorer.Load(); restored != nil {
+		go restored.Confirm(watching)
 	}
 	directory := c.GetServingDirectory()
 	if directory == "" {
@@ -290,16 +292,21 @@ func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *w
 // ensurePatience bounds how long other changes wait for that of the stream.
 const ensurePatience = 5 * time.Second
 
-// ensureAgain tries what the stream refused before.
+// ensureAgain tries what the stream refused before. What it took a moment ago it is given again if that was undone, and not later: members whose
+// configurations differ for long must not change it back and forth.
 func (a *Agent) ensureAgain(ctx context.Context, r *running, c *wirev1.QueueConfig) {
 	a.mu.Lock()
-	pending := a.pending
+	pending, unsure := a.pending, time.Now().Before(a.unsure)
 	a.mu.Unlock()
-	if !pending {
+	if !pending && !unsure {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
 	defer cancel()
+	if !pending {
+		_ = r.store.Ensure(ctx, r.conn, streamSettings(c)) // It took it before, and is asked once more in a moment.
+		return
+	}
 	if err := a.limit(ctx, r.store, r.conn, streamSettings(c)); err != nil {
 		return // it is noted
 	}

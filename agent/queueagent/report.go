@@ -36,6 +36,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		r.Revision = "" // the limits of an earlier one are in effect
 	}
 	reset, base, unopened, held := a.reset, a.cpuBase, a.external, a.held
+	longest, unmoved := maxMessage(a.config), a.unmoved.problem()
 	directory := a.config.GetStorage().GetDirectory()
 	a.mu.Unlock()
 	r.Certificate = a.certificate()
@@ -49,13 +50,15 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	case *external.External:
 		r.ExternalFailure = failure.ToWire(kept.Problem())
 	case *store.Store:
-		r.StorageFailure = storageFailure(kept, directory)
+		r.StorageFailure = storageFailure(kept, directory, longest, unmoved)
 	}
 	r.Detail, r.State = "", wirev1.QueueState_QUEUE_STATE_SERVING
 	if running.front.Draining() {
 		r.State = wirev1.QueueState_QUEUE_STATE_DRAINING
 	} else if err := running.store.Ready(); err != nil {
 		r.Detail = err.Error()
+	} else if own, ok := running.store.(*store.Store); ok {
+		r.Detail = own.Narrowed()
 	}
 	s := running.front.Statistics()
 	r.Statistics = statistics(s)

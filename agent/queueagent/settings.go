@@ -60,6 +60,9 @@ func (a *Agent) storeOptions(c *wirev1.QueueConfig) (store.Options, error) {
 		Capacity: size(c.GetStorage().GetCapacity()), MaxPayload: int32(max(maxMessage(c), leastPayload) + payloadMargin), Log: a.options.Log,
 		Sync: store.Sync{Always: c.GetStorage().GetSyncAlways(), Interval: c.GetStorage().GetSyncInterval().AsDuration()},
 	}
+	if c.GetExternal() != nil {
+		o.Directory = "" // Nothing is mounted there.
+	}
 	if len(c.GetMembers()) > 1 {
 		o.Cluster = &store.Cluster{ListenAddress: c.GetRouteAddress(), TLS: a.options.MembersTLS}
 		for _, m := range c.GetMembers() {

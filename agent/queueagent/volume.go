@@ -28,56 +28,61 @@ const (
 	roomPart    = 8
 )
 
-const (
-	// roomInterval is between two looks at the room on the volume: less than it takes to write what the store keeps free of it.
-	roomInterval = 200 * time.Millisecond
-	// Of several members one may undo what another has noted at the same time, so each looks again.
-	roomAgain = 2 * time.Second
-)
-
-// limit makes the stream or changes its limits, which are then kept within what members have room for.
+// limit makes the stream or changes its limits. Another member that moves the limit by its volume's room at that very moment may undo that, so
+// ensureAgain looks for a while whether it did.
 func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, settings store.Settings) error {
-	a.limiting.Lock()
-	defer a.limiting.Unlock()
 	if err := kept.Ensure(ctx, conn, settings); err != nil {
 		return err
 	}
-	a.limits = settings
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unsure = time.Now().Add(unsurePatience)
 	return nil
 }
 
-// keepRoom moves the limit of the stream whenever the volume has room for less than it allows, or for more again. So the queue is full
-// before the volume is, and messages are refused or dropped while those that are there can be got and make room.
-func (a *Agent) keepRoom(ctx context.Context, kept *store.Store, conn *nats.Conn, members bool) {
-	ticker := time.NewTicker(roomInterval)
-	defer ticker.Stop()
-	looked := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if kept.Failed() != nil || !kept.RoomChanged() && (!members || time.Since(looked) < roomAgain) {
-			continue
-		}
-		looked = time.Now()
-		if err := a.limitAgain(ctx, kept, conn); err != nil && ctx.Err() == nil {
-			a.options.Log.Debug("The stream's limit was not moved to what the volume has room for", "error", err.Error())
-		}
+// unsurePatience is longer than a member takes at most from reading the stream's settings to writing them.
+const unsurePatience = 10 * time.Second
+
+// keepRoom keeps the stream's limit within what volumes have room for until the context ends.
+func (a *Agent) keepRoom(ctx context.Context, kept *store.Store, conn *nats.Conn) {
+	kept.KeepRoom(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
+}
+
+// limitPatience is how long the limit may fail to follow the room before anybody is told: while members elect who leads it cannot.
+const limitPatience = time.Minute
+
+// noteLimit notes whether the stream's limit follows what volumes have room for.
+func (a *Agent) noteLimit(err error, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.unmoved = unmoved{}
+		return
+	}
+	if a.unmoved.err == nil {
+		a.unmoved.since = now
+	}
+	a.unmoved.err = err
+	if !a.unmoved.told && now.Sub(a.unmoved.since) > limitPatience {
+		a.unmoved.told = true
+		a.options.Log.Warn("The stream's limit does not follow what volumes have room for", "error", err.Error(), "since", a.unmoved.since)
 	}
 }
 
-// limitAgain does nothing before the stream was given limits.
-func (a *Agent) limitAgain(ctx context.Context, kept *store.Store, conn *nats.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, ensurePatience)
-	defer cancel()
-	a.limiting.Lock()
-	defer a.limiting.Unlock()
-	if a.limits == (store.Settings{}) {
+// unmoved is why the limit does not follow the room.
+type unmoved struct {
+	err   error
+	since time.Time
+	told  bool
+}
+
+// problem is nil until it has lasted for long enough to be told.
+func (u unmoved) problem() error {
+	if !u.told {
 		return nil
 	}
-	return kept.Ensure(ctx, conn, a.limits)
+	return fmt.Errorf("since %s the limit of the stream could not follow what the volumes have room for, so they may become full: %w",
+		u.since.UTC().Format(time.RFC3339), u.err)
 }
 
 const (
@@ -203,7 +208,7 @@ func (a *Agent) tellUnusable(problem, unusable error) {
 // starts agents waits longer each time; reports say so meanwhile.
 func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error) error {
 	if problem == nil || o.Memory || o.Directory == "" {
-		return problem
+		return problem // There is no volume, as with external servers.
 	}
 	ticker := time.NewTicker(a.options.Interval)
 	defer ticker.Stop()
@@ -226,11 +231,16 @@ func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error)
 	}
 }
 
-// storageFailure is why the volume does not do what the queue needs of it; nil if it does.
-func storageFailure(kept *store.Store, directory string) *wirev1.Failure {
+// storageFailure is why the volume does not do what the queue needs of it, whose longest message has so many bytes; nil if it does. limit is why
+// the stream's limit does not follow the volume.
+func storageFailure(kept *store.Store, directory string, longest int, limit error) *wirev1.Failure {
 	problem := kept.Failed()
 	if problem == nil {
-		return volumeFailure(kept.Crowded())
+		problem = kept.Crowded(int64(longest))
+		if problem == nil {
+			problem = limit
+		}
+		return volumeFailure(problem)
 	}
 	if unusable := usable(directory); unusable != nil {
 		problem = fmt.Errorf("%w; %w", problem, unusable)

@@ -6,11 +6,11 @@ package queueagent_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
 
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -112,8 +113,7 @@ func (q *small) put() bool {
 		q.puts++
 		return true
 	}
-	var refused *jetstream.APIError
-	if !errors.As(err, &refused) || refused.ErrorCode != 10077 { // the store has no room by its limits
+	if !jserr.Is(err, jserr.StoreFailed) { // the store has no room by its limits
 		q.Fatalf("put %d: %v", q.puts, err)
 	}
 	return false
@@ -250,6 +250,36 @@ func TestFilledByOthers(t *testing.T) {
 		time.Sleep(pause)
 	}
 	q.get(1, all)
+	release()
+	q.await("there is room again", func(r *wirev1.QueueReport) bool { return r.GetStorageFailure() == nil })
+	q.takes("with room")
+	q.get(q.puts-q.gets, all)
+}
+
+// TestOthersTakeNothing: what others write to the volume of a queue that drops its oldest messages takes none that is there, and when they have left
+// next to nothing, messages are refused in place of being stored for older ones.
+func TestOthersTakeNothing(t *testing.T) {
+	q := newSmall(t, 128<<20, func(c *wirev1.QueueConfig) { c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST })
+	const messages = 40
+	for range messages {
+		if !q.put() {
+			t.Fatalf("put %d was refused", q.puts)
+		}
+	}
+	release := occupy(t, q.config.GetStorage().GetDirectory(), 4<<20)
+	said := q.await("it is said that the volume is full", func(r *wirev1.QueueReport) bool {
+		return r.GetStorageFailure().GetReason() == wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL
+	}).GetStorageFailure().GetMessage()
+	if !strings.Contains(said, "messages are refused") {
+		t.Errorf("it does not say that messages are refused: %s", said)
+	}
+	// Until the limit follows, a moment after the report, messages are taken: few of them, or the volume would be full.
+	for pause := 100 * time.Millisecond; q.put(); pause *= 2 {
+		if q.puts > messages+10 {
+			t.Fatal("messages are taken although there is no room for them")
+		}
+		time.Sleep(pause)
+	}
 	release()
 	q.await("there is room again", func(r *wirev1.QueueReport) bool { return r.GetStorageFailure() == nil })
 	q.takes("with room")

@@ -32,8 +32,8 @@ type QueueStorage struct {
 	// +default="File"
 	Type QueueStorageType `json:"type,omitempty"`
 	// size that stored messages may take in each member, in full. Of a volume up to 95 percent are for messages, and less of a small one:
-	// some 40Mi are kept for what is about them, and a 32nd for room to remove them. What the volume really has counts, and of several
-	// members' the least. It may grow; a volume does where its class allows that.
+	// for what is about them 40Mi and two 32nds of the volume are kept, with three members 72Mi and a 32nd, and never more than 560Mi. What the
+	// volume really has counts, and of several members' the least. It may grow; a volume does where its class allows that.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi; write for example 10Gi"
 	Size resource.Quantity `json:"size,omitzero"`
@@ -226,6 +226,7 @@ type QueueEngine struct {
 // QueueSpec is what is kept, how, and for whom.
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.type == 'Memory' || has(self.engine) && has(self.engine.external) || quantity(string(self.storage.size)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi with type File, since a smaller volume has no room for messages beside what is about them; write for example 10Gi"
+// +kubebuilder:validation:XValidation:rule="self.storage.type == 'Memory' || has(self.engine) && has(self.engine.external) || self.replicas == 1 || quantity(string(self.storage.size)).compareTo(quantity('128Mi')) >= 0",message="storage.size must be at least 128Mi with type File and replicas 3, since a smaller volume has no room for messages beside what members keep for each other; write for example 10Gi"
 // +kubebuilder:validation:XValidation:rule="self.replicas == oldSelf.replicas",message="replicas cannot be changed; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="(has(self.engine) && has(self.engine.external)) == (has(oldSelf.engine) && has(oldSelf.engine.external))",message="engine.external cannot be added or taken away; create another Queue and move the messages, for example by a channel"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
@@ -347,6 +348,10 @@ type QueueStatistics struct {
 	// oldestMessageTime is when the oldest message was put.
 	// +optional
 	OldestMessageTime *metav1.Time `json:"oldestMessageTime,omitempty"`
+	// contentTime is since when no member has said what the queue holds: depth, bytes, consumers, and what is with these and of dead letters, are
+	// what was known then. Absent while members say it.
+	// +optional
+	ContentTime *metav1.Time `json:"contentTime,omitempty"`
 	// averageSize of what the queue keeps as stored, in bytes: of messages, dead letters and what channels and archives note.
 	// +optional
 	AverageSize int64 `json:"averageSize"`

@@ -2341,6 +2341,10 @@ func (in *QueueStatistics) DeepCopyInto(out *QueueStatistics) {
 		in, out := &in.OldestMessageTime, &out.OldestMessageTime
 		*out = (*in).DeepCopy()
 	}
+	if in.ContentTime != nil {
+		in, out := &in.ContentTime, &out.ContentTime
+		*out = (*in).DeepCopy()
+	}
 	out.Compressions = in.Compressions
 	out.Decompressions = in.Decompressions
 	out.Puts = in.Puts

@@ -240,7 +240,7 @@ func memberStatus(members []Member, leader, revision string) []v1alpha1.QueueMem
 }
 
 // refresh puts the sums into status.
-func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, members []Member) {
+func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, members []Member, now time.Time) {
 	all := sum(members)
 	lastResetRequest := ""
 	if status.Statistics != nil {
@@ -249,7 +249,7 @@ func refresh(status *v1alpha1.QueueStatus, storage v1alpha1.QueueStorageType, me
 	content, before := contentOf(members), status.Statistics
 	status.Statistics = all.statisticsStatus(storage, content, lastResetRequest)
 	if content == nil {
-		keepContent(status.Statistics, before)
+		keepContent(status.Statistics, before, now)
 	}
 	status.Compression = plan.CompressionStatus(&all.Report)
 	status.Decompression = plan.DecompressionStatus(&all.Report)

@@ -82,7 +82,7 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	status.Members = memberStatus(facts.Members, contentOf(facts.Members).GetLeader(), revision)
 	status.CertificateExpirationTime = replicas.FirstExpiration(certificates(facts.Members))
 	if facts.RefreshStatistics {
-		refresh(&status, queue.Spec.Storage.Type, facts.Members)
+		refresh(&status, queue.Spec.Storage.Type, facts.Members, facts.Now)
 	}
 	status.Channel = channelStatus(queue, wanted, facts.Members, status.Channel, facts.RefreshStatistics)
 	if facts.RefreshStatistics {
@@ -250,7 +250,7 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	if set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && ready >= wanted {
 		return nil
 	}
-	progress := fmt.Sprintf("%d of %d members are ready", ready, wanted) + meanwhile(queue, facts.Members, ready)
+	progress := fmt.Sprintf("%d of %d members are ready", ready, wanted) + meanwhile(queue, facts.Members, ready) + narrowed(facts.Members)
 	for _, member := range facts.Members {
 		problem := plan.Stuck(member.Pod)
 		if problem == nil {
@@ -266,7 +266,7 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		return conditions.Reconciling(v1alpha1.ReasonRollingOut, message)
 	}
 	for _, member := range facts.Members {
-		if detail := member.Report.GetDetail(); detail != "" {
+		if detail := member.Report.GetDetail(); detail != "" && !leads(member) {
 			return conditions.Reconciling(v1alpha1.ReasonRollingOut, progress+"; "+member.Pod.Name+": "+detail)
 		}
 	}
@@ -286,6 +286,20 @@ func meanwhile(queue *v1alpha1.Queue, members []Member, ready int32) string {
 	default:
 		return " and serve clients"
 	}
+}
+
+// narrowed is what the member that leads says of those that are away: while their volumes' last room counts, the others take fewer messages.
+func narrowed(members []Member) string {
+	for _, member := range members {
+		if detail := member.Report.GetDetail(); detail != "" && leads(member) {
+			return "; " + member.Pod.Name + ": " + detail
+		}
+	}
+	return ""
+}
+
+func leads(member Member) bool {
+	return member.Report.GetContent().GetLeader() == member.Pod.Name
 }
 
 // checkReports: members that do not answer, or have not taken the present configuration.

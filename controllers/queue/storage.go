@@ -5,10 +5,13 @@ package queue
 
 import (
 	"fmt"
+	"math"
+	"sort"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -56,11 +59,22 @@ func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
 	if spec.Storage.Type == v1alpha1.QueueStorageMemory || spec.Engine.External != nil {
 		return nil
 	}
-	if size := spec.Storage.Size.Value(); uint64(max(size, 0)) < messageParts*limits.GetMaxMessageSize() {
-		return &policy.InvalidError{Field: "spec.storage.size", Mend: fmt.Sprintf("must be at least %d times limits.maxMessageSize, which is %d bytes, so that there is "+
-			"room for such messages; make the one larger or the other smaller", messageParts, limits.GetMaxMessageSize())}
+	size, members, longest := spec.Storage.Size.Value(), int(memberCount(spec)), int64(limits.GetMaxMessageSize())
+	if wirev1.QueueRoom(size, members) < messageParts*longest {
+		return &policy.InvalidError{Field: "spec.storage.size", Mend: fmt.Sprintf("must be at least %s for messages of limits.maxMessageSize, which is %d bytes, so that "+
+			"there is room for %d of them beside what members keep free; make the one larger or the other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
 	}
 	return nil
+}
+
+// leastSize is the smallest volume, in whole mebibytes, that has room for so many bytes of messages.
+func leastSize(members int, messages int64) *resource.Quantity {
+	const step = 1 << 20
+	// What is kept is at most what it is of a volume without end, and nine tenths are left.
+	steps := sort.Search(int((messages+wirev1.QueueBeside(math.MaxInt64, members))/9*10/step)+1, func(n int) bool {
+		return wirev1.QueueRoom(int64(n)*step, members) >= messages
+	})
+	return resource.NewQuantity(int64(steps)*step, resource.BinarySI)
 }
 
 // trackStream notes in status which stream keeps the messages, and what was lost when that is another one. before is what status showed by now.
@@ -89,11 +103,15 @@ func (r *Reconciler) tellLoss(before, queue *v1alpha1.Queue) {
 	r.Recorder.Eventf(queue, nil, corev1.EventTypeWarning, v1alpha1.ReasonMessagesLost, "Reconcile", "%s", conditions.Shorten(lossMessage(queue, loss)))
 }
 
-// keepContent keeps what was known of the queue's content while no member knows it, as when the only one has no volume.
-func keepContent(now, before *v1alpha1.QueueStatistics) {
+// keepContent keeps what was known of the queue's content while no member knows it, as when the only one has no volume, and since when.
+func keepContent(now, before *v1alpha1.QueueStatistics, at time.Time) {
 	if before == nil {
 		return
 	}
+	if now.ContentTime = before.ContentTime; now.ContentTime == nil {
+		now.ContentTime = &metav1.Time{Time: at.Truncate(time.Second)}
+	}
+	now.Consumers, now.Unacknowledged, now.Redelivered = before.Consumers, before.Unacknowledged, before.Redelivered
 	now.Depth, now.Persistent, now.NonPersistent, now.DeadLetters = before.Depth, before.Persistent, before.NonPersistent, before.DeadLetters
 	now.OldestMessageTime, now.AverageSize = before.OldestMessageTime, before.AverageSize
 }

@@ -63,19 +63,25 @@ func TestSmallVolumes(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	for name, test := range map[string]struct {
 		change  func(*v1alpha1.QueueSpec)
-		refused bool
+		members int32
+		size    string
+		least   string // empty: it is taken
 	}{
-		"a volume":         {func(*v1alpha1.QueueSpec) {}, true},
-		"memory":           {func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory }, false},
-		"external servers": {inExternal([]byte("a bundle")), false},
+		"a volume":               {func(*v1alpha1.QueueSpec) {}, 1, "63Mi", "at least 64Mi"},
+		"a volume of three":      {func(*v1alpha1.QueueSpec) {}, 3, "127Mi", "at least 128Mi"},
+		"the least volume":       {func(*v1alpha1.QueueSpec) {}, 1, "64Mi", ""},
+		"the least of three":     {func(*v1alpha1.QueueSpec) {}, 3, "128Mi", ""},
+		"memory":                 {func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory }, 3, "63Mi", ""},
+		"external servers":       {inExternal([]byte("a bundle")), 1, "63Mi", ""},
+		"three external servers": {inExternal([]byte("a bundle")), 3, "63Mi", ""},
 	} {
 		q := newQueue(func(s *v1alpha1.QueueSpec) {
 			test.change(s)
-			s.Storage.Size = resource.MustParse("63Mi")
+			s.Replicas, s.Storage.Size = test.members, resource.MustParse(test.size)
 		})
 		q.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "small"}
 		err := cluster.Client.Create(ctx, q, client.DryRunAll)
-		if test.refused != (apierrors.IsInvalid(err) && strings.Contains(err.Error(), "at least 64Mi")) || !test.refused && err != nil {
+		if test.least == "" && err != nil || test.least != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.least)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -70,14 +70,21 @@ func TestLoss(t *testing.T) {
 	first, second, third := now.Add(-time.Hour+123*time.Millisecond), now, now.Add(time.Hour)
 	f.ready(f.see(first, 41))
 	f.ready(f.see(first, 42))
+	if s := f.wanted.Queue.Status.Statistics; s.ContentTime != nil {
+		t.Errorf("what members say is as of %v", s.ContentTime)
+	}
+	known := f.wanted.Queue.Status.Statistics
+	f.see(time.Time{}, 0)
+	since := f.at
 	status := f.see(time.Time{}, 0)
-	if status.Statistics.Depth != 42 {
-		t.Errorf("while nobody knows, the depth is %d", status.Statistics.Depth)
+	if s := status.Statistics; s.Depth != 42 || s.Consumers != known.Consumers || s.Unacknowledged != known.Unacknowledged || s.Redelivered != known.Redelivered ||
+		s.ContentTime == nil || !s.ContentTime.Time.Equal(since.Truncate(time.Second)) {
+		t.Errorf("while nobody knows, it is %+v", s)
 	}
 	f.lost(f.see(second, 0), 42, "42 messages (4200 bytes", "2026-03-04T04:06:07Z", "kubectl annotate queue -n bank orders --overwrite lighterage.dev/accept-loss=2026-03-04T05:06:07Z")
 	f.lost(f.see(second, 3), 42)
 	status = f.see(second, 3)
-	if loss := status.Loss; !loss.FormerCreationTime.Time.Equal(first.Truncate(time.Second)) || !loss.StreamCreationTime.Time.Equal(second) || !loss.NoticedTime.Time.Equal(now.Add(4*time.Minute)) ||
+	if loss := status.Loss; !loss.FormerCreationTime.Time.Equal(first.Truncate(time.Second)) || !loss.StreamCreationTime.Time.Equal(second) || !loss.NoticedTime.Time.Equal(now.Add(5*time.Minute)) ||
 		loss.Messages.Bytes != 4200 {
 		t.Errorf("loss %+v", loss)
 	}

@@ -86,6 +86,9 @@ func TestWantRefuses(t *testing.T) {
 		"a volume for less than some messages": {func(s *v1alpha1.QueueSpec) {
 			s.Storage.Size, s.Limits.MaxMessageSize = resource.MustParse("64Mi"), ptr.To(resource.MustParse("32Mi"))
 		}, v1alpha1.ReasonInvalidSpec, "spec.storage.size"},
+		"a volume of an older release for three": {func(s *v1alpha1.QueueSpec) {
+			s.Replicas, s.Storage.Size = 3, resource.MustParse("64Mi")
+		}, v1alpha1.ReasonInvalidSpec, "must be at least 88Mi"},
 		"a bundle without certificates": {
 			func(s *v1alpha1.QueueSpec) {
 				s.Authentication.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: []byte("none")}

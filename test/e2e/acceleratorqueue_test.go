@@ -36,7 +36,7 @@ func TestAcceleratorQueue(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"},
 		Spec: v1alpha1.QueueSpec{
 			Replicas:       3,
-			Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("100Mi")},
+			Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("128Mi")},
 			Compression:    &v1alpha1.QueueCompression{MinSize: ptr.To(resource.MustParse("10000"))},
 			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: secret.Name}},
 		},

@@ -39,7 +39,7 @@ func TestQueueOfThree(t *testing.T) {
 	namespace, elsewhere := newNamespace(t), newNamespace(t)
 	ours, theirs := newAuthority(t), newAuthority(t)
 	queue, clerk := east.newQueue(t, namespace, "orders", func(s *v1alpha1.QueueSpec) {
-		s.Replicas, s.Authentication = 3, only(ours)
+		s.Replicas, s.Authentication, s.Storage.Size = 3, only(ours), resource.MustParse("128Mi")
 	})
 	tenant, _ := east.newQueue(t, elsewhere, "orders", func(s *v1alpha1.QueueSpec) {
 		s.Storage, s.Authentication = v1alpha1.QueueStorage{Type: v1alpha1.QueueStorageMemory, Size: resource.MustParse("32Mi")}, only(theirs)
@@ -145,10 +145,24 @@ func (m *memoryClient) put(t *testing.T, n uint64) {
 			return false, err.Error()
 		}
 		if ack.Sequence != n {
-			t.Fatalf("message %d became number %d", n, ack.Sequence)
+			t.Fatalf("message %d became number %d%s", n, ack.Sequence, restarted(t, m.queue))
 		}
 		return true, ""
 	})
+}
+
+// restarted says which members the kubelet has started again, as it does with one that a busy node has no memory for.
+func restarted(t *testing.T, queue *v1alpha1.Queue) string {
+	t.Helper()
+	text := ""
+	for _, pod := range pods(t, queue) {
+		for _, c := range pod.Status.ContainerStatuses {
+			if last := c.LastTerminationState.Terminated; c.RestartCount > 0 && last != nil {
+				text += fmt.Sprintf("; %s was restarted %d times, the last time for %s with code %d", pod.Name, c.RestartCount, last.Reason, last.ExitCode)
+			}
+		}
+	}
+	return text
 }
 
 // end ends the only member, whose messages are lost by that: they are not persistent, and there is no claim.

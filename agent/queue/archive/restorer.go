@@ -60,7 +60,12 @@ type RestoreOptions struct {
 	Log        *slog.Logger
 	// RetryPause after a failure. Default 15 s.
 	RetryPause time.Duration
+	// ConfirmPause is how long Confirm waits before it looks. Default 10 s.
+	ConfirmPause time.Duration
 }
+
+// confirmPause is longer than a member takes at most from reading the settings of the stream to writing them.
+const confirmPause = 2 * requestTimeout
 
 // Restorer puts the messages of an archive into a queue, each once, whatever ends it in between. It is safe for concurrent use.
 type Restorer struct {
@@ -84,6 +89,9 @@ type RestoreStatus struct {
 func NewRestorer(o RestoreOptions) *Restorer {
 	if o.RetryPause == 0 {
 		o.RetryPause = retryPause
+	}
+	if o.ConfirmPause == 0 {
+		o.ConfirmPause = confirmPause
 	}
 	return &Restorer{options: o}
 }
@@ -120,6 +128,42 @@ func (r *Restorer) Run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// Confirm comes after Run. The note that the restore is done is among the stream's settings, and who was changing these at the same moment may
+// have written them without it. So it is looked for a while later, and made again until it is seen. It returns then, or when the context ends.
+func (r *Restorer) Confirm(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(r.options.ConfirmPause):
+		}
+		confirmed, err := r.confirmed(ctx)
+		if confirmed {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			r.options.Log.Warn("It is not noted yet that the archive is restored; it is tried again", "error", err.Error())
+		}
+	}
+}
+
+// confirmed reports whether the stream has the note. If not, the member that leads makes it again.
+func (r *Restorer) confirmed(ctx context.Context) (bool, error) {
+	stream, err := r.stream(ctx)
+	if err != nil {
+		return false, err
+	}
+	if stream.CachedInfo().Config.Metadata[restoredKey] != "" {
+		return true, nil
+	}
+	if !r.options.Leads() {
+		return false, nil
+	}
+	// The marker may have left the stream by now, so what Run saw counts.
+	w := &work{Restorer: r, at: position{Progress: r.Status().Progress}}
+	return false, w.keep(ctx)
 }
 
 func (r *Restorer) failed(err error) {

@@ -38,8 +38,6 @@ const (
 	statusHeader   = "Status"
 	statusEnd      = "204"
 	statusNone     = "404"
-
-	codeNoMessage jetstream.ErrorCode = 10037
 )
 
 // source reads a queue's stream without a consumer: a work queue has no place for one more.
@@ -225,7 +223,7 @@ func (s *source) leaderHas(ctx context.Context, from uint64) (*stored, error) {
 	if err := json.Unmarshal(answer.Data, &got); err != nil {
 		return nil, fmt.Errorf("read the queue's answer: %w", err)
 	}
-	if got.Error != nil && got.Error.ErrorCode == codeNoMessage {
+	if got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 		return nil, nil //nolint:nilnil // There is none, and that is no error.
 	}
 	if got.Error != nil {

@@ -9,10 +9,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // maxLeaseBytes bounds what is kept of who has which message, beside Options.Capacity.
-const maxLeaseBytes = 16 << 20
+const maxLeaseBytes = wirev1.QueueLeaseBytes
 
 // LeaseStream is the stream with what is kept of who has which message. It is not the
 // queue's own, so that a full queue can be emptied. No queue has such a name.

@@ -6,21 +6,11 @@ package store
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
+	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-)
-
-// What is kept free of a volume beside what leases and ids may take: for blocks of messages that
-// have partly left, until the server compacts them, for the copies that it makes to do so, for
-// its indexes and the states of consumers, and for what is put until a limit has been moved.
-const (
-	leastReserve = 24 << 20
-	mostReserve  = 512 << 20
-	reservePart  = 32 // of the volume, beside leastReserve
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // largestBlock is what the server's largest file of messages has.
@@ -35,18 +25,13 @@ const roomToNote = 256 << 10
 // stepPart is the part of a volume by which its room has to differ for limits to be moved.
 const stepPart = 128
 
-// IDBytes is what the ids of given messages may take of a volume of so many bytes in a queue of
-// one member.
-func IDBytes(volume int64) int64 { return min(maxIDBytes, volume/reservePart) }
-
 // beside is what a volume, or the part of a larger one that is for a queue, has to keep for other
 // things than its messages.
 func beside(volume int64, members bool) int64 {
-	ids := IDBytes(volume)
 	if members {
-		ids = maxIDBytes
+		return wirev1.QueueBeside(volume, 3)
 	}
-	return maxLeaseBytes + ids + min(leastReserve+volume/reservePart, mostReserve)
+	return wirev1.QueueBeside(volume, 1)
 }
 
 // Volume is what a member has of its volume, in bytes.
@@ -98,51 +83,87 @@ func roomOf(v Volume, capacity int64, members bool) int64 {
 
 // Crowded returns an error when what is on the volume beside the messages leaves them so little
 // that they fill it: less than about three quarters of what they would have of an otherwise empty one.
+// So it does when there is no room for the longest message, of so many bytes, and while the volume is short of room for anything.
 // It is nil when a queue is full as its limits say.
-func (s *Store) Crowded() error {
+func (s *Store) Crowded(longest int64) error {
 	if s.room == nil {
 		return nil
 	}
 	v, err := s.Volume()
-	if err != nil || !crowded(v, s.options.Capacity, s.options.Cluster != nil) {
+	if err != nil {
 		return nil //nolint:nilerr // Failed tells of a store that does not say what it has.
 	}
+	_, short, _ := s.room.offer()
+	if !short && !crowded(v, s.options.Capacity, s.options.Cluster != nil, longest) {
+		return nil
+	}
+	become := "a message that is put is refused, or pushes out the oldest, as spec.limits.overflow says"
+	if short {
+		become = fmt.Sprintf("only %d bytes are free, so messages are refused, whatever spec.limits.overflow says, until there are %d", v.Free, 2*s.room.leastFree(v))
+	}
 	return fmt.Errorf("%w: the volume of %d bytes has room for %d bytes of messages and %d are there; the rest is taken by something else, or by what "+
-		"acknowledged messages leave between others until these are acknowledged too; puts are refused, or push out the oldest messages, as spec.limits.overflow says",
-		syscall.ENOSPC, v.Size, v.Room, v.Used)
+		"acknowledged messages leave between others until these are acknowledged too; no message that is there goes because of that, and %s",
+		syscall.ENOSPC, v.Size, v.Room, v.Used, become)
 }
 
-func crowded(v Volume, capacity int64, members bool) bool {
+func crowded(v Volume, capacity int64, members bool, longest int64) bool {
+	return v.Room < min(longest, capacity) || narrow(v.Room, capacity, members) && v.Used >= v.Room-v.Room/10
+}
+
+// narrow says that a room is clearly less than that of an otherwise empty volume.
+func narrow(room, capacity int64, members bool) bool {
 	usual := capacity - beside(capacity, members)
-	return v.Room < usual/4*3-largestBlock && v.Used >= v.Room-v.Room/10
+	return room < usual/4*3-largestBlock
 }
 
-// room is what a member has told the stream that messages may take on its volume. Each writes it
-// into the stream's metadata, and the stream is limited to the least.
+// room is what this member, and what others have told of theirs, have room for.
 type room struct {
-	key      string // in the metadata
+	queue    string
+	member   string
 	capacity int64
 	members  bool // there are others
 	look     func() (Volume, error)
+	leads    func() bool
+	now      func() time.Time
+
+	// changing is held while this process reads the stream's configuration and writes it.
+	changing sync.Mutex
 
 	mu      sync.Mutex
-	offered int64 // 0: nothing yet
-	told    int64 // what the stream was told
+	began   time.Time
+	offered int64            // 0: nothing yet
+	short   bool             // the volume takes no messages
+	heard   map[string]heard // of other members, by their names
 }
 
-// roomKey is how the keys of members' room begin.
-const roomKey = "lighterage.dev/room."
+func newRoom(queue, member string, capacity int64, members bool) *room {
+	r := &room{queue: queue, member: member, capacity: capacity, members: members, now: time.Now, heard: make(map[string]heard)}
+	r.began = r.now()
+	return r
+}
 
-// offer is what messages may take now. It changes only by steps, or every put would move it.
-func (r *room) offer() (offered int64, known bool) {
+// alone reports whether there is one and no other member has any.
+func (r *room) alone() bool { return r != nil && !r.members }
+
+// leastFree is how many bytes have to be free on a volume for messages to be put. A queue that has refused them takes them again when there are
+// twice as many.
+func (r *room) leastFree(v Volume) int64 { return wirev1.QueueShort(min(v.Size, r.capacity)) }
+
+// offer is what messages may take on this member's volume now, and whether they may be put at all. It changes only by steps, or every put
+// would move it.
+func (r *room) offer() (offered int64, short, known bool) {
 	now, err := r.look()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || now.Free < roomToNote {
-		return r.offered, r.offered > 0
+	if err == nil {
+		enough := r.leastFree(now)
+		r.short = now.Free < enough || r.short && now.Free < 2*enough
 	}
-	r.offered = step(r.offered, now.Room, r.capacity)
-	return r.offered, true
+	// On a volume that is so full the step would not be written down.
+	if err == nil && now.Free >= roomToNote {
+		r.offered = step(r.offered, now.Room, r.capacity)
+	}
+	return r.offered, r.short, r.offered > 0
 }
 
 // step is what is offered of a room after what was before. A block that has partly left is in what
@@ -156,51 +177,85 @@ func step(before, room, capacity int64) int64 {
 	return before
 }
 
-// within limits a stream to what every member has room for, this one as it is now, and notes that in the metadata. It reports whether
-// it is noted there already.
-func (r *room) within(want *jetstream.StreamConfig, metadata map[string]string) (noted bool) {
-	if r == nil || want.MaxBytes <= 0 {
-		return true
-	}
-	noted = true
-	if offered, known := r.offer(); known {
-		text := strconv.FormatInt(offered, 10)
-		noted = metadata[r.key] == text
-		metadata[r.key] = text
-	}
-	for key, text := range metadata {
-		if n, err := strconv.ParseInt(text, 10, 64); strings.HasPrefix(key, roomKey) && err == nil && n > 0 {
-			want.MaxBytes = min(want.MaxBytes, n)
-		}
-	}
-	return noted
+// least is what every member has room for.
+type least struct {
+	bytes int64
+	short bool
+	// whole says that every other member has told, or had the time to.
+	whole bool
+	// of is the member with the least room, and silence for how long it has not been heard; 0 for this one.
+	of      string
+	silence time.Duration
 }
 
-// alone reports whether there is one and no other member has any.
-func (r *room) alone() bool { return r != nil && !r.members }
+const (
+	// heardPatience is how long limits are not raised because a member has not been heard yet.
+	heardPatience = 15 * time.Second
+	// absence is how long the room of a member counts that is not heard any more. One that is restarted is back by then; for one that is
+	// not, the others do not go without room.
+	absence = 5 * time.Minute
+	// silence is how long a member that is well is not heard at most.
+	silence = 10 * time.Second
+)
 
-// tell notes what the stream was told.
-func (r *room) tell(metadata map[string]string) {
-	if r == nil {
-		return
-	}
-	n, err := strconv.ParseInt(metadata[r.key], 10, 64)
-	if err != nil {
-		return
+// least looks at this member's volume and at what so many others in all have told. It is not known while nothing was seen of the own one.
+func (r *room) least(others int) (least, bool) {
+	offered, short, known := r.offer()
+	if !known {
+		return least{}, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = n
+	out := least{bytes: offered, short: short, of: r.member}
+	now, present := r.now(), 0
+	for name, h := range r.heard {
+		away := now.Sub(h.at)
+		if away > absence {
+			continue
+		}
+		present++
+		out.short = out.short || h.Short && away <= silence
+		if h.Offered < out.bytes {
+			out.bytes, out.of, out.silence = h.Offered, name, away
+		}
+	}
+	out.whole = present >= others || now.Sub(r.began) > heardPatience
+	return out, true
 }
 
-// RoomChanged reports whether Ensure would give the stream another limit because of this member's
-// volume. It is cheap.
-func (s *Store) RoomChanged() bool {
-	if s.room == nil {
-		return false
+// bounds are those limits of a stream that room has a say in.
+type bounds struct {
+	bytes      int64
+	dropOldest bool
+}
+
+// slack is by how much a stream may hold more than it does when it drops its oldest and is kept from growing: small changes are not worth a new
+// limit, and a member that has yet to take over acknowledgements holds more than the one that leads, and would cut messages that are to stay.
+const slack = 4 << 20
+
+// within is what a stream, which holds so many bytes and has some bounds, is to have of those that its settings say. Room takes away no message
+// that is there: a stream that drops its oldest would be cut to a lower limit at once, so it keeps what it holds, and each message pushes out
+// as much as it takes. When a volume is short of room, the stream refuses messages, which cuts nothing.
+func within(spec, have bounds, l least, stored int64) bounds {
+	bytes := min(spec.bytes, l.bytes)
+	if !l.whole && have.bytes > 0 {
+		bytes = min(bytes, have.bytes)
 	}
-	offered, known := s.room.offer()
-	s.room.mu.Lock()
-	defer s.room.mu.Unlock()
-	return known && offered != s.room.told
+	if !spec.dropOldest || l.short {
+		return bounds{bytes: bytes}
+	}
+	floor := stored + slack
+	if have.dropOldest {
+		floor = max(stored, min(floor, have.bytes)) // or it would grow by that from look to look
+	}
+	return bounds{bytes: min(max(bytes, floor), spec.bytes), dropOldest: true}
+}
+
+// left is what a stream is to have when its settings change, until the member that leads looks at room again: nothing that room may be against.
+func left(spec, have bounds) bounds {
+	out := bounds{bytes: spec.bytes, dropOldest: spec.dropOldest && have.dropOldest}
+	if have.bytes > 0 {
+		out.bytes = min(out.bytes, have.bytes)
+	}
+	return out
 }

@@ -5,12 +5,16 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/jserr"
 )
 
 func TestRoomOf(t *testing.T) {
@@ -29,6 +33,7 @@ func TestRoomOf(t *testing.T) {
 		"blocks that are half empty":         {Volume{Size: gib, Used: 450 * mib, Free: 124 * mib}, gib, false, 450 * mib, 500 * mib},
 		"the least there may be":             {Volume{Size: 64 * mib, Free: 64 * mib}, 64 * mib * 19 / 20, false, 16 * mib, 32 * mib},
 		"of three members":                   {Volume{Size: gib, Free: gib}, gib, true, 800 * mib, 930 * mib},
+		"the least of three members":         {Volume{Size: 128 * mib, Free: 118 * mib}, 128 * mib * 19 / 20, true, 32 * mib, 64 * mib},
 		"without a capacity":                 {Volume{Size: gib, Free: gib}, 0, false, 900 * mib, gib},
 	} {
 		if got := roomOf(test.volume, test.capacity, test.members); got < test.least || got > test.most {
@@ -49,12 +54,15 @@ func TestCrowded(t *testing.T) {
 		"others have room, and it, too": {Volume{Room: gib / 2, Used: gib / 4}, false},
 		"no room at all":                {Volume{Room: leastRoom, Used: gib / 4}, true},
 	} {
-		if got := crowded(test.volume, gib, false); got != test.want {
+		if got := crowded(test.volume, gib, false, 1<<20); got != test.want {
 			t.Errorf("%s: %v", what, got)
 		}
 	}
-	if crowded(Volume{Room: leastRoom, Used: leastRoom}, 32<<20, true) {
-		t.Error("a volume that is too small in itself is not crowded by others")
+	if !crowded(Volume{Room: 3 << 20}, gib, false, 4<<20) {
+		t.Error("a room is not told that is too small for the longest message")
+	}
+	if crowded(Volume{Room: 1 << 10}, 1<<10, false, 1<<20) {
+		t.Error("a queue that is to have less than the longest message is not crowded by others")
 	}
 }
 
@@ -86,104 +94,424 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestLeastRoom: the stream has the limit for which the member with the least room has room, and not that of a member which is not known.
-func TestLeastRoom(t *testing.T) {
+// limitTo returns a room of one of three members whose volume has what look says, at a time that may be set.
+func limitTo(look *Volume, at *time.Time) *room {
+	r := newRoom("orders", "orders-0", 1<<30, true)
+	r.look, r.leads, r.now = func() (Volume, error) { return *look, nil }, func() bool { return true }, func() time.Time { return *at }
+	r.began = *at
+	return r
+}
+
+// TestLeast: the member with the least room counts, and one that is not heard any more does so for a while.
+func TestLeast(t *testing.T) {
+	now := time.Now()
 	look := Volume{Free: 1 << 30, Room: 100 << 20}
-	var err error
-	r := &room{key: roomKey + "orders-0", capacity: 1 << 30, look: func() (Volume, error) { return look, err }}
-	want := func(metadata map[string]string) int64 {
-		c := jetstream.StreamConfig{MaxBytes: 1 << 30}
-		r.within(&c, metadata)
-		return c.MaxBytes
+	r := limitTo(&look, &now)
+	expect := func(what string, bytes int64, of string, short, whole bool) {
+		t.Helper()
+		l, known := r.least(2)
+		if !known || l.bytes != bytes || l.of != of || l.short != short || l.whole != whole {
+			t.Errorf("%s: %+v, known %v", what, l, known)
+		}
 	}
-	own := want(map[string]string{})
+	own, _, _ := r.offer()
 	if own > 100<<20 || own < 90<<20 {
-		t.Errorf("limited to %d by a room of %d", own, look.Room)
+		t.Errorf("%d offered of a room of %d", own, look.Room)
 	}
-	for text, limit := range map[string]int64{"50000000": 50_000_000, "2000000000": own, "-1": own, "0": own, "": own, "much": own} {
-		metadata := map[string]string{roomKey + "orders-1": text, "lighterage.dev/archive": "1"}
-		if got := want(metadata); got != limit {
-			t.Errorf("with another member's %q: %d, want %d", text, got, limit)
-		}
-		if metadata[roomKey+"orders-1"] != text || metadata[roomKey+"orders-0"] == "" {
-			t.Errorf("noted %v", metadata)
+	expect("nobody was heard", own, "orders-0", false, false)
+	for _, text := range []string{"", "{}", "much", `{"member":"orders-1"}`, `{"member":"orders-1","offered":-1}`, `{"offered":1}`} {
+		if err := r.hear([]byte(text)); err == nil {
+			t.Errorf("%q is taken for what a member tells", text)
 		}
 	}
-	// What cannot be seen, or could not be noted, moves nothing.
-	look.Room, err = 10<<20, errors.New("no volume")
-	if got := want(map[string]string{}); got != own {
-		t.Errorf("unseen, the volume makes it %d", got)
+	hear := func(text string) {
+		t.Helper()
+		if err := r.hear([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
-	look.Free, err = 1000, nil
-	if got := want(map[string]string{}); got != own {
-		t.Errorf("too full to note it, the volume makes it %d", got)
+	hear(`{"member":"orders-0","offered":1}`) // its own
+	hear(`{"member":"orders-1","offered":2000000000}`)
+	expect("one of two was heard", own, "orders-0", false, false)
+	hear(`{"member":"orders-2","offered":65536,"short":true}`)
+	expect("a full volume", 65536, "orders-2", true, true)
+	now = now.Add(absence - time.Second)
+	hear(`{"member":"orders-1","offered":2000000000}`)
+	expect("it has gone", 65536, "orders-2", false, true)
+	if l, _ := r.least(2); l.silence != absence-time.Second {
+		t.Errorf("it is not heard for %v", l.silence)
 	}
-	unlimited := jetstream.StreamConfig{MaxBytes: -1}
-	if r.within(&unlimited, map[string]string{}); unlimited.MaxBytes != -1 {
-		t.Errorf("a stream without a limit gets %d", unlimited.MaxBytes)
+	now = now.Add(2 * time.Second)
+	expect("it has gone for long", own, "orders-0", false, true)
+	hear(`{"member":"orders-2","offered":50000000}`)
+	expect("it is back", 50_000_000, "orders-2", false, true)
+
+	for i := range 2 * mostHeard {
+		_ = r.hear(fmt.Appendf(nil, `{"member":"stranger-%d","offered":1}`, i))
+	}
+	if len(r.heard) != mostHeard {
+		t.Errorf("%d members are remembered", len(r.heard))
 	}
 }
 
-// TestRoomMoves: the limit of the stream follows the room, and what else the stream has stays.
-func TestRoomMoves(t *testing.T) {
-	const capacity, patience = 1 << 30, time.Minute
+// TestOffer: what cannot be seen, or could not be noted, moves nothing, and a volume that is short stays so until there is clearly more.
+func TestOffer(t *testing.T) {
+	now := time.Now()
+	look := Volume{Free: 1 << 30, Room: 100 << 20}
+	var err error
+	r := limitTo(&look, &now)
+	r.look = func() (Volume, error) { return look, err }
+	own, _, _ := r.offer()
+	look.Room, err = 10<<20, errors.New("no volume")
+	if got, _, known := r.offer(); got != own || !known {
+		t.Errorf("unseen, the volume makes it %d", got)
+	}
+	look.Free, err = 1000, nil
+	if got, short, _ := r.offer(); got != own || !short {
+		t.Errorf("too full to note it, the volume makes it %d, short %v", got, short)
+	}
+	leastFree := r.leastFree(look)
+	for _, test := range []struct {
+		free  int64
+		short bool
+	}{{leastFree + 1, true}, {2 * leastFree, false}, {leastFree, false}, {leastFree - 1, true}} {
+		look.Free = test.free
+		if _, short, _ := r.offer(); short != test.short {
+			t.Errorf("with %d bytes free: short %v", test.free, short)
+		}
+	}
+}
+
+// TestWithin: room takes away no message that is there, and settings do as they always did.
+func TestWithin(t *testing.T) {
+	const mib = int64(1) << 20
+	drop, reject := func(n int64) bounds { return bounds{n * mib, true} }, func(n int64) bounds { return bounds{n * mib, false} }
+	for what, test := range map[string]struct {
+		spec, have bounds
+		room       int64
+		short      bool
+		unheard    bool
+		stored     int64
+		want       bounds
+	}{
+		"room for all":                          {spec: drop(100), have: drop(100), room: 200, stored: 100, want: drop(100)},
+		"room for less, and less is there":      {spec: drop(100), have: drop(100), room: 50, stored: 40, want: drop(50)},
+		"room for less than is there":           {spec: drop(100), have: drop(100), room: 50, stored: 80, want: drop(84)},
+		"what is there changes by a message":    {spec: drop(100), have: bounds{80*mib + 1000, true}, room: 50, stored: 80, want: bounds{80*mib + 1000, true}},
+		"what is there has left":                {spec: drop(100), have: drop(80), room: 50, stored: 60, want: drop(64)},
+		"no room, messages are refused":         {spec: reject(100), have: reject(100), room: 50, stored: 80, want: reject(50)},
+		"short of room":                         {spec: drop(100), have: drop(100), room: 1, short: true, stored: 80, want: reject(1)},
+		"short no more, with room for less":     {spec: drop(100), have: reject(1), room: 50, stored: 80, want: drop(84)},
+		"short no more, with room for all":      {spec: drop(100), have: reject(1), room: 200, stored: 80, want: drop(100)},
+		"settings say less than is there":       {spec: drop(30), have: drop(100), room: 200, stored: 80, want: drop(30)},
+		"others were not heard yet":             {spec: drop(100), have: drop(60), room: 200, unheard: true, stored: 10, want: drop(60)},
+		"others were not heard, and less room":  {spec: drop(100), have: drop(60), room: 50, unheard: true, stored: 10, want: drop(50)},
+		"others were not heard after a refusal": {spec: drop(100), have: reject(1), room: 200, unheard: true, stored: 80, want: drop(84)},
+		"a new stream":                          {spec: drop(100), have: drop(0), room: 200, unheard: true, want: drop(100)},
+	} {
+		if got := within(test.spec, test.have, least{bytes: test.room * mib, short: test.short, whole: !test.unheard}, test.stored*mib); got != test.want {
+			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+		}
+	}
+	for what, test := range map[string]struct{ spec, have, want bounds }{
+		"raised by settings":       {drop(100), drop(50), drop(50)},
+		"lowered by settings":      {drop(20), drop(50), drop(20)},
+		"refuses by settings":      {reject(50), drop(50), reject(50)},
+		"refuses for want of room": {drop(50), reject(1), reject(1)},
+		"a new stream":             {drop(50), boundsOf(jetstream.StreamConfig{}), drop(50)},
+	} {
+		if got := left(test.spec, test.have); got != test.want {
+			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+		}
+	}
+}
+
+// FuzzHeard: whatever is told, what counts is bounded.
+func FuzzHeard(f *testing.F) {
+	f.Add([]byte(`{"member":"orders-1","offered":65536,"short":true}`))
+	f.Add([]byte(`{"member":"","offered":1e30}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		h, err := parseHeard(text)
+		if err == nil && (h.Offered <= 0 || h.Member == "" || len(h.Member) > longestName || len(text) > longestHeard) {
+			t.Errorf("%q became %+v", text, h)
+		}
+	})
+}
+
+// roomy is a store with a stream of orders whose room is what look says.
+type roomy struct {
+	*testing.T
+	*Store
+	conn *nats.Conn
+	js   jetstream.JetStream
+	look Volume
+}
+
+func newRoomy(t *testing.T, capacity int64) *roomy {
+	t.Helper()
+	const patience = time.Minute
 	s, err := Start(t.Context(), Options{Queue: "orders", Directory: t.TempDir(), Capacity: capacity})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Shutdown)
-	look := Volume{Free: capacity, Room: 200 << 20}
-	s.room.look = func() (Volume, error) { return look, nil }
-	conn, err := s.Connect("test")
-	if err != nil {
+	q := &roomy{T: t, Store: s, look: Volume{Free: capacity, Room: 2 * capacity}}
+	s.room.look = func() (Volume, error) { return q.look, nil }
+	if q.conn, err = s.Connect("test"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
-	if err != nil {
+	t.Cleanup(q.conn.Close)
+	if q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		t.Fatal(err)
 	}
+	return q
+}
+
+func (q *roomy) ensured(settings Settings) *jetstream.StreamInfo {
+	q.Helper()
+	if err := q.Ensure(q.Context(), q.conn, settings); err != nil {
+		q.Fatal(err)
+	}
+	return q.info()
+}
+
+// moved looks at the room as it is done five times a second.
+func (q *roomy) moved() *jetstream.StreamInfo {
+	q.Helper()
+	if err := q.moveLimit(q.Context(), q.conn); err != nil {
+		q.Fatal(err)
+	}
+	return q.info()
+}
+
+func (q *roomy) info() *jetstream.StreamInfo {
+	q.Helper()
+	stream, err := q.js.Stream(q.Context(), "orders")
+	if err != nil {
+		q.Fatal(err)
+	}
+	return stream.CachedInfo()
+}
+
+func (q *roomy) put(bytes int) error {
+	_, err := q.js.PublishMsg(q.Context(), &nats.Msg{Subject: "orders", Data: make([]byte, bytes)})
+	return err
+}
+
+func (q *roomy) refused(what string, err error) {
+	q.Helper()
+	if !jserr.Is(err, jserr.StoreFailed) {
+		q.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestRoomMoves: the limit of the stream follows the room, and what else the stream has stays.
+func TestRoomMoves(t *testing.T) {
+	const capacity = 1 << 30
+	q := newRoomy(t, capacity)
+	q.look.Room = 200 << 20
 	settings := Settings{MaxBytes: capacity, MaxMessages: 7}
-	ensured := func() jetstream.StreamConfig {
-		t.Helper()
-		if err := s.Ensure(t.Context(), conn, settings); err != nil {
-			t.Fatal(err)
-		}
-		if s.RoomChanged() {
-			t.Error("the room is another one at once")
-		}
-		stream, err := js.Stream(t.Context(), "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return stream.CachedInfo().Config
-	}
-	if got := ensured(); got.MaxBytes > 200<<20 || got.MaxBytes < 190<<20 || got.MaxMsgs != 7 {
+	if got := q.ensured(settings).Config; got.MaxBytes > 200<<20 || got.MaxBytes < 190<<20 || got.MaxMsgs != 7 {
 		t.Errorf("limited to %d bytes, %d messages", got.MaxBytes, got.MaxMsgs)
 	}
-	if err := SetMetadata(t.Context(), conn, "orders", "lighterage.dev/other", "kept"); err != nil {
+	if err := SetMetadata(t.Context(), q.conn, "orders", "lighterage.dev/other", "kept"); err != nil {
 		t.Fatal(err)
 	}
-	if look.Room = 1 << 20; !s.RoomChanged() {
-		t.Error("it is not noticed that the room is gone")
-	}
-	if got := ensured(); got.MaxBytes > 1<<20 || got.Metadata["lighterage.dev/other"] != "kept" || got.MaxMsgs != 7 {
+	q.look.Room = 1 << 20
+	if got := q.moved().Config; got.MaxBytes > 1<<20 || got.Metadata["lighterage.dev/other"] != "kept" || got.MaxMsgs != 7 {
 		t.Errorf("limited to %d bytes with %v", got.MaxBytes, got.Metadata)
 	}
-	put := func() error {
-		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders", Data: make([]byte, 600<<10)})
-		return err
+	if got := q.ensured(settings).Config; got.MaxBytes > 1<<20 {
+		t.Errorf("the same settings again limit it to %d bytes", got.MaxBytes)
 	}
-	var refused *jetstream.APIError
-	if err := put(); !errors.As(err, &refused) || refused.ErrorCode != 10077 {
-		t.Errorf("a put beyond the room: %v", err)
-	}
-	look.Room = 2 * capacity
-	if got := ensured(); got.MaxBytes != capacity {
+	q.refused("a put beyond the room", q.put(600<<10))
+	q.look.Room = 2 * capacity
+	if got := q.moved().Config; got.MaxBytes != capacity {
 		t.Errorf("limited to %d bytes with room for more than enough", got.MaxBytes)
 	}
-	if err := put(); err != nil {
+	if err := q.put(600 << 10); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRoomTakesNothing: a stream that drops its oldest messages keeps all that it has when the room goes, and drops one for one that is put; when
+// the volume is short of room, none at all.
+func TestRoomTakesNothing(t *testing.T) {
+	const capacity, messages, length = 256 << 20, 20, 1 << 19
+	q := newRoomy(t, capacity)
+	q.ensured(Settings{MaxBytes: capacity, DropOldest: true})
+	for range messages {
+		if err := q.put(length); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := func(what string, count, first uint64) {
+		t.Helper()
+		if got := q.info().State; got.Msgs != count || got.FirstSeq != first {
+			t.Errorf("%s: %d messages from %d on", what, got.Msgs, got.FirstSeq)
+		}
+	}
+	q.look.Room = leastRoom
+	if got := q.moved(); got.Config.MaxBytes < int64(got.State.Bytes) || got.Config.MaxBytes > int64(got.State.Bytes)+slack {
+		t.Errorf("limited to %d bytes, and %d are there", got.Config.MaxBytes, got.State.Bytes)
+	}
+	held("without room", messages, 1)
+	for range 10 {
+		if err := q.put(length); err != nil {
+			t.Error(err)
+		}
+	}
+	// A message takes a little more than its length, so that one less has room beside those that were there.
+	const kept = messages + slack/length - 1
+	held("after ten puts", kept, 4)
+	if before, got := q.info().Config.MaxBytes, q.moved().Config.MaxBytes; got != before {
+		t.Errorf("it may grow from %d to %d bytes", before, got)
+	}
+
+	q.look.Free = q.room.leastFree(q.look) - 1
+	q.moved()
+	held("short of room", kept, 4)
+	q.refused("a put on a volume that is short of room", q.put(1))
+	q.look.Free = capacity
+	q.moved()
+	held("with bytes free again", kept, 4)
+	if err := q.put(length); err != nil {
+		t.Error(err)
+	}
+	held("after another put", kept+1, 4)
+	q.look.Room = 2 * capacity
+	if got := q.moved().Config; got.MaxBytes != capacity || got.Discard != jetstream.DiscardOld {
+		t.Errorf("with room again: %d bytes, %v", got.MaxBytes, got.Discard)
+	}
+	// Settings do what they say.
+	if got := q.ensured(Settings{MaxBytes: 4 * length, DropOldest: true}).State; got.Msgs > 4 {
+		t.Errorf("settings for less leave %d messages", got.Msgs)
+	}
+}
+
+// TestOnlyRoom: the member that leads, with settings of before, moves the limit within what others have changed the settings to, and nothing else.
+func TestOnlyRoom(t *testing.T) {
+	const capacity, minute = 1 << 30, time.Minute
+	q := newRoomy(t, capacity)
+	q.look.Room = 100 << 20
+	q.ensured(Settings{MaxBytes: 50 << 20, MaxMessages: 7})
+	// Another member has the new settings first. It does not lead, so it raises no limit.
+	follower := &Streams{queue: "orders", capacity: capacity, room: newRoom("orders", "orders-1", capacity, true)}
+	follower.room.look, follower.room.leads = func() (Volume, error) { return Volume{Free: capacity, Room: capacity}, nil }, func() bool { return false }
+	next := Settings{MaxBytes: 400 << 20, MaxMessages: 9, MaxAge: time.Hour, DropOldest: true, DuplicateWindow: minute}
+	if err := follower.Ensure(t.Context(), q.conn, next); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.info().Config; got.MaxBytes != 50<<20 || got.MaxMsgs != 9 || got.Discard != jetstream.DiscardNew {
+		t.Errorf("by who does not lead: %+v", got)
+	}
+	for room, most := range map[int64]int64{20 << 20: 20 << 20, 300 << 20: 300 << 20, capacity: 400 << 20} {
+		q.look.Room = room
+		if got := q.moved().Config; got.MaxBytes > most || got.MaxBytes < most/10*9 || got.MaxMsgs != 9 || got.MaxAge != time.Hour || got.Discard != jetstream.DiscardOld ||
+			got.Duplicates != minute {
+			t.Errorf("with room for %d: %+v", room, got)
+		}
+	}
+	if err := follower.Ensure(t.Context(), q.conn, Settings{MaxBytes: 10 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.moved().Config; got.MaxBytes != 10<<20 || got.MaxMsgs != -1 || got.Discard != jetstream.DiscardNew {
+		t.Errorf("after less was asked for: %+v", got)
+	}
+}
+
+// TestRoomOfOthers: what another member tells limits the stream for as long as it counts, and who says so names it.
+func TestRoomOfOthers(t *testing.T) {
+	const capacity = 1 << 30
+	q := newRoomy(t, capacity)
+	now := time.Now()
+	q.room.mu.Lock()
+	q.room.members, q.room.now = true, func() time.Time { return now }
+	q.room.mu.Unlock()
+	q.ensured(Settings{MaxBytes: capacity})
+	other := newRoom("orders", "orders-2", capacity, true)
+	other.look = func() (Volume, error) { return Volume{Free: 1 << 20, Room: leastRoom}, nil }
+	inbox, err := q.conn.SubscribeSync(roomSubject("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := other.tell(q.conn, heard{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := other.tell(q.conn, told, false); err != nil || again != told {
+		t.Errorf("it tells again what has not changed: %+v, %v", again, err)
+	}
+	m, err := inbox.NextMsg(time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.room.hear(m.Data); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.moved().Config; got.MaxBytes != leastRoom {
+		t.Errorf("limited to %d bytes", got.MaxBytes)
+	}
+	if text := q.Narrowed(); text != "" {
+		t.Errorf("of one that was just heard: %s", text)
+	}
+	now = now.Add(2 * silence)
+	if text := q.Narrowed(); !strings.Contains(text, "orders-2") || !strings.Contains(text, "65536") {
+		t.Errorf("of one that is not heard: %q", text)
+	}
+	now = now.Add(absence)
+	if got := q.moved().Config; got.MaxBytes != capacity || q.Narrowed() != "" {
+		t.Errorf("limited to %d bytes by who has gone: %s", got.MaxBytes, q.Narrowed())
+	}
+}
+
+// TestTurn: a member tells what changes at once and the rest each second, moves the limit, and says what keeps it from that.
+func TestTurn(t *testing.T) {
+	const capacity = 1 << 30
+	q := newRoomy(t, capacity)
+	q.room.members = true
+	q.ensured(Settings{MaxBytes: capacity})
+	inbox, err := q.conn.SubscribeSync(roomSubject("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := keeper{Store: q.Store, conn: q.conn}
+	begun := time.Now()
+	told := 0
+	turn := func(what string, after time.Duration, tells bool, most int64) {
+		t.Helper()
+		if err := k.turn(t.Context(), begun.Add(after)); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		// What the server said before it answers this has come.
+		if err := q.conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if tells {
+			told++
+		}
+		if n, _, err := inbox.Pending(); err != nil || n != told {
+			t.Errorf("%s: it has told %d times, want %d: %v", what, n, told, err)
+		}
+		if got := q.info().Config.MaxBytes; got > most || got < most/10*9 {
+			t.Errorf("%s: limited to %d bytes, want up to %d", what, got, most)
+		}
+	}
+	turn("first", 0, true, capacity)
+	turn("unchanged", roomInterval, false, capacity)
+	q.look.Room = 100 << 20
+	turn("less room", 2*roomInterval, true, 100<<20)
+	// Somebody undoes it.
+	config := q.info().Config
+	config.MaxBytes, config.Metadata = capacity, ownMetadata(config.Metadata)
+	if _, err := q.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	turn("soon after it was undone", 3*roomInterval, false, capacity)
+	turn("a second after", 2*roomInterval+roomAgain, true, 100<<20)
+	q.conn.Close()
+	if err := k.turn(t.Context(), begun.Add(time.Hour)); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("without a connection: %v", err)
 	}
 }
 

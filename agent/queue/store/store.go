@@ -141,7 +141,8 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("set up the store of queue %s: %w", o.Queue, err)
 	}
 	if !o.Memory && o.Capacity > 0 {
-		s.room = &room{key: roomKey + o.Member, capacity: o.Capacity, members: o.Cluster != nil, look: s.Volume}
+		s.room = newRoom(o.Queue, o.Member, o.Capacity, o.Cluster != nil)
+		s.room.look, s.room.leads = s.Volume, s.Leader
 	}
 	s.server.SetLoggerV2(s.log, false, false, false)
 	started := make(chan struct{})

@@ -148,8 +148,10 @@ func (e *StreamError) Error() string {
 func (e *StreamError) Unwrap() error { return e.Err }
 
 // Ensure makes the stream, or changes it to the settings if it differs, and does nothing
-// else. In a cluster it waits until the members have elected who decides, which is why it
-// may take as long as the context allows. It may be repeated. Errors are *StreamError.
+// else. MaxBytes is kept within what members' volumes have room for, see Store.KeepRoom; one
+// that does not lead leaves it to the one that does to raise it. In a cluster it waits until
+// the members have elected who decides, which is why it may take as long as the context
+// allows. It may be repeated. Errors are *StreamError.
 func (s *Streams) Ensure(ctx context.Context, conn *nats.Conn, settings Settings) error {
 	// Members that have just started may elect who decides before that one has heard of all.
 	patient, cancel := context.WithTimeout(ctx, formingPatience)
@@ -216,6 +218,12 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	if err != nil {
 		return false, err
 	}
+	// Room has a say in the queue's own stream alone.
+	own := want.Name == s.queue && s.room != nil
+	if own {
+		s.room.changing.Lock()
+		defer s.room.changing.Unlock()
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if s.owner != "" {
@@ -228,9 +236,9 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		first := want
-		if want.Name == s.queue && s.room.alone() {
+		if own && s.room.alone() {
 			// The server makes its blocks as large as suits the limit that a stream has at first.
-			s.room.within(&first, make(map[string]string))
+			s.room.bound(&first, jetstream.StreamConfig{}, 0)
 		} // Several members make the same stream at once, so what differs between them comes after.
 		if stream, err = js.CreateStream(ctx, first); err != nil {
 			return false, err
@@ -247,30 +255,22 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	if exists && !s.Owns(have) {
 		return true, fmt.Errorf("stream %s: %w", want.Name, ErrForeign)
 	}
-	metadata, noted := ownMetadata(have.Metadata), true
-	if want.Name == s.queue {
-		noted = s.room.within(&want, metadata)
-	}
-	if noted && same(have, want) {
-		s.tell(want.Name, metadata)
-		return exists, nil
-	}
-	if want.Metadata = metadata; s.owner != "" {
+	want.Metadata = ownMetadata(have.Metadata)
+	if s.owner != "" {
 		want.Metadata[ownerKey] = s.owner
+	}
+	if own {
+		noteBounds(&want)
+		s.room.bound(&want, have, signed(stream.CachedInfo().State.Bytes))
+	}
+	if same(have, want) {
+		return exists, nil
 	}
 	changed, err := js.UpdateStream(ctx, want)
 	if err != nil {
 		return exists, err
 	}
-	s.tell(want.Name, metadata)
 	return exists, capable(changed.CachedInfo().Config, want)
-}
-
-// tell notes what the queue's own stream was told of this member's room.
-func (s *Streams) tell(stream string, metadata map[string]string) {
-	if stream == s.queue {
-		s.room.tell(metadata)
-	}
 }
 
 // capable returns ErrOld when the server left out what it does not know, which it does without an error.
@@ -314,6 +314,9 @@ func SetMetadata(ctx context.Context, conn *nats.Conn, queue, key, value string)
 // same reports whether a stream is as it is wanted. What the server adds of its own does
 // not count.
 func same(have, want jetstream.StreamConfig) bool {
+	if !maps.Equal(ownMetadata(have.Metadata), ownMetadata(want.Metadata)) {
+		return false
+	}
 	have.Metadata, want.Metadata = nil, nil
 	have.ConsumerLimits, want.ConsumerLimits = jetstream.StreamConsumerLimits{}, jetstream.StreamConsumerLimits{}
 	return reflect.DeepEqual(have, want)

@@ -175,6 +175,9 @@ func (f *queueStat) members() string {
 }
 
 func (f *queueStat) writeStatistics(row func(name, format string, values ...any), s *v1alpha1.QueueStatistics, now time.Time) {
+	if s.ContentTime != nil {
+		row("content", "not known for %s; this is what it was then", duration.HumanDuration(max(now.Sub(s.ContentTime.Time), 0)))
+	}
 	row("depth", "%d messages", s.Depth)
 	if s.Depth > 0 && s.OldestMessageTime != nil {
 		row("oldest", "%s ago", duration.HumanDuration(max(now.Sub(s.OldestMessageTime.Time), 0)))

@@ -74,6 +74,11 @@ func TestStatText(t *testing.T) {
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "No", Message: "it is not"},
 		{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "NoSecret", Message: "make the Secret"},
 	}}
+	silent := busy()
+	silent.Status = v1alpha1.QueueStatus{
+		Ready: "0/1", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+		Statistics: &v1alpha1.QueueStatistics{Depth: 12, ContentTime: new(metav1.NewTime(statTime.Add(-3 * time.Minute)))},
+	}
 	for name, test := range map[string]struct {
 		queue   *v1alpha1.Queue
 		service serviceStat
@@ -99,6 +104,19 @@ func TestStatText(t *testing.T) {
   members         1/1 ready
   depth           0 messages
   stored          0 B of 10Gi, in memory: lost when the last member ends
+  unacknowledged  0, of which 0 were delivered before
+  dead letters    0
+  puts            0, now 0/s; 0 refused, 0 duplicates
+  gets            0, now 0/s
+  ratio           nothing was compressed
+  connections     0 of clients, 0 consumers; 0 refused, 0 without a valid token or certificate
+  service         does not serve you, or could not be asked: you may not
+`},
+		"no member answers": {silent, serviceStat{Error: "you may not"}, `Queue bank/orders
+  members         0/1 ready
+  content         not known for 3m; this is what it was then
+  depth           12 messages
+  stored          0 B of 10Gi
   unacknowledged  0, of which 0 were delivered before
   dead letters    0
   puts            0, now 0/s; 0 refused, 0 duplicates
