@@ -8,7 +8,6 @@ package queuefaults_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,10 +17,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-)
 
-// codeStoreFailed is what the server says to a put that its limits have no room for.
-const codeStoreFailed jetstream.ErrorCode = 10077
+	"github.com/lighterage/lighterage/agent/queue/jserr"
+)
 
 // TestFullByItself fills a queue of three members, of whose volumes others have taken different parts, until it refuses more. No volume is
 // full then, gets make room for puts, and nothing is lost.
@@ -59,12 +57,11 @@ func TestFullByItself(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), answerTime)
 			_, err := js.PublishMsg(ctx, m)
 			cancel()
-			var refused *jetstream.APIError
 			switch {
 			case err == nil:
 				puts++
 				return true
-			case errors.As(err, &refused) && refused.ErrorCode == codeStoreFailed:
+			case jserr.Is(err, jserr.StoreFailed):
 				return false
 			case time.Now().After(deadline):
 				t.Fatalf("put %d: %v", puts, err)
