@@ -38,7 +38,7 @@
 //	disk filled by the queue       TestFullByItself agent/queueagent:TestFullByItself agent/queueagent:TestDropsBeforeFull agent/queueagent:TestFilledByOthers agent/queueagent:TestOthersTakeNothing agent/queue/store:TestRoomMoves agent/queue/store:TestRoomTakesNothing
 //	disk that allows no start      agent/queueagent:TestVolumeOfTheStart
 //	a member's claim lost          TestThreeMembers TestServiceThreeMembers test/e2e:TestQueueOfThree
-//	the only claim lost            controllers/queue:TestLoss controllers/queue:TestLossIsTold
+//	the only claim lost            controllers/queue:TestLoss controllers/queue:TestLossIsTold test/e2e:TestOnlyClaimLost
 //	rolling restart under load     TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queueagent:TestBothEnd test/e2e:TestQueueOfThree
 //	clock skew                     TestSkewedClocks
 //	oversized                      TestHostileClients agent/queue/front:TestRudeClients agent/queue/service:TestRefusedRequests agent/queue/channel:TestHostileMessages
