@@ -181,7 +181,8 @@ type NodeProfileStatus struct {
 // +kubebuilder:printcolumn:name="Decompress",type=integer,JSONPath=`.status.engines[0].decompressBytesPerSecond`,description="uncompressed bytes per second, one core"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.accelerator.reason`,description="why the accelerator is in that state"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="why Ready is what it is"
+// +kubebuilder:printcolumn:name="Accelerator-Reason",type=string,priority=1,JSONPath=`.status.accelerator.reason`,description="why the accelerator is in that state"
 type NodeProfile struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -21,13 +21,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-var k8s client.Client
+var (
+	k8s    client.Client
+	config *rest.Config // of the API server
+)
 
 // patience bounds what takes moments.
 const patience = 3 * time.Minute
@@ -61,7 +65,7 @@ func run(m *testing.M) (int, error) {
 		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
 		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
 	}
-	config, err := env.Start()
+	config, err = env.Start()
 	if err != nil {
 		return 1, fmt.Errorf("start the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver; make test-envtest sets it): %w", err)
 	}
