@@ -128,6 +128,7 @@ test: ## Everything that must hold: lint, generated files, all tests, end to end
 	$(SUBMAKE) lint
 	$(SUBMAKE) verify-generated
 	$(SUBMAKE) test-unit
+	$(SUBMAKE) test-queue-checker
 	$(SUBMAKE) test-asan
 	$(SUBMAKE) test-s390x-formats
 	$(SUBMAKE) test-dfltcc
@@ -191,15 +192,21 @@ test-faults-long: faults-clusters ## The faults that last for minutes
 	FAULTS_LONG=1 go test -v -count=1 -timeout 60m -tags faults -run ForMinutes ./test/faults
 
 # They need no clusters and no root where users may make namespaces.
+.PHONY: test-queue-checker
+test-queue-checker: tools-go ## Kill, part and restart members of a queue and the ends of a channel for a minute, with the race detector, and check what clients saw
+	$(ENSURE) faults
+	$(ALL_ENGINES); go test -race -v -count=1 -timeout 20m -tags "$$LIGHTERAGE_TAGS,faults" -run '^TestMinute$$' ./test/queuefaults
+
 .PHONY: test-queue-faults
-test-queue-faults: tools-go ## Kill, stop, part, fill up, empty and restart members of queues and ends of channels, and check what clients saw; some minutes
-	$(ENSURE) network
+test-queue-faults: tools-go ## Kill, stop, part, fill up, empty and restart members of queues and ends of channels, and check what clients saw; about 15 minutes
+	$(ENSURE) faults
 	$(ENGINES); go test -v -count=1 -timeout 40m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
 
 .PHONY: test-queue-faults-long
-test-queue-faults-long: tools-go ## The same for most of an hour, with clocks that are apart and channels between queues of three
-	$(ENSURE) network
-	$(ENGINES); QUEUE_FAULTS_DURATION=5m go test -v -count=1 -timeout 120m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
+test-queue-faults-long: tools-go ## The same for an hour, eleven minutes of it one queue of three, with clocks that are apart and channels between queues of three
+	$(ENSURE) faults
+	$(ENGINES); QUEUE_FAULTS_DURATION=11m go test -v -count=1 -timeout 60m -tags "$$LIGHTERAGE_TAGS,faults" -run '^TestThreeMembers$$' ./test/queuefaults
+	$(ENGINES); QUEUE_FAULTS_DURATION=5m go test -v -count=1 -timeout 120m -tags "$$LIGHTERAGE_TAGS,faults" -skip '^TestThreeMembers$$' ./test/queuefaults
 
 # What is killed and cut off is on this machine.
 .PHONY: faults-clusters

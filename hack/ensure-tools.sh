@@ -62,6 +62,12 @@ for need in "$@"; do
 		want tc iproute2
 		want taskset util-linux
 		;;
+	faults) # namespaces whose networks are parted
+		want ip iproute2
+		want iptables iptables
+		want nsenter util-linux
+		want unshare util-linux
+		;;
 	disks) # file systems of a benchmark's own
 		want losetup mount
 		want mkfs.ext4 e2fsprogs

@@ -32,9 +32,9 @@ import (
 )
 
 const (
-	// farName and farNamespace are of the queue behind the channel, homeNamespace of that before it.
-	farName, farNamespace, homeNamespace = "copies", "vault", "bank"
-	gatewayPort                          = "9443"
+	// nearName is of the queue before the channel, farName and farNamespace of that behind it.
+	nearName, farName, farNamespace = "letters", "copies", "vault"
+	gatewayPort                     = "9443"
 	// longest is what the ends of a channel, and the store, take at most to notice that nobody hears them.
 	longest = 65 * time.Second
 )
@@ -55,6 +55,20 @@ func far(own, other *transporttest.Authority) site {
 	}
 }
 
+// near is where a channel begins. A queue that is alone may be beside it.
+func near(own, other *transporttest.Authority) site {
+	const name = nearName + "." + homeNamespace + ".svc"
+	return site{
+		queue: nearName, namespace: homeNamespace, authority: own, peer: other, certified: name, server: name, first: 21,
+		configure: func(c *wirev1.QueueConfig) {
+			c.Channel = &wirev1.ChannelConfig{
+				GatewayEndpoint: net.JoinHostPort(clientAddress, gatewayPort), Namespace: farNamespace, Queue: farName, Codecs: []string{"zstd", "deflate"},
+				BatchMessages: 50, BatchDelay: durationpb.New(5 * time.Millisecond),
+			}
+		},
+	}
+}
+
 // pair is a queue with a channel to another one, through the gateway of the other cluster.
 type pair struct {
 	*testing.T
@@ -70,15 +84,7 @@ func newPair(t *testing.T, replicas int) *pair {
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
 	p := &pair{T: t, west: newQueueAt(t, far(west, east), replicas)}
 	p.openGateway(west.Directory(t, east, "/gateway", transport.GatewayServerName))
-	here := home(t)
-	here.authority, here.peer = east, west
-	here.configure = func(c *wirev1.QueueConfig) {
-		c.Channel = &wirev1.ChannelConfig{
-			GatewayEndpoint: net.JoinHostPort(clientAddress, gatewayPort), Namespace: farNamespace, Queue: farName, Codecs: []string{"zstd", "deflate"},
-			BatchMessages: 50, BatchDelay: durationpb.New(5 * time.Millisecond),
-		}
-	}
-	p.east = newQueueAt(t, here, replicas)
+	p.east = newQueueAt(t, near(east, west), replicas)
 	return p
 }
 
@@ -159,52 +165,63 @@ func (p *pair) silence(answers, batches bool, d time.Duration) {
 	}
 }
 
-// faults of a channel with ends of one member or of three.
-func (p *pair) faults() []fault {
-	on := func(q *queue, f func(context.Context, *queue, jetstream.JetStream)) func(context.Context, *queue, jetstream.JetStream) {
-		return func(ctx context.Context, _ *queue, _ jetstream.JetStream) { f(ctx, q, q.admin()) }
+// on does to one end what can be done to a queue.
+func on(q *queue, f func(context.Context, *queue, jetstream.JetStream)) func(context.Context, *queue, jetstream.JetStream) {
+	return func(ctx context.Context, _ *queue, _ jetstream.JetStream) { f(ctx, q, q.admin()) }
+}
+
+// receiver returns the member to which the channel is connected, or any if it is not.
+func (p *pair) receiver() *member {
+	keys := p.gateway.Keys()
+	if i := slices.IndexFunc(p.west.members, func(m *member) bool { return slices.Contains(keys, m.name) }); i >= 0 {
+		return p.west.members[i]
 	}
-	quiet := func(answers, batches bool, least, most time.Duration) func(context.Context, *queue, jetstream.JetStream) {
-		return func(context.Context, *queue, jetstream.JetStream) { p.silence(answers, batches, some(least, most)) }
-	}
+	return p.west.any()
+}
+
+// kills of the ends of a channel.
+func (p *pair) kills() []fault {
 	return []fault{
-		{"sending end killed", on(p.east, killLeader)},
-		{"receiving end killed", func(context.Context, *queue, jetstream.JetStream) {
-			for _, m := range p.west.members {
-				if slices.Contains(p.gateway.Keys(), m.name) {
-					restart(m, (*member).kill)
-				}
-			}
-		}},
-		{"answers do not arrive", quiet(true, false, time.Second, 12*time.Second)},
-		{"cut off for longer than any time-out", quiet(true, true, longest, longest+time.Second)},
-		{"batches do not arrive", quiet(false, true, time.Second, 12*time.Second)},
-		{"both ends killed", func(ctx context.Context, _ *queue, _ jetstream.JetStream) {
+		{name: "sending end killed", breaks: on(p.east, killLeader)},
+		{name: "receiving end killed", breaks: func(context.Context, *queue, jetstream.JetStream) { restart(p.receiver(), (*member).kill) }},
+		{name: "both ends killed", breaks: func(ctx context.Context, _ *queue, _ jetstream.JetStream) {
 			for _, m := range append(p.east.members[:len(p.east.members):len(p.east.members)], p.west.members...) {
 				m.kill()
 			}
 			killAll(ctx, p.west, nil)
 			killAll(ctx, p.east, nil)
 		}},
-		{"connections closed", func(context.Context, *queue, jetstream.JetStream) {
+	}
+}
+
+// faults of a channel with ends of one member or of three.
+func (p *pair) faults() []fault {
+	quiet := func(answers, batches bool, least, most time.Duration) func(context.Context, *queue, jetstream.JetStream) {
+		return func(context.Context, *queue, jetstream.JetStream) { p.silence(answers, batches, some(least, most)) }
+	}
+	return append(p.kills(), []fault{
+		{name: "answers do not arrive", breaks: quiet(true, false, time.Second, 12*time.Second)},
+		{name: "cut off for longer than any time-out", breaks: quiet(true, true, longest, longest+time.Second)},
+		{name: "batches do not arrive", breaks: quiet(false, true, time.Second, 12*time.Second)},
+		{name: "connections closed", breaks: func(context.Context, *queue, jetstream.JetStream) {
 			for _, key := range p.gateway.Keys() {
 				p.gateway.CloseTarget(key)
 			}
 		}},
-		{"receiving end's volume full", on(p.west, fillLeader)},
-		{"sending end's volume full", on(p.east, fillLeader)},
-		{"receiving end restarted", on(p.west, roll)},
-		{"sending end restarted", on(p.east, roll)},
-	}
+		{name: "receiving end's volume full", breaks: on(p.west, fillLeader)},
+		{name: "sending end's volume full", breaks: on(p.east, fillLeader)},
+		{name: "receiving end restarted", breaks: on(p.west, roll)},
+		{name: "sending end restarted", breaks: on(p.east, roll)},
+	}...)
 }
 
 // breakChannel breaks a channel and its ends while clients put before it and get behind it.
-func breakChannel(t *testing.T, replicas int, d time.Duration) {
+func breakChannel(t *testing.T, at pace, replicas int, faults func(*pair) []fault, d time.Duration) {
 	t.Helper()
 	p := newPair(t, replicas)
-	l := begin(p.east, p.west)
+	l := beginAt(at, p.east, p.west)
 	l.consume()
-	l.breaks(p.faults(), d)
+	l.breaks(faults(p), d)
 	starts := 0
 	for _, m := range p.east.members {
 		log, err := os.ReadFile(m.log.Name())
@@ -220,12 +237,12 @@ func breakChannel(t *testing.T, replicas int, d time.Duration) {
 }
 
 // TestChannel breaks a channel between queues of one member, and kills, fills up and restarts its ends.
-func TestChannel(t *testing.T) { breakChannel(t, 1, duration(t, 0)) }
+func TestChannel(t *testing.T) { breakChannel(t, busy, 1, (*pair).faults, duration(t, 0)) }
 
 // TestChannelBetweenThree does so with queues of three members, in the long run only: six members are much for a small machine.
 func TestChannelBetweenThree(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("set " + longVariable)
 	}
-	breakChannel(t, 3, duration(t, 0))
+	breakChannel(t, busy, 3, (*pair).faults, duration(t, 0))
 }

@@ -23,7 +23,15 @@ type Rules struct {
 	// acknowledged or rejected, or is a dead letter. What they get again they get before any later
 	// one of its key: who has asked for messages after a later one was got gets no earlier one any more.
 	OneByOne []string
+	// Deposed is when a leader may not have known that there was another, which had been elected behind its back. Who asks for messages then may get some that
+	// the other gave to somebody who acknowledged them, once more, except those that are given one by one.
+	Deposed []Span
 }
+
+// Span is a time with its beginning and its end.
+type Span struct{ From, To time.Time }
+
+func (s Span) contains(t time.Time) bool { return !t.Before(s.From) && !t.After(s.To) }
 
 // Fault says which promise was broken.
 type Fault string
@@ -39,7 +47,7 @@ const (
 	// window only, or at more in the stream behind a channel than before it, or as two dead letters.
 	Twice Fault = "stored twice"
 	// Again: a message was got by who asked after the queue had confirmed that it was
-	// acknowledged or rejected.
+	// acknowledged or rejected, of a leader that knew that it was one.
 	Again Fault = "got again after it was acknowledged"
 	// Early: a message was got by who asked after another had got it, before the time was over for which it was the other's.
 	Early Fault = "got while it was with another"
@@ -206,7 +214,7 @@ func (c *checker) compare(m *message, e Event) {
 func (c *checker) got(m *message, e Event) {
 	m.got++
 	c.compare(m, e)
-	if !m.done.IsZero() && e.Asked.After(m.done) && !m.reportedAgain {
+	if !m.done.IsZero() && e.Asked.After(m.done) && !m.reportedAgain && !c.deposed(e) {
 		m.reportedAgain = true
 		c.find(Again, m.id, "by %s, %v after the queue had confirmed its acknowledgement, at place %d of the stream", e.Consumer, e.Asked.Sub(m.done).Round(time.Millisecond), e.Sequence)
 	}
@@ -228,6 +236,11 @@ func (c *checker) got(m *message, e Event) {
 		c.find(Order, m.id, "%s got number %d of key %s after number %d", e.Consumer, m.number, m.key, last)
 	}
 	c.turn[t] = max(c.turn[t], m.number)
+}
+
+// deposed reports whether a leader may have given a message that did not know of the other.
+func (c *checker) deposed(e Event) bool {
+	return !slices.Contains(c.rules.OneByOne, e.Consumer) && slices.ContainsFunc(c.rules.Deposed, func(s Span) bool { return s.contains(e.Asked) })
 }
 
 // hold notes until when a message is to be given to nobody else.
@@ -294,7 +307,7 @@ func (c *checker) judge(m *message) {
 		switch {
 		case stream == "" && len(places) > 1 && within < c.rules.Window:
 			c.find(Twice, m.id, "at places %d of the stream, put within %v", places, within.Round(time.Millisecond))
-		case stream != "" && len(places) > max(1, len(m.sequences[""])):
+		case stream != "" && len(places) > max(1, len(m.sequences[""])) && within < c.rules.Window:
 			c.find(Twice, m.id, "at places %d of the stream %s, and %d of that where it was put", places, stream, m.sequences[""])
 		}
 	}

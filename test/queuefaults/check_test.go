@@ -14,12 +14,16 @@ import (
 	"github.com/lighterage/lighterage/test/queuefaults"
 )
 
-const window = time.Minute
+const (
+	window = time.Minute
+	// deposedFrom and deposedTo is when there may be two leaders, in seconds from the beginning of a story.
+	deposedFrom, deposedTo = 100, 200
+)
 
 // story tells a history, one second after the other.
 type story struct {
-	events []queuefaults.Event
-	now    time.Time
+	events     []queuefaults.Event
+	begun, now time.Time
 }
 
 func (s *story) add(e queuefaults.Event) {
@@ -97,15 +101,30 @@ func (s *story) all(key string, number, sequence uint64) {
 	s.done(key, number)
 }
 
+// at goes on at some second of the story.
+func (s *story) at(second int) { s.now = s.begun.Add(time.Duration(second) * time.Second) }
+
 func check(tell func(*story)) []queuefaults.Violation {
-	s := &story{now: time.Now()}
+	begun := time.Now()
+	s := &story{now: begun, begun: begun}
 	tell(s)
-	return queuefaults.Check(s.events, queuefaults.Rules{Window: window, InTurn: []string{"clerk"}, OneByOne: []string{"teller", "other teller"}})
+	return queuefaults.Check(s.events, queuefaults.Rules{
+		Window: window, InTurn: []string{"clerk"}, OneByOne: []string{"teller", "other teller"},
+		Deposed: []queuefaults.Span{{From: begun.Add(deposedFrom * time.Second), To: begun.Add(deposedTo * time.Second)}},
+	})
 }
 
 // TestWhatMayBe: faults that clients have to live with are no violations.
 func TestWhatMayBe(t *testing.T) {
 	for what, tell := range map[string]func(*story){
+		"got again from a leader that was deposed": func(s *story) { s.all("a", 1, 1); s.at(deposedFrom + 1); s.got("a", 1, 1) },
+		"put again behind a channel after the window, and no answer at first": func(s *story) {
+			s.put("a", 1)
+			s.arrived("a", 1, 1)
+			s.now = s.now.Add(2 * window)
+			s.stored("a", 1, 9)
+			s.arrived("a", 1, 2)
+		},
 		"all is well": func(s *story) { s.all("a", 1, 1); s.all("b", 1, 2); s.all("a", 2, 3) },
 		"an acknowledgement of a put was lost": func(s *story) {
 			s.put("a", 1)
@@ -263,6 +282,25 @@ func TestDefects(t *testing.T) {
 		"another dead letter": {
 			[]queuefaults.Fault{queuefaults.Changed},
 			func(s *story) { s.stored("a", 1, 1); s.dead("a", 1, 2); s.events[2].Digest[0]++ },
+		},
+		"got again before there were two leaders": {
+			[]queuefaults.Fault{queuefaults.Again},
+			func(s *story) { s.all("a", 1, 1); s.at(deposedFrom - 10); s.got("a", 1, 1) },
+		},
+		"got again after there were two leaders": {
+			[]queuefaults.Fault{queuefaults.Again},
+			func(s *story) { s.at(deposedFrom + 10); s.all("a", 1, 1); s.at(deposedTo + 1); s.got("a", 1, 1) },
+		},
+		"got again one by one, from a leader that was deposed": {
+			[]queuefaults.Fault{queuefaults.Again},
+			func(s *story) {
+				s.stored("a", 1, 1)
+				s.taken("a", 1, 1, "teller")
+				s.tell(queuefaults.GetAcknowledging, "a", 1)
+				s.done("a", 1)
+				s.at(deposedFrom + 1)
+				s.taken("a", 1, 1, "teller")
+			},
 		},
 		"got again after it was rejected": {
 			[]queuefaults.Fault{queuefaults.Again},

@@ -27,7 +27,7 @@ func TestSkewedClocks(t *testing.T) {
 		t.Skip("building the agent takes minutes; set " + longVariable)
 	}
 	agent := skewedAgent(t)
-	const apart = patience / 3
+	const apart = 40 * time.Second
 	q := newQueue(t, 3, func(m *member, index int) {
 		m.agent = agent
 		m.environment = []string{fmt.Sprintf("%s=%d", skewVariable, int((time.Duration(index-1) * apart).Seconds()))}

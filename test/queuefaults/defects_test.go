@@ -64,7 +64,7 @@ func TestDefectsAreFound(t *testing.T) {
 			tamper(t, m.volume, c.tamper)
 			m.start()
 			l.consume()
-			found := queuefaults.Check(l.finish(), rules)
+			found := queuefaults.Check(l.finish(), rules())
 			if !slices.ContainsFunc(found, func(v queuefaults.Violation) bool { return v.Fault == c.fault }) {
 				t.Errorf("found %v, want one that is %q", found, c.fault)
 			}

@@ -16,7 +16,8 @@
 //
 // Clients of NATS get the messages of a consumer that has one outstanding message at a time for the first
 // time in the order in which they were put. A message that such a client did not
-// acknowledge, or whose acknowledgement was not confirmed, may come again behind later ones.
+// acknowledge, or whose acknowledgement was not confirmed, may come again behind later ones. When a leader
+// was cut off from the others or stood still, messages may come again that were acknowledged, until it has heard that there is another.
 //
 // Clients of MessageService get a message of a key only when every earlier one of it was
 // acknowledged or rejected, or is a dead letter. So a message comes again before any later one of its
@@ -26,20 +27,26 @@
 // A message leaves a queue only when somebody acknowledges it, or as a dead letter. A dead letter is there
 // once, and in no order. A message that was rejected may be got again, too, if the queue did not confirm it.
 //
+// # What is run where
+//
+//	make test (test-queue-checker)  TestMinute, with the race detector in tests and members; the tests of Check
+//	make test-queue-faults          all, each fault once, but for TestSkewedClocks and TestChannelBetweenThree; about 15 minutes
+//	make test-queue-faults-long     TestThreeMembers for 11 minutes, the others for 5 each; about an hour
+//
 // # What is broken where
 //
 // Tests by what they break; where the package is not named, it is this one.
 //
-//	kill -9 of a member            TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers test/e2e:TestQueueOfThree
-//	kill -9 of a channel's end     TestChannel TestChannelBetweenThree agent/queue/channel:TestKills test/e2e:TestChannel
-//	partition of members           TestThreeMembers TestServiceThreeMembers agent/queue/store:TestCluster
+//	kill -9 of a member            TestMinute TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers test/e2e:TestQueueOfThree
+//	kill -9 of a channel's end     TestMinute TestChannel TestChannelBetweenThree agent/queue/channel:TestKills test/e2e:TestChannel
+//	partition of members           TestMinute TestThreeMembers TestServiceThreeMembers agent/queue/store:TestCluster
 //	partition beneath a channel    TestChannel TestChannelBetweenThree agent/queue/channel:TestOrderAndPartition
 //	full disk                      TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queue/front:TestUnprovedAcknowledgement agent/queue/store:TestUnwritten agent/queue/ids:TestUnwritten
 //	disk filled by the queue       TestFullByItself agent/queueagent:TestFullByItself agent/queueagent:TestDropsBeforeFull agent/queueagent:TestFilledByOthers agent/queueagent:TestOthersTakeNothing agent/queue/store:TestRoomMoves agent/queue/store:TestRoomTakesNothing
 //	disk that allows no start      agent/queueagent:TestVolumeOfTheStart
 //	a member's claim lost          TestThreeMembers TestServiceThreeMembers test/e2e:TestQueueOfThree
 //	the only claim lost            controllers/queue:TestLoss controllers/queue:TestLossIsTold test/e2e:TestOnlyClaimLost
-//	rolling restart under load     TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queueagent:TestBothEnd test/e2e:TestQueueOfThree
+//	rolling restart under load     TestMinute TestOneMember TestThreeMembers TestServiceOneMember TestServiceThreeMembers TestChannel agent/queueagent:TestBothEnd test/e2e:TestQueueOfThree
 //	clock skew                     TestSkewedClocks
 //	oversized                      TestHostileClients agent/queue/front:TestRudeClients agent/queue/service:TestRefusedRequests agent/queue/channel:TestHostileMessages
 //	empty                          TestOneMember TestServiceOneMember agent/queue/front:TestPutAndGet

@@ -13,12 +13,19 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/test/queuefaults"
 )
+
+// belated is by how much later than that of the stream a leader of a consumer may hear that there is another.
+const belated = 10 * time.Second
 
 // fault is one way to break a queue. Break returns when all is whole again but for the time that members need.
 type fault struct {
 	name   string
 	breaks func(ctx context.Context, q *queue, js jetstream.JetStream)
+	// deposes: a leader does not know that others elect another.
+	deposes bool
 }
 
 // some is a random duration.
@@ -137,12 +144,13 @@ func roll(_ context.Context, q *queue, _ jetstream.JetStream) {
 
 var (
 	oneMember = []fault{
-		{"kill -9", killOne}, {"volume full", fillOne}, {"stopped for a while", freezeLeader}, {"restarted", roll},
+		{name: "kill -9", breaks: killOne}, {name: "volume full", breaks: fillOne}, {name: "stopped for a while", breaks: freezeLeader}, {name: "restarted", breaks: roll},
 	}
 	threeMembers = []fault{
-		{"leader killed", killLeader}, {"volume of the leader full", fillLeader}, {"leader cut off", partLeader}, {"volume lost", loseVolume},
-		{"restarted one by one", roll}, {"leader stopped for a while", freezeLeader}, {"all killed", killAll}, {"member killed", killOne},
-		{"volume of a member full", fillOne}, {"all cut off from each other", partAll}, {"leader hears nobody", deafen},
+		{name: "leader killed", breaks: killLeader}, {name: "volume of the leader full", breaks: fillLeader}, {name: "leader cut off", breaks: partLeader, deposes: true},
+		{name: "volume lost", breaks: loseVolume}, {name: "restarted one by one", breaks: roll}, {name: "leader stopped for a while", breaks: freezeLeader, deposes: true},
+		{name: "all killed", breaks: killAll}, {name: "member killed", breaks: killOne}, {name: "volume of a member full", breaks: fillOne},
+		{name: "all cut off from each other", breaks: partAll, deposes: true}, {name: "leader hears nobody", breaks: deafen, deposes: true},
 	}
 )
 
@@ -162,7 +170,7 @@ func TestThreeMembers(t *testing.T) {
 	l.breaks(threeMembers, duration(t, 45*time.Second))
 }
 
-// breaks breaks the queue that messages are put into in one way after the other while clients put and get, and judges what they saw.
+// breaks breaks the queue that messages are put into in one way after the other, each at least once, while clients put and get, and judges what they saw.
 func (l *load) breaks(faults []fault, duration time.Duration) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), duration)
@@ -173,7 +181,7 @@ func (l *load) breaks(faults []fault, duration time.Duration) {
 	if l.from != l.to {
 		queues = append(queues, l.from)
 	}
-	for i := 0; (ctx.Err() == nil || i < len(faults) && len(l.to.members) == 1) && !l.Failed(); i++ {
+	for i := 0; (ctx.Err() == nil || i < len(faults)) && !l.Failed(); i++ {
 		f := faults[i%len(faults)]
 		time.Sleep(some(500*time.Millisecond, time.Second))
 		l.Logf("%6.1f s: %s", time.Since(begun).Seconds(), f.name)
@@ -192,6 +200,9 @@ func (l *load) breaks(faults []fault, duration time.Duration) {
 			if err := l.flows(); err != nil {
 				l.Error(err)
 			}
+		}
+		if f.deposes {
+			l.deposed = append(l.deposed, queuefaults.Span{From: begin, To: time.Now().Add(belated)})
 		}
 		broken[f.name]++
 		l.Logf("         broken for %.1f s, whole after %.1f s more", healed.Sub(begin).Seconds(), time.Since(healed).Seconds())

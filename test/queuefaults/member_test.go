@@ -28,6 +28,7 @@ import (
 
 const (
 	queueName     = "orders"
+	homeNamespace = "bank"
 	clientAddress = "10.77.0.254"
 	// volumeSize of each member, and what of it messages may take.
 	volumeSize, capacity = 256 << 20, 192 << 20
@@ -76,6 +77,7 @@ func newMember(t *testing.T, name, address, files string) *member {
 	t.Cleanup(func() {
 		m.kill()
 		m.showLog()
+		m.findRaces()
 		_ = m.log.Close()
 		m.run("ip", "link", "del", device) // Of itself it would go some time after the other end.
 		m.run("ip", "netns", "del", m.name)
@@ -307,6 +309,20 @@ func (m *member) showLog() {
 		m.Error(err)
 	}
 	m.Logf("%s said at last:\n%s", m.name, b[max(0, len(b)-most):])
+}
+
+// findRaces fails the test if the race detector found something in the member.
+func (m *member) findRaces() {
+	b, err := os.ReadFile(m.log.Name())
+	if err != nil {
+		m.Error(err)
+		return
+	}
+	const mark = "WARNING: DATA RACE"
+	if i := bytes.Index(b, []byte(mark)); i >= 0 {
+		const most = 8 << 10
+		m.Errorf("%s has %d data races, the first of which is\n%s", m.name, bytes.Count(b, []byte(mark)), b[i:min(len(b), i+most)])
+	}
 }
 
 // wait waits, unless the context ends before.

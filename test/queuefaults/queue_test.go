@@ -26,13 +26,23 @@ import (
 )
 
 const (
-	token           = "let the clerk in"
-	duplicateWindow = 2 * time.Minute
-	maxMessage      = 1 << 20
+	token      = "let the clerk in"
+	maxMessage = 1 << 20
 
 	// Ports of members beside those that they always have.
 	servicePort, channelPort = "8445", "8444"
 )
+
+// duplicateWindow of queues. In long runs ids become older than that; in others a message may be put for as long as there is patience.
+func duplicateWindow() time.Duration {
+	if os.Getenv(longVariable) != "" {
+		return 2 * time.Minute
+	}
+	return patience + time.Minute
+}
+
+// putPatience is how long a message is put: after the window it would be another one.
+func putPatience() time.Duration { return min(patience, duplicateWindow()) }
 
 // site is where a queue is.
 type site struct {
@@ -50,7 +60,7 @@ type site struct {
 // home is where queues are that are alone. Clients of MessageService are served there too.
 func home(t *testing.T) site {
 	const name = queueName + ".bank.svc"
-	return site{queue: queueName, namespace: "bank", authority: transporttest.NewAuthority(t, "east"), certified: name, server: name, first: 1}
+	return site{queue: queueName, namespace: homeNamespace, authority: transporttest.NewAuthority(t, "east"), certified: name, server: name, first: 1}
 }
 
 // queue is one of one or three members.
@@ -82,7 +92,7 @@ func newQueueAt(t *testing.T, at site, replicas int, change ...func(m *member, i
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"zstd"},
 		},
 		CompressionMinSize: 1000, Authentication: &wirev1.QueueAuthentication{TokensDirectory: tokens},
-		DuplicateWindow: durationpb.New(duplicateWindow), DrainTimeout: durationpb.New(2 * time.Second),
+		DuplicateWindow: durationpb.New(duplicateWindow()), DrainTimeout: durationpb.New(2 * time.Second),
 		Redelivery: &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(visibility), MaxDeliveries: maxDeliveries},
 	}
 	if at.configure != nil {

@@ -89,7 +89,7 @@ type putter struct {
 // serve starts clients that put by MessageService, some by NATS, and get by MessageService.
 func serve(q *queue) *load {
 	q.Helper()
-	l, putting := newLoad(q, q)
+	l, putting := newLoad(busy, q, q)
 	for _, p := range []putter{
 		{newGRPCWay(q), "grpc", 4, 4, 20 * time.Millisecond},
 		{newGRPCWay(q), "one", 1, 0, 20 * time.Millisecond},
@@ -149,7 +149,7 @@ func (l *load) putRounds(ctx context.Context, p putter) {
 
 // putAll puts messages until all are acknowledged. It goes on when putting is to stop: what is not acknowledged could be anywhere.
 func (l *load) putAll(w wayIn, messages []outgoing) bool {
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(putPatience()); ; {
 		for _, m := range messages {
 			l.history.Add(m.Event)
 		}
@@ -168,7 +168,7 @@ func (l *load) putAll(w wayIn, messages []outgoing) bool {
 			return true
 		}
 		if time.Now().After(deadline) {
-			l.Errorf("message %s is not acknowledged after %v: %v", left[0].ID, patience, err)
+			l.Errorf("message %s is not acknowledged after %v: %v", left[0].ID, putPatience(), err)
 			return false
 		}
 		messages = left

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,7 +31,7 @@ const (
 )
 
 // patience bounds what has to come on a machine that is busy.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // TestMain builds the agent, and becomes another process in namespaces of its own, with networks, mounts and processes that end with it.
 func TestMain(m *testing.M) {
@@ -61,7 +62,8 @@ func outside() (int, error) {
 	}
 	defer os.RemoveAll(work)
 	agent := filepath.Join(work, "agent")
-	build := exec.CommandContext(context.Background(), "go", "build", "-tags", os.Getenv("LIGHTERAGE_TAGS"), "-o", agent, "../../agent/cmd/agent")
+	build := exec.CommandContext(context.Background(), "go", slices.Concat([]string{"build", "-tags", os.Getenv("LIGHTERAGE_TAGS"), "-o", agent}, agentFlags,
+		[]string{"../../agent/cmd/agent"})...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return 0, fmt.Errorf("build the agent: %w", err)
