@@ -47,15 +47,17 @@ type pace struct {
 	groups []group
 	// deepest is how many messages may wait before clients pause putting: all has to be got within the patience of the test.
 	deepest uint64
+	// silence after which a client gives up a connection.
+	silence time.Duration
 }
 
 var (
-	busy = pace{deepest: 5000, groups: []group{
+	busy = pace{deepest: 5000, silence: 2 * time.Second, groups: []group{
 		{name: "turn", keys: 4, getters: 1, pause: 20 * time.Millisecond, outstanding: 1},
 		{name: "many", keys: 8, getters: 2, pause: 5 * time.Millisecond, outstanding: 256},
 	}}
 	// slow leaves a small machine something for what else it does. What is given at once is acknowledged before it comes again, as a rule.
-	slow = pace{deepest: 500, groups: []group{
+	slow = pace{deepest: 500, silence: 20 * time.Second, groups: []group{
 		{name: "turn", keys: 2, getters: 1, pause: 50 * time.Millisecond, outstanding: 1},
 		{name: "many", keys: 4, getters: 2, pause: 50 * time.Millisecond, outstanding: 16},
 	}}
@@ -126,6 +128,7 @@ func begin(to, from *queue) *load {
 
 func beginAt(at pace, to, from *queue) *load {
 	to.Helper()
+	to.silence, from.silence = at.silence, at.silence
 	l, putting := newLoad(at, to, from)
 	js := from.admin()
 	for _, g := range l.groups {

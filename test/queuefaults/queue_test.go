@@ -70,6 +70,7 @@ type queue struct {
 	members      []*member
 	roots        *x509.CertPool
 	looker       jetstream.JetStream
+	silence      time.Duration // after which clients give up a connection
 }
 
 // newQueue starts a queue at home, whose members may be changed before, and waits until it serves.
@@ -80,7 +81,7 @@ func newQueue(t *testing.T, replicas int, change ...func(m *member, index int)) 
 
 func newQueueAt(t *testing.T, at site, replicas int, change ...func(m *member, index int)) *queue {
 	t.Helper()
-	q := &queue{T: t, name: at.queue, server: at.server, roots: x509.NewCertPool()}
+	q := &queue{T: t, name: at.queue, server: at.server, roots: x509.NewCertPool(), silence: busy.silence}
 	q.roots.AppendCertsFromPEM(at.authority.PEM())
 	tokens := t.TempDir()
 	if err := os.WriteFile(filepath.Join(tokens, "clerk"), []byte(token), 0o600); err != nil {
@@ -133,7 +134,7 @@ func (q *queue) awaitReady() error {
 	return nil
 }
 
-// connect returns a client that finds another member whenever it loses one, and notices soon when one no longer answers.
+// connect returns a client that finds another member whenever it loses one, and notices when one no longer answers.
 func (q *queue) connect(name string) (*nats.Conn, jetstream.JetStream) {
 	q.Helper()
 	var urls []string
@@ -143,7 +144,7 @@ func (q *queue) connect(name string) (*nats.Conn, jetstream.JetStream) {
 	conn, err := nats.Connect(strings.Join(urls, ","), nats.Name(name), nats.Token(token),
 		nats.Secure(q.tls()),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
-		nats.Timeout(2*time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1))
+		nats.Timeout(q.silence), nats.PingInterval(q.silence/2), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1))
 	if err != nil {
 		q.Fatal(err)
 	}
