@@ -195,7 +195,7 @@ test-faults-long: faults-clusters ## The faults that last for minutes
 .PHONY: test-queue-checker
 test-queue-checker: tools-go ## Kill, part and restart members of a queue and the ends of a channel for a minute, with the race detector, and check what clients saw
 	$(ENSURE) faults
-	$(ALL_ENGINES); go test -race -v -count=1 -timeout 20m -tags "$$LIGHTERAGE_TAGS,faults" -run '^TestMinute$$' ./test/queuefaults
+	$(ALL_ENGINES); go test -race -v -count=1 -timeout 20m -tags "$$LIGHTERAGE_TAGS,faults" -parallel 2 -run '^TestMinute$$' ./test/queuefaults
 
 .PHONY: test-queue-faults
 test-queue-faults: tools-go ## Kill, stop, part, fill up, empty and restart members of queues and ends of channels, and check what clients saw; about 15 minutes
