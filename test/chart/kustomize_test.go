@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,7 @@ import (
 // TestSameAsKustomize holds config/default and the chart with its default values to the same objects: rules, arguments, ports,
 // mounts and all. What Helm adds to metadata, and where images come from, may differ.
 func TestSameAsKustomize(t *testing.T) {
+	t.Parallel()
 	chart, config := both(t)
 	byKustomize, byHelm := essentials(config), essentials(chart)
 	// Helm makes the namespace when it is told to; its labels are the user's.
@@ -38,29 +40,31 @@ func TestSameAsKustomize(t *testing.T) {
 	}
 }
 
-// rendered is what the chart makes by default, and built what config/default does. Nobody may change them.
-var rendered, built []unstructured.Unstructured
-
+// both returns what the chart makes by default, and what config/default does. Nobody may change them.
 func both(t *testing.T) (chart, config []unstructured.Unstructured) {
 	t.Helper()
-	if rendered != nil {
-		return rendered, built
-	}
-	program, err := kustomize()
+	chart, err := template(t, registry)
 	if err != nil {
 		t.Fatal(err)
+	}
+	config, err = built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart, config
+}
+
+var built = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
+	program, err := kustomize()
+	if err != nil {
+		return nil, err
 	}
 	out, err := run(program, "build", "config/default")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	objects, err := template(t, registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rendered, built = objects, decode(t, out)
-	return rendered, built
-}
+	return decode(out)
+})
 
 // essentials maps kind and name to what matters of an object.
 func essentials(objects []unstructured.Unstructured) map[string]any {
@@ -97,6 +101,7 @@ func withoutRegistry(v any) any {
 
 // TestSelectors checks that in both every selector selects the pods that it is meant for.
 func TestSelectors(t *testing.T) {
+	t.Parallel()
 	chart, config := both(t)
 	for name, objects := range map[string][]unstructured.Unstructured{"chart": chart, "config/default": config} {
 		pods := map[string]map[string]any{}

@@ -54,6 +54,7 @@ func TestTemplate(t *testing.T) {
 		{"policy without node agent", []string{"networkPolicy.enabled=true", "nodeAgent.enabled=false"}, "NetworkPolicy", "lighterage-node-agent", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			set := append([]string{registry}, c.set...)
 			if c.kind != "CustomResourceDefinition" {
 				set = append(set, withoutCRDs)
@@ -81,6 +82,7 @@ func TestTemplate(t *testing.T) {
 
 // TestArguments checks values that become flags.
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	objects, err := template(t, registry, withoutCRDs, "clusterName=east", "ca.existingSecret=my-ca", "deliveryRetention=24h", "runCertificateLifetime=12h", "image.pullPolicy=Always")
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +97,7 @@ func TestArguments(t *testing.T) {
 
 // TestSlots: the right to patch the status of Nodes is given to a manager that is told to cap agents, and to no other.
 func TestSlots(t *testing.T) {
+	t.Parallel()
 	for slots, want := range map[string]bool{"0": false, "3": true} {
 		objects, err := template(t, registry, withoutCRDs, "accelerator.slotsPerNode="+slots)
 		if err != nil {
@@ -110,8 +113,9 @@ func TestSlots(t *testing.T) {
 
 // TestNodeLabels: the right to patch Nodes, which is one to cordon them as well, is given with the node agents alone.
 func TestNodeLabels(t *testing.T) {
+	t.Parallel()
 	for enabled, want := range map[string]bool{"false": false, "true": true} {
-		objects, err := template(t, registry, "nodeAgent.enabled="+enabled)
+		objects, err := template(t, registry, "nodeAgent.enabled="+enabled, withoutCRDs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,6 +150,7 @@ func arguments(t *testing.T, objects []unstructured.Unstructured, deployment str
 
 // TestFlagsExist holds what the chart tells the programs to the flags that they define.
 func TestFlagsExist(t *testing.T) {
+	t.Parallel()
 	objects, err := template(t, registry, withoutCRDs, "ca.existingSecret=my-ca", "accelerator.slotsPerNode=3")
 	if err != nil {
 		t.Fatal(err)
@@ -221,21 +226,25 @@ func TestRefused(t *testing.T) {
 		{"gateway.service.type=ClusterIP,gateway.service.nodePort=30000", "gateway.service.nodePort needs"},
 		{"gateway.service.type=NodePort,gateway.service.loadBalancerSourceRanges={192.0.2.0/24}", "loadBalancerSourceRanges needs"},
 	} {
-		set := []string{withoutCRDs, registry, c.set}
-		if c.set == "" {
-			set = set[:1]
-		}
-		_, err := template(t, set...)
-		if err == nil {
-			t.Errorf("%s was accepted", c.set)
-		} else if !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: the message lacks %q: %v", c.set, c.want, err)
-		}
+		t.Run(c.set, func(t *testing.T) {
+			t.Parallel()
+			set := []string{withoutCRDs, registry, c.set}
+			if c.set == "" {
+				set = set[:1]
+			}
+			_, err := template(t, set...)
+			if err == nil {
+				t.Errorf("%s was accepted", c.set)
+			} else if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: the message lacks %q: %v", c.set, c.want, err)
+			}
+		})
 	}
 }
 
 // TestRestricted checks what the restricted Pod Security Standard asks of each pod, and that nobody is root.
 func TestRestricted(t *testing.T) {
+	t.Parallel()
 	objects, err := template(t, registry, withoutCRDs, "manager.replicas=2")
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -27,9 +29,23 @@ const (
 // tool returns the path of a program of the build, which Go builds once and keeps in its cache.
 func tool(modfile, name string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
+		if err := look(); err != nil {
+			return "", err
+		}
 		out, err := run("go", "tool", "-modfile="+modfile, "-n", name)
 		return strings.TrimSpace(out), err
 	})
+}
+
+// look looks at the files that the programs are going to read: go test takes a former result for the present one when the files that the
+// tests themselves looked at are as they were, and does not know of others.
+func look() error {
+	for _, directory := range []string{chartDir, "config", "hack/tools"} {
+		if err := filepath.WalkDir(filepath.Join(root, directory), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			return fmt.Errorf("look at what is rendered: %w", err)
+		}
+	}
+	return nil
 }
 
 var (
@@ -51,7 +67,10 @@ func run(name string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// template renders the chart with values set as on the command line.
+// renderings are what template gave, by the values: most of what a test takes is to start helm.
+var renderings sync.Map
+
+// template renders the chart with values set as on the command line, each choice of values once. Nobody may change the objects.
 func template(t *testing.T, set ...string) ([]unstructured.Unstructured, error) {
 	t.Helper()
 	program, err := helm()
@@ -62,25 +81,28 @@ func template(t *testing.T, set ...string) ([]unstructured.Unstructured, error) 
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
-	out, err := run(program, args...)
-	if err != nil {
-		return nil, err
-	}
-	return decode(t, out), nil
+	render := sync.OnceValues(func() ([]unstructured.Unstructured, error) {
+		out, err := run(program, args...)
+		if err != nil {
+			return nil, err
+		}
+		return decode(out)
+	})
+	first, _ := renderings.LoadOrStore(strings.Join(args, "\x00"), render)
+	return first.(func() ([]unstructured.Unstructured, error))()
 }
 
-func decode(t *testing.T, text string) []unstructured.Unstructured {
-	t.Helper()
+func decode(text string) ([]unstructured.Unstructured, error) {
 	var objects []unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		var o unstructured.Unstructured
 		err := decoder.Decode(&o)
 		if errors.Is(err, io.EOF) {
-			return objects
+			return objects, nil
 		}
 		if err != nil {
-			t.Fatal(err)
+			return nil, fmt.Errorf("decode object %d of what was rendered: %w", len(objects)+1, err)
 		}
 		if len(o.Object) > 0 {
 			objects = append(objects, o)
