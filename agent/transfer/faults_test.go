@@ -81,14 +81,14 @@ func (f corruptFile) WriteAt(p []byte, offset int64) (int, error) {
 func TestVerifyFindsDamagedStorage(t *testing.T) {
 	t.Parallel()
 	source := t.TempDir()
-	file(t, source, "large", text(1, 70<<20), 0o600)
-	for _, offset := range []int64{0, 1<<20 + 5, 69<<20 + 1} {
+	file(t, source, "large", text(1, 10<<20), 0o600)
+	for _, offset := range []int64{0, 1<<20 + 5, 9<<20 + 1} { // the last is behind a checkpoint
 		t.Run(fmt.Sprint(offset), func(t *testing.T) {
 			destination := t.TempDir()
 			p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
 				o.Destination = corrupting{o.Destination, offset}
 			})
-			_, err := p.send(t.Context(), t, source)
+			_, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.CheckpointInterval = 4 << 20 })
 			wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED)
 			if n := noRemains(t, source, destination); n != 0 {
 				t.Errorf("%d files have their names", n)
