@@ -4,6 +4,7 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -86,7 +87,7 @@ func start(t *testing.T, c config) *queue {
 func (q *queue) newHub(c config) (stop func()) {
 	q.Helper()
 	o := c.options
-	o.Conn, o.Queue, o.MaxPayload = q.conn, "orders", 8<<20
+	o.Conn, o.Queue, o.MaxPayload = q.conn, "orders", cmp.Or(o.MaxPayload, 8<<20)
 	if o.Leads == nil {
 		o.Leads = q.store.Leader
 	}

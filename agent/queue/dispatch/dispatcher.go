@@ -30,11 +30,10 @@ import (
 )
 
 const (
-	// windowMessages and windowBytes bound what is held of a pile: messages that are with
-	// clients, or ready, or behind others of their key. Where there is no room, those behind
-	// others are parked, up to windowParked.
+	// windowMessages bounds what is held of a pile: messages that are with clients, or ready, or
+	// behind others of their key. Where there is no room, those behind others are parked, of which
+	// there may be windowParked. See bounds for bytes.
 	windowMessages = 4096
-	windowBytes    = 64 << 20
 	windowParked   = 64 << 10
 	// pullBatch is how many messages are asked for at a time, namesSize how many bytes more than
 	// there is room for: JetStream counts subjects and where to reply, too.
@@ -113,8 +112,11 @@ type dispatcher struct {
 	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
-	// parking is about messages behind others of their key.
+	// parking is about payloads that were forgotten, and anew has a place for each message that is read for another reason than to be
+	// given out. most is for how many messages JetStream waits at once.
 	parking parking
+	anew    chan struct{}
+	most    int
 	// answers are given when they are written.
 	answers []func()
 	// granted are receipts in answers that were not given yet, and useful says that some were.
@@ -151,6 +153,7 @@ func (h *Hub) newDispatcher(p pile) *dispatcher {
 	return &dispatcher{
 		piled: pileOf(h.options.Queue, p), hub: h, log: h.options.Log.With("pile", p.String()), requests: make(chan any, 256), ended: make(chan struct{}),
 		window: newWindow(), dirty: make(map[uint64]lease),
+		anew: make(chan struct{}, max(1, min(answersAtOnce, h.bounds.fetch/max(1, h.options.MaxPayload)))),
 	}
 }
 
@@ -173,7 +176,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 		if err := d.turn(ctx, now); err != nil {
 			return err
 		}
-		if next := d.window.next(); !next.IsZero() {
+		if next := d.soonest(); !next.IsZero() {
 			alarm.Reset(max(next.Sub(now), 0))
 		}
 		select {
@@ -262,6 +265,7 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a consumer: %w", err)
 	}
+	d.most = config.MaxAckPending
 	d.expected = consumer.CachedInfo().NumPending
 	d.filled = d.expected == 0
 	return d.subscribe()
@@ -422,7 +426,9 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 		return err
 	}
 	sequence := at.Sequence.Stream
-	e := &entry{sequence: sequence, key: envelope.Key(m.Header), message: m, reply: m.Reply, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header)}
+	// The header's values are parts of one text, which would stay as long as the key does.
+	key := strings.Clone(envelope.Key(m.Header))
+	e := &entry{sequence: sequence, key: key, message: m, reply: m.Reply, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header)}
 	e.plain = e.size
 	if form, err := message.FormOf(m.Header); err == nil {
 		e.plain += form.Length // more than it is by the payload as it is stored
@@ -463,9 +469,8 @@ func headerSize(h nats.Header) int {
 
 // turn gives out what can be, writes what has changed, and answers.
 func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
-	room, bytes := d.room(now)
-	longest := d.hub.options.MaxPayload
-	d.filled = d.filled || room <= 0 || bytes < longest || now.After(d.fillBy)
+	room, _ := d.asks(now)
+	d.filled = d.filled || room == 0 || now.After(d.fillBy)
 	d.window.expire(now)
 	d.grant(now) //nolint:contextcheck // What was begun is ended, whoever asked.
 	if err := d.write(ctx); err != nil {
@@ -477,16 +482,7 @@ func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
 	}
 	d.answers, d.granted = d.answers[:0], d.granted[:0]
 	d.fetch(now) //nolint:contextcheck // What was begun is ended, whoever asked.
-	return d.ask(now, room, bytes, longest)
-}
-
-// ask asks for messages, if there is room for some and nothing is under way.
-func (d *dispatcher) ask(now time.Time, room, bytes, longest int) error {
-	if d.pull.Asked() || room <= 0 || bytes < longest {
-		return nil
-	}
-	d.heard = now
-	return d.pull.Ask(min(room, pullBatch), bytes+namesSize)
+	return d.ask(now)
 }
 
 // write writes what has changed.

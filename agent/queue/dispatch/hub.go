@@ -85,6 +85,7 @@ type Options struct {
 // Hub gives out messages in every member. It is safe for concurrent use.
 type Hub struct {
 	options       Options
+	bounds        bounds
 	maxDeliveries atomic.Uint32
 	forwards      atomic.Bool
 
@@ -124,7 +125,7 @@ func New(o Options) *Hub {
 	if o.Failed == nil {
 		o.Failed = func() error { return nil }
 	}
-	h := &Hub{options: o, running: make(map[pile]*dispatcher), pauses: make(map[pile]pause), remote: make(chan struct{}, maxWaiting)}
+	h := &Hub{options: o, bounds: defaultBounds, running: make(map[pile]*dispatcher), pauses: make(map[pile]pause), remote: make(chan struct{}, maxWaiting)}
 	h.lasting, h.end = context.WithCancel(context.Background())
 	h.SetMaxDeliveries(o.MaxDeliveries)
 	h.SetForwards(o.Forwards)

@@ -138,9 +138,12 @@ func TestLeaseLog(t *testing.T) {
 func TestLongestRecord(t *testing.T) {
 	t.Parallel()
 	r := record{All: true}
-	for i := range uint64(windowMessages) {
+	for i := range uint64(windowMessages + pullBatch) { // what is asked for may come beside what is read anew
 		now := time.Now()
 		r.Leases = append(r.Leases, lease{Sequence: 1<<60 + i, Put: now.UnixNano(), Count: 1 << 31, Until: now.UnixMilli(), Nonce: 1<<64 - 1})
+		if i >= keptDepartures {
+			continue
+		}
 		r.Departed = append(r.Departed, departure{Sequence: 1<<60 + i, Put: now.UnixNano(), Nonce: 1<<64 - 1, Dead: true})
 	}
 	data, err := json.Marshal(r)

@@ -4,11 +4,14 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/lighterage/lighterage/agent/queue/dispatch"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 )
 
@@ -46,4 +49,75 @@ func TestHotKey(t *testing.T) {
 		q.results(q.hub.Acknowledge(t.Context(), in.receipts()), done)
 		in = q.expect(long, strconv.Itoa(i))
 	}
+}
+
+// TestHotKeys: messages that clients keep, and those behind them, of many keys and together many times what a dispatcher may hold, keep
+// others from nobody. What was forgotten of them is there when they come back, or become dead letters, and when it is their turn.
+func TestHotKeys(t *testing.T) {
+	t.Parallel()
+	q := start(t, config{options: dispatch.Options{MaxPayload: 20 << 10}})
+	q.hub.SetBounds(128<<10, 64<<10, 32<<10, 0)
+	const keys, each = 32, 8
+	body := func(key string, i int) string { return fmt.Sprint(key, " ", i, " ", strings.Repeat("x", 10<<10)) }
+	put := func(key, text string) {
+		m := nats.NewMsg("orders")
+		m.Data = []byte(text)
+		if key != "" {
+			m.Header.Set(envelope.KeyHeader, key)
+		}
+		if _, err := q.js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range each {
+		for k := range keys {
+			put(fmt.Sprint("key", k), body(fmt.Sprint("key", k), i))
+		}
+	}
+	put("", "other")
+	next := make(map[string]int)
+	var held got
+	take := func() {
+		t.Helper()
+		more := q.get(dispatch.MaxBatch, long, soon, false)
+		if len(more) == 0 {
+			t.Fatalf("nothing comes any more; %d are held", len(held))
+		}
+		for _, m := range more {
+			key, text := m.GetMessage().GetKey(), string(m.GetMessage().GetPayload())
+			if want := body(key, next[key]); key != "" && text != want || key == "" && text != "other" {
+				t.Fatalf("%.20q comes, want %.20q", text, want)
+			}
+			next[key]++
+			held = append(held, m)
+		}
+	}
+	for len(held) < keys+1 {
+		take()
+	}
+	// The payload of most of them is forgotten by now.
+	rejected, released := held[0], held[1]
+	held = held[2:]
+	q.results(q.hub.Reject(t.Context(), []string{rejected.GetReceipt()}, ""), done)
+	q.expectFrom(true, long, string(rejected.GetMessage().GetPayload()))
+	next[released.GetMessage().GetKey()]--
+	q.results(q.hub.Release(t.Context(), []string{released.GetReceipt()}, 0), done)
+	again := false
+	for all := 1; all < keys*each+1; { // one is a dead letter
+		take()
+		for _, m := range held {
+			again = again || m.GetSequence() == released.GetSequence() && m.GetDeliveries() == 2
+		}
+		all += len(held)
+		for i, result := range q.hub.Acknowledge(t.Context(), held.receipts()) {
+			if result != done {
+				t.Fatalf("acknowledging %v: %v", held[i], result)
+			}
+		}
+		held = nil
+	}
+	if !again {
+		t.Error("what was given back did not come again")
+	}
+	q.await(0, 1)
 }

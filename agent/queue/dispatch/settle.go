@@ -5,12 +5,10 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"golang.org/x/sync/errgroup"
@@ -88,6 +86,11 @@ func (d *dispatcher) request(r any, now time.Time) {
 		d.change(r, now)
 	case *unburied:
 		d.moving--
+		if r.gone { // by a limit of the queue
+			d.window.remove(r.entry, now)
+			r.then(expired)
+			return
+		}
 		d.log.Warn("A message stays in the queue and is given out again", "error", r.err.Error())
 		r.entry.spared = true
 		d.window.vacate(r.entry, now)
@@ -263,25 +266,17 @@ func (d *dispatcher) look(c *change, places []int, finished func()) {
 	}()
 }
 
-// missing reports whether the member that leads the stream says that the message of a lease
-// is not there. Others, which jetstream.Stream.GetMsg may ask, may not know it yet.
+// missing reports whether the member that leads the stream says that the message of a lease is not there. The answer has all of a message
+// that is: only so many are held at once as in move.
 func (d *dispatcher) missing(l lease) bool {
-	ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
-	defer stop()
-	m, err := d.hub.options.Conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+d.hub.options.Queue, fmt.Appendf(nil, `{"seq":%d}`, l.Sequence))
-	if err != nil {
+	select {
+	case d.anew <- struct{}{}:
+		defer func() { <-d.anew }()
+	case <-d.ended:
 		return false
 	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Time time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if json.Unmarshal(m.Data, &answer) != nil {
-		return false
-	}
-	return answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || answer.Message != nil && !l.of(answer.Message.Time)
+	m, gone := d.read(l.Sequence)
+	return gone || m != nil && !l.of(m.Time)
 }
 
 // confirm acknowledges deliveries and says which are known to be.
@@ -317,26 +312,49 @@ func (d *dispatcher) tell(r any) bool {
 func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.ReceiptResult)) {
 	d.window.occupy(e)
 	d.moving++
-	dead := envelope.DeadLetter(store.DeadSubject(d.hub.options.Queue), e.message, e.sequence, why)
-	sequence := e.sequence
+	sequence, m := e.sequence, e.message
 	go func() {
-		if d.wasBuried(dead) {
-			d.tell(&buried{entry: e, then: then})
-			return
-		}
-		if quota := d.hub.options.Quota; quota.Full() {
-			d.tell(&unburied{entry: e, then: then, err: fmt.Errorf("store the dead letter of message %d: %s", sequence, quota.Refusal())})
-			return
-		}
-		d.hub.options.Quota.Add(1)
-		ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
-		defer stop()
-		if _, err := d.js.PublishMsg(ctx, dead); err != nil {
-			d.tell(&unburied{entry: e, then: then, err: fmt.Errorf("store the dead letter of message %d: %w", sequence, err)})
+		if gone, err := d.move(sequence, m, why); gone || err != nil {
+			d.tell(&unburied{entry: e, then: then, gone: gone, err: err})
 			return
 		}
 		d.tell(&buried{entry: e, then: then})
 	}()
+}
+
+// move stores a message as a dead letter. One that is nil is read anew, of which only so many are held at once as take no more than
+// what is read anew to be given out; gone says that it is not in the stream any more.
+func (d *dispatcher) move(sequence uint64, m *nats.Msg, why *wirev1.DeadLetter) (gone bool, err error) {
+	if m == nil {
+		select {
+		case d.anew <- struct{}{}:
+			defer func() { <-d.anew }()
+		case <-d.ended:
+			return false, d.gone()
+		}
+		stored, missing := d.read(sequence)
+		switch {
+		case missing:
+			return true, nil
+		case stored == nil:
+			return false, fmt.Errorf("read message %d, which is to be a dead letter: the stream does not answer", sequence)
+		}
+		m = stored.message()
+	}
+	dead := envelope.DeadLetter(store.DeadSubject(d.hub.options.Queue), m, sequence, why)
+	if d.wasBuried(dead) {
+		return false, nil
+	}
+	if quota := d.hub.options.Quota; quota.Full() {
+		return false, fmt.Errorf("store the dead letter of message %d: %s", sequence, quota.Refusal())
+	}
+	d.hub.options.Quota.Add(1)
+	ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
+	defer stop()
+	if _, err := d.js.PublishMsg(ctx, dead); err != nil {
+		return false, fmt.Errorf("store the dead letter of message %d: %w", sequence, err)
+	}
+	return false, nil
 }
 
 // wasBuried reports whether a message became this dead letter before, which was given to
@@ -356,9 +374,10 @@ type buried struct {
 	then  func(wirev1.ReceiptResult)
 }
 
-// unburied is a message that could not be moved.
+// unburied is a message that could not be moved, or has gone before.
 type unburied struct {
 	entry *entry
 	then  func(wirev1.ReceiptResult)
+	gone  bool
 	err   error
 }

@@ -14,7 +14,7 @@ import (
 type entry struct {
 	sequence uint64
 	key      string
-	message  *nats.Msg // nil when parked
+	message  *nats.Msg // nil when it is away
 	reply    string    // where it is acknowledged
 	put      time.Time
 	// size in bytes as it is stored, and at most when it is made plain.
@@ -23,16 +23,30 @@ type entry struct {
 	// count is how often it was given out, and nonce of the last time.
 	count uint32
 	nonce uint64
-	// until is when it may be given out again. leased says that a client has it until then.
+	// until is when it may be given out again. leased says that a client has it until then. given is when it was given out last.
 	until  time.Time
 	leased bool
+	given  time.Time
 	// busy says that it is being acknowledged or moved. It is not given out.
 	busy bool
 	// spared says that there was no room for it among the dead letters.
 	spared bool
 	gone   bool
-	// parked says that it waits behind others of its key, and is to be read anew when it is its turn.
-	parked bool
+	// away says that its payload was forgotten, and is to be read anew before it is given out. parked says that it is so
+	// because it waits behind others of its key, and was never given out.
+	away, parked bool
+}
+
+// counted is how much of the window's bytes an entry takes.
+func (e *entry) counted() int {
+	switch {
+	case !e.away:
+		return e.size
+	case e.parked:
+		return 0 // its key is the text that the first one has
+	default:
+		return len(e.key)
+	}
 }
 
 // window holds the messages that are given out next or are with clients. It is pure: it
@@ -43,22 +57,22 @@ type window struct {
 	// ready and timed may hold entries that are not any more what they were put there for.
 	ready ready
 	timed timed
-	bytes int // of those that are not parked
-	// parked is how many are, and wanted are keys whose turn it is of which the first one is.
+	bytes int // what they count, together
+	// parked is how many are, and wanted are those that could be given out if they were not away. Some may have changed since.
 	parked int
-	wanted map[string]struct{}
+	wanted map[uint64]*entry
 	// held are those that are with clients, or busy.
 	held map[uint64]*entry
 }
 
 func newWindow() *window {
-	return &window{entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry), wanted: make(map[string]struct{})}
+	return &window{entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry), wanted: make(map[uint64]*entry)}
 }
 
 // add takes over an entry, later in sequence than all of its key that were added before.
 func (w *window) add(e *entry, now time.Time) {
 	w.entries[e.sequence] = e
-	w.bytes += e.size
+	w.bytes += e.counted()
 	if e.key != "" {
 		w.keys[e.key] = append(w.keys[e.key], e)
 	}
@@ -71,9 +85,7 @@ func (w *window) add(e *entry, now time.Time) {
 // offer puts an entry where it is looked for, if it is its turn.
 func (w *window) offer(e *entry, now time.Time) {
 	switch {
-	case e.gone || e.busy || e.key != "" && w.keys[e.key][0] != e:
-	case e.parked:
-		w.wanted[e.key] = struct{}{}
+	case e.gone || e.busy || !w.first(e):
 	case e.until.After(now):
 		heap.Push(&w.timed, timer{e, e.until})
 	default:
@@ -81,9 +93,16 @@ func (w *window) offer(e *entry, now time.Time) {
 			e.leased = false
 			delete(w.held, e.sequence)
 		}
+		if e.away {
+			w.wanted[e.sequence] = e
+			return
+		}
 		heap.Push(&w.ready, e)
 	}
 }
+
+// first reports whether there is none of its key before an entry.
+func (w *window) first(e *entry) bool { return e.key == "" || w.keys[e.key][0] == e }
 
 // expire offers what was with clients, or delayed, for long enough.
 func (w *window) expire(now time.Time) {
@@ -108,7 +127,7 @@ func (w *window) next() time.Time {
 func (w *window) peek(now time.Time) *entry {
 	for len(w.ready) > 0 {
 		e := w.ready[0]
-		if !e.gone && !e.busy && !e.until.After(now) && (e.key == "" || w.keys[e.key][0] == e) {
+		if !e.gone && !e.busy && !e.away && !e.until.After(now) && w.first(e) {
 			return e
 		}
 		heap.Pop(&w.ready)
@@ -119,7 +138,7 @@ func (w *window) peek(now time.Time) *entry {
 // lease gives out an entry.
 func (w *window) lease(e *entry, nonce uint64, until, now time.Time) {
 	e.count++
-	e.nonce = nonce
+	e.nonce, e.given = nonce, now
 	w.extend(e, until, now)
 }
 
@@ -159,10 +178,10 @@ func (w *window) remove(e *entry, now time.Time) {
 	e.gone = true
 	delete(w.entries, e.sequence)
 	delete(w.held, e.sequence)
+	delete(w.wanted, e.sequence)
+	w.bytes -= e.counted()
 	if e.parked {
 		w.parked--
-	} else {
-		w.bytes -= e.size
 	}
 	e.message = nil
 	if e.key == "" {
@@ -179,7 +198,6 @@ func (w *window) remove(e *entry, now time.Time) {
 	}
 	if len(rest) == 0 {
 		delete(w.keys, e.key)
-		delete(w.wanted, e.key)
 		return
 	}
 	w.keys[e.key] = rest

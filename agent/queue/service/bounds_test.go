@@ -98,6 +98,25 @@ func TestSmallBodies(t *testing.T) {
 	}
 }
 
+// TestAnswersWait: what was got waits for memory only as long as who gave it out counts it; it is given back then.
+func TestAnswersWait(t *testing.T) {
+	s := &Service{turns: make(chan struct{}, 1), patience: time.Millisecond}
+	ctx, a := accounted(t.Context(), httptest.NewRecorder(), 1<<20)
+	if !a.memory.TryAcquire(1 << 20) {
+		t.Fatal("no memory")
+	}
+	out := []*wirev1.ReceivedMessage{{Message: &wirev1.QueueMessage{Payload: make([]byte, smallBody+1)}}}
+	if err := s.open(ctx, out, nil); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("while others hold all memory: %v", err)
+	}
+	s.patience = time.Hour
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := s.open(ended, out, nil); status.Code(err) != codes.Canceled {
+		t.Errorf("when the client has gone: %v", err)
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

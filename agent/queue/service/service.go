@@ -71,7 +71,8 @@ type Service struct {
 	draining   context.Context //nolint:containedctx // Gets do not wait when it has ended.
 	drain      context.CancelFunc
 	memory     *semaphore.Weighted
-	most       int64 // that memory may be asked for at once
+	most       int64         // that memory may be asked for at once
+	patience   time.Duration // is how long an answer waits for memory
 }
 
 // New returns a service that does not serve yet.
@@ -83,7 +84,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	s := &Service{options: o, js: js, requests: make(chan struct{}, maxRequests), turns: make(chan struct{}, turnsPerCPU*runtime.GOMAXPROCS(0))}
+	s := &Service{options: o, js: js, requests: make(chan struct{}, maxRequests), turns: make(chan struct{}, turnsPerCPU*runtime.GOMAXPROCS(0)), patience: dispatch.AnswerPatience}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.most = max(memory, 2*int64(s.maxBody()))
 	s.memory = semaphore.NewWeighted(s.most)
@@ -170,7 +171,14 @@ func (s *Service) open(ctx context.Context, out []*wirev1.ReceivedMessage, store
 	for _, m := range out {
 		length += max(len(m.GetMessage().GetPayload()), int(m.GetMessage().GetStoredForm().GetLength()))
 	}
-	if err := hold(ctx, length); err != nil {
+	// For so long they are counted by who gave them out.
+	waiting, stop := context.WithTimeout(ctx, s.patience)
+	err := hold(waiting, length)
+	stop()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return status.Error(codes.ResourceExhausted, "clients that take their answers slowly hold all memory that there is for answers: ask again later")
+	case err != nil:
 		return err
 	}
 	if err := s.plain(ctx, out, stored); err != nil {

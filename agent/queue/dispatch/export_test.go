@@ -1,0 +1,12 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import "time"
+
+// SetBounds changes how many bytes dispatchers hold, ask for and read anew at once, and how long what was given out stays. It is for before the
+// first get.
+func (h *Hub) SetBounds(bytes, pull, fetch int, answered time.Duration) {
+	h.bounds = bounds{bytes, pull, fetch, answered}
+}
