@@ -70,11 +70,12 @@ type Log struct {
 	file     *os.File
 	begun    time.Time // of file
 	written  int64     // to file
+	durable  int64     // of written, how much is known to be on the volume
 	earlier  []segment // oldest first, without file
 	buffer   []byte
 	unusable error // why nothing can be written any more
-	dirty    bool  // file has what was not synced
 	later    *time.Timer
+	fsync    func(*os.File) error
 	syncs    int // that were made
 }
 
@@ -115,7 +116,7 @@ func Open(o Options) (*Log, error) {
 	if o.MaxBytes <= 0 || o.MaxBytes > maxFiles {
 		o.MaxBytes = maxFiles
 	}
-	l := &Log{options: o}
+	l := &Log{options: o, fsync: (*os.File).Sync}
 	l.window.Store(int64(o.Window))
 	if err := os.MkdirAll(o.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("keep ids: %w", err)
@@ -149,7 +150,7 @@ func (l *Log) rewrite() error {
 	if err != nil {
 		return err
 	}
-	if l.dirty = true; l.options.syncs() { // before those are removed that it stands for
+	if l.options.syncs() { // before those are removed that it stands for
 		if err := l.sync(); err != nil {
 			return err
 		}
@@ -259,7 +260,7 @@ func (l *Log) begin(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("begin a file of ids: %w", err)
 	}
-	l.file, l.begun, l.written, l.dirty = file, now, 0, false
+	l.file, l.begun, l.written, l.durable = file, now, 0, 0
 	if l.options.syncs() {
 		if err := syncDirectory(l.options.Directory); err != nil {
 			return fmt.Errorf("begin a file of ids: %w", err)
@@ -302,7 +303,6 @@ func (l *Log) Given(messages []Message) error {
 	if err := l.turn(now); err != nil {
 		return err
 	}
-	l.dirty = true
 	n, err := l.file.Write(l.buffer)
 	l.written += int64(n)
 	if err == nil {
@@ -329,35 +329,35 @@ func (l *Log) synced() error {
 	return nil
 }
 
-// syncLater syncs without keeping messages from being given meanwhile. After an error the next message tries again.
+// syncLater syncs without keeping messages from being given meanwhile. After an error the next message tries again. Until it is done the
+// file counts as one that was not synced: who closes it in between syncs it, too.
 func (l *Log) syncLater() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.later = nil
-	if l.unusable != nil || !l.dirty {
+	if l.unusable != nil || l.written == l.durable {
 		return
 	}
-	file := l.file
-	l.dirty = false
+	file, written := l.file, l.written
 	l.syncs++
 	l.mu.Unlock()
-	err := file.Sync()
+	err := l.fsync(file)
 	l.mu.Lock()
-	if err != nil && l.file == file {
-		l.dirty = true
+	if err == nil && l.file == file {
+		l.durable = max(l.durable, written)
 	}
 }
 
 // sync returns when all of file is on the volume. mu is held.
 func (l *Log) sync() error {
-	if !l.dirty {
+	if l.written == l.durable {
 		return nil
 	}
 	l.syncs++
-	if err := l.file.Sync(); err != nil {
+	if err := l.fsync(l.file); err != nil {
 		return fmt.Errorf("sync ids: %w", err)
 	}
-	l.dirty = false
+	l.durable = l.written
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -273,7 +274,7 @@ func TestSync(t *testing.T) {
 	looks := func(l *Log) (syncs int, waits, dirty bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.syncs, l.later != nil, l.dirty
+		return l.syncs, l.later != nil, l.written > l.durable
 	}
 	two := func(o Options) *Log {
 		o.Directory = t.TempDir()
@@ -313,6 +314,40 @@ func TestSync(t *testing.T) {
 	given(t, l, "c", 3, c.now)
 	if syncs, _, _ := looks(l); syncs != 1 {
 		t.Errorf("%d syncs when another file was begun", syncs)
+	}
+}
+
+// TestSyncOfClosed: a file that is not written to any more is synced before it is closed, also when it is being synced already, which that may
+// have undone.
+func TestSyncOfClosed(t *testing.T) {
+	c := newClock()
+	l := open(t, Options{Directory: t.TempDir(), SyncInterval: time.Millisecond}, c)
+	begun, end := make(chan struct{}), make(chan struct{})
+	var mu sync.Mutex
+	var synced []string
+	l.fsync = func(f *os.File) error {
+		mu.Lock()
+		synced = append(synced, f.Name())
+		first := len(synced) == 1
+		mu.Unlock()
+		if first {
+			close(begun)
+			<-end
+		}
+		return f.Sync()
+	}
+	given(t, l, "a", 1, c.now)
+	<-begun
+	c.now = c.now.Add(59 * time.Second)
+	given(t, l, "b", 2, c.now)
+	mu.Lock()
+	if len(synced) < 2 || synced[1] != synced[0] {
+		t.Errorf("when another file was begun %q were synced", synced)
+	}
+	mu.Unlock()
+	close(end)
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
