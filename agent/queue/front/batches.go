@@ -13,11 +13,15 @@ const (
 	// maxBatches is how many atomic batches the clients of one member may have open. A stream has room for 50,
 	// of which the channels that end here and the archive's restorer need some, and members have three of these.
 	maxBatches = 12
+	// maxOwnBatches is how many of these one connection may have open, so that none takes all of them.
+	maxOwnBatches = 4
 	// maxBatchBytes bounds what is in these, in bytes as they were put: the server keeps it until they are
 	// committed, with several members in memory.
 	maxBatchBytes = 16 << 20
-	// batchLife is how long the server keeps one open of which no more is said.
-	batchLife = 10 * time.Second
+	// batchLife is how long the server keeps one open of which no more is said, and longestBatch how long clients may go on to say
+	// something of one.
+	batchLife    = 10 * time.Second
+	longestBatch = time.Minute
 	// longestBatchID is what the server takes.
 	longestBatchID = 64
 
@@ -30,28 +34,44 @@ type batches struct {
 	mu    sync.Mutex
 	open  map[string]*openBatch
 	bytes int
+	clock func() time.Time // time.Now unless a test sets it
 }
 
+func (b *batches) now() time.Time {
+	if b.clock != nil {
+		return b.clock()
+	}
+	return time.Now()
+}
+
+// openBatch is one that the server may have open until a time, if nothing more comes. owner began it.
 type openBatch struct {
-	until time.Time
-	bytes int
+	owner        *conn
+	begun, until time.Time
+	bytes        int
 }
 
-// refuses says why a message may not be put, if it is one of a batch for which there is no room.
-func (b *batches) refuses(op *operation) string {
+// refuses says why a message of a connection may not be put, if it is one of a batch for which there is no room.
+func (b *batches) refuses(op *operation, owner *conn) string {
 	id := batchID(op.header)
 	if len(id) == 0 || len(id) > longestBatchID {
 		return "" // the server refuses those that are too long
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.expire(time.Now())
+	now := b.now()
+	b.expire(now)
 	open := b.open[string(id)]
 	switch {
 	case open == nil && !begins(op.header):
 		return "" // the server knows none of which it could be part
+	case open == nil && b.of(owner) >= maxOwnBatches:
+		return tooManyOwnBatches
 	case open == nil && len(b.open) >= maxBatches:
 		return tooManyBatches
+	case open != nil && now.Sub(open.begun) > longestBatch:
+		// It may have been closed by the server long ago. As nothing more of it is passed on, it is so soon.
+		return tooSlowBatch
 	case b.bytes+len(op.header)+len(op.payload) > maxBatchBytes:
 		return tooLongBatches
 	default:
@@ -59,15 +79,25 @@ func (b *batches) refuses(op *operation) string {
 	}
 }
 
-// note counts a message that is passed on, if it is one of a batch.
-func (b *batches) note(op *operation) {
+// of returns how many a connection began. mu is held.
+func (b *batches) of(owner *conn) (n int) {
+	for _, open := range b.open {
+		if open.owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// note counts a message of a connection that is passed on, if it is one of a batch.
+func (b *batches) note(op *operation, owner *conn) {
 	id := batchID(op.header)
 	if len(id) == 0 || len(id) > longestBatchID {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	open := b.open[string(id)]
+	now, open := b.now(), b.open[string(id)]
 	if hasHeader(op.header, batchCommitHeader) {
 		if open != nil {
 			b.bytes -= open.bytes
@@ -82,10 +112,10 @@ func (b *batches) note(op *operation) {
 		if b.open == nil {
 			b.open = make(map[string]*openBatch)
 		}
-		open = &openBatch{}
+		open = &openBatch{owner: owner, begun: now}
 		b.open[string(id)] = open
 	}
-	open.until = time.Now().Add(batchLife)
+	open.until = now.Add(batchLife)
 	open.bytes += len(op.header) + len(op.payload)
 	b.bytes += len(op.header) + len(op.payload)
 }

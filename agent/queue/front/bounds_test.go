@@ -44,8 +44,7 @@ func TestManySubscriptions(t *testing.T) {
 // TestClientBatches: clients cannot have so many atomic batches open, or such long ones, that there is no room for the agent's.
 func TestClientBatches(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
-	conn, _ := q.client()
-	part := func(id string, sequence int, data []byte, commit bool) error {
+	part := func(conn *nats.Conn, id string, sequence int, data []byte, commit bool) error {
 		m := &nats.Msg{Subject: "orders.new", Data: data, Header: nats.Header{"Nats-Batch-Id": {id}, "Nats-Batch-Sequence": {strconv.Itoa(sequence)}}}
 		if commit {
 			m.Header.Set("Nats-Batch-Commit", "1")
@@ -74,19 +73,25 @@ func TestClientBatches(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	var conns [4]*nats.Conn
+	for i := range conns {
+		conns[i], _ = q.client()
+	}
 	begun := time.Now()
-	open := 0
-	var err error
-	for ; open < 50; open++ {
-		if err = part(strconv.Itoa(open), 1, []byte("a"), false); err != nil {
-			break
+	var open [len(conns)]int
+	for i, conn := range conns {
+		var err error
+		for ; open[i] < 50; open[i]++ {
+			if err = part(conn, fmt.Sprint(i, "-", open[i]), 1, []byte("a"), false); err != nil {
+				break
+			}
+		}
+		if time.Since(begun) < 5*time.Second { // Batches of which no more was said for long enough would be closed.
+			later("one batch more", err)
 		}
 	}
-	if time.Since(begun) < 5*time.Second { // Batches of which no more was said for long enough would be closed.
-		later("one batch more", err)
-		if open != 12 {
-			t.Errorf("%d are open", open)
-		}
+	if want := [len(conns)]int{4, 4, 4, 0}; time.Since(begun) < 5*time.Second && open != want {
+		t.Errorf("%v are open, want %v", open, want)
 	}
 	agent, err := q.store.Connect("agent")
 	if err != nil {
@@ -96,16 +101,16 @@ func TestClientBatches(t *testing.T) {
 	if _, err := batch.Publish(t.Context(), agent, []*nats.Msg{nats.NewMsg("orders.new"), nats.NewMsg("orders.new")}); err != nil {
 		t.Errorf("the agent's own batch: %v", err)
 	}
-	if err := part("0", 2, []byte("b"), true); err != nil && time.Since(begun) < 5*time.Second {
+	if err := part(conns[0], "0-0", 2, []byte("b"), true); err != nil && time.Since(begun) < 5*time.Second {
 		t.Errorf("the end of a batch: %v", err)
 	}
 	begun = time.Now()
 	err = nil
-	sequence := 1
+	conn, sequence := conns[0], 1
 	for data := make([]byte, maxMessage-1000); sequence < 20 && err == nil; sequence++ {
 		// Only the first and the last one are answered.
 		if sequence == 1 {
-			err = part("long", sequence, data, false)
+			err = part(conn, "long", sequence, data, false)
 			continue
 		}
 		m := &nats.Msg{Subject: "orders.new", Data: data, Header: nats.Header{"Nats-Batch-Id": {"long"}, "Nats-Batch-Sequence": {strconv.Itoa(sequence)}}}
@@ -113,7 +118,7 @@ func TestClientBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = part("long", sequence, make([]byte, maxMessage-1000), true)
+	err = part(conn, "long", sequence, make([]byte, maxMessage-1000), true)
 	if time.Since(begun) < 5*time.Second {
 		later("a long batch", err)
 	}

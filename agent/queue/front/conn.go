@@ -36,6 +36,8 @@ type conn struct {
 	parting  atomic.Bool // it is over, for a reason that was logged
 	lastInfo atomic.Pointer[[]byte]
 	greeted  atomic.Bool
+	// listening says that more is read of what the server says: all that it said was passed on, or waits in buffers.
+	listening atomic.Bool
 	// said is how many bytes went over the wire.
 	said        atomic.Int64
 	leaves      sync.Once
@@ -66,8 +68,8 @@ func (c *conn) serve() {
 	if c.front.draining.Load() {
 		c.leave(0)
 	}
-	out := newPump(c.inner, (*toClient)(c), outbound{c}, c.front.turns)
-	out.memory, out.context, out.giveUp = c.front.inflated, c.context, c.cancel
+	out := newPump((*ofServer)(c), (*toClient)(c), outbound{c}, c.front.turns)
+	out.memory, out.taker, out.context, out.giveUp = c.front.inflated, &taker{cut: c.tooSlow}, c.context, c.cancel
 	in := newPump(c.outer, c.inner, inbound{c}, c.front.turns)
 	go func() {
 		defer close(c.ended)
@@ -96,6 +98,19 @@ func (c *toClient) Write(b []byte) (int, error) {
 	defer c.writing.Unlock()
 	return (*conn)(c).write(b)
 }
+
+// ofServer reads what the server says.
+type ofServer conn
+
+// Read implements io.Reader.
+func (c *ofServer) Read(b []byte) (int, error) {
+	c.listening.Store(true)
+	defer c.listening.Store(false)
+	return c.inner.Read(b)
+}
+
+// Close implements io.Closer.
+func (c *ofServer) Close() error { return c.inner.Close() }
 
 // farewell bounds how long it may take to tell a client why it is sent away.
 const farewell = 2 * time.Second

@@ -23,7 +23,7 @@ func (in inbound) declines(op *operation, f fate) string {
 	case f != count && f != encode && f != verify || op.header == nil:
 		return ""
 	}
-	if why := c.front.batches.refuses(op); why != "" {
+	if why := c.front.batches.refuses(op, c); why != "" {
 		return why
 	}
 	if c.front.options.Quota.Full() && len(messageID(op.header)) > 0 {
@@ -48,11 +48,12 @@ func (in inbound) decline(op *operation, why string) []byte {
 }
 
 // admit counts what was not declined.
-func (f *Front) admit(op *operation, what fate) {
+func (c *conn) admit(op *operation, what fate) {
 	if what != count && what != encode && what != verify || op.header == nil {
 		return
 	}
-	f.batches.note(op)
+	f := c.front
+	f.batches.note(op, c)
 	if f.options.Quota != nil {
 		if id := messageID(op.header); len(id) > 0 {
 			f.options.Quota.Add(ids.Cost(id))
@@ -73,8 +74,10 @@ func batchID(header []byte) []byte {
 // tooManySubscriptions is what the server says.
 const tooManySubscriptions = "maximum subscriptions exceeded"
 
-// tooManyBatches and tooLongBatches say why a message of a batch is refused.
+// What follows says why a message of a batch is refused.
 var (
-	tooManyBatches = fmt.Sprintf("clients of this member have %d atomic batches open, which is the limit: commit them, or put the batch again later", maxBatches)
-	tooLongBatches = fmt.Sprintf("the atomic batches that clients of this member have open hold %d bytes, which is the limit: use shorter batches, or put the batch again later", maxBatchBytes)
+	tooManyOwnBatches = fmt.Sprintf("this connection has %d atomic batches open, which is the limit: commit them, or put the batch again later", maxOwnBatches)
+	tooSlowBatch      = fmt.Sprintf("the atomic batch was begun more than %v ago, which is the limit: use shorter batches, or put it again later, with another id", longestBatch)
+	tooManyBatches    = fmt.Sprintf("clients of this member have %d atomic batches open, which is the limit: commit them, or put the batch again later", maxBatches)
+	tooLongBatches    = fmt.Sprintf("the atomic batches that clients of this member have open hold %d bytes, which is the limit: use shorter batches, or put the batch again later", maxBatchBytes)
 )

@@ -141,7 +141,8 @@ func New(o Options) (*Front, error) {
 	}
 	f.context, f.cancel = context.WithCancel(context.Background())
 	f.settings.Store(g)
-	f.slow.Store(&defaultSlow)
+	slow := defaultSlow
+	f.slow.Store(&slow)
 	f.ResetStatistics(time.Now())
 	return f, nil
 }

@@ -134,7 +134,7 @@ func (in inbound) scan(buf []byte) (part, error) {
 			}
 		} else {
 			c.note(&op)
-			c.front.admit(&op, fate)
+			c.admit(&op, fate)
 		}
 		if fate == count && work == 0 {
 			reason, _ := s.Encoding.Skips(len(op.payload))

@@ -41,9 +41,10 @@ type pump struct {
 	to    io.Writer
 	dir   direction
 	turns chan struct{} // bounds how many work at once, of all connections
-	// memory bounds what was worked on and is not written yet, of all connections, and held is
+	// memory bounds what was worked on and is not written yet, of all connections, of which this is the taker, and held is
 	// how many parts of this one are; nil: nothing does.
 	memory  *allowance
+	taker   *taker
 	held    atomic.Int32
 	written chan struct{}   // a part was
 	context context.Context //nolint:containedctx // It ends with the connection.
@@ -60,9 +61,10 @@ type batch struct {
 	in     []byte
 	out    []byte // nil: in
 	memory *buffer
-	grant  grant
-	err    error
-	done   chan struct{}
+	// granted says that memory was granted for it.
+	granted bool
+	err     error
+	done    chan struct{}
 }
 
 // inlineWork is how many bytes are worked on at once where they are read, when nothing
@@ -170,7 +172,7 @@ func (p *pump) dispatch(b *buffer, in []byte, work int) error {
 		if err != nil {
 			return err
 		}
-		next := &batch{source: b.hold(), in: in, grant: granted, done: make(chan struct{})}
+		next := &batch{source: b.hold(), in: in, granted: granted, done: make(chan struct{})}
 		p.inflight.Add(1)
 		if work == 0 {
 			close(next.done)
@@ -200,28 +202,27 @@ func (p *pump) dispatch(b *buffer, in []byte, work int) error {
 }
 
 // ask waits until there is memory for what becomes of a part. A connection that holds some, and for
-// which there is no more, waits until it holds none.
-func (p *pump) ask(work int) (granted grant, err error) {
+// which there is no more, waits until it holds none. granted says that memory was asked for at all.
+func (p *pump) ask(work int) (granted bool, err error) {
 	if p.memory == nil || work == 0 {
-		return grant{}, nil
+		return false, nil
 	}
-	if p.held.Load() > 0 {
-		if granted, ok := p.memory.try(work); ok {
-			p.held.Add(1)
-			return granted, nil
-		}
+	if p.held.Load() > 0 && p.memory.try(work, p.taker) {
+		p.held.Add(1)
+		return true, nil
 	}
 	for p.held.Load() > 0 {
 		select {
 		case <-p.written:
 		case <-p.context.Done():
-			return grant{}, p.context.Err()
+			return false, p.context.Err()
 		}
 	}
-	if granted, err = p.memory.take(p.context, work); err == nil {
-		p.held.Add(1)
+	if err := p.memory.take(p.context, work, p.taker); err != nil {
+		return false, err
 	}
-	return granted, err
+	p.held.Add(1)
+	return true, nil
 }
 
 // room is how many bytes what becomes of a part usually has at most. More are allocated
@@ -265,7 +266,8 @@ func (p *pump) write() {
 		if b.memory != nil {
 			b.memory.release()
 		}
-		if b.grant.end() {
+		if b.granted {
+			p.memory.end(p.taker)
 			p.held.Add(-1)
 			select {
 			case p.written <- struct{}{}:

@@ -55,6 +55,16 @@ func (c *conn) write(b []byte) (written int, err error) {
 	}
 }
 
+// tooSlow sends a client away for which memory is held that others wait for.
+func (c *conn) tooSlow() {
+	if c.parting.Swap(true) {
+		return
+	}
+	c.front.options.Log.Warn("Client is sent away: it takes what it asked for so slowly that others wait for the memory which that takes", "client", c.outer.RemoteAddr().String(),
+		"patience", c.front.inflated.lastPatience.String())
+	go c.close()
+}
+
 // pender is a Server that holds what clients did not take yet; see store.Store. Others hold it elsewhere.
 type pender interface {
 	Pending() []store.Pending
@@ -74,8 +84,8 @@ func (f *Front) watchSlow(ctx context.Context) {
 		}
 		slow := f.slow.Load()
 		pause = slow.look
-		if f.open.Load() == 0 {
-			continue
+		if !f.behind() {
+			continue // The server looks at each connection of all to tell what it holds.
 		}
 		pending := server.Pending()
 		if total(pending) > slow.pending/2 {
@@ -85,6 +95,18 @@ func (f *Front) watchSlow(ctx context.Context) {
 			f.shed(worst)
 		}
 	}
+}
+
+// behind reports whether the server may hold something for a client: what it says to others is read as soon as it says it.
+func (f *Front) behind() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		if c.greeted.Load() && !c.listening.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 func total(pending []store.Pending) (sum int) {
