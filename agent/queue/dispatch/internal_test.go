@@ -86,23 +86,28 @@ func TestWindow(t *testing.T) {
 			default:
 				now = now.Add(time.Duration(r.IntN(3)) * time.Second)
 			}
-			held, bytes, parked := 0, 0, 0
+			held, size, parked := 0, 0, 0
 			for _, e := range model {
 				if e.leased || e.busy {
 					held++
 				}
 				switch {
 				case e.message != nil:
-					bytes += 10
+					size += 10
 				case e.count > 0 || !e.parked:
-					bytes += len(e.key)
+					size += len(e.key)
 				default:
 					parked++
 				}
 			}
-			if len(w.held) != held || len(w.entries) != len(model) || w.bytes != bytes || w.parked != parked {
+			for i, e := range w.timed {
+				if e.place != i+1 || e.gone {
+					t.Fatalf("seed %d: %+v is among the timed ones at %d", seed, e, i)
+				}
+			}
+			if len(w.held) != held || len(w.entries) != len(model) || w.bytes != size || w.parked != parked {
 				t.Fatalf("seed %d: %d held of %d entries, %d bytes, %d parked; want %d of %d, %d, %d",
-					seed, len(w.held), len(w.entries), w.bytes, w.parked, held, len(model), bytes, parked)
+					seed, len(w.held), len(w.entries), w.bytes, w.parked, held, len(model), size, parked)
 			}
 		}
 	}

@@ -78,8 +78,8 @@ func (w *window) forget(e *entry, parked bool) {
 // forgetGiven forgets the payloads of messages that are with clients, or may be given out again later, and were given out at least that
 // long ago.
 func (w *window) forgetGiven(answered time.Duration, now time.Time) {
-	for _, t := range w.timed {
-		if e := t.entry; !e.gone && !e.away && !e.busy && e.until.After(now) && now.Sub(e.given) >= answered {
+	for _, e := range w.timed {
+		if !e.away && !e.busy && e.until.After(now) && now.Sub(e.given) >= answered {
 			w.forget(e, false)
 		}
 	}

@@ -27,6 +27,9 @@ type entry struct {
 	until  time.Time
 	leased bool
 	given  time.Time
+	// timer is when that is looked at, and place where it is among the timed ones, counted from 1; 0: it is none of them.
+	timer time.Time
+	place int
 	// busy says that it is being acknowledged or moved. It is not given out.
 	busy bool
 	// spared says that there was no room for it among the dead letters.
@@ -54,7 +57,7 @@ func (e *entry) counted() int {
 type window struct {
 	entries map[uint64]*entry
 	keys    map[string][]*entry // in order of sequence
-	// ready and timed may hold entries that are not any more what they were put there for.
+	// ready may hold entries that are not so any more, and timed may be looked at too early. Each is in timed at most once.
 	ready ready
 	timed timed
 	bytes int // what they count, together
@@ -87,7 +90,7 @@ func (w *window) offer(e *entry, now time.Time) {
 	switch {
 	case e.gone || e.busy || !w.first(e):
 	case e.until.After(now):
-		heap.Push(&w.timed, timer{e, e.until})
+		w.await(e)
 	default:
 		if e.leased {
 			e.leased = false
@@ -101,17 +104,25 @@ func (w *window) offer(e *entry, now time.Time) {
 	}
 }
 
+// await has an entry offered again when it may be given out.
+func (w *window) await(e *entry) {
+	e.timer = e.until
+	if e.place > 0 {
+		heap.Fix(&w.timed, e.place-1)
+		return
+	}
+	heap.Push(&w.timed, e)
+}
+
 // first reports whether there is none of its key before an entry.
 func (w *window) first(e *entry) bool { return e.key == "" || w.keys[e.key][0] == e }
 
 // expire offers what was with clients, or delayed, for long enough.
 func (w *window) expire(now time.Time) {
-	for len(w.timed) > 0 && !w.timed[0].at.After(now) {
-		t, _ := heap.Pop(&w.timed).(timer)
-		if !t.entry.until.Equal(t.at) || t.entry.gone {
-			continue // it was extended, or acknowledged
-		}
-		w.offer(t.entry, now)
+	for len(w.timed) > 0 && !w.timed[0].timer.After(now) {
+		e := w.timed[0]
+		heap.Pop(&w.timed)
+		w.offer(e, now)
 	}
 }
 
@@ -120,7 +131,7 @@ func (w *window) next() time.Time {
 	if len(w.timed) == 0 {
 		return time.Time{}
 	}
-	return w.timed[0].at
+	return w.timed[0].timer
 }
 
 // peek returns the first message that may be given out; nil: there is none.
@@ -179,6 +190,9 @@ func (w *window) remove(e *entry, now time.Time) {
 	delete(w.entries, e.sequence)
 	delete(w.held, e.sequence)
 	delete(w.wanted, e.sequence)
+	if e.place > 0 {
+		heap.Remove(&w.timed, e.place-1)
+	}
 	w.bytes -= e.counted()
 	if e.parked {
 		w.parked--
@@ -227,31 +241,31 @@ func (h *ready) Pop() any {
 	return e
 }
 
-// timer is an entry with the time for which it was put there.
-type timer struct {
-	entry *entry
-	at    time.Time
-}
-
-// timed is a heap by time.
-type timed []timer
+// timed is a heap by time, whose entries know where they are.
+type timed []*entry
 
 func (h timed) Len() int           { return len(h) }
-func (h timed) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h timed) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h timed) Less(i, j int) bool { return h[i].timer.Before(h[j].timer) }
+
+func (h timed) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i+1, j+1
+}
 
 // Push implements heap.Interface.
 func (h *timed) Push(x any) {
-	if t, ok := x.(timer); ok {
-		*h = append(*h, t)
+	if e, ok := x.(*entry); ok {
+		*h = append(*h, e)
+		e.place = len(*h)
 	}
 }
 
 // Pop implements heap.Interface.
 func (h *timed) Pop() any {
 	last := len(*h) - 1
-	t := (*h)[last]
-	(*h)[last] = timer{}
+	e := (*h)[last]
+	(*h)[last] = nil
 	*h = (*h)[:last]
-	return t
+	e.place = 0
+	return e
 }
