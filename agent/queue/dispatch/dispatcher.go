@@ -382,30 +382,6 @@ func (d *dispatcher) idle(now time.Time) bool {
 	return now.Sub(d.active) >= d.hub.options.Idle
 }
 
-// all returns what counts of the log.
-func (d *dispatcher) all() record {
-	r := record{Departed: d.departed.last()}
-	for sequence, l := range d.former {
-		if sequence > d.highest {
-			r.Leases = append(r.Leases, l)
-		}
-	}
-	for _, e := range d.window.entries {
-		if e.count > 0 {
-			r.Leases = append(r.Leases, leaseOf(e))
-		}
-	}
-	return r
-}
-
-func leaseOf(e *entry) lease {
-	l := lease{Sequence: e.sequence, Put: e.put.UnixNano(), Count: e.count, Nonce: e.nonce}
-	if !e.until.IsZero() {
-		l.Until = e.until.UnixMilli()
-	}
-	return l
-}
-
 // changed notes that a lease has to be written.
 func (d *dispatcher) changed(e *entry) { d.dirty[e.sequence] = leaseOf(e) }
 

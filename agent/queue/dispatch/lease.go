@@ -4,11 +4,13 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,6 +44,10 @@ type record struct {
 const (
 	// maxRecord bounds a record that is read, in bytes.
 	maxRecord = 1 << 20
+	// longestRecord bounds one that is written, which goes with its headers in one message: servers may take no more than maxRecord.
+	longestRecord = maxRecord - 1<<10
+	// longestLease and longestDeparture are what each of these takes at most in a record.
+	longestLease, longestDeparture = 128, 96
 	// recordsUntilAll is after how many records one holds all leases and replaces them.
 	recordsUntilAll = 256
 	// bytesUntilAll is the same in bytes, so that the log is never full: a record is shorter
@@ -66,6 +72,62 @@ func parseRecord(data []byte) (record, error) {
 		return record{}, fmt.Errorf("read a record of leases: %w", err)
 	}
 	return r, nil
+}
+
+// all returns what counts of the log: what is known of messages in the window, and of those that were given out before the start and were
+// not delivered yet, as far as a record has room. There may be many times as many of the latter after several restarts. Those that clients
+// have for longest go first.
+func (d *dispatcher) all() record {
+	r := record{Departed: d.departed.last()}
+	for _, e := range d.window.entries {
+		if e.count > 0 {
+			r.Leases = append(r.Leases, leaseOf(e))
+		}
+	}
+	former := make([]lease, 0, len(d.former))
+	for sequence, l := range d.former {
+		if sequence > d.highest {
+			former = append(former, l)
+		}
+	}
+	slices.SortFunc(former, func(a, b lease) int {
+		return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	if left := r.add(former); left > 0 {
+		d.log.Warn("There is no room to write down who has which messages, of some that were given out before a restart; they may be got again early if there is another one soon",
+			"messages", left)
+	}
+	return r
+}
+
+// add adds the first of leases, as many as there is room for, and returns how many it leaves.
+func (r *record) add(leases []lease) (left int) {
+	if room := longestRecord - 64 - len(r.Departed)*longestDeparture - len(r.Leases)*longestLease; len(leases)*longestLease > room {
+		size := func(v any) int {
+			text, err := json.Marshal(v)
+			if err != nil {
+				return longestRecord
+			}
+			return len(text) + 1
+		}
+		room = longestRecord - 64 - size(r)
+		for i, l := range leases {
+			if room -= size(l); room < 0 {
+				leases, left = leases[:i], len(leases)-i
+				break
+			}
+		}
+	}
+	r.Leases = append(r.Leases, leases...)
+	return left
+}
+
+func leaseOf(e *entry) lease {
+	l := lease{Sequence: e.sequence, Put: e.put.UnixNano(), Count: e.count, Nonce: e.nonce}
+	if !e.until.IsZero() {
+		l.Until = e.until.UnixMilli()
+	}
+	return l
 }
 
 // leaseLog is where leases survive the dispatcher. It is not safe for concurrent use.

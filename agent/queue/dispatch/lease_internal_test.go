@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -150,8 +151,55 @@ func TestLongestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(data) > maxRecord {
-		t.Errorf("%d bytes; the limit is %d", len(data), maxRecord)
+	if len(data) > longestRecord {
+		t.Errorf("%d bytes; the limit is %d", len(data), longestRecord)
+	}
+	for _, c := range []struct {
+		of   any
+		most int
+	}{{lease{1<<64 - 1, math.MinInt64, 1<<32 - 1, math.MinInt64, 1<<64 - 1}, longestLease}, {departure{1<<64 - 1, math.MinInt64, 1<<64 - 1, true}, longestDeparture}} {
+		if data, err := json.Marshal(c.of); err != nil || len(data)+1 > c.most {
+			t.Errorf("%s takes %d bytes, %v; the limit is %d", data, len(data)+1, err, c.most)
+		}
+	}
+}
+
+// TestFormerLeases: leases of messages that were not delivered yet since the start are written down as long as they fit a record beside the
+// others, those that last longest first.
+func TestFormerLeases(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, former := range []int{0, 1000, windowMessages, windowMessages + windowParked} {
+		d := &dispatcher{window: newWindow(), departed: newDepartures(), former: make(map[uint64]lease), log: slog.New(slog.DiscardHandler), highest: 1 << 40}
+		for i := range uint64(windowMessages) {
+			e := &entry{sequence: 1<<40 - i, put: now}
+			d.window.add(e, now)
+			d.window.lease(e, 1<<64-1, now.Add(time.Hour), now)
+			d.departed.add(departure{Sequence: i, Put: now.UnixNano(), Nonce: 1<<64 - 1})
+		}
+		for i := range former {
+			sequence := d.highest + uint64(i) + 1
+			d.former[sequence] = lease{Sequence: sequence, Put: now.UnixNano(), Count: 1, Until: now.UnixMilli() + int64(i), Nonce: 1<<64 - 1}
+		}
+		d.former[5] = lease{Sequence: 5, Count: 1} // it was removed by somebody else
+		data, err := json.Marshal(d.all())
+		if err != nil || len(data) > longestRecord {
+			t.Fatalf("%d former leases: %d bytes, %v; the limit is %d", former, len(data), err, longestRecord)
+		}
+		r, err := parseRecord(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, least := len(r.Leases)-windowMessages, int64(math.MaxInt64)
+		for _, l := range r.Leases[windowMessages:] {
+			least = min(least, l.Until)
+		}
+		switch {
+		case len(r.Departed) != keptDepartures || kept < min(former, 1000) || kept > former || former <= 1000 && kept != former:
+			t.Errorf("of %d former leases %d are kept, with %d departures", former, kept, len(r.Departed))
+		case kept > 0 && least != now.UnixMilli()+int64(former-kept):
+			t.Errorf("of %d former leases %d are kept, of which the first ends after %d ms", former, kept, least-now.UnixMilli())
+		}
 	}
 }
 
