@@ -147,7 +147,7 @@ func (m *member) launch() {
 		close(ended)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.down {
+		if m.down || m.command != command { // it was ended, and may have been started again since
 			return
 		}
 		m.deaths++
