@@ -79,6 +79,7 @@ func serveCommands(ctx context.Context, make func(string) (role, error), dir str
 
 type receiver struct {
 	dir   string
+	file  *os.File
 	codec *codec.Registry
 	rates map[codec.ID]float64
 }
@@ -93,7 +94,11 @@ func newReceiver(dir string) (role, error) {
 			}
 		}
 	}
-	return &receiver{dir: dir, codec: chosen.Decode, rates: rates}, nil
+	file, err := openKept(filepath.Join(dir, "file"))
+	if err != nil {
+		return nil, err
+	}
+	return &receiver{dir: dir, file: file, codec: chosen.Decode, rates: rates}, nil
 }
 
 func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error {
@@ -110,7 +115,7 @@ func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error 
 	}
 	report := transfer.NewReceiveReport()
 	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
-		RunID: o.Run, Attempt: 1, Sender: namespace + "/" + name, Destination: transfer.Tree{Destination: destination},
+		RunID: o.Run, Attempt: 1, Sender: namespace + "/" + name, Destination: kept{transfer.Tree{Destination: destination}, r.file},
 		Engines: r.codec, InflateRates: r.rates, Report: report,
 	})
 	listener, err := net.Listen("tcp", network.ReceiverAddress(prefix)+":0")

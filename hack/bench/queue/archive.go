@@ -84,6 +84,10 @@ func archiveTurn(ctx context.Context, way string, size, total int, parent string
 		return a, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	// For the queue, its archive, and the one that is made of it.
+	if err := findPages(directory, 3*total); err != nil {
+		return a, err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return a, err

@@ -193,6 +193,9 @@ func brokered(ctx context.Context, total int, directory string) ([]turn, error) 
 	}
 	var turns []turn
 	for _, size := range sizes {
+		if err = findPages(directory, 2*total); err != nil {
+			break
+		}
 		var t turn
 		if t, err = run(ctx, r, broker, size, total, between{}); err != nil {
 			break
@@ -237,10 +240,16 @@ func one(ctx context.Context, name string, size, total int, directory string, d 
 		return turn{}, err
 	}
 	var b between
-	if d != nil {
+	if d == nil {
+		// For the messages, and for about as much beside them.
+		err = findPages(directory, 2*total)
+	} else {
 		b = between{settle: d.sync, chill: func() error { return errors.Join(r.end(), r.start(ctx), d.forget()) }}
 	}
-	t, err := run(ctx, r, name, size, total, b)
+	var t turn
+	if err == nil {
+		t, err = run(ctx, r, name, size, total, b)
+	}
 	return t, errors.Join(err, r.stop())
 }
 
