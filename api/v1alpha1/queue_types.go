@@ -392,7 +392,7 @@ type QueueStatistics struct {
 	// consumers of the queue, of which the channel is one.
 	// +optional
 	Consumers int64 `json:"consumers"`
-	// unacknowledged messages are with a consumer.
+	// unacknowledged messages are with a consumer, or were given back to be given out later.
 	// +optional
 	Unacknowledged int64 `json:"unacknowledged"`
 	// redelivered of these were delivered before.

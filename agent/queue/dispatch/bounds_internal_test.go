@@ -33,10 +33,9 @@ func newStream(t *testing.T, seed uint64) *stream {
 	t.Helper()
 	h := New(Options{MaxPayload: longest})
 	t.Cleanup(h.end)
-	h.bounds = small
 	return &stream{
 		T: t, r: rand.New(rand.NewPCG(seed, 1)), clock: time.Unix(1000, 0),
-		d: &dispatcher{hub: h, window: newWindow(), most: windowMessages + windowParked},
+		d: &dispatcher{hub: h, bounds: small, window: newWindow(), most: windowMessages + windowParked},
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
@@ -78,13 +79,16 @@ func pileOf(queue string, p pile) piled {
 type dispatcher struct {
 	piled
 	hub      *Hub
+	bounds   bounds
 	js       jetstream.JetStream
 	log      *slog.Logger
 	name     string   // of the consumer
 	requests chan any // *waiter, *cancel, *change, *looked, *buried, *settled or *unburied
-	// ended is closed after failure was set.
+	// ended is closed after failure was set. lasting ends then, by stop.
 	ended   chan struct{}
 	failure error
+	lasting context.Context //nolint:containedctx // What was begun is ended, whoever asked.
+	stop    context.CancelFunc
 
 	window   *window
 	leases   leaseLog
@@ -112,17 +116,17 @@ type dispatcher struct {
 	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
-	// parking is about payloads that were forgotten, and anew has a place for each message that is read for another reason than to be
+	// parking is about payloads that were forgotten, and anew has as many bytes as may be read for another reason than to be
 	// given out. most is for how many messages JetStream waits at once.
 	parking parking
-	anew    chan struct{}
+	anew    *semaphore.Weighted
 	most    int
 	// answers are given when they are written.
 	answers []func()
 	// granted are receipts in answers that were not given yet, and useful says that some were.
 	granted []string
 	useful  bool
-	// held and again are counts for who asks: messages that are with clients, and those of
+	// held and again are counts for who asks: messages that are with clients or were given back for later, and those of
 	// them that were given out before.
 	held, again atomic.Int64
 }
@@ -150,11 +154,13 @@ type cancel struct {
 }
 
 func (h *Hub) newDispatcher(p pile) *dispatcher {
-	return &dispatcher{
-		piled: pileOf(h.options.Queue, p), hub: h, log: h.options.Log.With("pile", p.String()), requests: make(chan any, 256), ended: make(chan struct{}),
+	d := &dispatcher{
+		piled: pileOf(h.options.Queue, p), hub: h, bounds: h.bounds.of(p), log: h.options.Log.With("pile", p.String()), requests: make(chan any, 256), ended: make(chan struct{}),
 		window: newWindow(), dirty: make(map[uint64]lease),
-		anew: make(chan struct{}, max(1, min(answersAtOnce, h.bounds.fetch/max(1, h.options.MaxPayload)))),
 	}
+	d.anew = semaphore.NewWeighted(int64(d.bounds.fetch))
+	d.lasting, d.stop = context.WithCancel(context.Background())
+	return d
 }
 
 // run gives out until it is not needed any more, or something fails, or the context ends.
@@ -176,7 +182,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 		if err := d.turn(ctx, now); err != nil {
 			return err
 		}
-		if next := d.soonest(); !next.IsZero() {
+		if next := d.soonest(now); !next.IsZero() {
 			alarm.Reset(max(next.Sub(now), 0))
 		}
 		select {
@@ -196,7 +202,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 			case d.idle(now):
 				return nil
 			}
-			d.count()
+			d.count(time.Now())
 		}
 		// What has come meanwhile is done together, with one write.
 		for range cap(d.requests) {
@@ -371,6 +377,7 @@ func (d *dispatcher) end(err error) {
 	d.failure = err
 	d.hub.ended(d)
 	close(d.ended)
+	d.stop()
 }
 
 // idle reports whether nobody has needed the dispatcher for a while.
@@ -483,15 +490,23 @@ func (d *dispatcher) write(ctx context.Context) error {
 	return nil
 }
 
-// count says how many messages are with clients.
-func (d *dispatcher) count() {
-	again := 0
-	for _, e := range d.window.held {
-		if e.count > 1 {
+// count says how many messages are with clients or were given back for later: those take places as well, and gets wait for them.
+func (d *dispatcher) count(now time.Time) {
+	held, again := 0, 0
+	note := func(e *entry) {
+		if held++; e.count > 1 {
 			again++
 		}
 	}
-	d.held.Store(int64(len(d.window.held)))
+	for _, e := range d.window.held {
+		note(e)
+	}
+	for _, e := range d.window.timed {
+		if e.count > 0 && !e.leased && !e.busy && e.until.After(now) {
+			note(e)
+		}
+	}
+	d.held.Store(int64(held))
 	d.again.Store(int64(again))
 }
 

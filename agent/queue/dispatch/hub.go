@@ -297,8 +297,8 @@ func receiptsOf(given []*wirev1.ReceivedMessage) []string {
 	return receipts
 }
 
-// Held returns how many messages are with clients, and how many of these were given out
-// before, as of a second ago; 0 where this member does not lead.
+// Held returns how many messages are with clients or were given back for later, and how many of these were given out
+// before, as of a second ago; 0 where this member does not lead, or nobody has needed messages for a while.
 func (h *Hub) Held() (held, again int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

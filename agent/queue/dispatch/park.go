@@ -28,8 +28,9 @@ const (
 	keptBehind = 4
 	// fetchAhead is how many of a key are read anew at once, if there is room.
 	fetchAhead = 64
-	// fetchMessages is how many are read anew at once. More are not read ahead unless twice as many places are left: to make room for others
-	// those would be forgotten before they were given out.
+	// fetchMessages is how many of those that were parked are read anew at once. More are not read ahead unless twice as many places are left:
+	// to make room for others those would be forgotten before they were given out. Others have their places, and as many are read as there is
+	// room for in bytes.
 	fetchMessages = 512
 	// parkInterval is between two looks for what can be forgotten, vainInterval after one that made no room, and fetchInterval between two
 	// tries to read.
@@ -49,6 +50,15 @@ type bounds struct {
 }
 
 var defaultBounds = bounds{bytes: 64 << 20, pull: 16 << 20, fetch: 8 << 20, answered: AnswerPatience + 10*time.Second}
+
+// of returns those for a pile. Few get many dead letters at once.
+func (b bounds) of(p pile) bounds {
+	if p == deadLetters {
+		const less = 4
+		b.bytes, b.pull, b.fetch = b.bytes/less, b.pull/less, b.fetch/less
+	}
+	return b
+}
 
 // AnswerPatience is how long who got messages may hold them before their memory is accounted for elsewhere. After it the dispatcher
 // soon counts them no more.
@@ -164,7 +174,7 @@ func (w *window) restore(e *entry, m *nats.Msg, now time.Time) {
 // left returns for how many messages and bytes there is room, beside those that are being read anew.
 func (d *dispatcher) left() (places, bytes int) {
 	places = windowMessages - len(d.window.entries) + d.window.parked
-	bytes = d.hub.bounds.bytes + d.hub.options.MaxPayload - d.window.bytes
+	bytes = d.bounds.bytes + d.hub.options.MaxPayload - d.window.bytes
 	if f := d.parking.fetching; f != nil {
 		places -= f.places
 		bytes -= f.bytes
@@ -183,13 +193,13 @@ func (d *dispatcher) room(now time.Time) (places, bytes int) {
 	}
 	d.parking.kept = keptBehind
 	if bytes < longest {
-		d.window.forgetGiven(d.hub.bounds.answered, now)
+		d.window.forgetGiven(d.bounds.answered, now)
 		places, bytes = d.left()
 	}
 	for _, keep := range []int{keptBehind, 1} {
 		if short() {
 			d.parking.kept = keep
-			d.window.park(keep, d.hub.bounds.answered, now)
+			d.window.park(keep, d.bounds.answered, now)
 			places, bytes = d.left()
 		}
 	}
@@ -201,10 +211,19 @@ func (d *dispatcher) room(now time.Time) (places, bytes int) {
 }
 
 // soonest is when there is something to do that nobody asks for; zero: never.
-func (d *dispatcher) soonest() time.Time {
+func (d *dispatcher) soonest(now time.Time) time.Time {
 	next := d.window.next()
-	if look := d.parking.lookAfter; d.parking.due && (next.IsZero() || look.Before(next)) {
-		next = look
+	sooner := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if d.parking.due {
+		sooner(d.parking.lookAfter)
+	}
+	// Later than that it is not the time that is waited for, but room.
+	if retry := d.parking.fetchAfter; len(d.window.wanted) > 0 && retry.After(now) {
+		sooner(retry)
 	}
 	return next
 }
@@ -216,7 +235,7 @@ func (d *dispatcher) asks(now time.Time) (messages, bytes int) {
 	if bytes < longest {
 		return 0, 0
 	}
-	return max(min(places, d.most-len(d.window.entries), pullBatch), 0), min(bytes, max(d.hub.bounds.pull, longest))
+	return max(min(places, d.most-len(d.window.entries), pullBatch), 0), min(bytes, max(d.bounds.pull, longest))
 }
 
 // ask asks for messages, if there is room for some and nothing is under way.
@@ -273,7 +292,7 @@ func (d *dispatcher) next(now time.Time) *fetched {
 	if len(d.window.wanted) == 0 || d.parking.fetching != nil || now.Before(d.parking.fetchAfter) {
 		return nil
 	}
-	longest, most := d.hub.options.MaxPayload, d.hub.bounds.fetch
+	longest, most := d.hub.options.MaxPayload, d.bounds.fetch
 	places, bytes := d.room(now)
 	if bytes < longest {
 		return nil // there is enough to be given out, or was just given out

@@ -253,11 +253,12 @@ func (d *dispatcher) look(c *change, places []int, finished func()) {
 	}
 	go func() {
 		gone := make([]bool, len(places))
+		until := time.Now().Add(answerTimeout)
 		var group errgroup.Group
 		group.SetLimit(answersAtOnce)
 		for i, l := range asked {
 			group.Go(func() error {
-				gone[i] = d.missing(l)
+				gone[i] = d.missing(l, until)
 				return nil
 			})
 		}
@@ -267,12 +268,15 @@ func (d *dispatcher) look(c *change, places []int, finished func()) {
 }
 
 // missing reports whether the member that leads the stream says that the message of a lease is not there. The answer has all of a message
-// that is: only so many are held at once as in move.
-func (d *dispatcher) missing(l lease) bool {
-	select {
-	case d.anew <- struct{}{}:
-		defer func() { <-d.anew }()
-	case <-d.ended:
+// that is: only so many are held at once as in move. After some time nobody is asked, so that many which are not answered do not take
+// many times as long as one.
+func (d *dispatcher) missing(l lease, until time.Time) bool {
+	drop, ok := d.hold(d.hub.options.MaxPayload) // How long it is nobody knows.
+	if !ok {
+		return false
+	}
+	defer drop()
+	if time.Now().After(until) {
 		return false
 	}
 	m, gone := d.read(l.Sequence)
@@ -312,9 +316,9 @@ func (d *dispatcher) tell(r any) bool {
 func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.ReceiptResult)) {
 	d.window.occupy(e)
 	d.moving++
-	sequence, m := e.sequence, e.message
+	sequence, m, size := e.sequence, e.message, e.size
 	go func() {
-		if gone, err := d.move(sequence, m, why); gone || err != nil {
+		if gone, err := d.move(sequence, m, size, why); gone || err != nil {
 			d.tell(&unburied{entry: e, then: then, gone: gone, err: err})
 			return
 		}
@@ -322,16 +326,26 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 	}()
 }
 
-// move stores a message as a dead letter. One that is nil is read anew, of which only so many are held at once as take no more than
-// what is read anew to be given out; gone says that it is not in the stream any more.
-func (d *dispatcher) move(sequence uint64, m *nats.Msg, why *wirev1.DeadLetter) (gone bool, err error) {
+// hold waits until a message of so many bytes may be read anew that is not to be given out, unless the dispatcher ends. Those that are
+// held take no more than what is read to be given out, or are a single one, and are no more than may wait for the server at once. drop
+// ends it.
+func (d *dispatcher) hold(size int) (drop func(), ok bool) {
+	n := int64(min(max(size, d.bounds.fetch/answersAtOnce), d.bounds.fetch))
+	if d.anew.Acquire(d.lasting, n) != nil {
+		return nil, false
+	}
+	return func() { d.anew.Release(n) }, true
+}
+
+// move stores a message of so many bytes as a dead letter. One that is nil is read anew, and held until it is stored; gone says that it
+// is not in the stream any more.
+func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *wirev1.DeadLetter) (gone bool, err error) {
 	if m == nil {
-		select {
-		case d.anew <- struct{}{}:
-			defer func() { <-d.anew }()
-		case <-d.ended:
+		drop, ok := d.hold(size)
+		if !ok {
 			return false, d.gone()
 		}
+		defer drop()
 		stored, missing := d.read(sequence)
 		switch {
 		case missing:

@@ -1024,7 +1024,7 @@ type QueueContent struct {
 	// oldest_time is when the oldest message was put; absent when there is none.
 	OldestTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
 	Consumers  uint64                 `protobuf:"varint,6,opt,name=consumers,proto3" json:"consumers,omitempty"`
-	// unacknowledged messages are with a consumer; redelivered of these were delivered before.
+	// unacknowledged messages are with a consumer, or were given back for later; redelivered of these were delivered before.
 	Unacknowledged uint64 `protobuf:"varint,7,opt,name=unacknowledged,proto3" json:"unacknowledged,omitempty"`
 	Redelivered    uint64 `protobuf:"varint,8,opt,name=redelivered,proto3" json:"redelivered,omitempty"`
 	// waiting requests of consumers for messages.
