@@ -34,7 +34,7 @@ const (
 	maxRequests = 2048
 	// memory bounds what the bodies of requests and answers take at once in bytes, unless the
 	// longest takes more.
-	memory = 128 << 20
+	memory = 64 << 20
 	// putTimeout is how long the stream may take to store a message.
 	putTimeout = 10 * time.Second
 	// turnsPerCPU bounds how many requests compress or inflate at once.
