@@ -56,8 +56,9 @@ func (s *status) stored(messages, batches, payload, plain, recoded uint64) {
 	s.now.PlainBytes += plain
 	s.now.Recoded += recoded
 	s.now.InDoubt -= messages
-	s.counted += messages
+	// What came after a long silence counts from its end on.
 	s.rate.move(time.Now(), s.counted)
+	s.counted += messages
 }
 
 // failed notes why the channel ended.
