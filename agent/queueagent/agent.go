@@ -147,6 +147,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer kept.Shutdown()
 	defer conn.Close()
+	defer a.keepRoom(ctx, kept, conn)()
 	encoding, err := a.encoding(ctx, c)
 	if err != nil {
 		return err
@@ -182,7 +183,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	if own, ok := kept.(*store.Store); ok {
-		go a.keepRoom(watching, own, conn)
 		if sweep := own.NewSweep(conn); !a.sweep(ctx, sweep) {
 			go a.keepSweeping(watching, sweep)
 		}

@@ -43,9 +43,23 @@ func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, setting
 // unsurePatience is longer than a member takes at most from reading the stream's settings to writing them.
 const unsurePatience = 10 * time.Second
 
-// keepRoom keeps the stream's limit within what volumes have room for until the context ends.
-func (a *Agent) keepRoom(ctx context.Context, kept *store.Store, conn *nats.Conn) {
-	kept.KeepRoom(ctx, conn, func(err error) { a.noteLimit(err, time.Now()) })
+// keepRoom keeps the stream's limit within what volumes have room for until stop is called, also when the context has ended: clients that are
+// being sent away, and whatever else writes to a volume, may fill it meanwhile. With external servers it does nothing.
+func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (stop func()) {
+	own, ok := kept.(*store.Store)
+	if !ok {
+		return func() {}
+	}
+	keeping, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		own.KeepRoom(keeping, conn, func(err error) { a.noteLimit(err, time.Now()) })
+	}()
+	return func() {
+		end()
+		<-ended
+	}
 }
 
 // limitPatience is how long the limit may fail to follow the room before anybody is told: while members elect who leads it cannot.

@@ -7,10 +7,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -54,5 +58,51 @@ func TestLimitUnmoved(t *testing.T) {
 	a.noteLimit(nil, begun)
 	if err := a.unmoved.problem(); err != nil {
 		t.Errorf("when it follows again: %v", err)
+	}
+}
+
+// TestRoomWhileDraining: the limit follows the room until that is ended, also when the agent was told to end.
+func TestRoomWhileDraining(t *testing.T) {
+	const limit = 1 << 30
+	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Capacity: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kept.Shutdown)
+	conn, err := kept.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if err := kept.Ensure(t.Context(), conn, store.Settings{MaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := func() jetstream.StreamConfig {
+		t.Helper()
+		stream, err := js.Stream(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().Config
+	}
+	told, cancel := context.WithCancel(t.Context())
+	defer New(Options{Log: slog.New(slog.DiscardHandler)}).keepRoom(told, kept, conn)()
+	cancel()
+	// Another limit than there is room for is moved back.
+	other := config()
+	want := other.MaxBytes
+	other.MaxBytes = want / 2
+	maps.DeleteFunc(other.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "_nats.") }) // The server's own.
+	if _, err := js.UpdateStream(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); config().MaxBytes != want; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("limited to %d bytes in place of %d", config().MaxBytes, want)
+		}
 	}
 }
