@@ -250,9 +250,8 @@ func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error)
 func storageFailure(kept *store.Store, directory string, longest int, limit error) *wirev1.Failure {
 	problem := kept.Failed()
 	if problem == nil {
-		problem = kept.Crowded(int64(longest))
-		if problem == nil {
-			problem = limit
+		if problem = kept.Crowded(int64(longest)); problem == nil {
+			return limitFailure(limit)
 		}
 		return volumeFailure(problem)
 	}
@@ -260,6 +259,15 @@ func storageFailure(kept *store.Store, directory string, longest int, limit erro
 		problem = fmt.Errorf("%w; %w", problem, unusable)
 	}
 	return volumeFailure(problem)
+}
+
+// limitFailure is that of a limit which does not follow the volume. Nothing is wrong with that one, so no reason may say so: who reads that a
+// volume has failed may remove it, and the messages with it.
+func limitFailure(problem error) *wirev1.Failure {
+	if problem == nil {
+		return nil
+	}
+	return failure.ToWire(failure.New(wirev1.FailureReason_FAILURE_REASON_INTERNAL, "%w", problem))
 }
 
 // volumeFailure tells a volume that is full from one that is broken.

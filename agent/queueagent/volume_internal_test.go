@@ -6,6 +6,7 @@ package queueagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
@@ -43,7 +44,7 @@ func TestLimitUnmoved(t *testing.T) {
 	var log strings.Builder
 	a := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	begun := time.Now()
-	failed := errors.New("nobody leads")
+	failed := fmt.Errorf("nobody leads: %w", context.DeadlineExceeded)
 	a.noteLimit(failed, begun)
 	a.noteLimit(failed, begun.Add(limitPatience))
 	if err := a.unmoved.problem(); err != nil || log.Len() > 0 {
@@ -55,9 +56,13 @@ func TestLimitUnmoved(t *testing.T) {
 	if err := a.unmoved.problem(); !errors.Is(err, failed) || strings.Count(log.String(), "nobody leads") != 1 {
 		t.Errorf("after some time: %v, %s", err, &log)
 	}
+	// It is no fault of the volume, which nobody is to delete because of it.
+	if f := limitFailure(a.unmoved.problem()); f.GetReason() != wirev1.FailureReason_FAILURE_REASON_INTERNAL || !strings.Contains(f.GetMessage(), "nobody leads") {
+		t.Errorf("it is reported as %v", f)
+	}
 	a.noteLimit(nil, begun)
-	if err := a.unmoved.problem(); err != nil {
-		t.Errorf("when it follows again: %v", err)
+	if f := limitFailure(a.unmoved.problem()); f != nil {
+		t.Errorf("when it follows again: %v", f)
 	}
 }
 

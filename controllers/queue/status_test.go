@@ -55,6 +55,9 @@ func TestStates(t *testing.T) {
 			f.Set.Status.ReadyReplicas = 2
 			f.Members[1].Report.StorageFailure = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED, Message: "read-only file system"}
 		}, v1alpha1.ConditionStalled, v1alpha1.ReasonStorageFailed, "node z15-1"},
+		"limit not moved": {func(f *queue.Facts) {
+			f.Members[1].Report.StorageFailure = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_INTERNAL, Message: "the limit could not follow"}
+		}, v1alpha1.ConditionStalled, v1alpha1.ReasonInternal, "-1: the limit could not follow; the member uses its volume meanwhile, and tries again by itself"},
 		"one not ready": {func(f *queue.Facts) { f.Set.Status.ReadyReplicas = 2 }, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut, "2 of 3 members are ready and serve clients"},
 		"one that catches up": {func(f *queue.Facts) {
 			f.Set.Status.ReadyReplicas = 2
@@ -82,7 +85,11 @@ func TestStates(t *testing.T) {
 			status := queue.Observe(wanted.Queue, &wanted, facts)
 			found := meta.FindStatusCondition(status.Conditions, test.condition)
 			if found == nil || found.Status != "True" || found.Reason != test.reason || !strings.Contains(found.Message, test.says) {
-				t.Errorf("%s in place of %s: %+v", test.condition, test.reason, status.Conditions)
+				t.Fatalf("%s in place of %s: %+v", test.condition, test.reason, status.Conditions)
+			}
+			// Only what is gone for good may be deleted.
+			if strings.Contains(found.Message, "delete the claim") != (test.reason == v1alpha1.ReasonStorageFailed) {
+				t.Errorf("%s is to be mended so: %s", test.reason, found.Message)
 			}
 		})
 	}

@@ -21,35 +21,57 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// checkStorage is about the members' volumes, in their words. Members go on by themselves when a volume can be written again.
+// checkStorage is about the members' volumes, in their words. Members go on by themselves when a volume can be written again. Only of one that
+// cannot be used it may be said that it could be deleted.
 func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
 	for _, member := range facts.Members {
 		failure := member.Report.GetStorageFailure()
 		if failure == nil {
 			continue
 		}
-		return conditions.Stalled(plan.FailureReason(failure.GetReason()), fmt.Sprintf("the volume of %s %s: %s; %s", member.Pod.Name,
-			map[bool]string{true: "is full", false: "cannot be used"}[isFull(failure)], failure.GetMessage(), storageMend(queue, member, failure)))
+		name := member.Pod.Name
+		var message string
+		switch failure.GetReason() {
+		case wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL:
+			message = fmt.Sprintf("the volume of %s is full: %s; %s", name, failure.GetMessage(), roomMend(queue, member))
+		case wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED:
+			message = fmt.Sprintf("the volume of %s cannot be used: %s; %s", name, failure.GetMessage(), volumeMend(queue, member))
+		default:
+			message = fmt.Sprintf("%s: %s; the member uses its volume meanwhile, and tries again by itself; if this lasts, look at the log of pod %s", name,
+				failure.GetMessage(), name)
+		}
+		return conditions.Stalled(plan.FailureReason(failure.GetReason()), message)
 	}
 	return nil
 }
 
-func isFull(failure *wirev1.Failure) bool {
-	return failure.GetReason() == wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL
+// memoryMend is what to do where messages are in memory.
+const memoryMend = "delete the pod; messages of type Memory are lost with the last one"
+
+// roomMend is what makes room on a full volume.
+func roomMend(queue *v1alpha1.Queue, member Member) string {
+	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
+		return memoryMend
+	}
+	drop := ""
+	if queue.Spec.Limits.Overflow == v1alpha1.QueueOverflowDropOldest {
+		drop = "make spec.limits.maxBytes smaller, which drops the oldest messages unless puts are refused now, "
+	}
+	return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get messages, %sor remove what else is on the "+
+		"volume; the member goes on by itself then", &queue.Spec.Storage.Size, claimOf(member), drop)
 }
 
-func storageMend(queue *v1alpha1.Queue, member Member, failure *wirev1.Failure) string {
-	claim := dataVolume + "-" + member.Pod.Name
+// volumeMend is what to do about a volume that cannot be used.
+func volumeMend(queue *v1alpha1.Queue, member Member) string {
 	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
-		return "delete the pod; messages of type Memory are lost with the last one"
-	}
-	if isFull(failure) {
-		return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get messages, or remove what else is on the "+
-			"volume; the member goes on by itself then", &queue.Spec.Storage.Size, claim)
+		return memoryMend
 	}
 	return fmt.Sprintf("look after the storage behind claim %s and the kernel's log of node %s, and delete the pod to have the volume mounted anew; if the volume is "+
-		"gone for good, delete the claim with the pod, and with it the messages that no other member has", claim, member.Pod.Spec.NodeName)
+		"gone for good, delete the claim with the pod, and with it the messages that no other member has", claimOf(member), member.Pod.Spec.NodeName)
 }
+
+// claimOf is the name of a member's claim.
+func claimOf(member Member) string { return dataVolume + "-" + member.Pod.Name }
 
 // messageParts is how many of the longest messages a volume has to be able to hold at least.
 const messageParts = 4

@@ -204,6 +204,7 @@ func TestWithin(t *testing.T) {
 		"short no more, with room for less":     {spec: drop(100), have: reject(1), room: 50, stored: 80, want: drop(84)},
 		"short no more, with room for all":      {spec: drop(100), have: reject(1), room: 200, stored: 80, want: drop(100)},
 		"settings say less than is there":       {spec: drop(30), have: drop(100), room: 200, stored: 80, want: drop(30)},
+		"settings say less, short of room":      {spec: drop(30), have: drop(100), room: 50, short: true, stored: 80, want: reject(30)},
 		"others were not heard yet":             {spec: drop(100), have: drop(60), room: 200, unheard: true, stored: 10, want: drop(60)},
 		"others were not heard, and less room":  {spec: drop(100), have: drop(60), room: 50, unheard: true, stored: 10, want: drop(50)},
 		"others were not heard after a refusal": {spec: drop(100), have: reject(1), room: 200, unheard: true, stored: 80, want: drop(84)},
