@@ -32,8 +32,9 @@ type QueueStorage struct {
 	// +default="File"
 	Type QueueStorageType `json:"type,omitempty"`
 	// size that stored messages may take in each member, in full. Of a volume up to 95 percent are for messages, and less of a small one:
-	// for what is about them 40Mi and two 32nds of the volume are kept, with three members 72Mi and a 32nd, and never more than 560Mi. What the
-	// volume really has counts, and of several members' the least. It may grow; a volume does where its class allows that.
+	// for what is about them 40Mi and two 32nds of a volume of up to 1Gi are kept, of a larger one, or with three members, 72Mi and a 32nd, and
+	// never more than 560Mi. What the volume really has counts, and of several members' the least. It may grow; a volume does where its class
+	// allows that.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi; write for example 10Gi"
 	Size resource.Quantity `json:"size,omitzero"`

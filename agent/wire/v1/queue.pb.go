@@ -1588,7 +1588,8 @@ func (x *QueueVolumeSyncs) GetFailed() uint64 {
 type QueueReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State QueueState             `protobuf:"varint,1,opt,name=state,proto3,enum=lighterage.wire.v1.QueueState" json:"state,omitempty"`
-	// detail says in a sentence what an agent that is starting waits for, or why one that serves is not ready.
+	// detail says in a sentence what an agent that is starting waits for, why one that serves is not ready, or, of one that is and leads, which
+	// member that is away keeps messages from room that the others have.
 	Detail  string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// architecture as Go names it.
@@ -1625,8 +1626,9 @@ type QueueReport struct {
 	Archive *QueueArchiveStatus `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
 	// restore is absent without one. It is there while the agent is starting as well.
 	Restore *QueueRestoreStatus `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
-	// storage_failure says why the member's volume does not do what the queue needs: STORAGE_FULL or STORAGE_FAILED. Absent when nothing is
-	// wrong. It is there while the agent is starting as well, which waits for the volume then.
+	// storage_failure says why the member's volume does not do what the queue needs: STORAGE_FULL or STORAGE_FAILED. INTERNAL says that the volume
+	// does, but that the stream's limit has not followed what members have room for. Absent when nothing is wrong. It is there while the agent is
+	// starting as well, which waits for the volume then.
 	StorageFailure *Failure `protobuf:"bytes,50,opt,name=storage_failure,json=storageFailure,proto3" json:"storage_failure,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
