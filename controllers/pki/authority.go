@@ -36,6 +36,8 @@ type CA struct {
 	CertificatePEM []byte
 
 	keyPair tls.Certificate
+	// keyPEM is secret.
+	keyPEM []byte
 }
 
 // KeyPair is a certificate and its private key, encoded.
@@ -110,7 +112,7 @@ func ParseCA(certificatePEM, keyPEM []byte) (*CA, error) {
 	if pair.Leaf == nil || !pair.Leaf.IsCA {
 		return nil, errors.New("reading the CA: the first certificate in tls.crt is not a CA's; put the issuing CA first")
 	}
-	return &CA{Certificate: pair.Leaf, CertificatePEM: certificatePEM, keyPair: pair}, nil
+	return &CA{Certificate: pair.Leaf, CertificatePEM: certificatePEM, keyPair: pair, keyPEM: keyPEM}, nil
 }
 
 // Issue makes a key and a certificate for it.

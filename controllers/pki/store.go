@@ -6,7 +6,6 @@ package pki
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,111 +34,8 @@ func QueueCAName(queue string) string { return queue + "-ca" }
 // caMaxAge is how long a CA is used before its Secret is read again, so that a CA that was replaced is noticed.
 const caMaxAge = time.Minute
 
-// ErrCANotFound is returned when the CA's Secret was given by name and does not exist.
-var ErrCANotFound = errors.New("the CA's Secret does not exist")
-
-// Options of LoadOrCreateCA and NewAuthority.
-type Options struct {
-	// Client writes.
-	Client client.Client
-	// Reader reads without a cache, so that no watch on Secrets is needed. mgr.GetAPIReader() is one.
-	Reader client.Reader
-	Clock  clock.PassiveClock
-	// Namespace of the operator.
-	Namespace string
-	// SecretName of a given CA. Empty: CAName, which is made when it does not exist.
-	SecretName string
-	// Cluster is this cluster's name in identities.
-	Cluster string
-}
-
-// +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=secrets,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=configmaps,verbs=get;create;update
-
-// LoadOrCreateCA returns the CA, which it makes when there is none and none was given, and publishes its public part. It is
-// idempotent, and safe when two do it at once.
-func LoadOrCreateCA(ctx context.Context, o Options) (*CA, error) {
-	ca, err := loadOrCreate(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := publish(ctx, o, ca); err != nil {
-		return nil, err
-	}
-	return ca, nil
-}
-
-func loadOrCreate(ctx context.Context, o Options) (*CA, error) {
-	key := client.ObjectKey{Namespace: o.Namespace, Name: o.SecretName}
-	if key.Name == "" {
-		key.Name = CAName
-	}
-	secret := &corev1.Secret{}
-	err := o.Reader.Get(ctx, key, secret)
-	if apierrors.IsNotFound(err) && o.SecretName != "" {
-		return nil, fmt.Errorf("%w: create Secret %s of type kubernetes.io/tls with the CA's tls.crt and tls.key", ErrCANotFound, key)
-	}
-	if apierrors.IsNotFound(err) {
-		return create(ctx, o, key)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the CA's Secret %s: %w", key, err)
-	}
-	ca, err := ParseCA(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		return nil, fmt.Errorf("using Secret %s: %w", key, err)
-	}
-	return ca, nil
-}
-
-func create(ctx context.Context, o Options, key client.ObjectKey) (*CA, error) {
-	_, pair, err := NewCA(o.Cluster, o.Clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels()},
-		Type:       corev1.SecretTypeTLS,
-		Data:       map[string][]byte{corev1.TLSCertKey: pair.CertificatePEM, corev1.TLSPrivateKeyKey: pair.KeyPEM},
-	}
-	err = o.Client.Create(ctx, secret)
-	if apierrors.IsAlreadyExists(err) {
-		// Another manager was faster: its CA is the cluster's.
-		secret = &corev1.Secret{}
-		err = o.Reader.Get(ctx, key, secret)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("creating the CA's Secret %s: %w", key, err)
-	}
-	return ParseCA(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-}
-
-func publish(ctx context.Context, o Options, ca *CA) error {
-	key := client.ObjectKey{Namespace: o.Namespace, Name: CAName}
-	published := &corev1.ConfigMap{}
-	err := o.Reader.Get(ctx, key, published)
-	switch {
-	case apierrors.IsNotFound(err):
-		published = &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels()},
-			Data:       map[string]string{CAKey: string(ca.CertificatePEM)},
-		}
-		err = o.Client.Create(ctx, published)
-	case err == nil && published.Data[CAKey] != string(ca.CertificatePEM):
-		if published.Data == nil {
-			published.Data = map[string]string{}
-		}
-		published.Data[CAKey] = string(ca.CertificatePEM)
-		err = o.Client.Update(ctx, published)
-	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("publishing the CA in ConfigMap %s: %w", key, err)
-	}
-	return nil
-}
-
-// Authority gives out the cluster's CA and issues from it. It loads or makes the CA when it is first asked, and again after a
-// minute. It is safe for concurrent use.
+// Authority gives out the cluster's CA and issues from it. It loads or makes the CA when it is first asked, and reads it again
+// after a minute. A Secret that was lost meanwhile is written back. It is safe for concurrent use.
 type Authority struct {
 	options Options
 
@@ -167,7 +62,7 @@ func (a *Authority) CA(ctx context.Context) (*CA, error) {
 	if a.ca != nil && now.Sub(a.loaded) < caMaxAge {
 		return a.ca, nil
 	}
-	ca, err := LoadOrCreateCA(ctx, a.options)
+	ca, err := a.options.load(ctx, a.ca)
 	if err != nil {
 		return nil, err
 	}

@@ -143,8 +143,16 @@ func TestServingSecretIsRenewedAtHalfLife(t *testing.T) {
 		t.Fatal("not renewed in its second half")
 	}
 	// A CA that is replaced takes its certificates along.
-	ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pki.CAName}}
-	if err := o.Client.Delete(context.Background(), ca); err != nil {
+	_, pair, err := pki.NewCA("east", clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := &corev1.Secret{}
+	if err := o.Client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.CAName}, ca); err != nil {
+		t.Fatal(err)
+	}
+	ca.Data[corev1.TLSCertKey], ca.Data[corev1.TLSPrivateKeyKey] = pair.CertificatePEM, pair.KeyPEM
+	if err := o.Client.Update(context.Background(), ca); err != nil {
 		t.Fatal(err)
 	}
 	clock.Step(2 * time.Minute)

@@ -152,7 +152,7 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 	real := clock.RealClock{}
 	authority := pki.NewAuthority(pki.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real,
-		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster,
+		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster, Recorder: mgr.GetEventRecorder("lighterage-pki"),
 	})
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
 	agents := agentclient.NewAgents(agentclient.Options{Credentials: holder, Clock: real})
