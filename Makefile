@@ -80,7 +80,7 @@ generate-chart: generate-api
 	rm -rf charts/lighterage/files
 	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac
 	cp config/crd/bases/*.yaml charts/lighterage/files/crds/
-	cp config/rbac/manager_role.yaml config/rbac/gateway_role.yaml charts/lighterage/files/rbac/
+	cp config/rbac/*_role.yaml charts/lighterage/files/rbac/
 
 .PHONY: generate-docs
 generate-docs: tools-go

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,18 +52,6 @@ func both(t *testing.T) (chart, config []unstructured.Unstructured) {
 	}
 	return chart, config
 }
-
-var built = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
-	program, err := kustomize()
-	if err != nil {
-		return nil, err
-	}
-	out, err := run(program, "build", "config/default")
-	if err != nil {
-		return nil, err
-	}
-	return decode(out)
-})
 
 // essentials maps kind and name to what matters of an object.
 func essentials(objects []unstructured.Unstructured) map[string]any {
