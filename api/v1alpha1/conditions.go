@@ -53,6 +53,9 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonDeleting: the object is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonQuotaExceeded: a DataQuota of the namespace does not allow this beside what runs or exists; the message says which limit.
+	// It is a reason of Queues as well.
+	ReasonQuotaExceeded = "QuotaExceeded"
 
 	// ReasonSourceNotFound: the source claim, or the path in it, does not exist.
 	ReasonSourceNotFound = "SourceNotFound"
@@ -186,8 +189,10 @@ const (
 	ReasonMessagesLost = "MessagesLost"
 )
 
-// Reasons of Peer, PeerGrant, NodeProfile and CompressionPolicy conditions.
+// Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.
 const (
+	// ReasonInForce: the limits of a DataQuota apply.
+	ReasonInForce = "InForce"
 	// ReasonReachable: the peer's gateway answered and accepted our certificate.
 	ReasonReachable = "Reachable"
 	// ReasonReceiveOnly: the Peer has no endpoint: runs from it are accepted, none can be sent to it.

@@ -24,6 +24,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&HTTPEndpoint{}, &HTTPEndpointList{},
 		&CompressionTrial{}, &CompressionTrialList{},
 		&Queue{}, &QueueList{},
+		&DataQuota{}, &DataQuotaList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -528,6 +528,9 @@ type QueueStatus struct {
 	// restore that filled the queue, or is filling it; absent without spec.restore.
 	// +optional
 	Restore *QueueRestoreStatus `json:"restore,omitempty"`
+	// storageSize is the spec.storage.size that is in force: the last one that DataQuotas of the namespace allowed. Absent: none yet.
+	// +optional
+	StorageSize *resource.Quantity `json:"storageSize,omitempty"`
 	// streamCreationTime is when the stream that keeps the messages was made, on the members' volumes or in the external servers.
 	// +optional
 	StreamCreationTime *metav1.Time `json:"streamCreationTime,omitempty"`

@@ -190,8 +190,9 @@ type TransferSpec struct {
 	Streams int32 `json:"streams,omitempty"`
 
 	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: after compression, TLS included, all
-	// streams together. Absent: no limit. It means nothing for a Transfer that goes through no network. A change takes effect with the
-	// next attempt or run.
+	// streams together. Absent: no limit, or the run's share where a DataQuota limits bandwidth. It means nothing for a Transfer that goes
+	// through no network. A change takes effect with the next attempt or run; where a DataQuota limits bandwidth, a larger one with the
+	// next run. status.run.bandwidthLimit shows what is in force.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
@@ -279,6 +280,10 @@ type RunStatus struct {
 	// nextAttemptTime is set while the next attempt waits for its back-off.
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
+	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: spec.bandwidthLimit, or what DataQuotas of
+	// the namespace leave the run of it, which it keeps through all of its attempts. Absent: no limit. Unset for a Delivery.
+	// +optional
+	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 	// node that the agent of the present or last attempt runs on.
 	// +optional
 	Node string `json:"node,omitempty"`
@@ -429,6 +434,16 @@ type ScheduleStatus struct {
 	MissedRuns int64 `json:"missedRuns,omitempty"`
 }
 
+// QueuedStatus is of a run, or of its next attempt, that waits until quotas of its namespace allow it.
+type QueuedStatus struct {
+	// time since when it waits. Of those that wait in a namespace, the first that began to is the first to go on.
+	// +optional
+	Time metav1.Time `json:"time,omitzero"`
+	// route that it will take, which says whether it needs bandwidth.
+	// +optional
+	Route Route `json:"route,omitempty"`
+}
+
 // TransferStatus is what was seen of a Transfer.
 type TransferStatus struct {
 	// observedGeneration of the spec that this status is about.
@@ -458,6 +473,9 @@ type TransferStatus struct {
 	// placement of the sending agent of the present or last attempt.
 	// +optional
 	Placement *PlacementStatus `json:"placement,omitempty"`
+	// queued is set while a run, or its next attempt, waits for a quota.
+	// +optional
+	Queued *QueuedStatus `json:"queued,omitempty"`
 	// run is the present or last run.
 	// +optional
 	Run *RunStatus `json:"run,omitempty"`

@@ -51,7 +51,7 @@ func TestSamples(t *testing.T) {
 			kinds[object.GetKind()] = true
 		}
 	}
-	for _, kind := range []string{"Transfer", "Peer", "PeerGrant", "CompressionPolicy", "HTTPEndpoint", "Queue"} {
+	for _, kind := range []string{"Transfer", "Peer", "PeerGrant", "CompressionPolicy", "HTTPEndpoint", "Queue", "DataQuota"} {
 		if !kinds[kind] {
 			t.Errorf("there is no sample of a %s in config/samples", kind)
 		}

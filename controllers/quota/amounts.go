@@ -1,0 +1,117 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// Resource is something that is limited, by the name that it has in spec.hard of a DataQuota.
+type Resource string
+
+const (
+	RunningTransfers  Resource = "runningTransfers"
+	RunningDeliveries Resource = "runningDeliveries"
+	// Bandwidth is in bytes per second.
+	Bandwidth  Resource = "bandwidth"
+	QueueBytes Resource = "queueBytes"
+)
+
+// Resources lists all, in the order in which they are checked.
+var Resources = []Resource{RunningTransfers, RunningDeliveries, Bandwidth, QueueBytes}
+
+// ends reports whether what holds a resource gives it back by itself in time.
+func (r Resource) ends() bool { return r != QueueBytes }
+
+// Amounts of resources. Of limits, what is absent is not limited; of what is held or wanted, it is none. A negative amount does not occur.
+type Amounts map[Resource]int64
+
+// Unlimited is held by a run whose agent may use any bandwidth: it was admitted before there was a limit. It counts as the whole limit.
+const Unlimited = math.MaxInt64
+
+// add returns a+b, or Unlimited where that is too large.
+func add(a, b int64) int64 {
+	if a > Unlimited-b {
+		return Unlimited
+	}
+	return a + b
+}
+
+// of is what of an amount that is held counts against a limit.
+func of(held, limit int64) int64 {
+	if held == Unlimited {
+		return limit
+	}
+	return held
+}
+
+// Limits are what one DataQuota allows, or one limit of another kind.
+type Limits struct {
+	// Kind and Name of the object that has the limits, for messages.
+	Kind, Name string
+	Hard       Amounts
+}
+
+// LimitsOf are those of DataQuotas, in the given order.
+func LimitsOf(quotas []v1alpha1.DataQuota) []Limits {
+	limits := make([]Limits, 0, len(quotas))
+	for i := range quotas {
+		limits = append(limits, Limits{Kind: "DataQuota", Name: quotas[i].Name, Hard: AmountsOf(quotas[i].Spec.Hard)})
+	}
+	return limits
+}
+
+// AmountsOf reads the API's form.
+func AmountsOf(of v1alpha1.DataQuotaResources) Amounts {
+	amounts := Amounts{}
+	number := func(r Resource, n *int32) {
+		if n != nil {
+			amounts[r] = int64(max(*n, 0))
+		}
+	}
+	quantity := func(r Resource, q *resource.Quantity) {
+		if q != nil {
+			amounts[r] = max(q.Value(), 0)
+		}
+	}
+	number(RunningTransfers, of.RunningTransfers)
+	number(RunningDeliveries, of.RunningDeliveries)
+	quantity(Bandwidth, of.Bandwidth)
+	quantity(QueueBytes, of.QueueBytes)
+	return amounts
+}
+
+// API writes amounts in the API's form.
+func (a Amounts) API() *v1alpha1.DataQuotaResources {
+	out := &v1alpha1.DataQuotaResources{}
+	number := func(r Resource) *int32 {
+		if n, ok := a[r]; ok {
+			return ptr.To(int32(min(n, math.MaxInt32)))
+		}
+		return nil
+	}
+	quantity := func(r Resource) *resource.Quantity {
+		if n, ok := a[r]; ok {
+			return resource.NewQuantity(n, resource.BinarySI)
+		}
+		return nil
+	}
+	out.RunningTransfers, out.RunningDeliveries = number(RunningTransfers), number(RunningDeliveries)
+	out.Bandwidth, out.QueueBytes = quantity(Bandwidth), quantity(QueueBytes)
+	return out
+}
+
+// Text is an amount for people.
+func (r Resource) Text(amount int64) string {
+	switch r {
+	case Bandwidth, QueueBytes:
+		return resource.NewQuantity(amount, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(amount, resource.DecimalSI).String()
+}

@@ -1,0 +1,173 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// What objects hold, want and wait for is read from what the operator writes, their statuses, and from what nobody can change. Neither a spec
+// nor an annotation takes or frees anything.
+
+// TransferHolds reports what a Transfer holds: from the status that names an attempt, which is written before anything of it is made, until the
+// run ends. A run holds nothing between two attempts, unless the next one comes by itself after its back-off, and nothing while it is queued.
+func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
+	run := transfer.Status.Run
+	if run == nil || run.CompletionTime != nil || transfer.Status.Queued != nil {
+		return Held{}, false
+	}
+	if run.NextAttemptTime != nil && !reasonIs(transfer, v1alpha1.ReasonRetrying) {
+		return Held{}, false
+	}
+	held := Held{ID: string(transfer.UID), Amounts: Amounts{RunningTransfers: 1}}
+	if run.Route != v1alpha1.RoutePod {
+		held.Amounts[Bandwidth] = limitOr(run.BandwidthLimit, Unlimited)
+	}
+	return held, true
+}
+
+// TransferWaits reports whether a Transfer waits to be admitted, and what it asks for.
+func TransferWaits(transfer *v1alpha1.Transfer) (Request, bool) {
+	queued := transfer.Status.Queued
+	if queued == nil || transfer.DeletionTimestamp != nil || transfer.Spec.Suspend {
+		return Request{}, false
+	}
+	return TransferRequest(transfer, queued.Route), true
+}
+
+// TransferRequest is what a Transfer asks for, for a run or an attempt by that route.
+func TransferRequest(transfer *v1alpha1.Transfer, route v1alpha1.Route) Request {
+	request := Request{
+		ID: string(transfer.UID), Created: transfer.CreationTimestamp.Time, Name: transfer.Name, Amounts: Amounts{RunningTransfers: 1},
+	}
+	if queued := transfer.Status.Queued; queued != nil {
+		request.Since = queued.Time.Time
+	}
+	if route != v1alpha1.RoutePod {
+		wanted := limitOr(transfer.Spec.BandwidthLimit, Unlimited)
+		request.Bandwidth = &wanted
+	}
+	return request
+}
+
+// Transfers is the view of a namespace's Transfers.
+func Transfers(quotas []v1alpha1.DataQuota, transfers []v1alpha1.Transfer) View {
+	view := View{Limits: LimitsOf(quotas)}
+	for i := range transfers {
+		if held, ok := TransferHolds(&transfers[i]); ok {
+			view.Held = append(view.Held, held)
+		}
+		if request, ok := TransferWaits(&transfers[i]); ok {
+			view.Waiting = append(view.Waiting, request)
+		}
+	}
+	return view
+}
+
+// DeliveryHolds reports what a Delivery holds: from the status that names its run, which is written before its agent is made, until that has
+// ended.
+func DeliveryHolds(delivery *v1alpha1.Delivery) (Held, bool) {
+	run := delivery.Status.Run
+	if run == nil || run.CompletionTime != nil {
+		return Held{}, false
+	}
+	return Held{ID: string(delivery.UID), Amounts: Amounts{RunningDeliveries: 1}}, true
+}
+
+// DeliveryWaits reports whether a Delivery waits to be admitted, and what it asks for.
+func DeliveryWaits(delivery *v1alpha1.Delivery) (Request, bool) {
+	ready := meta.FindStatusCondition(delivery.Status.Conditions, v1alpha1.ConditionReady)
+	if delivery.Status.Run != nil || delivery.DeletionTimestamp != nil || ready == nil || ready.Reason != v1alpha1.ReasonQuotaExceeded {
+		return Request{}, false
+	}
+	return DeliveryRequest(delivery), true
+}
+
+// DeliveryRequest is what a Delivery asks for. It waits since it was made: there is one for each attempt.
+func DeliveryRequest(delivery *v1alpha1.Delivery) Request {
+	created := delivery.CreationTimestamp.Time
+	return Request{
+		ID: string(delivery.UID), Since: created, Created: created, Name: delivery.Name, Amounts: Amounts{RunningDeliveries: 1},
+	}
+}
+
+// Deliveries is the view of a namespace's Deliveries.
+func Deliveries(quotas []v1alpha1.DataQuota, deliveries []v1alpha1.Delivery) View {
+	view := View{Limits: LimitsOf(quotas)}
+	for i := range deliveries {
+		if held, ok := DeliveryHolds(&deliveries[i]); ok {
+			view.Held = append(view.Held, held)
+		}
+		if request, ok := DeliveryWaits(&deliveries[i]); ok {
+			view.Waiting = append(view.Waiting, request)
+		}
+	}
+	return view
+}
+
+// QueueHolds reports what a Queue holds: the storage that was admitted, until the Queue is gone.
+func QueueHolds(queue *v1alpha1.Queue) (Held, bool) {
+	if queue.Status.StorageSize == nil {
+		return Held{}, false
+	}
+	return Held{ID: string(queue.UID), Amounts: Amounts{QueueBytes: storage(queue, *queue.Status.StorageSize)}}, true
+}
+
+// QueueWaits reports whether a Queue wants more storage than was admitted, and how much it wants altogether.
+func QueueWaits(queue *v1alpha1.Queue) (Request, bool) {
+	admitted := queue.Status.StorageSize
+	if queue.DeletionTimestamp != nil || admitted != nil && admitted.Cmp(queue.Spec.Storage.Size) >= 0 {
+		return Request{}, false
+	}
+	return QueueRequest(queue), true
+}
+
+// QueueRequest is all the storage that a Queue's spec asks for.
+func QueueRequest(queue *v1alpha1.Queue) Request {
+	created := queue.CreationTimestamp.Time
+	return Request{
+		ID: string(queue.UID), Since: created, Created: created, Name: queue.Name,
+		Amounts: Amounts{QueueBytes: storage(queue, queue.Spec.Storage.Size)},
+	}
+}
+
+// Queues is the view of a namespace's Queues.
+func Queues(quotas []v1alpha1.DataQuota, queues []v1alpha1.Queue) View {
+	view := View{Limits: LimitsOf(quotas)}
+	for i := range queues {
+		if held, ok := QueueHolds(&queues[i]); ok {
+			view.Held = append(view.Held, held)
+		}
+		if request, ok := QueueWaits(&queues[i]); ok {
+			view.Waiting = append(view.Waiting, request)
+		}
+	}
+	return view
+}
+
+// storage of all members, or copies in external servers.
+func storage(queue *v1alpha1.Queue, size resource.Quantity) int64 {
+	each, members := max(size.Value(), 0), int64(max(queue.Spec.Replicas, 1))
+	if each > math.MaxInt64/members {
+		return math.MaxInt64 - 1 // Unlimited means something else
+	}
+	return each * members
+}
+
+func reasonIs(transfer *v1alpha1.Transfer, reason string) bool {
+	ready := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == reason
+}
+
+func limitOr(limit *resource.Quantity, otherwise int64) int64 {
+	if limit == nil {
+		return otherwise
+	}
+	return max(limit.Value(), 0)
+}
