@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/lighterage/lighterage/agent/httpproxy/backend"
@@ -49,9 +50,14 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
-		// A tunnel would lead past the backend, and an echo would tell what was added.
+		// CONNECT would open a tunnel to a server of the client's choice, and TRACE would
+		// show the client the fields that were added. The only tunnel is WebSocket, to the
+		// backend (see wantsWebSocket).
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		x.refuse(http.StatusMethodNotAllowed, "This method is not passed on.")
+		return
+	case !sendable(r.RequestURI):
+		x.refuse(http.StatusBadRequest, "The request's path or query contains a blank or a control character: percent-encode it.")
 		return
 	case g.unhealthy():
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(g.health.options.Interval.Seconds()))))
@@ -68,6 +74,13 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.forced = !x.accepted.Accepts(negotiate.Identity)
 	}
 	x.forward() //nolint:contextcheck // It has the request's.
+}
+
+// sendable reports whether a request target can be written into a request line of HTTP/1.
+// HTTP/2 carries the target in a field of its own, where a blank does not end it; for a
+// backend that reads it from a line, what follows the blank would be the protocol version.
+func sendable(target string) bool {
+	return !strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 func (g *generation) unhealthy() bool {
@@ -118,9 +131,6 @@ func (x *exchange) fail(err error) {
 		x.server.stats.timedOut.Add(1)
 		x.log(err)
 		x.refuse(http.StatusGatewayTimeout, "The backend did not answer in time.")
-	case errors.Is(err, errNoMemory):
-		x.w.Header().Set("Retry-After", "1")
-		x.refuse(http.StatusServiceUnavailable, "Too much is being compressed at the moment, and the request does not accept an answer that is not.")
 	default:
 		x.log(err)
 		x.refuse(http.StatusBadGateway, "The backend could not be reached, or its answer could not be read.")

@@ -52,10 +52,10 @@ type Settings struct {
 	// with SameSite=None, or any in an answer to a request from another site.
 	SparesCrossSiteCookies bool
 	// MaxCPUPercent is the share of the processors that this process may use before it
-	// stops compressing. 0: any.
+	// stops compressing. 0: any. A GET that refuses a body as it is gets 503 then.
 	MaxCPUPercent int
 	// MaxConcurrent is how many responses may be compressed at once; what comes in
-	// excess is passed on as it is. 0: any number.
+	// excess is passed on as it is, and a GET that refuses that gets 503. 0: any number.
 	MaxConcurrent int
 	// Health says how the backend is checked. While it is unhealthy requests are answered
 	// with 503.

@@ -19,6 +19,7 @@ import (
 // hopByHop are the fields that are about a connection and not about what travels on it.
 var hopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Http2-Settings",
 }
 
 // removeHopByHop removes them, and those that Connection names.
@@ -43,11 +44,11 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	for k, v := range in.Header {
 		h[k] = v
 	}
-	upgrade := upgradeOf(in)
+	webSocket := wantsWebSocket(in)
 	trailers := negotiate.Directive(in.Header["Te"], "trailers")
 	removeHopByHop(h)
-	if upgrade != "" {
-		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{upgrade}
+	if webSocket {
+		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{webSocketProtocol}
 	}
 	if trailers {
 		h["Te"] = []string{"trailers"}
@@ -72,15 +73,6 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 		out.Body = &requestBody{body: in.Body, control: http.NewResponseController(x.w), stall: x.settings.Limits.StallTimeout}
 	}
 	return out
-}
-
-// upgradeOf returns the protocol that a request wants to switch to, or "". HTTP/2 has
-// no such thing.
-func upgradeOf(r *http.Request) string {
-	if r.ProtoMajor != 1 || !negotiate.Directive(r.Header["Connection"], "Upgrade") {
-		return ""
-	}
-	return r.Header.Get("Upgrade")
 }
 
 // conditions makes the fields about codings what the backend is to see: it is asked for

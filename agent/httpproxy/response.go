@@ -43,12 +43,11 @@ func (x *exchange) send(res *http.Response) {
 			return
 		}
 	}
-	if reason := x.governor.admit(); reason != "" && !x.forced {
-		x.pass(res, reason)
+	if reason := x.governor.admit(); reason != "" {
+		x.passForNow(res, reason)
 		return
-	} else if reason == "" {
-		defer x.governor.done()
 	}
+	defer x.governor.done()
 	if size := res.ContentLength; size >= 0 && size <= maxWhole {
 		x.readWhole(res, int(size))
 		return
@@ -137,7 +136,7 @@ func (x *exchange) explain(h http.Header, engine string, reason policy.Reason) {
 // pass sends a body as it is, as it arrives. When the client refuses that, and asking
 // changed nothing, it is told so instead.
 func (x *exchange) pass(res *http.Response, reason policy.Reason) {
-	if x.forced && reason == CrossSiteCookie && (x.r.Method == http.MethodGet || x.r.Method == http.MethodHead) {
+	if x.forced && reason == CrossSiteCookie && x.repeatable() {
 		x.refuse(http.StatusNotAcceptable, "Accept-Encoding refuses this response as it is, and it is not compressed because it sets a cookie across sites.")
 		return
 	}
@@ -147,6 +146,29 @@ func (x *exchange) pass(res *http.Response, reason policy.Reason) {
 	n := x.copyBody(res.Body, res.ContentLength)
 	x.trailers(res)
 	x.stored(n, reason)
+}
+
+// passForNow is pass for what could be compressed later: a client that refuses a body as
+// it is is asked to try again.
+func (x *exchange) passForNow(res *http.Response, reason policy.Reason) {
+	if x.forced && x.repeatable() {
+		x.retryLater()
+		return
+	}
+	x.pass(res, reason)
+}
+
+// repeatable reports whether asking changed nothing at the backend, so that the client may
+// be told to ask again. The answer to any other request is sent even where the client
+// refuses its coding: it must learn what became of the request.
+func (x *exchange) repeatable() bool {
+	return x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
+}
+
+// retryLater tells the client that compression is at its limit.
+func (x *exchange) retryLater() {
+	x.w.Header().Set("Retry-After", "1")
+	x.refuse(http.StatusServiceUnavailable, "Compression is at its limit, and Accept-Encoding refuses a response that is not compressed.")
 }
 
 // copyBody sends a body of a length, or of an unknown one when that is negative, and

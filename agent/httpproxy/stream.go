@@ -38,11 +38,7 @@ func (x *exchange) stream(res *http.Response) {
 			for _, b := range hold[:i] {
 				x.server.buffers.put(b)
 			}
-			if !x.forced {
-				x.pass(res, Busy)
-				return
-			}
-			x.fail(errNoMemory)
+			x.passForNow(res, Busy)
 			return
 		}
 	}
@@ -63,8 +59,6 @@ func (x *exchange) stream(res *http.Response) {
 		x.parts(res, p, first, err)
 	}
 }
-
-var errNoMemory = errors.New("as much memory as there is for bodies is in use")
 
 // parts decides by the first block of a body and sends that and the rest.
 func (x *exchange) parts(res *http.Response, p *pump, first []byte, err error) {

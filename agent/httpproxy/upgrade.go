@@ -4,6 +4,8 @@
 package httpproxy
 
 import (
+	"crypto/sha1"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,16 +13,62 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/meter"
 )
 
-// switchProtocols connects the client with the backend, which both speak something
-// else from now on, such as WebSocket.
+const (
+	// webSocketProtocol is the only protocol that a connection may be upgraded to. Through
+	// any other, such as h2c, a client would send the backend requests that pass none of
+	// the checks here.
+	webSocketProtocol = "websocket"
+	// webSocketGUID is what RFC 6455 appends to a key before it is hashed.
+	webSocketGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+	// webSocketKey is the length of a key in bytes.
+	webSocketKey = 16
+)
+
+// wantsWebSocket reports whether a request is an opening handshake of RFC 6455. Its
+// version is left to the backend, which answers 426 with those that it supports.
+func wantsWebSocket(r *http.Request) bool {
+	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.Method != http.MethodGet {
+		return false
+	}
+	if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
+		return false
+	}
+	if !negotiate.Directive(r.Header["Connection"], "Upgrade") {
+		return false
+	}
+	if !negotiate.Directive(r.Header["Upgrade"], webSocketProtocol) {
+		return false
+	}
+	keys := r.Header["Sec-Websocket-Key"]
+	if len(keys) != 1 {
+		return false
+	}
+	key, err := base64.StdEncoding.DecodeString(keys[0])
+	return err == nil && len(key) == webSocketKey
+}
+
+// webSocketAccepted reports whether an answer with status 101 completes the handshake
+// that a request began. The hash shows that the backend read the key as one of WebSocket.
+func webSocketAccepted(request, response http.Header) bool {
+	if request.Get("Upgrade") != webSocketProtocol || !strings.EqualFold(response.Get("Upgrade"), webSocketProtocol) {
+		return false
+	}
+	//nolint:gosec // RFC 6455 names SHA-1; it protects nothing here.
+	sum := sha1.Sum([]byte(request.Get("Sec-Websocket-Key") + webSocketGUID))
+	return response.Get("Sec-Websocket-Accept") == base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// switchProtocols connects the client with the backend, which both speak WebSocket from
+// now on.
 func (x *exchange) switchProtocols(out *http.Request, res *http.Response) {
-	asked, got := out.Header.Get("Upgrade"), res.Header.Get("Upgrade")
 	behind, ok := res.Body.(io.ReadWriteCloser)
-	if asked == "" || !strings.EqualFold(asked, got) || !ok {
-		x.fail(fmt.Errorf("the backend switched to %q; the client asked for %q", got, asked))
+	if !ok || !webSocketAccepted(out.Header, res.Header) {
+		x.fail(fmt.Errorf("the backend switched to %q, which completes no handshake of WebSocket that the client began",
+			res.Header.Get("Upgrade")))
 		return
 	}
 	x.server.upgrades.begin()
@@ -35,7 +83,7 @@ func (x *exchange) switchProtocols(out *http.Request, res *http.Response) {
 	x.server.stats.add(outcome{meter: meter.Outcome{Path: meter.Stored}})
 
 	removeHopByHop(res.Header)
-	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, []string{got}
+	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, []string{webSocketProtocol}
 	res.Body, res.ContentLength, res.TransferEncoding = nil, 0, nil
 	if err := client.SetDeadline(time.Time{}); err != nil {
 		return

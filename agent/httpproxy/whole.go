@@ -25,11 +25,7 @@ import (
 func (x *exchange) readWhole(res *http.Response, size int) {
 	in := x.server.buffers.get(size)
 	if in == nil {
-		if x.forced {
-			x.fail(errNoMemory)
-			return
-		}
-		x.pass(res, Busy)
+		x.passForNow(res, Busy)
 		return
 	}
 	body := in.b[:size]
@@ -55,8 +51,8 @@ func (x *exchange) sendWhole(res *http.Response, body []byte, in *buffer) {
 	p.run(x, encoders, d, body)
 	defer x.server.buffers.put(p.out)
 	switch {
-	case p.n < 0 && p.reason == Busy && x.forced:
-		x.fail(errNoMemory)
+	case p.n < 0 && p.reason == Busy && x.forced && x.repeatable():
+		x.retryLater()
 		return
 	case p.n < 0:
 		x.sendStored(res, body, encoders.engine.Name(), p.reason, p.cpu)

@@ -200,13 +200,14 @@ type HTTPLimits struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections int32 `json:"maxConnections,omitempty"`
-	// maxCompressions is how many bodies are compressed at the same moment; others are sent as they are meanwhile. Absent: not bounded.
+	// maxCompressions is how many bodies are compressed at the same moment; others are sent as they are meanwhile. A GET whose
+	// Accept-Encoding refuses that (identity;q=0) gets 503 with Retry-After. Absent: not bounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxCompressions int32 `json:"maxCompressions,omitempty"`
 	// compressionCPUPercent is the share of the replica's CPU, of all cores that it may use, beyond which bodies are sent as they are.
-	// Absent: not bounded.
+	// A GET whose Accept-Encoding refuses that (identity;q=0) gets 503 with Retry-After. Absent: not bounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

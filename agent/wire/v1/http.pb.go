@@ -437,9 +437,10 @@ type HTTPLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// max_connections of clients; further ones are refused.
 	MaxConnections uint32 `protobuf:"varint,1,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
-	// max_compressions under way; other bodies are sent as they are, for the reason Busy.
+	// max_compressions under way; other bodies are sent as they are, for the reason Busy. A GET that refuses that gets 503.
 	MaxCompressions uint32 `protobuf:"varint,2,opt,name=max_compressions,json=maxCompressions,proto3" json:"max_compressions,omitempty"`
-	// compression_cpu_percent of all cores that the agent may use; beyond it bodies are sent as they are, for the reason CPUBudget.
+	// compression_cpu_percent of all cores that the agent may use; beyond it bodies are sent as they are, for the reason CPUBudget. A GET
+	// that refuses that gets 503.
 	CompressionCpuPercent uint32 `protobuf:"varint,3,opt,name=compression_cpu_percent,json=compressionCpuPercent,proto3" json:"compression_cpu_percent,omitempty"`
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
