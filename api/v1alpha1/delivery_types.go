@@ -130,6 +130,8 @@ type DeliveryStatus struct {
 // Transfer of this cluster the manager, makes it when a PeerGrant allows the Transfer, and it goes when the Transfer goes or makes its
 // next attempt.
 //
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9][-a-z0-9]*-[a-z0-9]{1,6}-[1-9][0-9]{0,5}-[0-9a-f]{8}$')",message="a Delivery is named <transfer>-<run>-<attempt>-<8 hexadecimal digits> and is made by the gateway or the manager; make a Transfer instead"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a Delivery is also that of its Job: at most 63 characters"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lighterage

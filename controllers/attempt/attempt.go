@@ -115,7 +115,7 @@ func (c *Cluster) Start(
 	problem, err := refusal("Job", owner, fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err))
 	if problem != nil {
 		// Nobody will use the key.
-		err = c.RemoveSecret(ctx, job.Namespace, job.Name)
+		err = c.RemoveSecret(ctx, owner, job.Name)
 	}
 	return problem, err
 }
@@ -143,9 +143,8 @@ func refusal(kind string, owner client.Object, err error) (*plan.Problem, error)
 		"the API server of %s refuses the agent's %s in namespace %q; change %s: %s", cluster, kind, owner.GetNamespace(), mend, status.Status().Message)}, nil
 }
 
-// writeSecret overwrites what a start that was cut short may have left: there is no Job, so nobody uses it. Whose it is cannot be
-// asked, as the manager may not read Secrets in users' namespaces; that no other Secret is meant follows from the name, which holds
-// random characters.
+// writeSecret overwrites what an interrupted start may have left: there is no Job, so nobody uses it. The manager may not read Secrets
+// in users' namespaces, so it cannot ask whose the Secret is: plan.AttemptSecretName is what keeps it from being somebody else's.
 func (c *Cluster) writeSecret(ctx context.Context, secret *corev1.Secret) error {
 	err := c.options.Client.Create(ctx, secret.DeepCopy(), client.FieldOwner(conditions.FieldOwner))
 	if apierrors.IsAlreadyExists(err) {
@@ -157,8 +156,9 @@ func (c *Cluster) writeSecret(ctx context.Context, secret *corev1.Secret) error 
 	return nil
 }
 
-// RemoveSecret removes the Secret of an attempt that has ended.
-func (c *Cluster) RemoveSecret(ctx context.Context, namespace, name string) error {
+// RemoveSecret removes the Secret that was made for a Job of the owner's.
+func (c *Cluster) RemoveSecret(ctx context.Context, owner client.Object, job string) error {
+	namespace, name := owner.GetNamespace(), plan.AttemptSecretName(job, owner)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %s/%s: %w", namespace, name, err)
@@ -176,7 +176,7 @@ func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep s
 	}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		// An owner reference can be forged like a label. The name cannot be that of any Secret but an attempt's.
+		// An owner reference can be forged like a label.
 		if job.Name == keep || !metav1.IsControlledBy(job, owner) || !plan.IsAttemptName(owner.GetName(), job.Name) {
 			continue
 		}
@@ -184,7 +184,7 @@ func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep s
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting Job %s/%s: %w", namespace, job.Name, err)
 		}
-		if err := c.RemoveSecret(ctx, namespace, job.Name); err != nil {
+		if err := c.RemoveSecret(ctx, owner, job.Name); err != nil {
 			return err
 		}
 	}

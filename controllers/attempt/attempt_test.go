@@ -30,6 +30,9 @@ import (
 
 const own = "ledger-a2b3c-1-01234567"
 
+// ownSecret is the name of the Secret of the Job of that name.
+func ownSecret() string { return plan.AttemptSecretName(own, owner()) }
+
 func owner() *v1alpha1.Delivery {
 	return &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: own, UID: "uid"}}
 }
@@ -89,11 +92,11 @@ func key(t *testing.T, c client.Client, name string) string {
 }
 
 func TestStart(t *testing.T) {
-	c := fake.NewClientBuilder().WithObjects(secret(own)).Build()
+	c := fake.NewClientBuilder().WithObjects(secret(ownSecret())).Build()
 	if problem, err := start(cluster(c)); problem != nil || err != nil {
 		t.Fatal(problem, err)
 	}
-	if got := key(t, c, own); got == "" || got == "old" {
+	if got := key(t, c, ownSecret()); got == "" || got == "old" {
 		t.Errorf("what a start that was cut short left is still there: %q", got)
 	}
 	if err := c.Get(context.Background(), client.ObjectKey{Namespace: "bank", Name: own}, &batchv1.Job{}); err != nil {
@@ -103,11 +106,11 @@ func TestStart(t *testing.T) {
 
 // TestStartWithStaleCache: the Job is there and the cache does not know yet, so its agent uses the Secret.
 func TestStartWithStaleCache(t *testing.T) {
-	c := fake.NewClientBuilder().WithObjects(secret(own)).Build()
+	c := fake.NewClientBuilder().WithObjects(secret(ownSecret())).Build()
 	if problem, err := start(cluster(c, job(own, controlledBy("Delivery", own, "uid")))); problem != nil || err != nil {
 		t.Fatal(problem, err)
 	}
-	if got := key(t, c, own); got != "old" {
+	if got := key(t, c, ownSecret()); got != "old" {
 		t.Errorf("the Secret of a running agent became %q", got)
 	}
 }
@@ -118,7 +121,7 @@ func TestStartBesideAForeignJob(t *testing.T) {
 	if err != nil || problem == nil || problem.Reason != v1alpha1.ReasonAgentNotStarted || !strings.Contains(problem.Message, "delete it") {
 		t.Fatal(problem, err)
 	}
-	if key(t, c, own) != "" {
+	if key(t, c, ownSecret()) != "" {
 		t.Error("a key was written for somebody else's Job")
 	}
 }
@@ -148,7 +151,7 @@ func TestStartRefused(t *testing.T) {
 			if (problem != nil) != test.refused || (err == nil) != test.refused {
 				t.Fatal(problem, err)
 			}
-			if test.refused && key(t, c, own) != "" {
+			if test.refused && key(t, c, ownSecret()) != "" {
 				t.Error("a key is left that nobody uses")
 			}
 			if !test.refused && !errors.Is(err, test.err) {
@@ -186,7 +189,7 @@ func TestFindTrustsNoLabels(t *testing.T) {
 func TestRetireTrustsNoLabels(t *testing.T) {
 	mine := controlledBy("Delivery", own, "uid")
 	c := fake.NewClientBuilder().WithObjects(
-		job(own, mine), secret(own),
+		job(own, mine), secret(ownSecret()), secret(own),
 		job("labelled", nil), secret("labelled"),
 		job("forged", mine), secret("forged"),
 		secret("other"),
@@ -194,7 +197,7 @@ func TestRetireTrustsNoLabels(t *testing.T) {
 	if err := cluster(c).Retire(context.Background(), owner(), v1alpha1.DeliveryLabel, ""); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{own: "", "labelled": "old", "forged": "old", "other": "old"} {
+	for name, want := range map[string]string{ownSecret(): "", own: "old", "labelled": "old", "forged": "old", "other": "old"} {
 		if got := key(t, c, name); got != want {
 			t.Errorf("Secret %s: %q, want %q", name, got, want)
 		}

@@ -37,7 +37,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, delivery *v1alpha1.Del
 	if err := r.Attempts.Retire(ctx, delivery, v1alpha1.DeliveryLabel, ""); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.Attempts.RemoveSecret(ctx, delivery.Namespace, delivery.Name); err != nil {
+	if err := r.Attempts.RemoveSecret(ctx, delivery, delivery.Name); err != nil {
 		return ctrl.Result{}, err
 	}
 	left, err := r.Attempts.PodsLeft(ctx, delivery, v1alpha1.DeliveryLabel)

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,16 +94,13 @@ func prepare(t *testing.T) *fixture {
 }
 
 func (f *fixture) make(transfer string, attempt int32, path string) *v1alpha1.Delivery {
-	return &v1alpha1.Delivery{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: fmt.Sprintf("%s-abcde-%d-01234567", transfer, attempt)},
-		Spec: v1alpha1.DeliverySpec{
-			Peer:     f.namespace,
-			Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: transfer, Run: "abcde", Attempt: attempt},
-			Destination: v1alpha1.DeliveryDestination{
-				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: path},
-			},
+	return plan.NewDelivery(f.namespace, v1alpha1.DeliverySpec{
+		Peer:     f.namespace,
+		Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: transfer, Run: "abcde", Attempt: attempt},
+		Destination: v1alpha1.DeliveryDestination{
+			PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: path},
 		},
-	}
+	})
 }
 
 // wait waits for the phase, and for the conditions to say one thing.
@@ -195,10 +191,10 @@ func TestReceivesAndIsForgottenLater(t *testing.T) {
 func (f *fixture) gone(d *v1alpha1.Delivery) {
 	f.Helper()
 	controllertest.Eventually(f, func() error {
-		key := client.ObjectKeyFromObject(d)
-		for _, object := range []client.Object{&v1alpha1.Delivery{}, &corev1.Secret{}} {
-			if err := cluster.Client.Get(context.Background(), key, object); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%T %s is still there: %v", object, key, err)
+		for name, object := range map[string]client.Object{d.Name: &v1alpha1.Delivery{}, plan.AttemptSecretName(d.Name, d): &corev1.Secret{}} {
+			err := cluster.Client.Get(context.Background(), client.ObjectKey{Namespace: d.Namespace, Name: name}, object)
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T %s is still there: %v", object, name, err)
 			}
 		}
 		if jobs := cluster.Jobs(f, f.namespace, v1alpha1.DeliveryLabel, string(d.UID)); len(jobs) > 0 {
@@ -218,7 +214,10 @@ func TestRefuses(t *testing.T) {
 			v1alpha1.ReasonDestinationNotFound,
 		},
 		"unknown peer": {
-			func(f *fixture, d *v1alpha1.Delivery) { d.Spec.Peer = f.namespace + "-gone" },
+			func(f *fixture, d *v1alpha1.Delivery) {
+				d.Spec.Peer = f.namespace + "-gone"
+				*d = *plan.NewDelivery(f.namespace, d.Spec)
+			},
 			v1alpha1.ReasonPeerNotFound,
 		},
 		"place in use": {

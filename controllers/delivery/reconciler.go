@@ -97,7 +97,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	decision := plan.DecideDelivery(delivery, facts, r.Image)
 	if decision.Ended {
-		if err := r.Attempts.RemoveSecret(ctx, delivery.Namespace, delivery.Name); err != nil {
+		if err := r.Attempts.RemoveSecret(ctx, delivery, delivery.Name); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

@@ -30,14 +30,14 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-const attemptSecret = "ledger-a2b3c-1-01234567"
+const attemptName = "ledger-a2b3c-1-01234567"
 
 func endedFixture() (*v1alpha1.Delivery, *stubborn, reconcile.Reconciler) {
 	object := &v1alpha1.Delivery{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: attemptSecret, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}},
 		Status:     v1alpha1.DeliveryStatus{Phase: v1alpha1.DeliveryStarting, Run: &v1alpha1.RunStatus{ID: "a2b3c", Attempt: 1}},
 	}
-	s := newStubborn(append(endedAgent(object, attemptSecret), object)...)
+	s := newStubborn(append(endedAgent(object, attemptName), object)...)
 	return object, s, delivery.NewReconciler(delivery.Options{
 		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}),
 		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "west",
@@ -93,18 +93,18 @@ func endedAgent(owner client.Object, name string) []client.Object {
 			{Name: plan.AgentContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
 		}},
 	}
-	return []client.Object{job, pod, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name}}}
+	return []client.Object{job, pod, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: plan.AttemptSecretName(name, owner)}}}
 }
 
 // look reconciles once and says how far the Delivery is, and whether the Secret is there.
-func look(t *testing.T, s *stubborn, r reconcile.Reconciler, object *v1alpha1.Delivery, name string) (result reconcile.Result, secret bool, err error) {
+func look(t *testing.T, s *stubborn, r reconcile.Reconciler, object *v1alpha1.Delivery) (result reconcile.Result, secret bool, err error) {
 	t.Helper()
 	key := client.ObjectKeyFromObject(object)
 	result, err = r.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
 	if err := s.Get(context.Background(), key, object); err != nil {
 		t.Fatal(err)
 	}
-	missing := s.Get(context.Background(), client.ObjectKey{Namespace: "bank", Name: name}, &corev1.Secret{})
+	missing := s.Get(context.Background(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName(object.Name, object)}, &corev1.Secret{})
 	return result, missing == nil, err
 }
 
@@ -113,16 +113,16 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 	object, s, r := endedFixture()
 	failure := errors.New("the API server is busy")
 	s.deletes = failure
-	if _, secret, err := look(t, s, r, object, attemptSecret); !errors.Is(err, failure) || !secret || object.Status.Phase != v1alpha1.DeliveryStarting {
+	if _, secret, err := look(t, s, r, object); !errors.Is(err, failure) || !secret || object.Status.Phase != v1alpha1.DeliveryStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	// A crash between the two leaves less than there was, and it is done again.
 	s.deletes, s.writes = nil, failure
-	if _, secret, err := look(t, s, r, object, attemptSecret); !errors.Is(err, failure) || secret || object.Status.Phase != v1alpha1.DeliveryStarting {
+	if _, secret, err := look(t, s, r, object); !errors.Is(err, failure) || secret || object.Status.Phase != v1alpha1.DeliveryStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	s.writes = nil
-	if _, _, err := look(t, s, r, object, attemptSecret); err != nil || object.Status.Phase != v1alpha1.DeliveryComplete {
+	if _, _, err := look(t, s, r, object); err != nil || object.Status.Phase != v1alpha1.DeliveryComplete {
 		t.Fatalf("%v, %s", err, object.Status.Phase)
 	}
 }
@@ -131,7 +131,7 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 func TestStaleRead(t *testing.T) {
 	object, s, r := endedFixture()
 	s.writes = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "deliveries"}, object.Name, nil)
-	result, _, err := look(t, s, r, object, attemptSecret)
+	result, _, err := look(t, s, r, object)
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
 		t.Fatal(result, err)
 	}
@@ -142,9 +142,9 @@ func TestStaleRead(t *testing.T) {
 func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
 	for _, ahead := range []time.Duration{24 * time.Hour, 0, -24 * time.Hour} {
 		object := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "bank", Name: attemptSecret, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &metav1.Time{Time: time.Now()},
+			Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &metav1.Time{Time: time.Now()},
 		}}
-		objects := append(endedAgent(object, attemptSecret), object)
+		objects := append(endedAgent(object, attemptName), object)
 		pod := objects[1].(*corev1.Pod)
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 		pod.Labels[v1alpha1.DeliveryLabel] = "uid"

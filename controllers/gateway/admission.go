@@ -6,6 +6,7 @@ package gateway
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,8 @@ import (
 type view struct {
 	// grants of the namespace that is to be written to.
 	grants []v1alpha1.PeerGrant
+	// now is the gateway's time.
+	now time.Time
 	// attempts are the Deliveries of the same Transfer of the same Peer, in any namespace.
 	attempts []v1alpha1.Delivery
 	// neighbours are the Deliveries of the same Peer in the namespace that is to be written to.
@@ -62,11 +65,17 @@ func decide(r request, v view) step {
 	for i := range v.attempts {
 		attempt := &v.attempts[i]
 		switch {
+		case !plan.IsGenuine(attempt):
+		case attempt.Namespace != r.namespace:
+			// It writes elsewhere. Whoever may make Deliveries there must not be able to keep this one waiting, or have it refused.
+			if attempt.DeletionTimestamp.IsZero() && !newer(attempt, r, v.now) {
+				s.remove = append(s.remove, *attempt)
+			}
 		case isOf(r, attempt):
 			own = attempt
 		case !attempt.DeletionTimestamp.IsZero():
 			waiting = attempt
-		case newer(attempt, r) && !plan.DeliveryEnded(attempt):
+		case newer(attempt, r, v.now) && !plan.DeliveryEnded(attempt):
 			return step{refuse: aborted("attempt %d of run %s has been replaced by attempt %d of run %s",
 				r.transfer.Attempt, r.transfer.Run, attempt.Spec.Transfer.Attempt, attempt.Spec.Transfer.Run)}
 		default:
@@ -76,7 +85,7 @@ func decide(r request, v view) step {
 	}
 	switch {
 	case own != nil:
-		return ownStep(r, own, s)
+		return ownStep(r, own, s, v.now)
 	case v.seen:
 		return step{gone: true, refuse: aborted("the Delivery of this attempt was deleted in the receiving cluster")}
 	case waiting != nil:
@@ -86,15 +95,16 @@ func decide(r request, v view) step {
 	case len(v.neighbours) >= v.limit:
 		return crowdedStep(r, v)
 	default:
-		return step{create: true, pending: "Waiting for the receiving cluster to start its agent"}
+		s.create, s.pending = true, "Waiting for the receiving cluster to start its agent"
+		return s
 	}
 }
 
 // ownStep is about an attempt that has a Delivery.
-func ownStep(r request, own *v1alpha1.Delivery, s step) step {
+func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 	stalled := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionStalled)
 	failed := stalled != nil && stalled.Status == "True"
-	again := issuedOf(own).Before(r.issued) // by a new agent with a new certificate
+	again := issuedOf(own, now).Before(r.issued) // by a new agent with a new certificate
 	s.present = true
 	switch {
 	case again && (failed || !own.DeletionTimestamp.IsZero()):
@@ -103,7 +113,7 @@ func ownStep(r request, own *v1alpha1.Delivery, s step) step {
 		}
 		s.present = false
 		s.pending = "Waiting for an earlier try of this attempt to end in the receiving cluster"
-	case own.Namespace != r.namespace || own.Spec.Destination.PersistentVolumeClaim != r.claim:
+	case own.Spec.Destination.PersistentVolumeClaim != r.claim:
 		return step{refuse: invalid("attempt %d of run %s was opened before for another destination", r.transfer.Attempt, r.transfer.Run)}
 	case !own.DeletionTimestamp.IsZero():
 		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
@@ -153,11 +163,11 @@ func isOf(r request, delivery *v1alpha1.Delivery) bool {
 }
 
 // newer says whether the attempt that a Delivery is of was made after the requested one.
-func newer(delivery *v1alpha1.Delivery, r request) bool {
+func newer(delivery *v1alpha1.Delivery, r request, now time.Time) bool {
 	if delivery.Spec.Transfer.Run == r.transfer.Run {
 		return delivery.Spec.Transfer.Attempt > r.transfer.Attempt
 	}
-	return issuedOf(delivery).After(r.issued)
+	return issuedOf(delivery, now).After(r.issued)
 }
 
 // ofTransfer keeps the Deliveries of one Transfer. The label that they were found by is a hash.

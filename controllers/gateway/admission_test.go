@@ -13,6 +13,8 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 var issued = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -55,6 +57,9 @@ func namedOnly(d *v1alpha1.Delivery) { d.Status.ServerName = "x.receive.lightera
 
 func elsewhere(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.Path = "/elsewhere" }
 
+// outside is in a namespace whose tenants have nothing to do with the request.
+func outside(d *v1alpha1.Delivery) { d.Namespace = "evil" }
+
 func aged(minutes int) func(*v1alpha1.Delivery) {
 	return func(d *v1alpha1.Delivery) {
 		d.Name = fmt.Sprintf("aged-%d", minutes)
@@ -62,6 +67,7 @@ func aged(minutes int) func(*v1alpha1.Delivery) {
 	}
 }
 
+// H3: some of the cases are Deliveries that somebody made by hand, with names, labels and times of their choice.
 func TestDecide(t *testing.T) {
 	grants := []v1alpha1.PeerGrant{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "vault"},
@@ -109,6 +115,14 @@ func TestDecide(t *testing.T) {
 		"older run":                       {view: view{attempts: list{attempt("zzzzz", 9, before)}}, do: "wait", remove: 1},
 		"newer run":                       {view: view{attempts: list{attempt("aaaaa", 1, after)}}, refuse: aborted},
 		"newer run, going":                {view: view{attempts: list{attempt("aaaaa", 1, after, deleting)}}, do: "wait"},
+		"forged name":                     {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Name += "0" })}}, do: "create"},
+		"forged label":                    {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Labels[plan.SenderLabel] = "0" })}}, do: "create"},
+		"forged, issued in the future":    {view: view{attempts: list{attempt("aaaaa", 1, issued.Add(pki.ClockSkew+time.Hour))}}, do: "wait", remove: 1},
+		"older run elsewhere":             {view: view{attempts: list{attempt("zzzzz", 9, before, outside)}}, do: "create", remove: 1},
+		"older run elsewhere, going":      {view: view{attempts: list{attempt("zzzzz", 9, before, outside, deleting)}}, do: "create"},
+		"newer run elsewhere":             {view: view{attempts: list{attempt("aaaaa", 1, after, outside)}}, do: "create"},
+		"newer attempt elsewhere":         {view: view{attempts: list{attempt("bbbbb", 3, after, outside)}}, do: "create"},
+		"own, elsewhere":                  {view: view{attempts: list{own(outside, ready)}}, do: "create", remove: 1},
 		"run of unknown age":              {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Annotations = nil })}}, do: "wait", remove: 1},
 		"crowd at work":                   {view: view{neighbours: list{own(), own()}}, do: "wait"},
 		"crowd, one ended":                {view: view{neighbours: list{own(), own(phase(v1alpha1.DeliveryFailed))}}, do: "wait", remove: 1},
@@ -117,7 +131,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.view.grants, c.view.limit = grants, 2
+			c.view.grants, c.view.limit, c.view.now = grants, 2, issued
 			next := decide(wanted(), c.view)
 			if next.refuse == nil && c.refuse != 0 || next.refuse != nil && next.refuse.failure.GetReason() != c.refuse {
 				t.Fatalf("refusal %v, want %v", next.refuse, c.refuse)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -26,10 +27,11 @@ func newDelivery(r request) *v1alpha1.Delivery {
 	return delivery
 }
 
-// issuedOf returns when the certificate was issued with which a Delivery was opened; long ago if that is not known.
-func issuedOf(delivery *v1alpha1.Delivery) time.Time {
+// issuedOf returns when the certificate was issued with which a Delivery was opened; long ago if that is not known. No certificate is
+// accepted that was issued further in the future than pki.ClockSkew, so an annotation that says so was written by somebody else.
+func issuedOf(delivery *v1alpha1.Delivery, now time.Time) time.Time {
 	issued, err := time.Parse(time.RFC3339, delivery.Annotations[IssuedAnnotation])
-	if err != nil {
+	if err != nil || issued.After(now.Add(pki.ClockSkew)) {
 		return time.Time{}
 	}
 	return issued

@@ -6,6 +6,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -95,14 +96,15 @@ func (s *service) advance(ctx context.Context, r request, seen bool) (step, erro
 // view collects what decide needs. Grants come from the cache: they change rarely, and Deliveries that no grant allows any more are
 // ended by the manager.
 func (s *service) view(ctx context.Context, deliveries client.Reader, r request, seen bool) (view, error) {
-	v := view{limit: s.options.DeliveriesPerNamespace, seen: seen}
+	v := view{now: s.options.Clock.Now(), limit: s.options.DeliveriesPerNamespace, seen: seen}
 	var grants v1alpha1.PeerGrantList
 	err := s.options.Client.List(ctx, &grants, client.InNamespace(r.namespace))
 	if err == nil {
 		v.grants = grants.Items
 		v.attempts, err = s.attempts(ctx, deliveries, r.peer, r.transfer.Namespace, r.transfer.Name)
 	}
-	if err == nil && len(v.attempts) == 0 {
+	here := func(d v1alpha1.Delivery) bool { return d.Namespace == r.namespace }
+	if err == nil && !slices.ContainsFunc(v.attempts, here) {
 		var neighbours v1alpha1.DeliveryList
 		err = s.options.Client.List(ctx, &neighbours, client.InNamespace(r.namespace), client.MatchingLabels{plan.PeerLabel: r.peer})
 		v.neighbours = neighbours.Items

@@ -23,7 +23,7 @@ type Attempt struct {
 	config proto.Message
 }
 
-// Name of the Job and the Secret.
+// Name of the Job.
 func (a *Attempt) Name() string { return a.name }
 
 // Job of the attempt.
@@ -83,8 +83,9 @@ func PodAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where pla
 
 func sendAttempt(transfer *v1alpha1.Transfer, where placement.Plan, image AgentImage) attempt {
 	run := transfer.Status.Run
+	name := AttemptName(transfer.Name, run.ID, run.Attempt)
 	a := attempt{
-		name:      AttemptName(transfer.Name, run.ID, run.Attempt),
+		name: name, secretName: AttemptSecretName(name, transfer),
 		namespace: transfer.Namespace,
 		mode:      "send",
 		labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
@@ -154,7 +155,7 @@ func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, where pl
 	}
 	return &Attempt{
 		attempt: attempt{
-			name:      delivery.Name,
+			name: delivery.Name, secretName: AttemptSecretName(delivery.Name, delivery),
 			namespace: delivery.Namespace,
 			mode:      "receive",
 			labels:    labels("receive", v1alpha1.DeliveryLabel, delivery, spec.Transfer.Run),

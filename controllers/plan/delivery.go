@@ -119,6 +119,10 @@ func (d *deliveryDecision) admit() {
 	spec := d.delivery.Spec
 	claim := spec.Destination.PersistentVolumeClaim.ClaimName
 	switch {
+	case !IsGenuine(d.delivery):
+		d.fail(v1alpha1.ReasonInvalidSpec, "the name or the labels of this Delivery are not those of the attempt that its spec names; delete it and "+
+			"make a Transfer: the gateway or the manager makes its Delivery")
+		return
 	case d.peerGone():
 		d.fail(v1alpha1.ReasonPeerNotFound, fmt.Sprintf("Peer %q does not exist any more", spec.Peer))
 		return

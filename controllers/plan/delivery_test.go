@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,14 +18,33 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-func newDelivery(name string, attempt int32) *v1alpha1.Delivery {
-	return &v1alpha1.Delivery{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(now)},
-		Spec: v1alpha1.DeliverySpec{
-			Peer:        "east",
-			Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: attempt},
-			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}},
-		},
+func newDelivery(id string, attempt int32) *v1alpha1.Delivery {
+	delivery := plan.NewDelivery("bank", v1alpha1.DeliverySpec{
+		Peer:        "east",
+		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: attempt},
+		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}},
+	})
+	delivery.UID, delivery.Generation, delivery.CreationTimestamp = types.UID("uid-"+id), 1, metav1.NewTime(now)
+	return delivery
+}
+
+// H3: a Delivery that somebody made by hand starts no agent.
+func TestForgedDelivery(t *testing.T) {
+	for name, forge := range map[string]func(*v1alpha1.Delivery){
+		"name":           func(d *v1alpha1.Delivery) { d.Name = "lighterage-ca" },
+		"another run":    func(d *v1alpha1.Delivery) { d.Spec.Transfer.Run = "zzzzz" },
+		"another sender": func(d *v1alpha1.Delivery) { d.Labels[plan.SenderLabel] = plan.SenderHash("east", "bank", "other") },
+		"another peer":   func(d *v1alpha1.Delivery) { d.Labels[plan.PeerLabel] = "north" },
+		"peer":           func(d *v1alpha1.Delivery) { d.Spec.Peer = "" },
+		"no labels":      func(d *v1alpha1.Delivery) { d.Labels = nil },
+	} {
+		delivery := newDelivery("mine", 1)
+		forge(delivery)
+		decision := plan.DecideDelivery(delivery, goodDeliveryFacts(), image)
+		stalled := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionStalled)
+		if decision.Start != nil || decision.Status.Phase != v1alpha1.DeliveryFailed || stalled.Reason != v1alpha1.ReasonInvalidSpec {
+			t.Errorf("%s: %+v", name, decision)
+		}
 	}
 }
 

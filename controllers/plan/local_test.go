@@ -113,7 +113,7 @@ func TestLocalRefusals(t *testing.T) {
 	inTheWay := func(change func(*v1alpha1.Delivery)) func(*v1alpha1.Transfer, *plan.TransferFacts) {
 		return func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) {
 			delivery := newDelivery("other", 1)
-			delivery.Spec.Transfer.Name = "other"
+			delivery.Name, delivery.Spec.Transfer.Name = "other", "other"
 			change(delivery)
 			facts.Local.Deliveries = []v1alpha1.Delivery{*delivery}
 		}

@@ -26,7 +26,7 @@ const (
 // attemptSuffix is a run's identifier and the attempt's number.
 var attemptSuffix = regexp.MustCompile(`^-[a-z2-7]{5}-[1-9][0-9]*$`)
 
-// AttemptName is the name of the Job and the Secret of an attempt of a Transfer.
+// AttemptName is the name of the Job of an attempt of a Transfer or CompressionTrial.
 func AttemptName(transfer, run string, number int32) string {
 	return fmt.Sprintf("%s-%s-%d", attemptPrefix(transfer), run, number)
 }
@@ -45,6 +45,14 @@ func IsAttemptName(owner, name string) bool {
 	}
 	suffix, ok := strings.CutPrefix(name, attemptPrefix(owner))
 	return ok && attemptSuffix.MatchString(suffix)
+}
+
+// AttemptSecretName is the name of the Secret that is made for a Job of the owner's. The API server chooses UIDs, so nobody can have an
+// object whose attempts' Secrets have the name of a Secret that is there: the manager, which may not read Secrets, can overwrite and
+// delete what has this name. It is at most 11 characters longer than the Job's.
+func AttemptSecretName(job string, owner metav1.Object) string {
+	uid := sha256.Sum256([]byte(owner.GetUID()))
+	return job + "-" + hex.EncodeToString(uid[:5])
 }
 
 // nameLength is what is kept of a Transfer's name in the names of Deliveries.
@@ -82,6 +90,18 @@ func NewDelivery(namespace string, spec v1alpha1.DeliverySpec) *v1alpha1.Deliver
 		delivery.Labels[PeerLabel] = spec.Peer
 	}
 	return delivery
+}
+
+// IsGenuine reports whether a Delivery has the name and the labels that NewDelivery gives to what its spec says. One that has not was
+// made or changed by hand, and is no attempt of the Transfer that it names.
+func IsGenuine(delivery *v1alpha1.Delivery) bool {
+	made := NewDelivery(delivery.Namespace, delivery.Spec)
+	for key := range made.Labels {
+		if delivery.Labels[key] != made.Labels[key] {
+			return false
+		}
+	}
+	return delivery.Name == made.Name && delivery.Labels[PeerLabel] == delivery.Spec.Peer
 }
 
 // peerName is what status shows for a Peer that may be this cluster.

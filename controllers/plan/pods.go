@@ -58,14 +58,16 @@ type AgentImage struct {
 
 // attempt is what the builders need to know of an attempt, of either side.
 type attempt struct {
-	name      string
-	namespace string
-	mode      string
-	labels    map[string]string
-	owner     metav1.OwnerReference
-	mounts    []claimMount
-	template  v1alpha1.AgentPodTemplate
-	where     placement.Plan
+	// name of the Job.
+	name       string
+	secretName string
+	namespace  string
+	mode       string
+	labels     map[string]string
+	owner      metav1.OwnerReference
+	mounts     []claimMount
+	template   v1alpha1.AgentPodTemplate
+	where      placement.Plan
 	// capabilities make the agent root; without any it is an ordinary user.
 	capabilities []corev1.Capability
 	image        AgentImage
@@ -89,8 +91,10 @@ type AttemptSecret struct {
 }
 
 func (a attempt) secret(content AttemptSecret) *corev1.Secret {
+	meta := a.meta()
+	meta.Name = a.secretName
 	return &corev1.Secret{
-		ObjectMeta: a.meta(),
+		ObjectMeta: meta,
 		Type:       corev1.SecretTypeOpaque,
 		Data: map[string][]byte{
 			configKey:               content.Config,
@@ -145,7 +149,7 @@ func (a attempt) pod() corev1.PodSpec {
 		Containers:                    []corev1.Container{a.container()},
 		Volumes: []corev1.Volume{
 			{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-				SecretName: a.name, DefaultMode: ptr.To[int32](0o440),
+				SecretName: a.secretName, DefaultMode: ptr.To[int32](0o440),
 			}}},
 		},
 	}

@@ -92,6 +92,7 @@ func TestPlaceInUseNamesNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := goodDeliveryFacts()
 			other := newDelivery("secret-name", 1)
+			other.Name = "secret-name"
 			other.Spec.Peer, other.Spec.Transfer.Name, other.Status.Run = "secret-peer", "other", &v1alpha1.RunStatus{}
 			change(other)
 			facts.Others = []v1alpha1.Delivery{*other}

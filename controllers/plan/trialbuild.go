@@ -24,8 +24,9 @@ const (
 // TrialAttempt is the attempt that the trial's status names.
 func TrialAttempt(trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled, image AgentImage) *Attempt {
 	spec, run := trial.Spec, trial.Status.Run
+	name := AttemptName(trial.Name, run.ID, run.Attempt)
 	a := attempt{
-		name:      AttemptName(trial.Name, run.ID, run.Attempt),
+		name: name, secretName: AttemptSecretName(name, trial),
 		namespace: trial.Namespace,
 		mode:      "trial",
 		labels:    labels("trial", v1alpha1.TrialLabel, trial, run.ID),

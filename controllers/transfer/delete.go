@@ -65,7 +65,7 @@ func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer, 
 		return false, err
 	}
 	if name := attemptName(transfer); name != "" {
-		if err := r.Attempts.RemoveSecret(ctx, transfer.Namespace, name); err != nil {
+		if err := r.Attempts.RemoveSecret(ctx, transfer, name); err != nil {
 			return false, err
 		}
 	}

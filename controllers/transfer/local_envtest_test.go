@@ -23,6 +23,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // prepareLocal makes a namespace with the source claim, and a Transfer within the cluster that is not created yet.
@@ -108,7 +109,8 @@ func TestMovesToAnotherNamespace(t *testing.T) {
 	}
 	job := f.job(1)
 	secret := &corev1.Secret{}
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), secret); err != nil {
+	key := client.ObjectKey{Namespace: job.Namespace, Name: plan.AttemptSecretName(job.Name, f.transfer)}
+	if err := cluster.Client.Get(ctx, key, secret); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(secret.Data["config.json"], []byte("10.0.0.7:8443")) || !bytes.Equal(secret.Data["peer-ca.crt"], secret.Data["cluster-ca.crt"]) {

@@ -98,7 +98,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	decision := plan.DecideTransfer(transfer, facts, r.Image)
 	if decision.Finished != nil {
-		if err := r.Attempts.RemoveSecret(ctx, transfer.Namespace, attemptName(transfer)); err != nil {
+		if err := r.Attempts.RemoveSecret(ctx, transfer, attemptName(transfer)); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // fixture is one Transfer in a namespace of its own.
@@ -137,9 +138,11 @@ func (f *fixture) job(attempt int32) *batchv1.Job {
 
 func (f *fixture) serverName() string { return pki.SendServerName(string(f.transfer.UID)) }
 
-func (f *fixture) secretExists(name string) bool {
+// secretExists says whether the Secret of a Job of the Transfer's is there.
+func (f *fixture) secretExists(job string) bool {
 	f.Helper()
-	err := cluster.Client.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: name}, &corev1.Secret{})
+	key := client.ObjectKey{Namespace: f.namespace, Name: plan.AttemptSecretName(job, f.transfer)}
+	err := cluster.Client.Get(context.Background(), key, &corev1.Secret{})
 	if client.IgnoreNotFound(err) != nil {
 		f.Fatal(err)
 	}

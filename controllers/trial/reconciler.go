@@ -100,7 +100,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, r.expire(ctx, trial)
 	}
 	if decision.Ended {
-		if err := r.Attempts.RemoveSecret(ctx, trial.Namespace, attemptName(trial)); err != nil {
+		if err := r.Attempts.RemoveSecret(ctx, trial, attemptName(trial)); err != nil {
 			return ctrl.Result{}, err
 		}
 		r.tracker.Forget(trial.UID)

@@ -18,6 +18,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 func newEndpoint(namespace string) *v1alpha1.HTTPEndpoint {
@@ -76,7 +77,8 @@ func TestWaitsForReplicas(t *testing.T) {
 	}
 	expect(t, trial, v1alpha1.TrialStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	secret := &corev1.Secret{}
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job(t, trial)), secret); err != nil {
+	key := client.ObjectKey{Namespace: trial.Namespace, Name: plan.AttemptSecretName(job(t, trial).Name, trial)}
+	if err := cluster.Client.Get(ctx, key, secret); err != nil {
 		t.Fatal(err)
 	}
 	config := string(secret.Data["config.json"])

@@ -27,6 +27,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 func newTrial(namespace string) *v1alpha1.CompressionTrial {
@@ -98,7 +99,8 @@ func TestMeasuresAndRecommends(t *testing.T) {
 	expect(t, trial, v1alpha1.TrialStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	made := job(t, trial)
 	secret := &corev1.Secret{}
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(made), secret); err != nil || !strings.Contains(string(secret.Data["config.json"]), "12500000") {
+	secretKey := client.ObjectKey{Namespace: made.Namespace, Name: plan.AttemptSecretName(made.Name, trial)}
+	if err := cluster.Client.Get(ctx, secretKey, secret); err != nil || !strings.Contains(string(secret.Data["config.json"]), "12500000") {
 		t.Fatalf("%v: %s", err, secret.Data["config.json"])
 	}
 	pod := cluster.RunPod(t, made, "node-1")
@@ -114,7 +116,7 @@ func TestMeasuresAndRecommends(t *testing.T) {
 	if !meta.IsStatusConditionTrue(trial.Status.Conditions, v1alpha1.ConditionComplete) || len(trial.Status.Results) != 2 {
 		t.Errorf("%+v", trial.Status)
 	}
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(made), secret); !apierrors.IsNotFound(err) {
+	if err := cluster.Client.Get(ctx, secretKey, secret); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret is still there: %v", err)
 	}
 	// The API server takes what is recommended.
