@@ -138,6 +138,31 @@ func TestHostileMirror(t *testing.T) {
 	}
 }
 
+// M7: a sender that opened its run without spec.delete, and asks the receiving agent for a mirror all the same, removes nothing and writes
+// nothing, whatever it announces.
+func TestHostileMirrorThatWasNotOpened(t *testing.T) {
+	destination := t.TempDir()
+	file(t, destination, "old/d", []byte("kept"), 0o600)
+	file(t, destination, "replaced/d", []byte("kept"), 0o600)
+	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.AllowDelete = false })
+	h := newPeer(t, p)
+	begin := goodBegin()
+	begin.Mirror = &wirev1.Mirror{AllowEmptySource: true}
+	h.begin(begin)
+	h.announce(root(), &wirev1.Entry{Path: []byte("replaced"), Type: wirev1.EntryType_ENTRY_TYPE_FILE})
+	h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 2}}})
+	h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Finish{Finish: &wirev1.Finish{Files: 1}}})
+	if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED || !strings.Contains(f.Message, "spec.delete") {
+		t.Errorf("the verdict is %v", f)
+	}
+	if err := p.wait(t); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED) {
+		t.Errorf("the receiver ended with %v", err)
+	}
+	if got := names(t, destination); !slices.Equal(got, []string{".", "old", "old/d", "replaced", "replaced/d"}) {
+		t.Errorf("there are %q", got)
+	}
+}
+
 // A sender that asks for a mirror and finishes before it has announced all, or lies about it, removes nothing.
 func TestHostileMirrorFinishesEarly(t *testing.T) {
 	for name, finish := range map[string]func(h *peer){

@@ -50,6 +50,7 @@ func startAttempt(t testing.TB, attempt uint32, destination string, options ...r
 	report := transfer.NewReceiveReport()
 	o := transfer.ReceiveOptions{
 		RunID: "run", Attempt: attempt, Sender: "bank/ledger", Destination: transfer.Tree{Destination: d}, Engines: engines.Default(), Report: report,
+		AllowDelete: true,
 	}
 	for _, option := range options {
 		option(&o)

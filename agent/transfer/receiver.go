@@ -71,6 +71,8 @@ type ReceiveOptions struct {
 	// Sender is the Transfer that the sender's certificate names, as NAMESPACE/NAME.
 	Sender      string
 	Destination Destination
+	// AllowDelete says that the sender may ask for a mirror, which removes what the source does not have.
+	AllowDelete bool
 	Engines     *codec.Registry
 	// InflateRates are the bytes of plain data for each second of CPU time that engines were measured to expand; may be nil.
 	InflateRates map[codec.ID]float64
@@ -265,6 +267,10 @@ func (s *session) accept() error {
 func (s *session) mirror(m *wirev1.Mirror) error {
 	if m == nil {
 		return nil
+	}
+	if !s.AllowDelete {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
+			"the sender asks to remove what the source does not have, and its run was opened without spec.delete: nothing was removed or written")
 	}
 	patterns, err := filter.New(m.GetInclude(), m.GetExclude())
 	if err != nil {

@@ -66,6 +66,10 @@ type DeliverySpec struct {
 	// omissions.
 	// +optional
 	Privilege AgentPrivilege `json:"privilege,omitempty"`
+	// delete is spec.delete of the Transfer: what the source does not have is removed at the destination. The receiving agent removes
+	// nothing without it, whatever the sending agent asks for.
+	// +optional
+	Delete bool `json:"delete,omitempty"`
 }
 
 // DeliveryPhase sums up a Delivery for people. Programs read conditions.

@@ -115,6 +115,8 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 		s.pending = "Waiting for an earlier try of this attempt to end in the receiving cluster"
 	case own.Spec.Destination.PersistentVolumeClaim != r.claim:
 		return step{refuse: invalid("attempt %d of run %s was opened before for another destination", r.transfer.Attempt, r.transfer.Run)}
+	case own.Spec.Delete != r.mirror || own.Spec.Privilege != r.privilege:
+		return step{refuse: invalid("attempt %d of run %s was opened before with another mirror or privileged", r.transfer.Attempt, r.transfer.Run)}
 	case !own.DeletionTimestamp.IsZero():
 		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
 	case failed:

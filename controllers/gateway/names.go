@@ -22,6 +22,7 @@ func newDelivery(r request) *v1alpha1.Delivery {
 		Transfer:    r.transfer,
 		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: r.claim},
 		Privilege:   r.privilege,
+		Delete:      r.mirror,
 	})
 	delivery.Annotations = map[string]string{IssuedAnnotation: r.issued.UTC().Format(time.RFC3339)}
 	return delivery

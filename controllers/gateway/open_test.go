@@ -22,7 +22,7 @@ func TestOpen(t *testing.T) {
 	east := newCA(t, "east")
 	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
 	request := ledger("7f3ca", 1)
-	request.Privileged = true
+	request.Privileged, request.Mirror = true, true
 	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), request)
 	if message := s.pending(); !strings.Contains(message, "start its agent") {
 		t.Errorf("message %q", message)
@@ -45,6 +45,7 @@ func TestOpen(t *testing.T) {
 		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "7f3ca", Attempt: 1},
 		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"}},
 		Privilege:   v1alpha1.AgentPrivilegeKeepOwners,
+		Delete:      true,
 	}
 	if made[0].Spec != want {
 		t.Errorf("spec %+v, want %+v", made[0].Spec, want)
@@ -72,7 +73,13 @@ func TestOpenAgain(t *testing.T) {
 	}
 	elsewhere := ledger("7f3ca", 1)
 	elsewhere.Destination.Path = "/elsewhere"
-	open(t, w.dial(certificate), elsewhere).refused(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
+	mirror := ledger("7f3ca", 1)
+	mirror.Mirror = true
+	privileged := ledger("7f3ca", 1)
+	privileged.Privileged = true
+	for _, request := range []*wirev1.OpenRequest{elsewhere, mirror, privileged} {
+		open(t, w.dial(certificate), request).refused(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
+	}
 }
 
 func TestNewerAttemptReplaces(t *testing.T) {

@@ -40,6 +40,8 @@ type request struct {
 	claim     v1alpha1.PersistentVolumeClaimPath
 	// privilege of the receiving agent that is asked for.
 	privilege v1alpha1.AgentPrivilege
+	// mirror: what the source does not have is to be removed.
+	mirror bool
 }
 
 // newRequest checks what a caller asks for.
@@ -84,6 +86,7 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 		namespace: destination.GetNamespace(),
 		claim:     v1alpha1.PersistentVolumeClaimPath{ClaimName: destination.GetClaimName(), Path: directory},
 		privilege: privilege,
+		mirror:    open.GetMirror(),
 	}, nil
 }
 

@@ -77,6 +77,7 @@ func PodAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where pla
 			SenderName:      transfer.Name,
 			Volume:          destinationPath,
 			Path:            relative(destination.Path),
+			AllowDelete:     transfer.Spec.Delete,
 		},
 	}}
 }
@@ -175,6 +176,7 @@ func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, where pl
 			Path:            relative(spec.Destination.PersistentVolumeClaim.Path),
 			ControlAddress:  fmt.Sprintf(":%d", ControlPort),
 			DataAddress:     fmt.Sprintf(":%d", DataPort),
+			AllowDelete:     spec.Delete,
 		},
 	}
 }

@@ -89,6 +89,7 @@ func LocalDelivery(transfer *v1alpha1.Transfer) *v1alpha1.Delivery {
 		Transfer:    v1alpha1.TransferReference{Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt},
 		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: transfer.Spec.Destination.PersistentVolumeClaim},
 		Privilege:   v1alpha1.AgentPrivilegeNone,
+		Delete:      transfer.Spec.Delete,
 	}
 	if asksToWrite(transfer.Spec.PodTemplate) {
 		spec.Privilege = v1alpha1.AgentPrivilegeKeepOwners

@@ -90,7 +90,9 @@ func restricted(t *testing.T, pod corev1.PodSpec) {
 }
 
 func TestReceiveAttempt(t *testing.T) {
-	attempt := plan.ReceiveAttempt(newDelivery("ledger-abcde-2-01234567", 2), true, placement.Plan{}, image)
+	delivery := newDelivery("ledger-abcde-2-01234567", 2)
+	delivery.Spec.Delete = true
+	attempt := plan.ReceiveAttempt(delivery, true, placement.Plan{}, image)
 	pod := attempt.Job().Spec.Template.Spec
 	restricted(t, pod)
 	if pod.Volumes[1].PersistentVolumeClaim.ReadOnly || pod.Containers[0].VolumeMounts[1].ReadOnly {
@@ -107,7 +109,8 @@ func TestReceiveAttempt(t *testing.T) {
 	if err := protojson.Unmarshal(text, config); err != nil {
 		t.Fatal(err)
 	}
-	if config.SenderName != "ledger" || config.SenderNamespace != "bank" || config.DataAddress != ":8443" || config.Path != "books" || config.Attempt != 2 {
+	if config.SenderName != "ledger" || config.SenderNamespace != "bank" || config.DataAddress != ":8443" || config.Path != "books" || config.Attempt != 2 ||
+		!config.AllowDelete {
 		t.Errorf("%s", text)
 	}
 }

@@ -132,6 +132,7 @@ var exceptions = map[string]string{
 	"TransferStatus.Phase nophase":                      forPeople,
 	"TransferSpec.Suspend nobools":                      "the field of CronJob and Job, and what users of GitOps tools know",
 	"TransferSpec.Delete nobools":                       "the word that users of rsync and of other movers look for",
+	"DeliverySpec.Delete nobools":                       "the field of the Transfer, under its name",
 	"TransferSpec.AllowEmptySource nobools":             "it lifts one brake",
 	"SoftwareCompression.Disabled nobools":              "there is no third way of not compressing in software",
 	"TransferReference.Attempt numericbounds":           "the gateway writes it; its bound is maxAttempts of the sender, which may change",

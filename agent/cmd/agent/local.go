@@ -70,6 +70,7 @@ func (a *agent) moveLocally(
 		Attempt:     to.GetAttempt(),
 		Sender:      to.GetSenderNamespace() + "/" + to.GetSenderName(),
 		Destination: transfer.Tree{Destination: destination},
+		AllowDelete: to.GetAllowDelete(),
 		Engines:     decode,
 		Report:      transfer.NewReceiveReport(),
 		OneProcess:  true,

@@ -90,6 +90,7 @@ func TestMovesLocally(t *testing.T) {
 	// Nothing has changed, so nothing is moved again.
 	r.config.Send.RunId, r.config.Receive.RunId = "fghij", "fghij"
 	// What was told to a sender and a receiver apart holds here as well.
+	r.config.Receive.AllowDelete = true
 	r.config.Send.Mirror, r.config.Send.Exclude = true, []string{"*.keep"}
 	for _, name := range []string{"stale", "old.keep"} {
 		if err := os.WriteFile(filepath.Join(r.destination, "copy", name), nil, 0o600); err != nil {

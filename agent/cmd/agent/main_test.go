@@ -105,7 +105,7 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	receiveDir := west.Directory(t, east, "/ns/bank/delivery/ledger", receiveName)
 	receive := &wirev1.ReceiveConfig{
 		RunId: "abcde", Attempt: 1, SenderNamespace: "bank", SenderName: "ledger", Volume: destination, Path: "copy",
-		ControlAddress: freeAddress(t), DataAddress: freeAddress(t),
+		ControlAddress: freeAddress(t), DataAddress: freeAddress(t), AllowDelete: true,
 	}
 	configure(t, receiveDir, receive)
 	gatewayAddress := startGateway(t, west.Directory(t, east, "/gateway", transport.GatewayServerName), receiveName, receive.DataAddress)

@@ -146,6 +146,7 @@ func (a *agent) open(ctx context.Context, c *wirev1.SendConfig, files *transport
 		Attempt:         c.GetAttempt(),
 		Destination:     c.GetDestination(),
 		Privileged:      c.GetPrivileged(),
+		Mirror:          c.GetMirror(),
 	}, report, transfer.DefaultBackoff)
 	if err != nil {
 		return "", err
@@ -202,6 +203,7 @@ func (a *agent) receive(ctx context.Context) error {
 			Attempt:      c.GetAttempt(),
 			Sender:       c.GetSenderNamespace() + "/" + c.GetSenderName(),
 			Destination:  transfer.Tree{Destination: destination},
+			AllowDelete:  c.GetAllowDelete(),
 			Engines:      engines,
 			InflateRates: rates,
 			Report:       report,

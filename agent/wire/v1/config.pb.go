@@ -641,7 +641,9 @@ type ReceiveConfig struct {
 	Path            string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	ControlAddress  string `protobuf:"bytes,7,opt,name=control_address,json=controlAddress,proto3" json:"control_address,omitempty"`
 	// data_address to listen on for the sender.
-	DataAddress   string `protobuf:"bytes,8,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"`
+	DataAddress string `protobuf:"bytes,8,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"`
+	// allow_delete: the run was admitted with the right to remove what the source does not have. Without it the agent rejects Mirror.
+	AllowDelete   bool `protobuf:"varint,9,opt,name=allow_delete,json=allowDelete,proto3" json:"allow_delete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,6 +732,13 @@ func (x *ReceiveConfig) GetDataAddress() string {
 		return x.DataAddress
 	}
 	return ""
+}
+
+func (x *ReceiveConfig) GetAllowDelete() bool {
+	if x != nil {
+		return x.AllowDelete
+	}
+	return false
 }
 
 // LocalConfig is what the agent in mode local needs to know, which is sender and receiver at once. What is about connections between
@@ -879,7 +888,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06mirror\x18\r \x01(\bR\x06mirror\x12,\n" +
 	"\x12allow_empty_source\x18\x0e \x01(\bR\x10allowEmptySource\x12+\n" +
 	"\x11receiver_endpoint\x18\x16 \x01(\tR\x10receiverEndpoint\x120\n" +
-	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\"\x84\x02\n" +
+	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\"\xa7\x02\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -889,7 +898,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06volume\x18\x05 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04path\x18\x06 \x01(\tR\x04path\x12'\n" +
 	"\x0fcontrol_address\x18\a \x01(\tR\x0econtrolAddress\x12!\n" +
-	"\fdata_address\x18\b \x01(\tR\vdataAddress\"~\n" +
+	"\fdata_address\x18\b \x01(\tR\vdataAddress\x12!\n" +
+	"\fallow_delete\x18\t \x01(\bR\vallowDelete\"~\n" +
 	"\vLocalConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
 	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\"5\n" +

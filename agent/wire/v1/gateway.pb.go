@@ -144,7 +144,10 @@ type OpenRequest struct {
 	Attempt         uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Destination     *ClaimPath             `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"`
 	// privileged asks that the receiving agent be able to keep owners, setuid and setgid and file capabilities, if its namespace allows it.
-	Privileged    bool `protobuf:"varint,5,opt,name=privileged,proto3" json:"privileged,omitempty"`
+	Privileged bool `protobuf:"varint,5,opt,name=privileged,proto3" json:"privileged,omitempty"`
+	// mirror says that the sender will ask the receiving agent to remove what the source does not have, see Mirror. A receiving agent whose
+	// run was opened without it rejects Mirror.
+	Mirror        bool `protobuf:"varint,6,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +213,13 @@ func (x *OpenRequest) GetDestination() *ClaimPath {
 func (x *OpenRequest) GetPrivileged() bool {
 	if x != nil {
 		return x.Privileged
+	}
+	return false
+}
+
+func (x *OpenRequest) GetMirror() bool {
+	if x != nil {
+		return x.Mirror
 	}
 	return false
 }
@@ -615,7 +625,7 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\rHelloResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x19\n" +
-	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xca\x01\n" +
+	"\bknown_as\x18\x03 \x01(\tR\aknownAs\"\xe2\x01\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -623,7 +633,8 @@ const file_agent_wire_v1_gateway_proto_rawDesc = "" +
 	"\vdestination\x18\x04 \x01(\v2\x1d.lighterage.wire.v1.ClaimPathR\vdestination\x12\x1e\n" +
 	"\n" +
 	"privileged\x18\x05 \x01(\bR\n" +
-	"privileged\"\xc4\x01\n" +
+	"privileged\x12\x16\n" +
+	"\x06mirror\x18\x06 \x01(\bR\x06mirror\"\xc4\x01\n" +
 	"\fOpenResponse\x12;\n" +
 	"\apending\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.OpenPendingH\x00R\apending\x125\n" +
 	"\x05ready\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.OpenReadyH\x00R\x05ready\x127\n" +
