@@ -71,13 +71,13 @@ type DataQuotaStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lighterage,shortName=dq
 // +kubebuilder:printcolumn:name="Transfers",type=integer,JSONPath=`.status.used.runningTransfers`
-// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.hard.runningTransfers`,description="running Transfers that are allowed"
+// +kubebuilder:printcolumn:name="Max-Transfers",type=integer,JSONPath=`.spec.hard.runningTransfers`,description="running Transfers that are allowed"
 // +kubebuilder:printcolumn:name="Deliveries",type=integer,JSONPath=`.status.used.runningDeliveries`
-// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.hard.runningDeliveries`,description="running Deliveries that are allowed"
+// +kubebuilder:printcolumn:name="Max-Deliveries",type=integer,JSONPath=`.spec.hard.runningDeliveries`,description="running Deliveries that are allowed"
 // +kubebuilder:printcolumn:name="Bandwidth",type=string,JSONPath=`.status.used.bandwidth`,description="bytes per second that are granted"
-// +kubebuilder:printcolumn:name="Max",type=string,JSONPath=`.spec.hard.bandwidth`,description="bytes per second that are allowed"
-// +kubebuilder:printcolumn:name="Queues",type=string,JSONPath=`.status.used.queueBytes`,description="bytes of storage of Queues"
-// +kubebuilder:printcolumn:name="Max",type=string,JSONPath=`.spec.hard.queueBytes`,description="bytes of storage of Queues that are allowed"
+// +kubebuilder:printcolumn:name="Max-Bandwidth",type=string,JSONPath=`.spec.hard.bandwidth`,description="bytes per second that are allowed"
+// +kubebuilder:printcolumn:name="Queue-Bytes",type=string,JSONPath=`.status.used.queueBytes`,description="bytes of storage of Queues"
+// +kubebuilder:printcolumn:name="Max-Queue-Bytes",type=string,JSONPath=`.spec.hard.queueBytes`,description="bytes of storage of Queues that are allowed"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
 type DataQuota struct {
