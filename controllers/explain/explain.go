@@ -62,7 +62,10 @@ func (e *Explanation) assume(format string, arguments ...any) {
 // stalled says what keeps the Transfer from going on.
 func (e *Explanation) stalled(status *v1alpha1.TransferStatus) {
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
-	if c == nil || c.Status != metav1.ConditionTrue {
+	if status.Queued != nil { // it waits for nobody, and goes on by itself
+		c = meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	}
+	if c == nil || c.Status != metav1.ConditionTrue && status.Queued == nil {
 		return
 	}
 	e.Stalled = c.Reason + ": " + c.Message
@@ -74,7 +77,7 @@ func (e *Explanation) stalled(status *v1alpha1.TransferStatus) {
 
 // waitsFor is what status says of a Transfer without a run.
 func waitsFor(status *v1alpha1.TransferStatus) string {
-	if status.Schedule != nil && status.Schedule.NextTime != nil {
+	if status.Schedule != nil && status.Schedule.NextTime != nil && status.Queued == nil {
 		return fmt.Sprintf("its schedule starts it at %s; to start it now give the annotation %s a new value", clock(status.Schedule.NextTime.Time), v1alpha1.RunAnnotation)
 	}
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionReady} {

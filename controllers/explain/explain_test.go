@@ -347,6 +347,12 @@ func TestNotRun(t *testing.T) {
 			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "X", Message: "not this"},
 			{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPeerNotFound, Message: "create Peer west"},
 		}}, "PeerNotFound: create Peer west"},
+		"queued, with a schedule": {v1alpha1.TransferStatus{
+			Schedule: &v1alpha1.ScheduleStatus{NextTime: at(7)}, Queued: &v1alpha1.QueuedStatus{},
+			Conditions: []metav1.Condition{
+				{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotaExceeded, Message: "DataQuota team"},
+			},
+		}, "QuotaExceeded: DataQuota team"},
 		"not seen": {v1alpha1.TransferStatus{}, "whether the manager runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -357,6 +363,18 @@ func TestNotRun(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestQueued: another run waits for a quota.
+func TestQueued(t *testing.T) {
+	e := explained(t, func(in *explain.Input) {
+		s := &in.Transfer.Status
+		s.Phase, s.Run.CompletionTime, s.Queued = v1alpha1.TransferPending, at(9), &v1alpha1.QueuedStatus{}
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded, Message: "DataQuota team"}}
+	})
+	if e.Stalled != "QuotaExceeded: DataQuota team" || !e.NextRun {
+		t.Errorf("%q %t", e.Stalled, e.NextRun)
 	}
 }
 
