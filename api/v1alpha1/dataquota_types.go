@@ -10,8 +10,8 @@ import (
 
 // DataQuotaResources are amounts of what a DataQuota limits. In spec.hard, what is absent is not limited.
 type DataQuotaResources struct {
-	// runningTransfers is how many Transfers of the namespace run at a time: from when their run is admitted until it ends. A run that
-	// waits for somebody between two attempts, or is suspended there, does not count. 0: none.
+	// runningTransfers is how many Transfers of the namespace run at a time: from when their run is admitted until it
+	// ends. A run that waits for somebody between two attempts, or is suspended there, does not count. 0: none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
@@ -23,24 +23,26 @@ type DataQuotaResources struct {
 	// +kubebuilder:validation:Maximum=1000000
 	RunningDeliveries *int32 `json:"runningDeliveries,omitempty"`
 
-	// bandwidth is how many bytes per second the sending agents of the namespace's Transfers write to the wire at most, all together. Each
-	// run is granted its spec.bandwidthLimit. One without a limit is granted an equal share, bandwidth divided by runningTransfers, if
-	// that is limited as well; otherwise whatever is not granted to others. Transfers that go through no network are granted none.
+	// bandwidth is how many bytes per second the sending agents of the namespace's Transfers write to the wire at most,
+	// all together. Each run is granted its spec.bandwidthLimit. One without a limit is granted an equal share,
+	// bandwidth divided by runningTransfers, if that is limited as well; otherwise whatever is not granted to others.
+	// Transfers that go through no network are granted none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidth must be between 256Ki and 1Pi bytes per second; write for example 200Mi, or runningTransfers: 0 to allow no Transfers"
 	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 
-	// queueBytes is how much storage the namespace's Queues have, all together: the sum of storage.size times replicas, whether it is in
-	// volumes, in memory or in external servers. 0: none.
+	// queueBytes is how much storage the namespace's Queues have, all together: the sum of storage.size times replicas,
+	// whether it is in volumes, in memory or in external servers. 0: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Ei')) <= 0",message="queueBytes must be between 0 and 1Ei; write for example 100Gi"
 	QueueBytes *resource.Quantity `json:"queueBytes,omitempty"`
 }
 
-// DataQuotaSpec limits what a namespace uses of Lighterage. Pods, and what they ask for, are limited by a ResourceQuota.
+// DataQuotaSpec limits what a namespace uses of Lighterage. Pods, and what they ask for, are limited by a
+// ResourceQuota.
 type DataQuotaSpec struct {
-	// hard limits. What exceeds one waits until others have ended, or, if it is a Queue, until somebody makes the limit larger or
-	// deletes another. Whatever runs when a limit is made smaller goes on.
+	// hard limits. What exceeds one waits until others have ended, or, if it is a Queue, until somebody makes the limit
+	// larger or deletes another. Whatever runs when a limit is made smaller goes on.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.runningTransfers) || has(self.runningDeliveries) || has(self.bandwidth) || has(self.queueBytes)",message="at least one of runningTransfers, runningDeliveries, bandwidth and queueBytes must be given; delete the DataQuota to limit nothing"
 	Hard DataQuotaResources `json:"hard,omitzero"`
@@ -64,8 +66,8 @@ type DataQuotaStatus struct {
 	Used *DataQuotaResources `json:"used,omitempty"`
 }
 
-// DataQuota limits how much of Lighterage its namespace uses. A platform team makes it. Where a namespace has several, all of them must be
-// satisfied.
+// DataQuota limits how much of Lighterage its namespace uses. A platform team makes it. Where a namespace has several,
+// all of them must be satisfied.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

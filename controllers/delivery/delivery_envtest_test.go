@@ -38,6 +38,8 @@ const retention = 3 * time.Second
 var (
 	cluster *controllertest.Cluster
 	agents  = &controllertest.Agents{}
+	// cached reads what the manager knows.
+	cached client.Client
 )
 
 func TestMain(m *testing.M) {
@@ -62,7 +64,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("making a manager: %w", err)
 	}
 	err = delivery.Setup(mgr, delivery.Options{
-		Client: mgr.GetClient(), Agents: agents,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents,
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),
@@ -72,6 +74,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	cached = mgr.GetClient()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

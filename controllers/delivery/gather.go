@@ -70,6 +70,9 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		return facts, fmt.Errorf("listing Transfers in %s: %w", delivery.Namespace, err)
 	}
 	facts.Transfers = transfers.Items
+	if facts.Quota.Quotas, err = r.quotas(ctx, delivery.Namespace); err != nil {
+		return facts, err
+	}
 	return facts, r.gatherAgent(ctx, delivery, &facts)
 }
 

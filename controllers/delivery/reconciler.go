@@ -27,6 +27,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;patch;delete
@@ -42,6 +43,8 @@ const conflictPause = 200 * time.Millisecond
 type Options struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
+	// Reader reads past the cache.
+	Reader client.Reader
 	// Agents asks agents for reports.
 	Agents agentclient.Agents
 	// Attempts makes Jobs and Secrets.
@@ -63,6 +66,7 @@ type Reconciler struct {
 	Options
 	tracker   *attempt.Tracker
 	deletions attempt.Deletions
+	turns     quota.Turns
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
@@ -95,7 +99,11 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	decision := plan.DecideDelivery(delivery, facts, r.Image)
+	decision, written, err := r.decide(ctx, delivery, facts)
+	defer written()
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	if decision.Ended {
 		if err := r.Attempts.RemoveSecret(ctx, delivery, delivery.Name); err != nil {
 			return ctrl.Result{}, err
@@ -104,6 +112,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.writeStatus(ctx, delivery, decision); err != nil {
 		return ctrl.Result{}, err
 	}
+	written()
 	problem, err := r.execute(ctx, delivery, facts, decision)
 	if err != nil {
 		return ctrl.Result{}, err

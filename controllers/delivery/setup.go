@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -37,6 +38,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.Delivery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(attempt.PodEnded(v1alpha1.DeliveryLabel))).
+		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(standingChanged())).
+		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrency)}).
 		Complete(r)

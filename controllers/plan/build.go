@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -121,7 +122,7 @@ func sendConfig(transfer *v1alpha1.Transfer, resolved policy.Resolved) *wirev1.S
 		ControlAddress:     fmt.Sprintf(":%d", ControlPort),
 		CheckpointInterval: checkpointInterval(transfer.Spec),
 		Streams:            uint32(transfer.Spec.Streams),
-		BandwidthLimit:     bandwidthLimit(transfer.Spec),
+		BandwidthLimit:     bandwidthLimit(run.BandwidthLimit),
 		Privileged:         asksToWrite(transfer.Spec.PodTemplate),
 		Include:            transfer.Spec.Include,
 		Exclude:            transfer.Spec.Exclude,
@@ -139,11 +140,11 @@ func checkpointInterval(spec v1alpha1.TransferSpec) uint64 {
 }
 
 // bandwidthLimit in bytes per second, 0 for none.
-func bandwidthLimit(spec v1alpha1.TransferSpec) uint64 {
-	if spec.BandwidthLimit == nil {
+func bandwidthLimit(limit *resource.Quantity) uint64 {
+	if limit == nil {
 		return 0
 	}
-	return uint64(spec.BandwidthLimit.Value())
+	return uint64(limit.Value())
 }
 
 // ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent have the privilege

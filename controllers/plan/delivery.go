@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // DeliveryFacts are what was seen.
@@ -42,12 +43,15 @@ type DeliveryFacts struct {
 	Samples Samples
 	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
 	Placement placement.Facts
+	Quota     QuotaFacts
 	// Retention is how long a Delivery stays after it has ended; 0 for ever.
 	Retention time.Duration
 }
 
 // DeliveryDecision is what to do.
 type DeliveryDecision struct {
+	// Ask, if set, must be admitted first: nothing else counts until it is decided again with the answer in QuotaFacts.
+	Ask *quota.Request
 	// Status to write, before anything is made.
 	Status v1alpha1.DeliveryStatus
 	// Detail is what only this cluster's people may know beyond the conditions, for an event; empty if there is none.
@@ -158,6 +162,9 @@ func (d *deliveryDecision) admit() {
 		d.out.Detail = fmt.Sprintf("Transfer %q of this namespace writes into %q of the same claim", other.Name, destination.Path)
 		d.fail(v1alpha1.ReasonDestinationInUse,
 			"a Transfer within the receiving cluster writes into the same place of this claim; wait until it has ended, or choose a path outside of it")
+		return
+	}
+	if !d.admitted() {
 		return
 	}
 	now := metav1.NewTime(d.facts.Now)

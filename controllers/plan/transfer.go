@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // TransferFacts are what was seen.
@@ -46,6 +48,7 @@ type TransferFacts struct {
 	NetworkSecondsPerGiB *float64
 	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
 	Placement placement.Facts
+	Quota     QuotaFacts
 }
 
 // Finished is an attempt that has ended just now, for metrics.
@@ -59,6 +62,8 @@ type Finished struct {
 
 // TransferDecision is what to do.
 type TransferDecision struct {
+	// Ask, if set, must be admitted first: nothing else counts until it is decided again with the answer in QuotaFacts.
+	Ask *quota.Request
 	// Status to write, before anything is made.
 	Status v1alpha1.TransferStatus
 	// Start is the attempt that must exist; nil when none has to be made.
@@ -98,7 +103,9 @@ type transferDecision struct {
 	image    AgentImage
 	// due: a time of the schedule has come for which a run is to start.
 	due bool
-	out TransferDecision
+	// bandwidth that the attempt which begins may use; nil: any.
+	bandwidth *resource.Quantity
+	out       TransferDecision
 }
 
 func (d *transferDecision) decide() {
@@ -176,7 +183,11 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 		d.transfer.Status.Placement = expected(where)
 		return
 	}
+	if !d.admitted(route) {
+		return
+	}
 	next()
+	d.transfer.Status.Run.BandwidthLimit = d.bandwidth
 	d.transfer.Status.Policy = resolved.Status()
 	d.start(resolved, where)
 }
@@ -313,47 +324,6 @@ func (d *transferDecision) placement() placement.Request {
 		}
 	}
 	return request
-}
-
-// fallBack starts anew, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has no room for beside
-// it. Without a slot the scheduler falls back by itself.
-func (d *transferDecision) fallBack(state agentState) bool {
-	request := d.placement()
-	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) || d.facts.Now.Sub(state.since) < slotPatience {
-		return false
-	}
-	shun := v1alpha1.PlacementReasonAcceleratorBusy
-	if waiting(request, d.facts.Placement, d.facts.Job).Status.Reason == v1alpha1.PlacementReasonNoRoom {
-		shun = v1alpha1.PlacementReasonNoRoom
-	}
-	request.Shun = shun
-	where := placement.Decide(request, d.facts.Placement)
-	if where.Slot {
-		return false // there is no other node
-	}
-	d.transfer.Status.Run.Attempt++
-	d.forgetAttempt()
-	d.start(policy.Kept(d.transfer.Status.Policy), where)
-	return true
-}
-
-// comeBack starts anew an attempt that prefers an accelerator, was planned when none had a slot left, and that the scheduler has no room for on
-// the other nodes, once there is a slot, or no other node. Each time it waits longer, in case there is no room beside the accelerator either.
-func (d *transferDecision) comeBack(state agentState) bool {
-	request, run := d.placement(), d.transfer.Status.Run
-	patience := slotPatience << min(max(run.Attempt-run.Failures-1, 0), maxSlotDoublings)
-	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" || d.facts.Now.Sub(state.since) < patience {
-		return false
-	}
-	request.Shun = ""
-	where := placement.Decide(request, d.facts.Placement)
-	if placement.Avoids(where.Affinity) {
-		return false
-	}
-	run.Attempt++
-	d.forgetAttempt()
-	d.start(policy.Kept(d.transfer.Status.Policy), where)
-	return true
 }
 
 func (d *transferDecision) followStarting(state agentState) {
@@ -587,6 +557,6 @@ func (d *transferDecision) set(phase v1alpha1.TransferPhase, wanted []metav1.Con
 		conditions.New(v1alpha1.ConditionComplete, phase == v1alpha1.TransferComplete, ready.Reason, ready.Message),
 		conditions.New(v1alpha1.ConditionFailed, phase == v1alpha1.TransferFailed, ready.Reason, ready.Message),
 	)
-	d.transfer.Status.Phase = phase
+	d.transfer.Status.Phase, d.transfer.Status.Queued = phase, nil
 	d.transfer.Status.Conditions = conditions.Merge(d.transfer.Status.Conditions, wanted, d.transfer.Generation, d.facts.Now)
 }

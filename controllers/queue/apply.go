@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -114,12 +115,19 @@ func (r *Reconciler) placeable(wanted Wanted, present *appsv1.StatefulSet, where
 
 // within is the same for members whose claims are as they are.
 func (w Wanted) within(claims []corev1.PersistentVolumeClaim) (Wanted, error) {
-	queue := w.Queue.DeepCopy()
+	size := w.Queue.Spec.Storage.Size
 	for i := range claims {
-		if size := claims[i].Spec.Resources.Requests.Storage(); size.Cmp(queue.Spec.Storage.Size) < 0 {
-			queue.Spec.Storage.Size = *size
+		if has := claims[i].Spec.Resources.Requests.Storage(); has.Cmp(size) < 0 {
+			size = *has
 		}
 	}
+	return w.limited(size)
+}
+
+// limited is the same for members that have so much storage.
+func (w Wanted) limited(size resource.Quantity) (Wanted, error) {
+	queue := w.Queue.DeepCopy()
+	queue.Spec.Storage.Size = size
 	w.Queue = queue
 	w, err := w.configured()
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues/status,verbs=patch
@@ -60,6 +61,7 @@ type Reconciler struct {
 	objects  owned.Writer
 	secrets  agentsecret.Keeper
 	memories *owned.Memories[memory]
+	turns    quota.Turns
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
@@ -110,8 +112,17 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	var usable *Wanted
 	wanted, problem := Want(queue, in.policies, in.neighbours, in.privilegeAllowed)
+	var exceeded *plan.Problem
 	if problem == nil {
-		usable = &wanted
+		if usable, exceeded, err = r.admit(ctx, queue, wanted); err != nil {
+			return ctrl.Result{}, err
+		}
+		if usable == nil {
+			problem = exceeded
+		}
+	}
+	if usable != nil {
+		wanted = *usable
 		where := placement.Decide(wanted.Placement(r.Image.Architectures), in.placement)
 		facts.Placement = &where.Status
 		if where.Blocked != nil {
@@ -126,6 +137,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		} else if facts.Set, facts.Problem, err = r.ensureAll(ctx, wanted, in, where.Affinity); err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if facts.Problem == nil {
+		facts.Problem = exceeded
 	}
 	if problem != nil {
 		if facts.Problem, err = r.goOn(ctx, queue, in.set, *problem); err != nil {

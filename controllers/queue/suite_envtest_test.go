@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lighterage/lighterage/controllers/controllertest"
@@ -26,6 +27,8 @@ import (
 var (
 	cluster *controllertest.Cluster
 	agents  = &controllertest.Agents{}
+	// cached reads what the manager knows.
+	cached client.Client
 )
 
 func TestMain(m *testing.M) {
@@ -58,6 +61,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	cached = mgr.GetClient()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {

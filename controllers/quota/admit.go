@@ -30,7 +30,8 @@ type Request struct {
 	Name    string
 	// Amounts that it needs, bandwidth excepted.
 	Amounts Amounts
-	// Bandwidth that it would use, nil for one that uses none. Unlimited: it has no limit of its own, and takes a share.
+	// Bandwidth that it would use, nil for one that uses none. Unlimited: it has no limit of its own, and takes a
+	// share.
 	Bandwidth *int64
 }
 
@@ -203,8 +204,8 @@ func (h *hall) keep(short []shortage) {
 	}
 }
 
-// bandwidth is what a request is to be granted: what it would use, but no more than there is at all. One without a limit of its own takes an
-// equal share where running Transfers are limited, else what is left. 0: it uses none.
+// bandwidth is what a request is to be granted: what it would use, but no more than there is at all. One without a
+// limit of its own takes an equal share where running Transfers are limited, else what is left. 0: it uses none.
 func (h *hall) bandwidth(r Request) int64 {
 	if r.Bandwidth == nil {
 		return 0

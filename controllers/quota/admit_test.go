@@ -26,7 +26,8 @@ func run(id string, bandwidth int64) quota.Held {
 	return quota.Held{ID: id, Amounts: quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: bandwidth}}
 }
 
-// wants asks for one run with that bandwidth, waiting since so many seconds after the start; 0: it goes through no network.
+// wants asks for one run with that bandwidth, waiting since so many seconds after the start; 0: it goes through no
+// network.
 func wants(id string, bandwidth int64, since int) quota.Request {
 	r := quota.Request{ID: id, Name: id, Since: start.Add(time.Duration(since) * time.Second), Amounts: quota.Amounts{quota.RunningTransfers: 1}}
 	if bandwidth != 0 {
@@ -90,7 +91,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestQueuesKeepNothing: storage does not come free by itself, so a Queue that does not fit keeps nothing from one that does.
+// TestQueuesKeepNothing: storage does not come free by itself, so a Queue that does not fit keeps nothing from one that
+// does.
 func TestQueuesKeepNothing(t *testing.T) {
 	queue := func(id string, bytes int64, since int) quota.Request {
 		return quota.Request{ID: id, Since: start.Add(time.Duration(since) * time.Second), Amounts: quota.Amounts{quota.QueueBytes: bytes}}
@@ -115,8 +117,8 @@ func TestQueuesKeepNothing(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves plays many runs of several sizes that come faster than they can go, each admitted only as Decide says, and expects
-// that limits hold at all times and that all run, in order.
+// TestNobodyStarves plays many runs of several sizes that come faster than they can go, each admitted only as Decide
+// says, and expects that limits hold at all times and that all run, in order.
 func TestNobodyStarves(t *testing.T) {
 	random := rand.New(rand.NewPCG(14, 5))
 	hard := quota.Amounts{quota.RunningTransfers: 3, quota.Bandwidth: 100 * mi}

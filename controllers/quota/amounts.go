@@ -29,10 +29,12 @@ var Resources = []Resource{RunningTransfers, RunningDeliveries, Bandwidth, Queue
 // ends reports whether what holds a resource gives it back by itself in time.
 func (r Resource) ends() bool { return r != QueueBytes }
 
-// Amounts of resources. Of limits, what is absent is not limited; of what is held or wanted, it is none. A negative amount does not occur.
+// Amounts of resources. Of limits, what is absent is not limited; of what is held or wanted, it is none. A negative
+// amount does not occur.
 type Amounts map[Resource]int64
 
-// Unlimited is held by a run whose agent may use any bandwidth: it was admitted before there was a limit. It counts as the whole limit.
+// Unlimited is held by a run whose agent may use any bandwidth: it was admitted before there was a limit. It counts as
+// the whole limit.
 const Unlimited = math.MaxInt64
 
 // add returns a+b, or Unlimited where that is too large.

@@ -8,21 +8,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// What objects hold, want and wait for is read from what the operator writes, their statuses, and from what nobody can change. Neither a spec
-// nor an annotation takes or frees anything.
+// What objects hold, want and wait for is read from what the operator writes, their statuses, and from what nobody can
+// change. Neither a spec nor an annotation takes or frees anything.
 
-// TransferHolds reports what a Transfer holds: from the status that names an attempt, which is written before anything of it is made, until the
-// run ends. A run holds nothing between two attempts, unless the next one comes by itself after its back-off, and nothing while it is queued.
+// TransferHolds reports what a Transfer holds: from the status that names an attempt, which is written before anything
+// of it is made, until the run ends. A run holds nothing between two attempts, unless the next one comes by itself
+// after its back-off, and nothing while it is queued.
 func TransferHolds(transfer *v1alpha1.Transfer) (Held, bool) {
 	run := transfer.Status.Run
 	if run == nil || run.CompletionTime != nil || transfer.Status.Queued != nil {
 		return Held{}, false
 	}
-	if run.NextAttemptTime != nil && !reasonIs(transfer, v1alpha1.ReasonRetrying) {
+	if run.NextAttemptTime != nil && !reasonIs(transfer.Status.Conditions, v1alpha1.ReasonRetrying) {
 		return Held{}, false
 	}
 	held := Held{ID: string(transfer.UID), Amounts: Amounts{RunningTransfers: 1}}
@@ -70,8 +72,8 @@ func Transfers(quotas []v1alpha1.DataQuota, transfers []v1alpha1.Transfer) View 
 	return view
 }
 
-// DeliveryHolds reports what a Delivery holds: from the status that names its run, which is written before its agent is made, until that has
-// ended.
+// DeliveryHolds reports what a Delivery holds: from the status that names its run, which is written before its agent is
+// made, until that has ended.
 func DeliveryHolds(delivery *v1alpha1.Delivery) (Held, bool) {
 	run := delivery.Status.Run
 	if run == nil || run.CompletionTime != nil {
@@ -82,8 +84,7 @@ func DeliveryHolds(delivery *v1alpha1.Delivery) (Held, bool) {
 
 // DeliveryWaits reports whether a Delivery waits to be admitted, and what it asks for.
 func DeliveryWaits(delivery *v1alpha1.Delivery) (Request, bool) {
-	ready := meta.FindStatusCondition(delivery.Status.Conditions, v1alpha1.ConditionReady)
-	if delivery.Status.Run != nil || delivery.DeletionTimestamp != nil || ready == nil || ready.Reason != v1alpha1.ReasonQuotaExceeded {
+	if delivery.Status.Run != nil || delivery.DeletionTimestamp != nil || !reasonIs(delivery.Status.Conditions, v1alpha1.ReasonQuotaExceeded) {
 		return Request{}, false
 	}
 	return DeliveryRequest(delivery), true
@@ -119,10 +120,11 @@ func QueueHolds(queue *v1alpha1.Queue) (Held, bool) {
 	return Held{ID: string(queue.UID), Amounts: Amounts{QueueBytes: storage(queue, *queue.Status.StorageSize)}}, true
 }
 
-// QueueWaits reports whether a Queue wants more storage than was admitted, and how much it wants altogether.
+// QueueWaits reports whether a Queue was refused the storage that it wants, and how much it wants altogether.
 func QueueWaits(queue *v1alpha1.Queue) (Request, bool) {
 	admitted := queue.Status.StorageSize
-	if queue.DeletionTimestamp != nil || admitted != nil && admitted.Cmp(queue.Spec.Storage.Size) >= 0 {
+	if queue.DeletionTimestamp != nil || admitted != nil && admitted.Cmp(queue.Spec.Storage.Size) >= 0 ||
+		!reasonIs(queue.Status.Conditions, v1alpha1.ReasonQuotaExceeded) {
 		return Request{}, false
 	}
 	return QueueRequest(queue), true
@@ -160,8 +162,8 @@ func storage(queue *v1alpha1.Queue, size resource.Quantity) int64 {
 	return each * members
 }
 
-func reasonIs(transfer *v1alpha1.Transfer, reason string) bool {
-	ready := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReady)
+func reasonIs(conditions []metav1.Condition, reason string) bool {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Reason == reason
 }
 

@@ -123,6 +123,10 @@ func TestQueueAmounts(t *testing.T) {
 	if _, holds := quota.QueueHolds(queue); holds {
 		t.Error("a new Queue holds something")
 	}
+	if _, waits := quota.QueueWaits(queue); waits {
+		t.Error("one that has not asked yet waits")
+	}
+	queue.Status.Conditions = ready(v1alpha1.ReasonQuotaExceeded)
 	if request, waits := quota.QueueWaits(queue); !waits || request.Amounts[quota.QueueBytes] != 30<<30 {
 		t.Errorf("%t %+v", waits, request)
 	}

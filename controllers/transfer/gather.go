@@ -26,7 +26,7 @@ import (
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherPeer, r.gatherLocal, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement, r.gatherAttempt,
+		r.gatherPeer, r.gatherLocal, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement, r.gatherQuotas, r.gatherAttempt,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
 			return facts, err

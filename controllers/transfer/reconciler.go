@@ -27,6 +27,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/quota"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch
@@ -43,6 +44,8 @@ const conflictPause = 200 * time.Millisecond
 type Options struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
+	// Reader reads past the cache.
+	Reader client.Reader
 	// Agents asks agents for reports, Gateways asks other clusters to end runs.
 	Agents   agentclient.Agents
 	Gateways agentclient.PeerGateway
@@ -64,6 +67,7 @@ type Reconciler struct {
 	Options
 	tracker   *attempt.Tracker
 	deletions attempt.Deletions
+	turns     quota.Turns
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
@@ -96,7 +100,11 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	decision := plan.DecideTransfer(transfer, facts, r.Image)
+	decision, written, err := r.decide(ctx, transfer, facts)
+	defer written()
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	if decision.Finished != nil {
 		if err := r.Attempts.RemoveSecret(ctx, transfer, attemptName(transfer)); err != nil {
 			return ctrl.Result{}, err
@@ -105,6 +113,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.writeStatus(ctx, transfer, decision); err != nil {
 		return ctrl.Result{}, err
 	}
+	written()
 	problem, err := r.execute(ctx, transfer, facts, decision)
 	if err != nil {
 		return ctrl.Result{}, err

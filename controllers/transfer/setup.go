@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -63,6 +64,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.Transfer{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(attempt.PodEnded(v1alpha1.TransferLabel))).
+		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(standingChanged())).
+		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery)).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -34,6 +35,8 @@ var (
 	registry = prometheus.NewRegistry()
 	counters = metrics.NewTransfers(registry)
 
+	// cached reads what the manager knows.
+	cached      client.Client
 	stopManager func()
 )
 
@@ -72,7 +75,7 @@ func startManager() error {
 		return fmt.Errorf("making a manager: %w", err)
 	}
 	err = transfer.Setup(mgr, transfer.Options{
-		Client: mgr.GetClient(), Agents: agents, Gateways: gateways,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Gateways: gateways,
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),
@@ -93,6 +96,7 @@ func startManager() error {
 		cancel()
 		return fmt.Errorf("starting the manager: %w", <-done)
 	}
+	cached = mgr.GetClient()
 	stopManager = func() { cancel(); <-done }
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
+	"github.com/lighterage/lighterage/controllers/dataquota"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
@@ -132,6 +133,11 @@ func setups(s settings) []func(ctrl.Manager) error {
 				Agents: wiring.agents, Namespace: s.namespace, Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
 			})
 		},
+		func(mgr ctrl.Manager) error {
+			return dataquota.Setup(mgr, dataquota.Options{
+				Client: mgr.GetClient(), Metrics: metrics.NewQuotas(ctrlmetrics.Registry), Clock: clock.RealClock{},
+			})
+		},
 		func(mgr ctrl.Manager) error { return compressionpolicy.Setup(mgr, compressionpolicy.Options{}) },
 	}
 }
@@ -166,12 +172,12 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 		gateways: gateways,
 		renewer:  &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{
-			Client: mgr.GetClient(), Agents: agents, Gateways: gateways, Attempts: attempts,
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Gateways: gateways, Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry), Clock: real,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		deliveries: delivery.Options{
-			Client: mgr.GetClient(), Agents: agents, Attempts: attempts,
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: real,
 			Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},

@@ -1,0 +1,125 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/quota"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=dataquotas,verbs=get;list;watch
+
+func (r *Reconciler) quotas(ctx context.Context, namespace string) ([]v1alpha1.DataQuota, error) {
+	list := &v1alpha1.DataQuotaList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing DataQuotas in %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+// decide has package plan decide, and the namespace's quotas admit what it wants started. written is to be called when
+// the status that was decided is written, or is not going to be.
+func (r *Reconciler) decide(
+	ctx context.Context, delivery *v1alpha1.Delivery, facts plan.DeliveryFacts,
+) (decision plan.DeliveryDecision, written func(), err error) {
+	decision, written = plan.DecideDelivery(delivery, facts, r.Image), func() {}
+	if decision.Ask == nil {
+		return decision, written, nil
+	}
+	view := func(reader client.Reader) func() (quota.View, error) {
+		return func() (quota.View, error) { return r.view(ctx, reader, delivery.Namespace, facts.Quota.Quotas) }
+	}
+	answer, written, err := r.turns.Admit(delivery.Namespace, *decision.Ask, view(r.Client), view(r.Reader))
+	if err != nil {
+		return decision, written, err
+	}
+	facts.Quota.Answer = &answer
+	return plan.DecideDelivery(delivery, facts, r.Image), written, nil
+}
+
+// view is what a namespace's Deliveries hold and wait for. Pods whose Delivery or Job is gone hold something too, as
+// long as they run.
+func (r *Reconciler) view(ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota) (quota.View, error) {
+	deliveries := &v1alpha1.DeliveryList{}
+	if err := reader.List(ctx, deliveries, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return quota.View{}, fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
+	}
+	view := quota.Deliveries(quotas, deliveries.Items)
+	present := map[string]bool{}
+	for i := range deliveries.Items {
+		if _, holds := quota.DeliveryHolds(&deliveries.Items[i]); holds {
+			present[deliveries.Items[i].Name] = true
+		}
+	}
+	strays, err := r.Attempts.Strays(ctx, namespace, v1alpha1.DeliveryLabel, present, r.Clock.Now())
+	for _, pod := range strays {
+		view.Held = append(view.Held, quota.Held{ID: pod, Amounts: quota.Amounts{quota.RunningDeliveries: 1}})
+	}
+	return view, err
+}
+
+// standing is what of a Delivery matters to others that wait.
+type standing struct{ holds, waits bool }
+
+func standingOf(object client.Object) standing {
+	delivery, ok := object.(*v1alpha1.Delivery)
+	if !ok {
+		return standing{}
+	}
+	_, holds := quota.DeliveryHolds(delivery)
+	_, waits := quota.DeliveryWaits(delivery)
+	return standing{holds: holds, waits: waits}
+}
+
+// standingChanged lets pass what may let another Delivery of the namespace go on.
+func standingChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return standingOf(e.ObjectOld) != standingOf(e.ObjectNew) },
+		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// ofNext wakes those of a namespace whose turn it is.
+func (r *Reconciler) ofNext(ctx context.Context, object client.Object) []reconcile.Request {
+	namespace := object.GetNamespace()
+	quotas, err := r.quotas(ctx, namespace)
+	if err == nil && len(quotas) == 0 {
+		return nil // nobody waits, or is woken by ofQuota
+	}
+	var view quota.View
+	if err == nil {
+		view, err = r.view(ctx, r.Client, namespace, quotas)
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Deliveries that wait for a quota cannot be found")
+		return nil
+	}
+	next := map[string]bool{}
+	for _, id := range quota.Next(view) {
+		next[id] = true
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	return r.requests(ctx, namespace, func(d *v1alpha1.Delivery) bool { return next[string(d.UID)] })
+}
+
+// ofQuota wakes all that wait in a namespace, whose limits have changed.
+func (r *Reconciler) ofQuota(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.requests(ctx, object.GetNamespace(), func(d *v1alpha1.Delivery) bool {
+		_, waits := quota.DeliveryWaits(d)
+		return waits
+	})
+}

@@ -1,0 +1,52 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/policy"
+)
+
+// fallBack starts anew, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has
+// no room for beside it. Without a slot the scheduler falls back by itself.
+func (d *transferDecision) fallBack(state agentState) bool {
+	request := d.placement()
+	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) || d.facts.Now.Sub(state.since) < slotPatience {
+		return false
+	}
+	shun := v1alpha1.PlacementReasonAcceleratorBusy
+	if waiting(request, d.facts.Placement, d.facts.Job).Status.Reason == v1alpha1.PlacementReasonNoRoom {
+		shun = v1alpha1.PlacementReasonNoRoom
+	}
+	request.Shun = shun
+	where := placement.Decide(request, d.facts.Placement)
+	if where.Slot {
+		return false // there is no other node
+	}
+	d.transfer.Status.Run.Attempt++
+	d.forgetAttempt()
+	d.start(policy.Kept(d.transfer.Status.Policy), where)
+	return true
+}
+
+// comeBack starts anew an attempt that prefers an accelerator, was planned when none had a slot left, and that the
+// scheduler has no room for on the other nodes, once there is a slot, or no other node. Each time it waits longer, in
+// case there is no room beside the accelerator either.
+func (d *transferDecision) comeBack(state agentState) bool {
+	request, run := d.placement(), d.transfer.Status.Run
+	patience := slotPatience << min(max(run.Attempt-run.Failures-1, 0), maxSlotDoublings)
+	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" || d.facts.Now.Sub(state.since) < patience {
+		return false
+	}
+	request.Shun = ""
+	where := placement.Decide(request, d.facts.Placement)
+	if placement.Avoids(where.Affinity) {
+		return false
+	}
+	run.Attempt++
+	d.forgetAttempt()
+	d.start(policy.Kept(d.transfer.Status.Policy), where)
+	return true
+}

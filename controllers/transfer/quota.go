@@ -1,0 +1,133 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transfer
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/quota"
+)
+
+// +kubebuilder:rbac:groups=lighterage.dev,resources=dataquotas,verbs=get;list;watch
+
+// gatherQuotas looks at what limits the namespace.
+func (r *Reconciler) gatherQuotas(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+	var err error
+	facts.Quota.Quotas, err = r.quotas(ctx, transfer.Namespace)
+	return err
+}
+
+func (r *Reconciler) quotas(ctx context.Context, namespace string) ([]v1alpha1.DataQuota, error) {
+	list := &v1alpha1.DataQuotaList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing DataQuotas in %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+// decide has package plan decide, and the namespace's quotas admit what it wants started. written is to be called when
+// the status that was decided is written, or is not going to be.
+func (r *Reconciler) decide(
+	ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts,
+) (decision plan.TransferDecision, written func(), err error) {
+	decision, written = plan.DecideTransfer(transfer, facts, r.Image), func() {}
+	if decision.Ask == nil {
+		return decision, written, nil
+	}
+	view := func(reader client.Reader) func() (quota.View, error) {
+		return func() (quota.View, error) { return r.view(ctx, reader, transfer.Namespace, facts.Quota.Quotas) }
+	}
+	answer, written, err := r.turns.Admit(transfer.Namespace, *decision.Ask, view(r.Client), view(r.Reader))
+	if err != nil {
+		return decision, written, err
+	}
+	facts.Quota.Answer = &answer
+	return plan.DecideTransfer(transfer, facts, r.Image), written, nil
+}
+
+// view is what a namespace's Transfers hold and wait for. Pods of attempts that are over hold something too, as long as
+// they run: whoever removes a Job or a Transfer from under its pod gains nothing.
+func (r *Reconciler) view(ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota) (quota.View, error) {
+	transfers := &v1alpha1.TransferList{}
+	if err := reader.List(ctx, transfers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return quota.View{}, fmt.Errorf("listing Transfers in %s: %w", namespace, err)
+	}
+	view := quota.Transfers(quotas, transfers.Items)
+	present := map[string]bool{}
+	for i := range transfers.Items {
+		if _, holds := quota.TransferHolds(&transfers.Items[i]); holds {
+			present[attemptName(&transfers.Items[i])] = true
+		}
+	}
+	strays, err := r.Attempts.Strays(ctx, namespace, v1alpha1.TransferLabel, present, r.Clock.Now())
+	for _, pod := range strays {
+		view.Held = append(view.Held, quota.Held{ID: pod, Amounts: quota.Amounts{quota.RunningTransfers: 1}})
+	}
+	return view, err
+}
+
+// standing is what of a Transfer matters to others that wait.
+type standing struct {
+	holds, waits bool
+	bandwidth    int64
+}
+
+func standingOf(object client.Object) standing {
+	transfer, ok := object.(*v1alpha1.Transfer)
+	if !ok {
+		return standing{}
+	}
+	held, holds := quota.TransferHolds(transfer)
+	_, waits := quota.TransferWaits(transfer)
+	return standing{holds: holds, waits: waits, bandwidth: held.Amounts[quota.Bandwidth]}
+}
+
+// standingChanged lets pass what may let another Transfer of the namespace go on.
+func standingChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return standingOf(e.ObjectOld) != standingOf(e.ObjectNew) },
+		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// ofNext wakes those of a namespace whose turn it is.
+func (r *Reconciler) ofNext(ctx context.Context, object client.Object) []reconcile.Request {
+	namespace := object.GetNamespace()
+	quotas, err := r.quotas(ctx, namespace)
+	if err == nil && len(quotas) == 0 {
+		return nil // nobody waits, or is woken by ofQuota
+	}
+	var view quota.View
+	if err == nil {
+		view, err = r.view(ctx, r.Client, namespace, quotas)
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Transfers that wait for a quota cannot be found")
+		return nil
+	}
+	next := map[string]bool{}
+	for _, id := range quota.Next(view) {
+		next[id] = true
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	return r.requests(ctx, func(t *v1alpha1.Transfer) bool { return next[string(t.UID)] }, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+}
+
+// ofQuota wakes all that wait in a namespace, whose limits have changed.
+func (r *Reconciler) ofQuota(ctx context.Context, object client.Object) []reconcile.Request {
+	queued := func(t *v1alpha1.Transfer) bool { return t.Status.Queued != nil }
+	return r.requests(ctx, queued, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy)
+}
