@@ -86,9 +86,9 @@ type blocksReceiver interface {
 func serve(t testing.TB, receiver blocksReceiver, counter *transport.Counter) *transport.Dialer {
 	t.Helper()
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
-	sender := east.Directory(t, west, "/ns/bank/transfer/ledger", "")
+	sender := east.ForRun("run").Directory(t, west, "/ns/bank/transfer/ledger", "")
 	server := transport.NewDataServer(transport.NewFiles(west.Directory(t, east, "/ns/bank/delivery/ledger", serverName)),
-		"bank", "ledger", receiver.ServeBlocks)
+		transport.Sender{Namespace: "bank", Name: "ledger", Run: "run"}, receiver.ServeBlocks)
 	wirev1.RegisterReceiverServer(server, receiver)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -61,8 +61,8 @@ type DataServer struct {
 }
 
 // NewDataServer returns a server that hands connections which carry blocks to a function and closes them when it returns.
-func NewDataServer(files *Files, senderNamespace, senderName string, blocks func(net.Conn)) *DataServer {
-	config := files.serverConfig(PeerCA, onlyPath(TransferPath(senderNamespace, senderName)), grpcProtocol, blocksProtocol)
+func NewDataServer(files *Files, sender Sender, blocks func(net.Conn)) *DataServer {
+	config := files.serverConfig(PeerCA, sender.check, grpcProtocol, blocksProtocol)
 	return &DataServer{
 		config: config,
 		blocks: blocks,

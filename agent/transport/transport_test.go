@@ -22,6 +22,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
+// ledger is the sender of the tests.
+var ledger = transport.Sender{Namespace: "bank", Name: "ledger", Run: "7f3ca"}
+
 const serverName = "0000.receive.lighterage.internal"
 
 func serve(t *testing.T, server interface {
@@ -42,8 +45,12 @@ func TestWhoMayConnect(t *testing.T) {
 	east, west, north := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west"), transporttest.NewAuthority(t, "north")
 	files := transport.NewFiles(west.Directory(t, east, "/ns/bank/delivery/ledger", serverName))
 	var counter transport.Counter
-	data := serve(t, transport.NewDataServer(files, "bank", "ledger", func(conn net.Conn) { _, _ = conn.Write([]byte("blocks")) }), &counter, 100)
+	data := serve(t, transport.NewDataServer(files, ledger, func(conn net.Conn) { _, _ = conn.Write([]byte("blocks")) }), &counter, 100)
+	later := ledger
+	later.RevokedBefore = time.Now().Add(wirev1.CertificateBackdating)
+	strict := serve(t, transport.NewDataServer(files, later, func(net.Conn) { t.Error("a connection for blocks") }), nil, 100)
 	control := serve(t, transport.NewControlServer(files), nil, 100)
+	run := east.ForRun(ledger.Run)
 
 	tests := map[string]struct {
 		address    string
@@ -51,9 +58,12 @@ func TestWhoMayConnect(t *testing.T) {
 		serverName string
 		ok         bool
 	}{
-		"Sender":                {data, east.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, true},
-		"OtherTransfer":         {data, east.Directory(t, west, "/ns/bank/transfer/other", ""), serverName, false},
-		"OtherNamespace":        {data, east.Directory(t, west, "/ns/other/transfer/ledger", ""), serverName, false},
+		"Sender":                {data, run.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, true},
+		"OtherRun":              {data, east.ForRun("aaaaa").Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"NoRun":                 {data, east.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"Revoked":               {strict, run.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"OtherTransfer":         {data, run.Directory(t, west, "/ns/bank/transfer/other", ""), serverName, false},
+		"OtherNamespace":        {data, run.Directory(t, west, "/ns/other/transfer/ledger", ""), serverName, false},
 		"ManagerAsSender":       {data, east.Directory(t, west, "/manager", ""), serverName, false},
 		"SenderOfOwnCluster":    {data, west.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
 		"UnknownAuthority":      {data, north.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
@@ -106,8 +116,8 @@ func blocks(ctx context.Context, d *transport.Dialer, serverName string) (string
 func TestOtherProtocols(t *testing.T) {
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
 	files := transport.NewFiles(west.Directory(t, east, "/ns/bank/delivery/ledger", serverName))
-	address := serve(t, transport.NewDataServer(files, "bank", "ledger", func(net.Conn) { t.Error("a connection for blocks") }), nil, 100)
-	client := transport.NewFiles(east.Directory(t, west, "/ns/bank/transfer/ledger", ""))
+	address := serve(t, transport.NewDataServer(files, ledger, func(net.Conn) { t.Error("a connection for blocks") }), nil, 100)
+	client := transport.NewFiles(east.ForRun("7f3ca").Directory(t, west, "/ns/bank/transfer/ledger", ""))
 	certificate, err := client.Certificate()
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +239,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted := &watched{Listener: inner}
-	server := transport.NewDataServer(files, "bank", "ledger", func(conn net.Conn) { _, _ = conn.Write([]byte("blocks")) })
+	server := transport.NewDataServer(files, ledger, func(conn net.Conn) { _, _ = conn.Write([]byte("blocks")) })
 	go server.Serve(transport.Listen(counted, nil, limit))
 	t.Cleanup(server.Stop)
 
@@ -247,7 +257,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			conn.Close()
 		}
 	})
-	dialer := &transport.Dialer{Address: inner.Addr().String(), Files: transport.NewFiles(east.Directory(t, west, "/ns/bank/transfer/ledger", ""))}
+	dialer := &transport.Dialer{Address: inner.Addr().String(), Files: transport.NewFiles(east.ForRun("7f3ca").Directory(t, west, "/ns/bank/transfer/ledger", ""))}
 	conn, err := dialer.DialBlocks(t.Context(), serverName)
 	if err != nil {
 		t.Fatal("the sender: ", err)

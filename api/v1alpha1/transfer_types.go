@@ -284,6 +284,10 @@ type RunStatus struct {
 	// the namespace leave the run of it, which it keeps through all of its attempts. Absent: no limit. Unset for a Delivery.
 	// +optional
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
+	// certificateExpirationTime is when the certificate of the present attempt's agent ends. It is renewed before, while the
+	// agent runs.
+	// +optional
+	CertificateExpirationTime *metav1.Time `json:"certificateExpirationTime,omitempty"`
 	// node that the agent of the present or last attempt runs on.
 	// +optional
 	Node string `json:"node,omitempty"`

@@ -95,7 +95,8 @@ func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMet
 	}
 	pair := state.pair
 	if issue {
-		if pair, ca, err = k.Authority.Issue(ctx, content.Identity, k.Lifetime, content.ServerNames...); err != nil {
+		template := pki.Template{Identity: content.Identity, DNSNames: content.ServerNames, Lifetime: k.Lifetime}
+		if pair, ca, err = k.Authority.Issue(ctx, template); err != nil {
 			return nil, fmt.Errorf("issuing the certificate of %s: %w", content.Identity, err)
 		}
 	}

@@ -79,11 +79,9 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 	return job, newest, nil
 }
 
-// Start makes the Secret and the Job of an attempt where they do not exist yet. peerCA is PEM; nil: the other agent is of this cluster. The problem is what the API server, or
-// a Job of somebody else, has against it: trying again at once would meet it again.
-func (c *Cluster) Start(
-	ctx context.Context, owner client.Object, a *plan.Attempt, identity pki.Identity, serverName string, peerCA []byte,
-) (*plan.Problem, error) {
+// Start makes the Secret and the Job of an attempt where they do not exist yet. The problem is what the API server, a Job of
+// somebody else or a Peer's caBundle has against it: trying again at once would meet it again.
+func (c *Cluster) Start(ctx context.Context, owner client.Object, a *plan.Attempt, wanted Certificate) (*plan.Problem, error) {
 	job := a.Job()
 	present := &batchv1.Job{}
 	err := c.options.Reader.Get(ctx, client.ObjectKeyFromObject(job), present)
@@ -93,18 +91,17 @@ func (c *Cluster) Start(
 	if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading Job %s/%s: %w", job.Namespace, job.Name, err)
 	}
-	pair, ca, err := c.options.Authority.Issue(ctx, identity, c.options.Lifetime, serverName)
-	if err != nil {
-		return nil, fmt.Errorf("issuing the certificate of %s: %w", identity, err)
+	issued, err := c.issue(ctx, wanted)
+	if errors.Is(err, pki.ErrInvalidBundle) {
+		return &plan.Problem{Reason: v1alpha1.ReasonInvalidCABundle, Message: err.Error()}, nil
 	}
-	if peerCA == nil {
-		peerCA = ca.CertificatePEM
-	}
-	config, err := a.Config()
 	if err != nil {
 		return nil, err
 	}
-	secret := a.Secret(plan.AttemptSecret{Config: config, KeyPair: pair, ClusterCA: ca.CertificatePEM, PeerCA: peerCA})
+	if issued.Config, err = a.Config(); err != nil {
+		return nil, err
+	}
+	secret := a.Secret(issued)
 	if err := c.writeSecret(ctx, secret); err != nil {
 		return refusal("Secret", owner, err)
 	}

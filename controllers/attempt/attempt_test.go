@@ -78,7 +78,9 @@ func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
 func start(c *attempt.Cluster) (*plan.Problem, error) {
 	d := owner()
 	return c.Start(context.Background(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{Name: "agent"}),
-		pki.DeliveryIdentity("west", d.Namespace, d.Name), pki.ReceiveServerName("uid"), []byte("pem"))
+		attempt.Certificate{
+			Identity: pki.DeliveryIdentity("west", d.Namespace, d.Name), ServerName: pki.ReceiveServerName("uid"), PeerCA: []byte("pem"),
+		})
 }
 
 func key(t *testing.T, c client.Client, name string) string {

@@ -25,7 +25,9 @@ import (
 
 // gather reads everything that a decision needs.
 func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (plan.DeliveryFacts, error) {
-	facts := plan.DeliveryFacts{Now: r.Clock.Now().Truncate(time.Second), Retention: r.Retention}
+	facts := plan.DeliveryFacts{
+		Now: r.Clock.Now().Truncate(time.Second), Retention: r.Retention, CertificateLifetime: r.Attempts.CertificateLifetime(),
+	}
 	if plan.DeliveryEnded(delivery) {
 		return facts, nil
 	}

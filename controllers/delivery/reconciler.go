@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
@@ -109,6 +110,13 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
+	if decision.Renew {
+		if err := r.Attempts.Renew(ctx, delivery, delivery.Name, r.certificate(delivery, facts.Peer)); err != nil {
+			// The agent goes on with the certificate that it has, and this is tried again with the next look.
+			log.FromContext(ctx).Error(err, "Certificate of the receiving agent cannot be renewed")
+			decision.Status.Run.CertificateExpirationTime = delivery.Status.Run.CertificateExpirationTime
+		}
+	}
 	if err := r.writeStatus(ctx, delivery, decision); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -161,14 +169,21 @@ func (r *Reconciler) execute(
 			return nil, fmt.Errorf("deleting Delivery %s, which ended long ago: %w", client.ObjectKeyFromObject(delivery), err)
 		}
 	case decision.Start != nil:
-		identity := pki.DeliveryIdentity(r.Cluster, delivery.Namespace, delivery.Name)
-		var peerCA []byte // of this cluster
-		if facts.Peer != nil {
-			peerCA = facts.Peer.Spec.CABundle
-		}
-		return r.Attempts.Start(ctx, delivery, decision.Start, identity, pki.ReceiveServerName(string(delivery.UID)), peerCA)
+		return r.Attempts.Start(ctx, delivery, decision.Start, r.certificate(delivery, facts.Peer))
 	}
 	return nil, nil
+}
+
+// certificate is that of the receiving agent. Without a Peer the sending agent is of this cluster.
+func (r *Reconciler) certificate(delivery *v1alpha1.Delivery, peer *v1alpha1.Peer) attempt.Certificate {
+	wanted := attempt.Certificate{
+		Identity:   pki.DeliveryIdentity(r.Cluster, delivery.Namespace, delivery.Name),
+		ServerName: pki.ReceiveServerName(string(delivery.UID)),
+	}
+	if peer != nil {
+		wanted.PeerCA = peer.Spec.CABundle
+	}
+	return wanted
 }
 
 // tell records an event when the reason of Ready has changed; with a detail in place of the message where there is one.

@@ -8,6 +8,7 @@ package gateway_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
@@ -81,7 +82,7 @@ func TestAgainstAnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cluster.Stop() })
-	w := &west{t: t, ca: newCA(t, "west"), api: cluster.Client}
+	w := &west{t: t, ca: westCA(), api: cluster.Client}
 	startManager(t, cluster)
 	startGateway(t, cluster, w)
 
@@ -167,6 +168,7 @@ func startGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	mgr := newManager(t, cluster, config)
 	err = gateway.Setup(context.Background(), mgr, w.address, gateway.Options{
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
+		Issuer:      func() (*x509.Certificate, error) { return w.ca.Certificate, nil },
 		Limits:      passthrough.Limits{HelloTimeout: patience, DrainTimeout: time.Second},
 		Registerer:  prometheus.NewRegistry(),
 	})
@@ -324,7 +326,7 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	east := newCA(t, "east")
 	given := grantOf(namespace, "east", "bank", "ledger-copy")
 	cluster.Create(t, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.PeerSpec{CABundle: east.CertificatePEM}}, given)
-	c := w.dial(issue(t, east, sender("east"), time.Now()))
+	c := w.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Namespace = namespace }))
 	controllertest.Eventually(t, func() error {
 		_, err := c.Hello(ctx, &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion})
 		return err

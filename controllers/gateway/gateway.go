@@ -61,7 +61,7 @@ func New(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	trusted := newTrust(o.Client, o.Clock)
+	trusted := newTrust(o.Client, o.Clock, o.Issuer)
 	g.server = grpc.NewServer(
 		grpc.Creds(newServerCredentials(o.Certificate, trusted)),
 		grpc.MaxRecvMsgSize(maxMessageBytes),

@@ -6,7 +6,9 @@ package gateway_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,9 +59,39 @@ func newCA(t *testing.T, cluster string) *pki.CA {
 	return ca
 }
 
+// westCA is that of every receiving cluster, so that who issues a certificate for it need not know which one.
+var westCA = sync.OnceValue(func() *pki.CA {
+	ca, _, err := pki.NewCA("west", time.Now())
+	if err != nil {
+		panic(err)
+	}
+	return ca
+})
+
+// issue makes a certificate; that of a Transfer is for the run that ledger opens.
 func issue(t *testing.T, ca *pki.CA, identity pki.Identity, at time.Time, names ...string) tls.Certificate {
 	t.Helper()
-	pair, err := ca.Issue(pki.Template{Identity: identity, DNSNames: names, Lifetime: time.Hour}, at)
+	if _, _, isTransfer := identity.Transfer(); isTransfer {
+		return issueFor(t, ca, identity, at, func(*pki.RunClaims) {})
+	}
+	return issueBy(t, ca, pki.Template{Identity: identity, DNSNames: names}, at)
+}
+
+// issueFor is issue for a Transfer with other claims.
+func issueFor(t *testing.T, ca *pki.CA, identity pki.Identity, at time.Time, change func(*pki.RunClaims)) tls.Certificate {
+	t.Helper()
+	claims := &pki.RunClaims{
+		Run: "7f3ca", Audience: []string{pki.Fingerprint(westCA().Certificate)}, Namespace: "vault", Claim: "ledger-copy", Path: "/",
+		Delete: true, Privileged: true,
+	}
+	change(claims)
+	return issueBy(t, ca, pki.Template{Identity: identity, Claims: claims}, at)
+}
+
+func issueBy(t *testing.T, ca *pki.CA, template pki.Template, at time.Time) tls.Certificate {
+	t.Helper()
+	template.Lifetime = time.Hour
+	pair, err := ca.Issue(template, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +126,7 @@ func newWest(t *testing.T, adjust func(*gateway.Options), objects ...client.Obje
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &west{t: t, ca: newCA(t, "west")}
+	w := &west{t: t, ca: westCA()}
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.Delivery{}).
 		WithIndex(&v1alpha1.Delivery{}, gateway.ServerNameIndex, gateway.IndexServerName).
@@ -111,6 +143,7 @@ func newWest(t *testing.T, adjust func(*gateway.Options), objects ...client.Obje
 	serving := issue(t, w.ca, pki.Identity{Cluster: "west", Path: pki.GatewayPath}, time.Now(), pki.GatewayServerName)
 	options := gateway.Options{
 		Client: w.api, Reader: w.api, Registerer: prometheus.NewRegistry(), Log: logr.Discard(),
+		Issuer:       func() (*x509.Certificate, error) { return w.ca.Certificate, nil },
 		Certificate:  func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
 		PollInterval: 10 * time.Millisecond, LookupGrace: 200 * time.Millisecond,
 		Limits: passthrough.Limits{HelloTimeout: patience, DrainTimeout: 100 * time.Millisecond},

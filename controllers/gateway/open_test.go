@@ -16,6 +16,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/gateway"
+	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 func TestOpen(t *testing.T) {
@@ -73,11 +74,13 @@ func TestOpenAgain(t *testing.T) {
 	}
 	elsewhere := ledger("7f3ca", 1)
 	elsewhere.Destination.Path = "/elsewhere"
+	other := issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Path = "/elsewhere" })
+	open(t, w.dial(other), elsewhere).refused(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
 	mirror := ledger("7f3ca", 1)
 	mirror.Mirror = true
 	privileged := ledger("7f3ca", 1)
 	privileged.Privileged = true
-	for _, request := range []*wirev1.OpenRequest{elsewhere, mirror, privileged} {
+	for _, request := range []*wirev1.OpenRequest{mirror, privileged} {
 		open(t, w.dial(certificate), request).refused(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
 	}
 }
@@ -100,8 +103,11 @@ func TestNewerAttemptReplaces(t *testing.T) {
 	open(t, old, ledger("7f3ca", 1)).refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
 
 	// Another run is newer when its certificate is.
-	open(t, old, ledger("00000", 9)).refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
-	third := open(t, w.dial(issue(t, east, sender("east"), now.Add(time.Minute))), ledger("zzzzz", 1))
+	of := func(run string, at time.Time) wirev1.GatewayClient {
+		return w.dial(issueFor(t, east, sender("east"), at, func(c *pki.RunClaims) { c.Run = run }))
+	}
+	open(t, of("00000", now.Add(-time.Minute)), ledger("00000", 9)).refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
+	third := open(t, of("zzzzz", now.Add(time.Minute)), ledger("zzzzz", 1))
 	third.pending()
 	w.release(ledgerKey("7f3ca", 2))
 	third.pending()
@@ -146,7 +152,10 @@ func TestNotGranted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := ledger("7f3ca", 1)
 			request.Destination = destination
-			message := open(t, c, request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
+			theirs := issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) {
+				c.Namespace, c.Claim = destination.Namespace, destination.ClaimName
+			})
+			message := open(t, w.dial(theirs), request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
 			mend := "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: " + destination.ClaimName + "}]}"
 			if !strings.Contains(message, mend) || !strings.Contains(message, "namespace "+destination.Namespace) {
 				t.Errorf("the message does not say what to create: %s", message)

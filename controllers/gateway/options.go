@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"time"
@@ -25,6 +26,9 @@ type Options struct {
 	Reader client.Reader
 	// Certificate of the gateway, asked for with every handshake.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Issuer is the CA that issues in this cluster, asked for with every request of a Transfer: certificates of peers' Transfers
+	// must name it.
+	Issuer func() (*x509.Certificate, error)
 	// Limits of connections.
 	Limits passthrough.Limits
 	// RequestsPerSecond that a peer may make, on average, and that all callers without a Peer may make together. Default 20.

@@ -79,7 +79,7 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 	if open.GetPrivileged() {
 		privilege = v1alpha1.AgentPrivilegeKeepOwners
 	}
-	return request{
+	r := request{
 		peer:      from.peer,
 		transfer:  v1alpha1.TransferReference{Namespace: namespace, Name: name, Run: open.GetRunId(), Attempt: int32(open.GetAttempt())},
 		issued:    from.issued,
@@ -87,8 +87,15 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 		claim:     v1alpha1.PersistentVolumeClaimPath{ClaimName: destination.GetClaimName(), Path: directory},
 		privilege: privilege,
 		mirror:    open.GetMirror(),
-	}, nil
+	}
+	if err := permits(from.claims, r); err != nil {
+		return request{}, err
+	}
+	return r, nil
 }
+
+// privileged says whether the receiving agent is to have privilege.
+func (r request) privileged() bool { return r.privilege != v1alpha1.AgentPrivilegeNone }
 
 // validateTransfer checks names that come from a peer.
 func validateTransfer(namespace, name string) error {

@@ -20,7 +20,9 @@ func FuzzRequest(f *testing.F) {
 	f.Add("bank", strings.Repeat("a.", 100)+"b", "a", uint32(999_999), "vault", "c", "/a//b/")
 	f.Add("bank", "a", "../..", uint32(0), "..", "", "/a/../b")
 	f.Fuzz(func(t *testing.T, namespace, name, run string, attempt uint32, toNamespace, claim, directory string) {
-		r, err := newRequest(caller{peer: "east", identity: pki.TransferIdentity("east", namespace, name)}, &wirev1.OpenRequest{
+		claims := pki.RunClaims{Run: run, Namespace: toNamespace, Claim: claim}
+		claims.Path, _ = cleanPath(directory)
+		r, err := newRequest(caller{peer: "east", identity: pki.TransferIdentity("east", namespace, name), claims: claims}, &wirev1.OpenRequest{
 			ProtocolVersion: wirev1.ProtocolVersion, RunId: run, Attempt: attempt,
 			Destination: &wirev1.ClaimPath{Namespace: toNamespace, ClaimName: claim, Path: directory},
 		})

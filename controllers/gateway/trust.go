@@ -26,6 +26,8 @@ type caller struct {
 	// peer is the name of the Peer whose CA vouches.
 	peer     string
 	identity pki.Identity
+	// claims of a Transfer's run; those of others are empty.
+	claims pki.RunClaims
 	// issued is when the certificate was, by the clock of that cluster. It orders the runs of a Transfer.
 	issued time.Time
 }
@@ -34,6 +36,8 @@ type caller struct {
 type trust struct {
 	reader client.Reader
 	clock  clock.PassiveClock
+	// issuer is this cluster's CA.
+	issuer func() (*x509.Certificate, error)
 
 	mu      sync.Mutex
 	bundles map[string]bundle
@@ -45,8 +49,8 @@ type bundle struct {
 	pool    *x509.CertPool
 }
 
-func newTrust(reader client.Reader, c clock.PassiveClock) *trust {
-	return &trust{reader: reader, clock: c, bundles: map[string]bundle{}}
+func newTrust(reader client.Reader, c clock.PassiveClock, issuer func() (*x509.Certificate, error)) *trust {
+	return &trust{reader: reader, clock: c, issuer: issuer, bundles: map[string]bundle{}}
 }
 
 // identify returns who presents the chain, or a refusal that says what to mend.
@@ -62,7 +66,7 @@ func (t *trust) identify(ctx context.Context, chain []*x509.Certificate) (caller
 	name, identity, err := pki.VerifyAgainst(pools, chain, now)
 	switch {
 	case err == nil:
-		return caller{peer: name, identity: identity, issued: chain[0].NotBefore}, nil
+		return t.bind(caller{peer: name, identity: identity, issued: pki.Issued(chain[0])}, chain[0])
 	case errors.Is(err, pki.ErrAmbiguous):
 		return caller{}, untrusted("the receiving cluster cannot tell two of its Peers apart: the %v; remove the CA from all but one of them there", err)
 	case errors.Is(err, pki.ErrNoIdentity):

@@ -16,14 +16,16 @@ import (
 	"math/big"
 	"net/url"
 	"time"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 const (
 	// CALifetime of a CA that the manager makes.
 	CALifetime = 10 * 365 * 24 * time.Hour
-	// ClockSkew is how far certificates reach back, so that a peer whose clock is behind by a day accepts them. One whose clock is
-	// ahead takes as much of their lifetime away.
-	ClockSkew = 25 * time.Hour
+	// ClockSkew is how far certificates reach back, so that a peer whose clock is behind by a day accepts them. One whose
+	// clock is ahead takes as much of their lifetime away.
+	ClockSkew = wirev1.CertificateBackdating
 	// maxAhead is how far in the future a certificate may have been issued, and what of ClockSkew is more than a day.
 	maxAhead = time.Hour
 )
@@ -62,6 +64,8 @@ func (k KeyPair) TLS() (tls.Certificate, error) {
 // Template says what to issue. Every certificate serves clients and servers.
 type Template struct {
 	Identity Identity
+	// Claims of a run, which a Transfer's certificate needs; nil: none.
+	Claims *RunClaims
 	// DNSNames are the server names under which the holder serves.
 	DNSNames []string
 	// Lifetime from now on; it must be positive, and is cut where the CA's ends.
@@ -130,6 +134,14 @@ func (c *CA) Issue(template Template, now time.Time) (KeyPair, error) {
 	if !notAfter.After(now) {
 		return KeyPair{}, fmt.Errorf("issuing a certificate for %s: the CA expired on %s; replace it", template.Identity, notAfter.Format(time.RFC3339))
 	}
+	uris := []*url.URL{template.Identity.uri()}
+	if template.Claims != nil {
+		claims, err := template.Claims.URI()
+		if err != nil {
+			return KeyPair{}, fmt.Errorf("issuing a certificate for %s: %w", template.Identity, err)
+		}
+		uris = append(uris, claims)
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("making a key for %s: %w", template.Identity, err)
@@ -146,7 +158,7 @@ func (c *CA) Issue(template Template, now time.Time) (KeyPair, error) {
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
-		URIs:                  []*url.URL{template.Identity.uri()},
+		URIs:                  uris,
 		DNSNames:              template.DNSNames,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, c.Certificate, key.Public(), c.keyPair.PrivateKey)

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // Paths of identities that exist once in a cluster.
@@ -110,12 +112,13 @@ func ValidateClusterName(name string) error {
 	return nil
 }
 
-// IdentityOf returns the identity in a certificate, which must have exactly one URI and that of a known form.
+// IdentityOf returns the identity in a certificate: its first URI, and the only one but for the claims of a run.
 func IdentityOf(certificate *x509.Certificate) (Identity, error) {
-	if len(certificate.URIs) != 1 {
-		return Identity{}, fmt.Errorf("%w: %d URIs in place of one", ErrNoIdentity, len(certificate.URIs))
+	uri, err := wirev1.IdentityURI(certificate)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%w: %w", ErrNoIdentity, err)
 	}
-	return ParseIdentity(certificate.URIs[0].String())
+	return ParseIdentity(uri.String())
 }
 
 // ParseIdentity parses spiffe://<cluster>/<path>.

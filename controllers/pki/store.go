@@ -70,13 +70,13 @@ func (a *Authority) CA(ctx context.Context) (*CA, error) {
 	return ca, nil
 }
 
-// Issue makes a key pair for the identity and the server names, and returns it with the CA that issued it.
-func (a *Authority) Issue(ctx context.Context, identity Identity, lifetime time.Duration, dnsNames ...string) (KeyPair, *CA, error) {
+// Issue makes a key pair, and returns it with the CA that issued it.
+func (a *Authority) Issue(ctx context.Context, template Template) (KeyPair, *CA, error) {
 	ca, err := a.CA(ctx)
 	if err != nil {
 		return KeyPair{}, nil, err
 	}
-	pair, err := ca.Issue(Template{Identity: identity, DNSNames: dnsNames, Lifetime: lifetime}, a.options.Clock.Now())
+	pair, err := ca.Issue(template, a.options.Clock.Now())
 	return pair, ca, err
 }
 
@@ -143,7 +143,7 @@ func stillServes(secret *corev1.Secret, ca *CA, identity Identity, dnsNames []st
 // Fresh says of a certificate that this cluster's CA issued that it needs no renewal: it is in the first half of its lifetime, and was not
 // issued by a clock that was ahead and has been set back since, which would leave less of ClockSkew to peers that are behind.
 func Fresh(leaf *x509.Certificate, now time.Time) bool {
-	issued := leaf.NotBefore.Add(ClockSkew)
+	issued := Issued(leaf)
 	return issued.Before(now.Add(maxAhead)) && now.Before(issued.Add(leaf.NotAfter.Sub(issued)/2))
 }
 

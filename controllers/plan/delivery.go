@@ -24,6 +24,8 @@ import (
 // DeliveryFacts are what was seen.
 type DeliveryFacts struct {
 	Now time.Time
+	// CertificateLifetime is how long certificates of agents are valid.
+	CertificateLifetime time.Duration
 	// Peer is nil when it does not exist; so is Claim, the destination.
 	Peer  *v1alpha1.Peer
 	Claim *metav1.PartialObjectMetadata
@@ -58,6 +60,8 @@ type DeliveryDecision struct {
 	Detail string
 	// Start is the attempt that must exist; nil when none has to be made.
 	Start *Attempt
+	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
+	Renew bool
 	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after which nobody would
 	// look for it.
 	Ended bool
@@ -206,6 +210,7 @@ func sameTransfer(a, b *v1alpha1.Delivery) bool {
 func (d *deliveryDecision) start() {
 	where := placement.Decide(receivePlacement(d.image), d.facts.Placement)
 	d.delivery.Status.Placement = expected(where)
+	_ = certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Start = ReceiveAttempt(d.delivery, d.facts.PrivilegeAllowed, where, d.image)
 	d.out.RequeueAfter = PullInterval
 	message := "the agent's pod is being started"
@@ -240,10 +245,19 @@ func (d *deliveryDecision) follow() {
 		d.start()
 	case agentStarting:
 		d.followStarting(state)
+		d.renew()
 	case agentRunning:
 		d.followRunning()
+		d.renew()
 	case agentEnded:
 		d.finish(state.final)
+	}
+}
+
+// renew has the certificate of the agent renewed when it is due. Without the Peer there is no sender to show it to.
+func (d *deliveryDecision) renew() {
+	if !d.peerGone() {
+		d.out.Renew = certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	}
 }
 

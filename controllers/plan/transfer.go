@@ -24,6 +24,8 @@ import (
 // TransferFacts are what was seen.
 type TransferFacts struct {
 	Now time.Time
+	// CertificateLifetime is how long certificates of agents are valid.
+	CertificateLifetime time.Duration
 	// NewRunID is the identifier of the next run, should one begin.
 	NewRunID string
 	// Peer is nil when it does not exist; so is Claim, the source.
@@ -71,6 +73,8 @@ type TransferDecision struct {
 	// Deliver is the Delivery that must exist; nil when none has to be made. Those of Withdraw are to be deleted.
 	Deliver  *v1alpha1.Delivery
 	Withdraw []v1alpha1.Delivery
+	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
+	Renew bool
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
 	Retire bool
 	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody
@@ -245,6 +249,7 @@ func (d *transferDecision) mended() bool {
 // start has the attempt in status made.
 func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan) {
 	d.transfer.Status.Placement = expected(where)
+	_ = certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Retire = true
 	if IsLocal(d.transfer) {
 		d.startLocal(resolved, where)
@@ -285,11 +290,21 @@ func (d *transferDecision) follow() {
 		d.followAbsent()
 	case agentStarting:
 		d.followStarting(state)
+		d.renew()
 	case agentRunning:
 		d.followRunning()
+		d.renew()
 	case agentEnded:
 		d.finish(state.final)
 	}
+}
+
+// renew has the certificate of the agent renewed when it is due. Without its Peer nobody is left who would accept it.
+func (d *transferDecision) renew() {
+	if d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
+		return
+	}
+	d.out.Renew = certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 }
 
 // followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody removed it.

@@ -25,6 +25,8 @@ const maxTrialAttempts = 3
 // TrialFacts are what was seen.
 type TrialFacts struct {
 	Now time.Time
+	// CertificateLifetime is how long certificates of agents are valid.
+	CertificateLifetime time.Duration
 	// NewRunID is the identifier of the next run, should one begin.
 	NewRunID string
 	// Claim is the source, nil when it does not exist or another kind is.
@@ -50,6 +52,8 @@ type TrialDecision struct {
 	Status v1alpha1.CompressionTrialStatus
 	// Start is the attempt that must exist; nil when none has to be made. Before it, all Jobs but its own are to be removed.
 	Start *Attempt
+	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
+	Renew bool
 	// Ended: an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody would look for it.
 	Ended bool
 	// Expired: the trial is to be deleted.
@@ -161,6 +165,7 @@ func (d *trialDecision) retry() {
 // start has the attempt in status made.
 func (d *trialDecision) start(resolved policy.Resolved, where placement.Plan) {
 	d.trial.Status.Placement = expected(where)
+	_ = certify(d.trial.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Start = TrialAttempt(d.trial, resolved, where, d.facts.Sampled, d.image)
 	d.out.RequeueAfter = PullInterval
 	d.set(v1alpha1.TrialStarting, conditions.Reconciling(v1alpha1.ReasonStarting, d.startingMessage()))
@@ -184,8 +189,10 @@ func (d *trialDecision) follow() {
 		d.followAbsent()
 	case agentStarting:
 		d.followStarting(state)
+		d.renew()
 	case agentRunning:
 		d.followRunning()
+		d.renew()
 	case agentEnded:
 		d.finish(state.final)
 	}
@@ -211,6 +218,11 @@ func (d *trialDecision) followAbsent() {
 		// It stays Stalled until the start is not refused any more.
 		d.trial.Status.Conditions = present
 	}
+}
+
+// renew has the certificate of the agent renewed when it is due.
+func (d *trialDecision) renew() {
+	d.out.Renew = certify(d.trial.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 }
 
 func (d *trialDecision) followStarting(state agentState) {

@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
@@ -110,6 +111,14 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
+	if decision.Renew {
+		err := r.Attempts.Renew(ctx, transfer, attemptName(transfer), r.certificate(transfer, facts.Peer))
+		if err != nil {
+			// The run goes on with the certificate that it has, and this is tried again with the next look.
+			log.FromContext(ctx).Error(err, "Certificate of the sending agent cannot be renewed")
+			decision.Status.Run.CertificateExpirationTime = transfer.Status.Run.CertificateExpirationTime
+		}
+	}
 	if err := r.writeStatus(ctx, transfer, decision); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -172,12 +181,20 @@ func (r *Reconciler) execute(
 	if decision.Start == nil {
 		return nil, nil
 	}
-	var peerCA []byte // of this cluster
-	if facts.Peer != nil {
-		peerCA = facts.Peer.Spec.CABundle
+	return r.Attempts.Start(ctx, transfer, decision.Start, r.certificate(transfer, facts.Peer))
+}
+
+// certificate is that of the sending agent of the run in status. Without a Peer the receiving agent is of this cluster.
+func (r *Reconciler) certificate(transfer *v1alpha1.Transfer, peer *v1alpha1.Peer) attempt.Certificate {
+	wanted := attempt.Certificate{
+		Identity:   pki.TransferIdentity(r.Cluster, transfer.Namespace, transfer.Name),
+		ServerName: pki.SendServerName(string(transfer.UID)),
+		Claims:     plan.RunClaims(transfer),
 	}
-	identity := pki.TransferIdentity(r.Cluster, transfer.Namespace, transfer.Name)
-	return r.Attempts.Start(ctx, transfer, decision.Start, identity, pki.SendServerName(string(transfer.UID)), peerCA)
+	if peer != nil {
+		wanted.PeerCA = peer.Spec.CABundle
+	}
+	return wanted
 }
 
 // attemptName is that of the attempt in status; empty when there was none yet.

@@ -105,6 +105,13 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		r.tracker.Forget(trial.UID)
 	}
+	if decision.Renew {
+		if err := r.Attempts.Renew(ctx, trial, attemptName(trial), r.certificate(trial)); err != nil {
+			// The agent goes on with the certificate that it has, and this is tried again with the next look.
+			log.FromContext(ctx).Error(err, "Certificate of the trial's agent cannot be renewed")
+			decision.Status.Run.CertificateExpirationTime = trial.Status.Run.CertificateExpirationTime
+		}
+	}
 	if err := r.writeStatus(ctx, trial, decision); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -129,7 +136,15 @@ func (r *Reconciler) start(ctx context.Context, trial *v1alpha1.CompressionTrial
 	if err := r.Attempts.Retire(ctx, trial, v1alpha1.TrialLabel, attemptName(trial)); err != nil {
 		return nil, err
 	}
-	return r.Attempts.Start(ctx, trial, wanted, pki.TrialIdentity(r.Cluster, trial.Namespace, trial.Name), pki.TrialServerName(string(trial.UID)), nil)
+	return r.Attempts.Start(ctx, trial, wanted, r.certificate(trial))
+}
+
+// certificate is that of the agent.
+func (r *Reconciler) certificate(trial *v1alpha1.CompressionTrial) attempt.Certificate {
+	return attempt.Certificate{
+		Identity:   pki.TrialIdentity(r.Cluster, trial.Namespace, trial.Name),
+		ServerName: pki.TrialServerName(string(trial.UID)),
+	}
 }
 
 // expire deletes the trial that was looked at, and none of its name that was made since.
@@ -164,7 +179,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, trial *v1alpha1.Compressio
 
 // gather reads everything that a decision needs.
 func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTrial) (plan.TrialFacts, error) {
-	facts := plan.TrialFacts{Now: r.Clock.Now().Truncate(time.Second), NewRunID: strings.ToLower(rand.Text()[:5])}
+	facts := plan.TrialFacts{Now: r.Clock.Now().Truncate(time.Second), NewRunID: strings.ToLower(rand.Text()[:5]),
+		CertificateLifetime: r.Attempts.CertificateLifetime()}
 	if err := r.gatherSource(ctx, trial, &facts); err != nil {
 		return facts, err
 	}

@@ -83,12 +83,12 @@ func TestTemplate(t *testing.T) {
 // TestArguments checks values that become flags.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	objects, err := template(t, registry, withoutCRDs, "clusterName=east", "ca.existingSecret=my-ca", "deliveryRetention=24h", "runCertificateLifetime=12h", "image.pullPolicy=Always")
+	objects, err := template(t, registry, withoutCRDs, "clusterName=east", "ca.existingSecret=my-ca", "deliveryRetention=24h", "runCertificateLifetime=2h", "image.pullPolicy=Always")
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := arguments(t, objects, "lighterage-manager")
-	for _, want := range []string{"--cluster-name=east", "--ca-secret=my-ca", "--delivery-retention=24h", "--run-certificate-lifetime=12h", "--agent-image-pull-policy=Always"} {
+	for _, want := range []string{"--cluster-name=east", "--ca-secret=my-ca", "--delivery-retention=24h", "--run-certificate-lifetime=2h", "--agent-image-pull-policy=Always"} {
 		if !slices.Contains(args, want) {
 			t.Errorf("the manager's arguments lack %s: %v", want, args)
 		}

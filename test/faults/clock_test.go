@@ -16,23 +16,45 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// TestClockSkew: in the middle of a run the clock of one cluster is set a day ahead or behind, and later right again, and each time
+// TestClockSkew: in the middle of a run the clock of one cluster is set 90 minutes ahead or a day behind, and later right again, and each time
 // another attempt has to go on with clocks that differ, from each other and from what came before. A schedule goes on, too.
 //
 // Nothing on a Linux machine gives a static program another time. So manager, gateway and agents are replaced by ones that were built
 // with one (hack/images -clock-offset). The API server keeps its clock: the manager's differs from that as well.
 func TestClockSkew(t *testing.T) {
-	const day = 24 * time.Hour
 	for _, c := range []*clusters.Cluster{west, east} {
-		t.Run(c.Name+" ahead", func(t *testing.T) { clockSkew(t, c, day) })
-		t.Run(c.Name+" behind", func(t *testing.T) { clockSkew(t, c, -day) })
+		// Half of the life of a run's certificate is always left, which is two hours.
+		t.Run(c.Name+" ahead", func(t *testing.T) { clockSkew(t, c, 90*time.Minute) })
+		t.Run(c.Name+" behind", func(t *testing.T) { clockSkew(t, c, -24*time.Hour) })
 	}
+}
+
+// TestClockTooFarAhead: to a cluster that is a day ahead the certificates of runs have expired. The Transfer says so, and goes on when
+// the clock is right again.
+func TestClockTooFarAhead(t *testing.T) {
+	const offset = 24 * time.Hour
+	registry, tag := installed(t, west)
+	inRoot(t, "go", "run", "./hack/images", "-registry", registry, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-clock-offset", offset.String())
+	t.Cleanup(func() { install(t, west, tag, 0) })
+	install(t, west, tag+"-clock"+offset.String(), offset)
+	r := start(t, 8<<20, options{path: "run", attempts: 10})
+	clusters.Eventually(t, patience, "the Transfer to say that the clocks differ", func() (bool, string) {
+		r.refresh(t)
+		ready := meta.FindStatusCondition(r.transfer.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil {
+			return false, "no condition"
+		}
+		return ready.Reason == v1alpha1.ReasonPeerUntrusted && strings.Contains(ready.Message, "clocks"), ready.Reason + ": " + ready.Message
+	})
+	install(t, west, tag, 0)
+	r.complete(t, r.wait(t))
 }
 
 func clockSkew(t *testing.T, c *clusters.Cluster, offset time.Duration) {
@@ -84,7 +106,7 @@ func (r *run) goesOn(t *testing.T) {
 // wasOff checks that the fault did hit: what the cluster says of the run is by a clock that is off.
 func wasOff(t *testing.T, r *run, c *clusters.Cluster, offset time.Duration) {
 	t.Helper()
-	off := func(at time.Time) bool { return (time.Until(at) - offset).Abs() < time.Hour }
+	off := func(at time.Time) bool { return (time.Until(at) - offset).Abs() < 30*time.Minute }
 	if c == east {
 		transfer := minutelyOf(t, r.namespace)
 		// The agent's own word.

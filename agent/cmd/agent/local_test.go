@@ -168,7 +168,7 @@ func TestSendDirectly(t *testing.T) {
 		ControlAddress: freeAddress(t), DataAddress: freeAddress(t),
 	}
 	configure(t, receiveDir, receive)
-	sendDir := own.Directory(t, own, "/ns/bank/transfer/ledger", sendName)
+	sendDir := own.ForRun("abcde").Directory(t, own, "/ns/bank/transfer/ledger", sendName)
 	configure(t, sendDir, &wirev1.SendConfig{
 		RunId: "abcde", Attempt: 1, ReceiverEndpoint: receive.DataAddress, ReceiverServerName: receiveName,
 		Volume: source, Path: ".", Verify: true, ControlAddress: freeAddress(t),

@@ -109,7 +109,7 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	}
 	configure(t, receiveDir, receive)
 	gatewayAddress := startGateway(t, west.Directory(t, east, "/gateway", transport.GatewayServerName), receiveName, receive.DataAddress)
-	sendDir := east.Directory(t, west, "/ns/bank/transfer/ledger", sendName)
+	sendDir := east.ForRun("abcde").Directory(t, west, "/ns/bank/transfer/ledger", sendName)
 	configure(t, sendDir, &wirev1.SendConfig{
 		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true, ControlAddress: freeAddress(t), Privileged: true,
 		Exclude: []string{"*.log"}, Mirror: true,

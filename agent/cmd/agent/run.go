@@ -212,7 +212,7 @@ func (a *agent) receive(ctx context.Context) error {
 		if err != nil {
 			return badConfig("listen for the sender: %w", err)
 		}
-		server := transport.NewDataServer(files, c.GetSenderNamespace(), c.GetSenderName(), receiver.ServeBlocks)
+		server := transport.NewDataServer(files, senderOf(&c), receiver.ServeBlocks)
 		wirev1.RegisterReceiverServer(server, receiver)
 		defer a.serve(server, transport.Listen(listener, &report.Wire, maxDataConns))()
 		// The control port is what tells others that the agent is ready, so it comes last.
@@ -224,6 +224,15 @@ func (a *agent) receive(ctx context.Context) error {
 		return receiver.Wait(ctx)
 	}()
 	return a.end(report, err)
+}
+
+// senderOf is whom a receiving agent serves.
+func senderOf(c *wirev1.ReceiveConfig) transport.Sender {
+	sender := transport.Sender{Namespace: c.GetSenderNamespace(), Name: c.GetSenderName(), Run: c.GetRunId()}
+	if c.GetRevokedBefore() > 0 {
+		sender.RevokedBefore = time.Unix(c.GetRevokedBefore(), 0)
+	}
+	return sender
 }
 
 // ending is a report that can be completed.

@@ -8,8 +8,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/pem"
 	"math/big"
 	"net/url"
@@ -19,6 +21,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/transport"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // Authority is the certificate authority of a cluster.
@@ -26,6 +29,14 @@ type Authority struct {
 	name        string
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
+	run         string
+}
+
+// ForRun returns the authority whose certificates claim to be of a run.
+func (a *Authority) ForRun(run string) *Authority {
+	b := *a
+	b.run = run
+	return &b
 }
 
 // NewAuthority returns the authority of a cluster with a name.
@@ -86,6 +97,16 @@ func (a *Authority) Write(t testing.TB, directory string, peer *Authority, path,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		URIs:         []*url.URL{{Scheme: "spiffe", Host: a.name, Path: path}},
+	}
+	if a.run != "" {
+		sum := sha256.Sum256(peer.certificate.Raw)
+		claims, err := wirev1.RunClaims{
+			Run: a.run, Audience: []string{hex.EncodeToString(sum[:])}, Namespace: "vault", Claim: "ledger-copy", Path: "/",
+		}.URI()
+		if err != nil {
+			t.Fatal(err)
+		}
+		template.URIs = append(template.URIs, claims)
 	}
 	if serverName != "" {
 		template.DNSNames = []string{serverName}

@@ -643,7 +643,9 @@ type ReceiveConfig struct {
 	// data_address to listen on for the sender.
 	DataAddress string `protobuf:"bytes,8,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"`
 	// allow_delete: the run was admitted with the right to remove what the source does not have. Without it the agent rejects Mirror.
-	AllowDelete   bool `protobuf:"varint,9,opt,name=allow_delete,json=allowDelete,proto3" json:"allow_delete,omitempty"`
+	AllowDelete bool `protobuf:"varint,9,opt,name=allow_delete,json=allowDelete,proto3" json:"allow_delete,omitempty"`
+	// revoked_before in Unix seconds: certificates of the sender's cluster that were issued before it are rejected; 0: none is.
+	RevokedBefore int64 `protobuf:"varint,10,opt,name=revoked_before,json=revokedBefore,proto3" json:"revoked_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,6 +741,13 @@ func (x *ReceiveConfig) GetAllowDelete() bool {
 		return x.AllowDelete
 	}
 	return false
+}
+
+func (x *ReceiveConfig) GetRevokedBefore() int64 {
+	if x != nil {
+		return x.RevokedBefore
+	}
+	return 0
 }
 
 // LocalConfig is what the agent in mode local needs to know, which is sender and receiver at once. What is about connections between
@@ -888,7 +897,7 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x06mirror\x18\r \x01(\bR\x06mirror\x12,\n" +
 	"\x12allow_empty_source\x18\x0e \x01(\bR\x10allowEmptySource\x12+\n" +
 	"\x11receiver_endpoint\x18\x16 \x01(\tR\x10receiverEndpoint\x120\n" +
-	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\"\xa7\x02\n" +
+	"\x14receiver_server_name\x18\x17 \x01(\tR\x12receiverServerName\"\xce\x02\n" +
 	"\rReceiveConfig\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -899,7 +908,9 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x04path\x18\x06 \x01(\tR\x04path\x12'\n" +
 	"\x0fcontrol_address\x18\a \x01(\tR\x0econtrolAddress\x12!\n" +
 	"\fdata_address\x18\b \x01(\tR\vdataAddress\x12!\n" +
-	"\fallow_delete\x18\t \x01(\bR\vallowDelete\"~\n" +
+	"\fallow_delete\x18\t \x01(\bR\vallowDelete\x12%\n" +
+	"\x0erevoked_before\x18\n" +
+	" \x01(\x03R\rrevokedBefore\"~\n" +
 	"\vLocalConfig\x122\n" +
 	"\x04send\x18\x01 \x01(\v2\x1e.lighterage.wire.v1.SendConfigR\x04send\x12;\n" +
 	"\areceive\x18\x02 \x01(\v2!.lighterage.wire.v1.ReceiveConfigR\areceive\"5\n" +

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,6 +80,7 @@ func run(s *settings, log logr.Logger) error {
 	}
 	ctx := ctrl.SetupSignalHandler()
 	s.options.Certificate = certificate.GetCertificate
+	s.options.Issuer = pki.NewCAFile(filepath.Join(s.configDirectory, pki.ClusterCAKey)).Issuer
 	s.options.Registerer = metrics.Registry
 	if err := gateway.Setup(ctx, mgr, s.address, s.options); err != nil {
 		return err

@@ -33,6 +33,13 @@ type settings struct {
 	version                       bool
 }
 
+const (
+	// maxRunLifetime bounds for how long a stolen key of a run is of value.
+	maxRunLifetime = 4 * time.Hour
+	// defaultServingLifetime lets Queues and HTTPEndpoints serve for three days and a half without a manager.
+	defaultServingLifetime = 7 * 24 * time.Hour
+)
+
 // architectures that agents are built for.
 var architectures = []string{"amd64", "arm64", "s390x"}
 
@@ -47,8 +54,9 @@ func parse(arguments []string) (settings, error) {
 	flags.StringVar(&s.agentImage, "agent-image", "", "image that agents run (required)")
 	flags.StringVar(&s.agentPullPolicy, "agent-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
 	agentArchitectures := flags.String("agent-image-architectures", strings.Join(architectures, ","), "architectures that the agent image was built for; agents run on nodes of these only")
-	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", 48*time.Hour, "lifetime of agents' certificates: an attempt cannot connect anew after it, earlier if the other cluster's clock is ahead")
-	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", 30*24*time.Hour, "lifetime of the certificates of the gateway, the node agents and the replicas of HTTPEndpoints, which are renewed at half of it")
+	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", maxRunLifetime, "lifetime of the certificates of runs and trials, at most 4h, "+
+		"which are renewed at half of it. A peer whose clock is ahead by more than half of it may reject them")
+	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", defaultServingLifetime, "lifetime of the certificates of the gateway, the node agents and the replicas of HTTPEndpoints, which are renewed at half of it")
 	flags.DurationVar(&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
@@ -96,6 +104,9 @@ func (s settings) validate() error {
 	}
 	if s.runLifetime < time.Minute || s.servingLifetime < time.Minute {
 		errs = append(errs, errors.New("--run-certificate-lifetime and --serving-certificate-lifetime must be at least 1m"))
+	}
+	if s.runLifetime > maxRunLifetime {
+		errs = append(errs, fmt.Errorf("--run-certificate-lifetime must be at most %s, not %s", maxRunLifetime, s.runLifetime))
 	}
 	if s.retention < 0 {
 		errs = append(errs, errors.New("--delivery-retention must not be negative"))

@@ -122,7 +122,7 @@ func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error 
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	server := transport.NewDataServer(transport.NewFiles(r.dir), namespace, name, receiver.ServeBlocks)
+	server := transport.NewDataServer(transport.NewFiles(r.dir), transport.Sender{Namespace: namespace, Name: name}, receiver.ServeBlocks)
 	wirev1.RegisterReceiverServer(server, receiver)
 	go func() { _ = server.Serve(transport.Listen(listener, &report.Wire, 64)) }() //nolint:contextcheck // a server has none
 	// The sender gets the last word before the connection goes.

@@ -84,10 +84,17 @@ func (b *bench) prepare(ctx context.Context, source, destination string, verify 
 		Volume:      source, Path: ".", Verify: verify, ControlAddress: "127.0.0.1:0",
 		Compression: settings,
 	}
-	if err := b.configure(ca, "receive", receive, pki.DeliveryIdentity("bench", namespace, "copy"), serverName); err != nil {
+	if err := b.configure(ca, "receive", receive, pki.Template{
+		Identity: pki.DeliveryIdentity("bench", namespace, "copy"), DNSNames: []string{serverName},
+	}); err != nil {
 		return err
 	}
-	if err := b.configure(ca, "send", send, pki.TransferIdentity("bench", namespace, transfer), "sender.send.lighterage.internal"); err != nil {
+	if err := b.configure(ca, "send", send, pki.Template{
+		Identity: pki.TransferIdentity("bench", namespace, transfer), DNSNames: []string{"sender.send.lighterage.internal"},
+		Claims: &pki.RunClaims{
+			Run: send.GetRunId(), Audience: []string{pki.Fingerprint(ca.Certificate)}, Namespace: namespace, Claim: "copy", Path: "/",
+		},
+	}); err != nil {
 		return err
 	}
 	b.receiver = b.command(ctx, "receive")
@@ -101,12 +108,13 @@ func (b *bench) prepare(ctx context.Context, source, destination string, verify 
 	return nil
 }
 
-func (b *bench) configure(ca *pki.CA, name string, config proto.Message, identity pki.Identity, dns string) error {
+func (b *bench) configure(ca *pki.CA, name string, config proto.Message, certificate pki.Template) error {
 	dir := filepath.Join(b.dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of agent %s: %w", name, err)
 	}
-	pair, err := ca.Issue(pki.Template{Identity: identity, DNSNames: []string{dns}, Lifetime: time.Hour}, time.Now())
+	certificate.Lifetime = time.Hour
+	pair, err := ca.Issue(certificate, time.Now())
 	if err != nil {
 		return fmt.Errorf("issue the certificate of agent %s: %w", name, err)
 	}
