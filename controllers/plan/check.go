@@ -41,7 +41,7 @@ func checkTransfer(transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, fac
 		checkDestination(transfer, facts),
 		checkSource(transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName, facts.Claim),
 		checkPrivilege(transfer, facts.PrivilegeAllowed),
-		checkConflict(transfer, facts.Others),
+		checkConflict(transfer, facts),
 	} {
 		if problem != nil {
 			return resolved, problem
@@ -91,28 +91,4 @@ func checkSource(namespace, name string, claim *metav1.PartialObjectMetadata) *P
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf("PersistentVolumeClaim %q is being deleted", name)}
 	}
 	return nil
-}
-
-// checkConflict: of two Transfers into one place the older one has it, for as long as it exists, because it may run again.
-func checkConflict(transfer *v1alpha1.Transfer, others []v1alpha1.Transfer) *Problem {
-	for i := range others {
-		other := &others[i]
-		if other.UID == transfer.UID || DestinationKey(other) != DestinationKey(transfer) || !olderTransfer(other, transfer) {
-			continue
-		}
-		path, otherPath := transfer.Spec.Destination.PersistentVolumeClaim.Path, other.Spec.Destination.PersistentVolumeClaim.Path
-		if overlap(path, otherPath) {
-			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
-				"Transfer %s/%s, which is older, writes into %q of the same claim; delete it, or choose a path outside of it",
-				other.Namespace, other.Name, otherPath)}
-		}
-	}
-	return nil
-}
-
-func olderTransfer(a, b *v1alpha1.Transfer) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.UID < b.UID
-	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }

@@ -25,6 +25,8 @@ type LocalFacts struct {
 	Claim *metav1.PartialObjectMetadata
 	// Volume says from which nodes the claim's volume can be reached; nil: from all, or it is not known.
 	Volume *corev1.NodeSelector
+	// Rivals are the Transfers of other namespaces into the same claim that a PeerGrant allows.
+	Rivals []v1alpha1.Transfer
 	// Deliveries of the destination's namespace; the Transfer's own may be among them.
 	Deliveries []v1alpha1.Delivery
 	// Writers are the names of the Transfer's Jobs whose pods may still write to the destination, the present attempt's included.
@@ -69,6 +71,10 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *Problem {
 		if DeliveryEnded(other) || isOwnDelivery(transfer, other) || claim.ClaimName != destination.ClaimName || !overlap(claim.Path, destination.Path) {
 			continue
 		}
+		if namespace != transfer.Namespace {
+			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf("a Delivery in namespace %q writes into the same place of claim %q; wait "+
+				"until it has ended, or delete this Transfer and create one into a path outside of it", namespace, destination.ClaimName)}
+		}
 		return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
 			"Delivery %q from %s writes into %q of the same claim; wait until it has ended, or delete this Transfer and create one into a path outside of it",
 			other.Name, peerName(other.Spec.Peer), claim.Path)}
@@ -110,8 +116,7 @@ func OwnDeliveries(transfer *v1alpha1.Transfer, deliveries []v1alpha1.Delivery) 
 
 // WritesHere reports whether a Transfer has a pod of its own that writes into the claim of its namespace, or is about to.
 func WritesHere(transfer *v1alpha1.Transfer) bool {
-	run := transfer.Status.Run
-	return run != nil && run.Route == v1alpha1.RoutePod && run.CompletionTime == nil && run.NextAttemptTime == nil
+	return UnderWay(transfer) && transfer.Status.Run.Route == v1alpha1.RoutePod
 }
 
 // startLocal has the attempt in status made, as soon as nothing of an earlier one may write to the destination any more.

@@ -143,7 +143,11 @@ func TestLocalRefusals(t *testing.T) {
 		},
 			v1alpha1.ReasonNotGranted, "no PeerGrant"},
 		"a Delivery writes there": {inTheWay(func(*v1alpha1.Delivery) {}), v1alpha1.ReasonDestinationInUse, `Delivery "other" from east`},
-		"a Delivery beside it":    {inTheWay(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.Path = "/bookshop" }), "", ""},
+		"a Delivery writes there, in another namespace": {func(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) {
+			transfer.Spec.Destination.Namespace = "vault"
+			inTheWay(func(*v1alpha1.Delivery) {})(transfer, facts)
+		}, v1alpha1.ReasonDestinationInUse, "a Delivery in namespace \"vault\" writes into the same place of claim"},
+		"a Delivery beside it": {inTheWay(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.Path = "/bookshop" }), "", ""},
 		"a Delivery that has ended": {inTheWay(func(d *v1alpha1.Delivery) { d.Status.Phase = v1alpha1.DeliveryComplete }),
 			"", ""},
 	} {

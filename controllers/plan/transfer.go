@@ -34,7 +34,7 @@ type TransferFacts struct {
 	Local            LocalFacts
 	Claim            *metav1.PartialObjectMetadata
 	PrivilegeAllowed bool
-	// Others are Transfers into the same claim; the Transfer itself may be among them.
+	// Others are the namespace's Transfers into the same claim; the Transfer itself may be among them.
 	Others   []v1alpha1.Transfer
 	Policies []v1alpha1.CompressionPolicy
 	// Job and Pod of the attempt that status names; nil when they do not exist.

@@ -34,8 +34,7 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 	rival := func(path string, age time.Duration) func(*v1alpha1.Transfer, *plan.TransferFacts) {
 		return func(_ *v1alpha1.Transfer, f *plan.TransferFacts) {
 			other := newTransfer("other", age)
-			other.UID, other.Namespace = "another", "shop"
-			other.Spec.Destination.Namespace = "bank"
+			other.UID = "another"
 			other.Spec.Destination.PersistentVolumeClaim.Path = path
 			f.Others = []v1alpha1.Transfer{*other}
 		}
@@ -93,12 +92,12 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 		"Windows options":        {security(corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{}}), "Stalled", "PrivilegeNotAllowed", "windowsOptions"},
 		"the agent's own user":   {security(corev1.SecurityContext{RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532)}), "Reconciling", "Starting", ""},
 		"dropped capability":     {security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}}}), "Reconciling", "Starting", ""},
-		"older into same place":  {rival("/books", 2*time.Hour), "Stalled", "DestinationInUse", "shop/other"},
-		"older into a directory": {rival("/books/2026/", 2*time.Hour), "Stalled", "DestinationInUse", "shop/other"},
-		"older around it":        {rival("/", 2*time.Hour), "Stalled", "DestinationInUse", "shop/other"},
+		"older into same place":  {rival("/books", 2*time.Hour), "Stalled", "DestinationInUse", `Transfer "other"`},
+		"older into a directory": {rival("/books/2026/", 2*time.Hour), "Stalled", "DestinationInUse", `Transfer "other"`},
+		"older around it":        {rival("/", 2*time.Hour), "Stalled", "DestinationInUse", `Transfer "other"`},
 		"older beside it":        {rival("/booksellers", 2*time.Hour), "Reconciling", "Starting", ""},
 		"younger":                {rival("/books", time.Minute), "Reconciling", "Starting", ""},
-		"of the same second":     {rival("/books", time.Hour), "Stalled", "DestinationInUse", "shop/other"},
+		"of the same second":     {rival("/books", time.Hour), "Stalled", "DestinationInUse", `Transfer "other"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transfer, facts := newTransfer("ledger", time.Hour), goodFacts()

@@ -68,7 +68,8 @@ func (r *Reconciler) gatherNamespace(ctx context.Context, transfer *v1alpha1.Tra
 
 func (r *Reconciler) gatherOthers(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	others := &v1alpha1.TransferList{}
-	if err := r.Client.List(ctx, others, client.MatchingFields{destinationIndex: plan.DestinationKey(transfer)}); err != nil {
+	err := r.Client.List(ctx, others, client.InNamespace(transfer.Namespace), client.MatchingFields{destinationIndex: plan.DestinationKey(transfer)})
+	if err != nil {
 		return fmt.Errorf("listing Transfers into %s: %w", plan.DestinationKey(transfer), err)
 	}
 	facts.Others = others.Items

@@ -6,6 +6,7 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,9 +27,7 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 		return nil
 	}
 	namespace, claimName := plan.DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
-	request := peergrant.Request{
-		Namespace: transfer.Namespace, Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: namespace, Name: claimName,
-	}
+	request := grantRequest(transfer)
 	grants := &v1alpha1.PeerGrantList{}
 	if err := r.Client.List(ctx, grants, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing PeerGrants in %s: %w", namespace, err)
@@ -57,8 +56,30 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 		return fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
 	}
 	facts.Local.Deliveries = deliveries.Items
-	facts.Local.Writers, err = r.Attempts.Writers(ctx, transfer, r.Clock.Now())
+	if facts.Local.Writers, err = r.Attempts.Writers(ctx, transfer, r.Clock.Now()); err != nil {
+		return err
+	}
+	facts.Local.Rivals, err = r.rivals(ctx, transfer, grants.Items)
 	return err
+}
+
+// grantRequest is what a PeerGrant must allow for a Transfer within this cluster.
+func grantRequest(transfer *v1alpha1.Transfer) peergrant.Request {
+	return peergrant.Request{
+		Namespace: transfer.Namespace, Kind: v1alpha1.GrantedPersistentVolumeClaim,
+		ToNamespace: plan.DestinationNamespace(transfer), Name: transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
+	}
+}
+
+// rivals are the Transfers of other namespaces into the same claim that the grants allow.
+func (r *Reconciler) rivals(ctx context.Context, transfer *v1alpha1.Transfer, grants []v1alpha1.PeerGrant) ([]v1alpha1.Transfer, error) {
+	found := &v1alpha1.TransferList{}
+	if err := r.Client.List(ctx, found, client.MatchingFields{destinationIndex: plan.DestinationKey(transfer)}); err != nil {
+		return nil, fmt.Errorf("listing Transfers into %s: %w", plan.DestinationKey(transfer), err)
+	}
+	return slices.DeleteFunc(found.Items, func(other v1alpha1.Transfer) bool {
+		return other.Namespace == transfer.Namespace || !peergrant.Allowed(grants, grantRequest(&other))
+	}), nil
 }
 
 // deliver makes the Delivery of an attempt within this cluster.

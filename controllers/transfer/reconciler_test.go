@@ -31,14 +31,14 @@ import (
 	"github.com/lighterage/lighterage/controllers/transfer"
 )
 
-const attemptSecret = "ledger-a2b3c-1"
+const attemptJob = "ledger-a2b3c-1"
 
 func endedFixture() (*v1alpha1.Transfer, *stubborn, reconcile.Reconciler) {
 	object := &v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid", Finalizers: []string{v1alpha1.Finalizer}},
 		Status:     v1alpha1.TransferStatus{Phase: v1alpha1.TransferStarting, Run: &v1alpha1.RunStatus{ID: "a2b3c", Attempt: 1}},
 	}
-	s := newStubborn(append(endedAgent(object, attemptSecret), object)...)
+	s := newStubborn(append(endedAgent(object, attemptJob), object)...)
 	return object, s, transfer.NewReconciler(transfer.Options{
 		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}), Metrics: metrics.NewTransfers(prometheus.NewRegistry()),
 		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "east",
@@ -117,16 +117,16 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 	object, s, r := endedFixture()
 	failure := errors.New("the API server is busy")
 	s.deletes = failure
-	if _, secret, err := look(t, s, r, object, attemptSecret); !errors.Is(err, failure) || !secret || object.Status.Phase != v1alpha1.TransferStarting {
+	if _, secret, err := look(t, s, r, object, attemptJob); !errors.Is(err, failure) || !secret || object.Status.Phase != v1alpha1.TransferStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	// A crash between the two leaves less than there was, and it is done again.
 	s.deletes, s.writes = nil, failure
-	if _, secret, err := look(t, s, r, object, attemptSecret); !errors.Is(err, failure) || secret || object.Status.Phase != v1alpha1.TransferStarting {
+	if _, secret, err := look(t, s, r, object, attemptJob); !errors.Is(err, failure) || secret || object.Status.Phase != v1alpha1.TransferStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	s.writes = nil
-	if _, _, err := look(t, s, r, object, attemptSecret); err != nil || object.Status.Phase != v1alpha1.TransferComplete {
+	if _, _, err := look(t, s, r, object, attemptJob); err != nil || object.Status.Phase != v1alpha1.TransferComplete {
 		t.Fatalf("%v, %s", err, object.Status.Phase)
 	}
 }
@@ -135,7 +135,7 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 func TestStaleRead(t *testing.T) {
 	object, s, r := endedFixture()
 	s.writes = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "transfers"}, object.Name, nil)
-	result, _, err := look(t, s, r, object, attemptSecret)
+	result, _, err := look(t, s, r, object, attemptJob)
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
 		t.Fatal(result, err)
 	}

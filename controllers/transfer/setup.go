@@ -55,9 +55,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	// Writing a status is no reason to look again.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-	gone := predicate.Funcs{
+	// Others may have the place that a Transfer has left, by its attempt's end or for good.
+	left := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isBefore := e.ObjectOld.(*v1alpha1.Transfer)
+			after, isAfter := e.ObjectNew.(*v1alpha1.Transfer)
+			return isBefore && isAfter && plan.LeftPlace(before, after)
+		},
 		DeleteFunc: func(event.DeleteEvent) bool { return true },
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -67,7 +72,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(attempt.PodEnded(v1alpha1.TransferLabel))).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(standingChanged())).
 		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).
+		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(left)).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery)).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer)).

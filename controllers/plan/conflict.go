@@ -1,0 +1,81 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+// checkConflict keeps two Transfers from writing into one place. Within a namespace the older one has it; of a Transfer of another
+// namespace only an attempt under way counts, and only where a PeerGrant allows it. Into another cluster those are told apart by the
+// Deliveries there. Nobody is told the name or the path of what is in a namespace that is not theirs.
+func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *Problem {
+	for i := range facts.Others {
+		other := &facts.Others[i]
+		if other.Namespace != transfer.Namespace || !sharePlace(transfer, other) {
+			continue
+		}
+		path := other.Spec.Destination.PersistentVolumeClaim.Path
+		switch {
+		case goesFirst(other, transfer):
+			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
+				"Transfer %q writes into %q of the same claim now; wait until its attempt has ended, or delete this Transfer and create one into "+
+					"a path outside of it", other.Name, path)}
+		case !UnderWay(transfer) && olderTransfer(other, transfer) && holdsPlace(other):
+			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
+				"Transfer %q, which is older, writes into %q of the same claim; suspend or delete it, or delete this Transfer and create one into "+
+					"a path outside of it", other.Name, path)}
+		}
+	}
+	for i := range facts.Local.Rivals {
+		if other := &facts.Local.Rivals[i]; sharePlace(transfer, other) && goesFirst(other, transfer) {
+			return &Problem{v1alpha1.ReasonDestinationInUse,
+				"a Transfer of another namespace writes into the same place of this claim now; wait until its attempt has ended, or delete this " +
+					"Transfer and create one into a path outside of it"}
+		}
+	}
+	return nil
+}
+
+// sharePlace reports whether two Transfers write into the same directory, or one into a directory of the other's.
+func sharePlace(a, b *v1alpha1.Transfer) bool {
+	return a.UID != b.UID && DestinationKey(a) == DestinationKey(b) &&
+		overlap(a.Spec.Destination.PersistentVolumeClaim.Path, b.Spec.Destination.PersistentVolumeClaim.Path)
+}
+
+// UnderWay reports whether a Transfer's agent may write now, or is about to.
+func UnderWay(transfer *v1alpha1.Transfer) bool {
+	run := transfer.Status.Run
+	return run != nil && run.CompletionTime == nil && run.NextAttemptTime == nil
+}
+
+// goesFirst: the other one's attempt is under way. Where both are, because each began before it saw the other, the older one goes first.
+func goesFirst(other, transfer *v1alpha1.Transfer) bool {
+	return UnderWay(other) && (!UnderWay(transfer) || olderTransfer(other, transfer))
+}
+
+// holdsPlace reports whether a Transfer without an attempt under way keeps its place from younger ones, because it may run again by
+// itself, or when its user asks. One that is suspended, or that waits for somebody to change what keeps it from running, does not.
+func holdsPlace(transfer *v1alpha1.Transfer) bool {
+	stalled := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionStalled)
+	stuck := stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason != v1alpha1.ReasonDestinationInUse
+	return !transfer.Spec.Suspend && !stuck
+}
+
+// LeftPlace reports whether a change of a Transfer may let another one begin that waits for the same place.
+func LeftPlace(before, after *v1alpha1.Transfer) bool {
+	return UnderWay(before) && !UnderWay(after) || holdsPlace(before) && !holdsPlace(after)
+}
+
+func olderTransfer(a, b *v1alpha1.Transfer) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.UID < b.UID
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
