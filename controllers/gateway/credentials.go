@@ -8,9 +8,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/lighterage/lighterage/agent/wire/chain"
+	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 )
 
 const (
@@ -31,9 +35,11 @@ func newServerCredentials(certificate func(*tls.ClientHelloInfo) (*tls.Certifica
 	return &serverCredentials{
 		trust: t,
 		TransportCredentials: credentials.NewTLS(&tls.Config{
-			MinVersion:             tls.VersionTLS13,
-			GetCertificate:         certificate,
-			ClientAuth:             tls.RequireAnyClientCert,
+			MinVersion:     tls.VersionTLS13,
+			GetCertificate: certificate,
+			ClientAuth:     tls.RequireAnyClientCert,
+			// Called before the client's signature is verified, which is costly for keys that nobody needs.
+			VerifyConnection:       func(cs tls.ConnectionState) error { return chain.Check(cs.PeerCertificates) },
 			SessionTicketsDisabled: true,
 		}),
 	}
@@ -42,12 +48,30 @@ func newServerCredentials(certificate func(*tls.ClientHelloInfo) (*tls.Certifica
 // connectionInfo is what requests know of their connection.
 type connectionInfo struct {
 	credentials.TLSInfo
-	// stranger is true when no Peer vouched for the caller as the connection was made.
-	stranger bool
+	conn *authenticated
+}
+
+// authenticated is what is known of the caller of a connection. It is safe for concurrent use.
+type authenticated struct {
+	*passthrough.LocalConn
+	// owner is set when a Peer vouched for the caller, as the connection was made or with a later request.
+	owner atomic.Pointer[passthrough.Owner]
+}
+
+// as makes the connection that of a caller for whom a Peer vouches.
+func (a *authenticated) as(from caller) {
+	owner := passthrough.Owner{Name: from.peer, Part: tenantOf(from.identity)}
+	if a.Authenticated(owner) {
+		a.owner.CompareAndSwap(nil, &owner)
+	}
 }
 
 // ServerHandshake does not let strangers stay.
 func (c *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	local, ok := raw.(*passthrough.LocalConn)
+	if !ok {
+		return nil, nil, fmt.Errorf("the listener gave %T where *passthrough.LocalConn was expected", raw)
+	}
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		return nil, nil, err
@@ -59,11 +83,17 @@ func (c *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), identifyTimeout)
 	defer cancel()
-	_, err = c.trust.identify(ctx, secured.State.PeerCertificates)
-	if err != nil {
-		time.AfterFunc(strangerGrace, func() { _ = conn.Close() })
+	a := &authenticated{LocalConn: local}
+	if from, err := c.trust.identify(ctx, secured.State.PeerCertificates); err == nil {
+		a.as(from)
+	} else {
+		time.AfterFunc(strangerGrace, func() {
+			if a.owner.Load() == nil {
+				_ = conn.Close()
+			}
+		})
 	}
-	return conn, connectionInfo{TLSInfo: secured, stranger: err != nil}, nil
+	return conn, connectionInfo{TLSInfo: secured, conn: a}, nil
 }
 
 // Clone is of credentials.TransportCredentials.

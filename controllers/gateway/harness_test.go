@@ -6,186 +6,66 @@ package gateway_test
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/gateway"
-	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/gateway/gatewaytest"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// patience is for a busy machine.
-const patience = 2 * time.Minute
+const patience = gatewaytest.Patience
 
-// west is the receiving cluster: a gateway on loopback over an API server in memory.
+// west is the receiving cluster.
 type west struct {
+	*gatewaytest.Cluster
 	t       *testing.T
 	ca      *pki.CA
 	address string
 	api     client.Client
 	gateway *gateway.Gateway
-	// lookups counts those for a receiving agent.
-	lookups atomic.Int32
-	stop    context.CancelFunc
-	served  chan error
 }
 
-func newCA(t *testing.T, cluster string) *pki.CA {
-	t.Helper()
-	ca, _, err := pki.NewCA(cluster, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
-}
+func newCA(t *testing.T, cluster string) *pki.CA { return gatewaytest.NewCA(t, cluster) }
 
-// westCA is that of every receiving cluster, so that who issues a certificate for it need not know which one.
-var westCA = sync.OnceValue(func() *pki.CA {
-	ca, _, err := pki.NewCA("west", time.Now())
-	if err != nil {
-		panic(err)
-	}
-	return ca
-})
+func westCA() *pki.CA { return gatewaytest.WestCA() }
 
 // issue makes a certificate; that of a Transfer is for the run that ledger opens.
 func issue(t *testing.T, ca *pki.CA, identity pki.Identity, at time.Time, names ...string) tls.Certificate {
 	t.Helper()
-	if _, _, isTransfer := identity.Transfer(); isTransfer {
-		return issueFor(t, ca, identity, at, func(*pki.RunClaims) {})
-	}
-	return issueBy(t, ca, pki.Template{Identity: identity, DNSNames: names}, at)
+	return gatewaytest.Issue(t, ca, identity, at, names...)
 }
 
-// issueFor is issue for a Transfer with other claims.
 func issueFor(t *testing.T, ca *pki.CA, identity pki.Identity, at time.Time, change func(*pki.RunClaims)) tls.Certificate {
 	t.Helper()
-	claims := &pki.RunClaims{
-		Run: "7f3ca", Audience: []string{pki.Fingerprint(westCA().Certificate)}, Namespace: "vault", Claim: "ledger-copy", Path: "/",
-		Delete: true, Privileged: true,
-	}
-	change(claims)
-	return issueBy(t, ca, pki.Template{Identity: identity, Claims: claims}, at)
+	return gatewaytest.IssueFor(t, ca, identity, at, change)
 }
 
-func issueBy(t *testing.T, ca *pki.CA, template pki.Template, at time.Time) tls.Certificate {
-	t.Helper()
-	template.Lifetime = time.Hour
-	pair, err := ca.Issue(template, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := pair.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate
-}
-
-func peerOf(name string, ca *pki.CA) *v1alpha1.Peer {
-	return &v1alpha1.Peer{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uuid.NewString())},
-		Spec:       v1alpha1.PeerSpec{CABundle: ca.CertificatePEM},
-	}
-}
+func peerOf(name string, ca *pki.CA) *v1alpha1.Peer { return gatewaytest.PeerOf(name, ca) }
 
 func grantOf(namespace, peer, from, claim string) *v1alpha1.PeerGrant {
-	return &v1alpha1.PeerGrant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer + "-" + claim},
-		Spec: v1alpha1.PeerGrantSpec{
-			From: []v1alpha1.PeerGrantFrom{{Peer: peer, Namespaces: []string{from}}},
-			To:   []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: claim}},
-		},
-	}
+	return gatewaytest.GrantOf(namespace, peer, from, v1alpha1.GrantedPersistentVolumeClaim, claim)
 }
 
 // newWest starts a gateway; adjust may be nil.
 func newWest(t *testing.T, adjust func(*gateway.Options), objects ...client.Object) *west {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	w := &west{t: t, ca: westCA()}
-	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.Delivery{}).
-		WithIndex(&v1alpha1.Delivery{}, gateway.ServerNameIndex, gateway.IndexServerName).
-		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			o.SetUID(types.UID(uuid.NewString()))
-			o.SetFinalizers([]string{v1alpha1.Finalizer}) // as the manager does
-			return c.Create(ctx, o, options...)
-		}, List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if applied := new(client.ListOptions).ApplyOptions(options); applied.FieldSelector != nil {
-				w.lookups.Add(1)
-			}
-			return c.List(ctx, list, options...)
-		}}).Build()
-	serving := issue(t, w.ca, pki.Identity{Cluster: "west", Path: pki.GatewayPath}, time.Now(), pki.GatewayServerName)
-	options := gateway.Options{
-		Client: w.api, Reader: w.api, Registerer: prometheus.NewRegistry(), Log: logr.Discard(),
-		Issuer:       func() (*x509.Certificate, error) { return w.ca.Certificate, nil },
-		Certificate:  func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
-		PollInterval: 10 * time.Millisecond, LookupGrace: 200 * time.Millisecond,
-		Limits: passthrough.Limits{HelloTimeout: patience, DrainTimeout: 100 * time.Millisecond},
-	}
-	if adjust != nil {
-		adjust(&options)
-	}
-	var err error
-	if w.gateway, err = gateway.New(options); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.address = listener.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
-	w.stop, w.served = stop, make(chan error, 1)
-	go func() { w.served <- w.gateway.Serve(ctx, listener) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-w.served; err != nil {
-			t.Errorf("serving ended with %v", err)
-		}
-	})
-	return w
+	c := gatewaytest.New(t, adjust, objects...)
+	return &west{Cluster: c, t: t, ca: c.CA, address: c.Address, api: c.API, gateway: c.Gateway}
 }
 
 // dial returns a client with a certificate.
 func (w *west) dial(certificate tls.Certificate) wirev1.GatewayClient {
 	w.t.Helper()
-	roots, err := pki.ParseBundle(w.ca.CertificatePEM)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	conn, err := grpc.NewClient(w.address, grpc.WithTransportCredentials(
-		credentials.NewTLS(pki.ClientConfig(&certificate, pki.Pool(roots), pki.GatewayServerName))))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { conn.Close() })
-	return wirev1.NewGatewayClient(conn)
+	return w.Dial(certificate)
 }
 
 func (w *west) deliveries() []v1alpha1.Delivery {

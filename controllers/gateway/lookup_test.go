@@ -121,7 +121,7 @@ func TestAgentThatIsNotKnownYet(t *testing.T) {
 		_, err := w.connect(name)
 		connected <- err
 	}()
-	eventually(t, func() bool { return w.lookups.Load() > 0 })
+	eventually(t, func() bool { return w.Lookups.Load() > 0 })
 	w.ready(ledgerKey("7f3ca", 1), address)
 	if err := <-connected; err != nil {
 		t.Error(err)
@@ -133,14 +133,14 @@ func TestStoppingSendsRunsElsewhere(t *testing.T) {
 	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
 	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), ledger("7f3ca", 1))
 	s.pending()
-	w.stop()
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.Stop() }()
 	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream ended with %v", err)
 	}
-	if err := <-w.served; err != nil {
+	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	w.served <- nil
 }
 
 // The agents of Transfers within the cluster are reached straight, and by nobody else.

@@ -27,10 +27,13 @@ func (s *service) open(from caller, in *wirev1.OpenRequest, stream grpc.ServerSt
 	if err != nil {
 		return err
 	}
-	if !s.limits.open(from.peer) {
-		return unavailable("peer %s has as many runs waiting as this gateway allows; trying again later helps", from.peer)
+	done, err := s.limits.open(from.peer, tenantOf(from.identity))
+	if err != nil {
+		return err
 	}
-	defer s.limits.close(from.peer)
+	defer done()
+	// Only here, not with every stream: a caller that sends nothing keeps its connection from nobody.
+	defer connectionOf(stream.Context()).conn.Use()()
 	waiting := s.metrics.opens.WithLabelValues(from.peer)
 	waiting.Inc()
 	defer waiting.Dec()

@@ -226,20 +226,46 @@ func TestDeliveryLimit(t *testing.T) {
 	}
 }
 
+// M6: a namespace has half of what its peer has, and leaves the rest to others; the manager has its own.
 func TestLimitsOfAPeer(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, func(o *gateway.Options) { o.RequestsPerSecond, o.RequestBurst, o.OpensPerPeer = 0.001, 3, 1 },
-		peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
-	c := w.dial(issue(t, east, sender("east"), time.Now()))
-	open(t, c, ledger("7f3ca", 1)).pending()
-	if _, err := open(t, c, ledger("7f3ca", 1)).Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "waiting") {
+	w := newWest(t, func(o *gateway.Options) { o.RequestsPerSecond, o.RequestBurst, o.OpensPerPeer = 0.001, 6, 2 }, peerOf("east", east),
+		grantOf("vault", "east", "bank", "ledger-copy"), grantOf("vault", "east", "shop", "stock"))
+	of := func(namespace string) wirev1.GatewayClient {
+		return w.dial(issue(t, east, pki.TransferIdentity("east", namespace, "ledger"), time.Now()))
+	}
+	hello := func(c wirev1.GatewayClient) error {
+		_, err := c.Hello(context.Background(), &wirev1.HelloRequest{})
+		return err
+	}
+	bank, shop := of("bank"), of("shop")
+	open(t, bank, ledger("7f3ca", 1)).pending()
+	if _, err := open(t, bank, ledger("7f3ca", 1)).Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "waiting") {
 		t.Errorf("a second open: %v", err)
 	}
-	if _, err := c.Hello(context.Background(), &wirev1.HelloRequest{}); err != nil {
+	if err := hello(bank); err != nil {
 		t.Errorf("a third request: %v", err)
 	}
-	if _, err := c.Hello(context.Background(), &wirev1.HelloRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("a fourth request: %v", err)
+	for range 10 {
+		if err := hello(of("bank")); status.Code(err) != codes.Unavailable {
+			t.Errorf("one request more, over another connection: %v", err)
+		}
+	}
+	request := ledger("7f3ca", 1)
+	request.Destination.ClaimName = "stock"
+	open(t, shop, request).pending()
+	for range 2 {
+		if err := hello(shop); err != nil {
+			t.Errorf("another namespace: %v", err)
+		}
+	}
+	if err := hello(of("office")); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "peer east") {
+		t.Errorf("more than the peer may: %v", err)
+	}
+	for range 3 {
+		if err := hello(w.dial(issue(t, east, manager("east"), time.Now()))); err != nil {
+			t.Errorf("the manager: %v", err)
+		}
 	}
 }
 

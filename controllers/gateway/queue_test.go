@@ -15,13 +15,12 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/gateway"
+	"github.com/lighterage/lighterage/controllers/gateway/gatewaytest"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 func queueGrant(namespace, peer, from, queue string) *v1alpha1.PeerGrant {
-	grant := grantOf(namespace, peer, from, queue)
-	grant.Spec.To[0].Kind = v1alpha1.GrantedQueue
-	return grant
+	return gatewaytest.GrantOf(namespace, peer, from, v1alpha1.GrantedQueue, queue)
 }
 
 func queueOf(namespace, name string) *v1alpha1.Queue {

@@ -84,19 +84,31 @@ func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *
 	return &wirev1.WithdrawResponse{}, nil
 }
 
-// caller returns who makes a request, if it may make one now.
+// caller returns who makes a request, if it may make one now. Limits come first: what follows costs more.
 func (s *service) caller(ctx context.Context) (caller, error) {
 	connection := connectionOf(ctx)
-	if connection.stranger && !s.limits.stranger() {
+	if connection.conn == nil {
+		return caller{}, unavailable("the gateway does not know the connection")
+	}
+	owner := connection.conn.owner.Load()
+	if owner == nil && !s.limits.stranger() {
 		return caller{}, unavailable("the gateway has too many requests of callers that it does not know; trying again later helps")
+	}
+	if owner != nil {
+		if err := s.limits.request(owner.Name, owner.Part); err != nil {
+			return caller{peer: owner.Name}, err
+		}
 	}
 	from, err := s.trust.identify(ctx, connection.State.PeerCertificates)
 	if err != nil {
 		return caller{}, err
 	}
-	if !s.limits.request(from.peer) {
-		return from, unavailable("peer %s makes more requests than this gateway allows; trying again later helps", from.peer)
+	if owner == nil || owner.Name != from.peer {
+		if err := s.limits.request(from.peer, tenantOf(from.identity)); err != nil {
+			return from, err
+		}
 	}
+	connection.conn.as(from)
 	return from, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lighterage/lighterage/agent/wire/chain"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -39,88 +41,77 @@ type trust struct {
 	// issuer is this cluster's CA.
 	issuer func() (*x509.Certificate, error)
 
-	mu      sync.Mutex
-	bundles map[string]bundle
-}
-
-// bundle is a Peer's caBundle once read; pool is nil when it cannot be used.
-type bundle struct {
-	version string
-	pool    *x509.CertPool
+	mu sync.Mutex
+	// versions of the Peers whose CAs are the roots.
+	versions map[string]string
+	known    *chain.Roots
 }
 
 func newTrust(reader client.Reader, c clock.PassiveClock, issuer func() (*x509.Certificate, error)) *trust {
-	return &trust{reader: reader, clock: c, issuer: issuer, bundles: map[string]bundle{}}
+	return &trust{reader: reader, clock: c, issuer: issuer, known: chain.NewRoots()}
 }
 
-// identify returns who presents the chain, or a refusal that says what to mend.
-func (t *trust) identify(ctx context.Context, chain []*x509.Certificate) (caller, error) {
-	if len(chain) == 0 {
+// identify returns who presents the chain, or a refusal that says how to correct it.
+func (t *trust) identify(ctx context.Context, presented []*x509.Certificate) (caller, error) {
+	if len(presented) == 0 {
 		return caller{}, untrusted("the sending cluster presented no certificate")
 	}
-	pools, err := t.pools(ctx)
+	roots, err := t.roots(ctx)
 	if err != nil {
 		return caller{}, unavailable("the gateway cannot read its Peers now")
 	}
 	now := t.clock.Now()
-	name, identity, err := pki.VerifyAgainst(pools, chain, now)
+	name, identity, err := pki.VerifyAgainst(roots, presented, now)
 	switch {
 	case err == nil:
-		return t.bind(caller{peer: name, identity: identity, issued: pki.Issued(chain[0])}, chain[0])
+		return t.bind(caller{peer: name, identity: identity, issued: pki.Issued(presented[0])}, presented[0])
 	case errors.Is(err, pki.ErrAmbiguous):
 		return caller{}, untrusted("the receiving cluster cannot tell two of its Peers apart: the %v; remove the CA from all but one of them there", err)
 	case errors.Is(err, pki.ErrNoIdentity):
 		return caller{}, untrusted("the certificate is of a known CA but was not issued by Lighterage: %v", err)
-	case now.After(chain[0].NotAfter) || now.Before(chain[0].NotBefore):
+	case now.After(presented[0].NotAfter) || now.Before(presented[0].NotBefore):
 		return caller{}, untrusted("the certificate is valid from %s to %s and it is %s at the receiving cluster; check the clocks of both clusters",
-			chain[0].NotBefore.UTC().Format(time.RFC3339), chain[0].NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+			presented[0].NotBefore.UTC().Format(time.RFC3339), presented[0].NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	default:
 		return caller{}, untrusted("no Peer of the receiving cluster holds the CA of the sending cluster in its caBundle (the certificate's issuer is %q); "+
-			"create or mend a Peer there with ca.crt of the sending cluster's ConfigMap lighterage-ca", shorten(chain[0].Issuer.String(), maxIssuerLength))
+			"create or correct a Peer there with ca.crt of the sending cluster's ConfigMap lighterage-ca", shorten(presented[0].Issuer.String(), maxIssuerLength))
 	}
 }
 
-// pools returns the usable bundles by the names of their Peers. Bundles are read again when their Peer has changed.
-func (t *trust) pools(ctx context.Context) (map[string]*x509.CertPool, error) {
+// roots returns the usable CAs of the Peers. They are read again when a Peer has changed.
+func (t *trust) roots(ctx context.Context) (*chain.Roots, error) {
 	var peers v1alpha1.PeerList
 	if err := t.reader.List(ctx, &peers); err != nil {
 		return nil, err
 	}
+	versions := make(map[string]string, len(peers.Items))
+	for i := range peers.Items {
+		versions[peers.Items[i].Name] = string(peers.Items[i].UID) + "/" + peers.Items[i].ResourceVersion
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := make(map[string]bundle, len(peers.Items))
-	pools := make(map[string]*x509.CertPool, len(peers.Items))
+	if maps.Equal(versions, t.versions) {
+		return t.known, nil
+	}
+	roots := chain.NewRoots()
 	for i := range peers.Items {
-		item := &peers.Items[i]
-		version := string(item.UID) + "/" + item.ResourceVersion
-		read, ok := t.bundles[item.Name]
-		if !ok || read.version != version {
-			read = bundle{version: version}
-			// A bundle that cannot be used vouches for nobody; the Peer's own conditions say so.
-			if certificates, err := pki.ParseBundle(item.Spec.CABundle); err == nil {
-				read.pool = pki.Pool(certificates)
-			}
-		}
-		known[item.Name] = read
-		if read.pool != nil {
-			pools[item.Name] = read.pool
+		// A bundle that cannot be used vouches for nobody; the Peer's own conditions say so.
+		if certificates, err := pki.ParseBundle(peers.Items[i].Spec.CABundle); err == nil {
+			roots.Add(peers.Items[i].Name, certificates)
 		}
 	}
-	t.bundles = known
-	return pools, nil
+	t.versions, t.known = versions, roots
+	return roots, nil
 }
 
 // connectionOf returns what is known of the connection of a gRPC request.
 func connectionOf(ctx context.Context) connectionInfo {
-	connection, ok := peer.FromContext(ctx)
-	if !ok {
-		return connectionInfo{stranger: true}
+	if connection, ok := peer.FromContext(ctx); ok {
+		if info, ok := connection.AuthInfo.(connectionInfo); ok {
+			return info
+		}
 	}
-	info, ok := connection.AuthInfo.(connectionInfo)
-	if !ok {
-		return connectionInfo{stranger: true}
-	}
-	return info
+	return connectionInfo{}
 }
 
 func shorten(text string, limit int) string {

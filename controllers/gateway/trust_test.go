@@ -123,6 +123,29 @@ func TestNoCertificate(t *testing.T) {
 	}
 }
 
+// H2: a chain that is costly to verify ends the handshake, before anything of it is verified.
+func TestLongChain(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east))
+	certificate := issue(t, east, manager("east"), time.Now())
+	hello := func(certificates int) error {
+		long := certificate
+		for len(long.Certificate) < certificates {
+			long.Certificate = append(long.Certificate[:len(long.Certificate):len(long.Certificate)], east.Certificate.Raw)
+		}
+		_, err := w.dial(long).Hello(context.Background(), &wirev1.HelloRequest{})
+		return err
+	}
+	if err := hello(3); err != nil {
+		t.Errorf("three certificates: %v", err)
+	}
+	for _, certificates := range []int{4, 16} {
+		if err := hello(certificates); status.Code(err) != codes.Unavailable {
+			t.Errorf("%d certificates: %v", certificates, err)
+		}
+	}
+}
+
 func TestHello(t *testing.T) {
 	east := newCA(t, "east")
 	w := newWest(t, nil, peerOf("from-the-east", east))

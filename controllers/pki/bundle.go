@@ -10,13 +10,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/wire/chain"
 )
 
 const (
-	// maxBundleCertificates bounds a bundle, and what a peer may present as its chain.
+	// maxBundleCertificates and maxBundleBytes bound a bundle.
 	maxBundleCertificates = 16
 	maxBundleBytes        = 64 << 10
 )
@@ -76,46 +76,19 @@ func Fingerprint(certificate *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Verify checks a chain, leaf first, against the roots. Only the chain's signatures, times and uses are checked, not names.
-func Verify(roots *x509.CertPool, chain []*x509.Certificate, now time.Time) error {
-	if len(chain) == 0 {
-		return fmt.Errorf("%w: none was presented", ErrUntrusted)
-	}
-	if len(chain) > maxBundleCertificates {
-		return fmt.Errorf("%w: a chain of %d certificates was presented", ErrUntrusted, len(chain))
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots:         roots,
-		Intermediates: Pool(chain[1:]),
-		CurrentTime:   now,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-	})
+// VerifyAgainst returns the name of the one owner of a CA that verifies the chain, leaf first, and the identity that the leaf states. Only the
+// chain's signatures, times and uses are checked, not names.
+func VerifyAgainst(roots *chain.Roots, presented []*x509.Certificate, now time.Time) (string, Identity, error) {
+	owners, err := roots.Owners(presented, now, x509.ExtKeyUsageAny)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUntrusted, err)
+		return "", Identity{}, fmt.Errorf("%w: %w", ErrUntrusted, err)
 	}
-	return nil
-}
-
-// VerifyAgainst returns the name of the one bundle that verifies the chain, and the identity that the leaf states.
-func VerifyAgainst(bundles map[string]*x509.CertPool, chain []*x509.Certificate, now time.Time) (string, Identity, error) {
-	var name string
-	last := fmt.Errorf("%w: no bundle to verify it against", ErrUntrusted)
-	for _, candidate := range slices.Sorted(maps.Keys(bundles)) {
-		if err := Verify(bundles[candidate], chain, now); err != nil {
-			last = err
-			continue
-		}
-		if name != "" {
-			return "", Identity{}, fmt.Errorf("%w: %q and %q", ErrAmbiguous, name, candidate)
-		}
-		name = candidate
+	if len(owners) > 1 {
+		return "", Identity{}, fmt.Errorf("%w: %q and %q", ErrAmbiguous, owners[0], owners[1])
 	}
-	if name == "" {
-		return "", Identity{}, last
-	}
-	identity, err := IdentityOf(chain[0])
+	identity, err := IdentityOf(presented[0])
 	if err != nil {
 		return "", Identity{}, err
 	}
-	return name, identity, nil
+	return owners[0], identity, nil
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/wire/chain"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -114,19 +115,21 @@ func TestIdentityTransfer(t *testing.T) {
 
 func TestVerifyAgainst(t *testing.T) {
 	east, west, other := newCA(t, "east"), newCA(t, "west"), newCA(t, "east")
-	pool := func(cas ...*pki.CA) *x509.CertPool {
-		var certificates []*x509.Certificate
-		for _, ca := range cas {
-			certificates = append(certificates, ca.Certificate)
+	rootsOf := func(owners map[string][]*pki.CA) *chain.Roots {
+		roots := chain.NewRoots()
+		for owner, cas := range owners {
+			for _, ca := range cas {
+				roots.Add(owner, []*x509.Certificate{ca.Certificate})
+			}
 		}
-		return pki.Pool(certificates)
+		return roots
 	}
 	identity := pki.TransferIdentity("east", "bank", "ledger")
 	leaf := issue(t, east, identity).Leaf
-	bundles := map[string]*x509.CertPool{"the-east": pool(east), "the-west": pool(west)}
+	bundles := rootsOf(map[string][]*pki.CA{"the-east": {east}, "the-west": {west}})
 
 	for name, test := range map[string]struct {
-		bundles map[string]*x509.CertPool
+		bundles *chain.Roots
 		chain   []*x509.Certificate
 		at      time.Time
 		err     error
@@ -136,9 +139,9 @@ func TestVerifyAgainst(t *testing.T) {
 		"expired":                     {bundles, []*x509.Certificate{leaf}, now.Add(2 * time.Hour), pki.ErrUntrusted},
 		"clock behind":                {bundles, []*x509.Certificate{leaf}, now.Add(-59 * time.Minute), nil},
 		"nothing presented":           {bundles, nil, now, pki.ErrUntrusted},
-		"no peers":                    {nil, []*x509.Certificate{leaf}, now, pki.ErrUntrusted},
+		"no peers":                    {chain.NewRoots(), []*x509.Certificate{leaf}, now, pki.ErrUntrusted},
 		"endless chain":               {bundles, append([]*x509.Certificate{leaf}, make([]*x509.Certificate, 40)...), now, pki.ErrUntrusted},
-		"two peers with the same CA":  {map[string]*x509.CertPool{"a": pool(east), "b": pool(east, west)}, []*x509.Certificate{leaf}, now, pki.ErrAmbiguous},
+		"two peers with the same CA":  {rootsOf(map[string][]*pki.CA{"a": {east}, "b": {east, west}}), []*x509.Certificate{leaf}, now, pki.ErrAmbiguous},
 		"a CA does not name a holder": {bundles, []*x509.Certificate{east.Certificate}, now, pki.ErrNoIdentity},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,9 +288,10 @@ func TestClockSkew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots, chain := pki.Pool([]*x509.Certificate{ca.Certificate}), []*x509.Certificate{pair.Leaf}
+	roots := chain.NewRoots()
+	roots.Add("east", []*x509.Certificate{ca.Certificate})
 	for off, accepted := range map[time.Duration]bool{0: true, -24 * time.Hour: true, 24 * time.Hour: true, -26 * time.Hour: false, 49 * time.Hour: false} {
-		if err := pki.Verify(roots, chain, now.Add(off)); (err == nil) != accepted {
+		if _, _, err := pki.VerifyAgainst(roots, []*x509.Certificate{pair.Leaf}, now.Add(off)); (err == nil) != accepted {
 			t.Errorf("with a clock that is off by %s: %v", off, err)
 		}
 	}

@@ -4,60 +4,129 @@
 package passthrough
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
-// localBacklog is how many connections may wait to be accepted by the server in this process.
-const localBacklog = 64
+// unknownBytes is what a client may send before it is authenticated: a ClientHello, a few certificates and one request fit.
+const unknownBytes = 64 << 10
 
-// serveLocal hands the connection to the local listener.
+// errUnknownBytes ends a connection.
+var errUnknownBytes = errors.New("the client sent too much before it was authenticated")
+
+// serveLocal hands the connection to the local listener, as one of an unknown client.
 func (s *Server) serveLocal(conn *net.TCPConn, hello []byte) (result string) {
-	s.mu.Lock()
-	room := s.locals < s.limits.LocalConnections
-	if room {
-		s.locals++
-	}
-	s.mu.Unlock()
-	if !room {
-		return resultTooMany
-	}
 	open := s.metrics.open.WithLabelValues("local")
 	open.Inc()
-	release := sync.OnceFunc(func() {
+	c := &LocalConn{Conn: conn, server: s, replay: hello, budget: unknownBytes - len(hello)}
+	c.release = sync.OnceFunc(func() {
 		open.Dec()
-		s.mu.Lock()
-		s.locals--
-		s.mu.Unlock()
+		c.leave()
 	})
-	// The embedded Conn is the interface alone: io.Copy must not find ways round Read.
-	replayed := &replayConn{Conn: conn, replay: hello, release: sync.OnceFunc(func() { release(); s.leave() })}
-	if !s.local.put(replayed) {
-		release()
+	c.unknown = s.unknown.add(c.evict, s.bySource(conn))
+	if !s.local.put(c) {
+		c.release()
 		return resultTooMany
 	}
 	return resultLocal
 }
 
-// replayConn gives out what was read of a connection before it reads on.
-type replayConn struct {
+// Owner is who an authenticated client belongs to.
+type Owner struct {
+	// Name of the owner; Part of it, such as a namespace.
+	Name, Part string
+}
+
+// LocalConn is what Server.Local gives out: a connection of which nothing was read. Its client is unknown until Authenticated is called, and
+// the connection may be evicted at any time, sooner before that than after.
+type LocalConn struct {
+	// Conn is the interface alone: io.Copy must not find ways round Read.
 	net.Conn
-	replay  []byte
+	server  *Server
 	release func()
+
+	// replay is what was read of the connection before, and is to be read again. budget is what may be read of an unknown client.
+	replay []byte
+	budget int
+	// authenticated is true when the budget does not count any more.
+	authenticated atomic.Bool
+
+	mu      sync.Mutex
+	unknown *pooled
+	// known is nil for an unknown client.
+	known  *pooled
+	closed bool
+}
+
+// Authenticated says that the client was authenticated, and whose it is. A connection has one owner: later calls change nothing. It reports
+// false if the connection was evicted, or closed, before.
+func (c *LocalConn) Authenticated(owner Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	if c.known != nil {
+		return true
+	}
+	if !c.server.unknown.done(c.unknown) {
+		return false
+	}
+	c.known = c.server.known.add(c.evict,
+		group{key: owner.Name, limit: c.server.limits.LocalConnectionsPerOwner}, group{key: owner, limit: c.server.limits.LocalConnectionsPerPart})
+	c.authenticated.Store(true)
+	return true
+}
+
+// Use marks the connection as used until the function that it returns is called: others are evicted before it.
+func (c *LocalConn) Use() (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		return func() {}
+	}
+	return c.server.known.use(c.known)
+}
+
+// evict is called with a pool locked, so it leaves the rest to Close, which whoever reads from the connection calls.
+func (c *LocalConn) evict() {
+	c.server.metrics.count(resultEvicted)
+	_ = c.Conn.Close()
+}
+
+// leave takes the connection out of its pool.
+func (c *LocalConn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.server.unknown.done(c.unknown)
+	if c.known != nil {
+		c.server.known.done(c.known)
+	}
 }
 
 // Read is not safe for concurrent use, as with any reader of a stream.
-func (c *replayConn) Read(p []byte) (int, error) {
+func (c *LocalConn) Read(p []byte) (int, error) {
 	if len(c.replay) > 0 {
 		n := copy(p, c.replay)
 		c.replay = c.replay[n:]
 		return n, nil
 	}
-	return c.Conn.Read(p)
+	if c.authenticated.Load() {
+		return c.Conn.Read(p)
+	}
+	if c.budget <= 0 {
+		return 0, errUnknownBytes
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.budget)])
+	c.budget -= n
+	return n, err
 }
 
 // Close may be called more than once.
-func (c *replayConn) Close() error {
+func (c *LocalConn) Close() error {
 	c.release()
 	return c.Conn.Close()
 }
@@ -72,8 +141,9 @@ type localListener struct {
 	address net.Addr
 }
 
-func newLocalListener() *localListener {
-	return &localListener{conns: make(chan net.Conn, localBacklog), done: make(chan struct{}), address: &net.TCPAddr{}}
+// newLocalListener returns one in which so many connections may wait to be accepted.
+func newLocalListener(backlog int) *localListener {
+	return &localListener{conns: make(chan net.Conn, backlog), done: make(chan struct{}), address: &net.TCPAddr{}}
 }
 
 func (l *localListener) setAddress(address net.Addr) {
@@ -82,18 +152,24 @@ func (l *localListener) setAddress(address net.Addr) {
 	l.address = address
 }
 
-// put reports false when the listener is closed or too many wait.
+// put reports false when the listener is closed. Where too many wait, it closes the one that has waited longest.
 func (l *localListener) put(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	select {
-	case l.conns <- conn:
-		return true
-	default:
-		return false
+	for {
+		select {
+		case l.conns <- conn:
+			return true
+		default:
+		}
+		select {
+		case oldest := <-l.conns:
+			_ = oldest.Close()
+		default:
+		}
 	}
 }
 

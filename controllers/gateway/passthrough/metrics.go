@@ -15,7 +15,6 @@ const (
 	resultHelloTooLarge  = "hello_too_large"
 	resultNotTLS         = "not_tls"
 	resultUnknownName    = "unknown_name"
-	resultTargetLimit    = "target_limit"
 	resultUnreachable    = "target_unreachable"
 	resultTargetWithdraw = "target_withdrawn"
 )

@@ -19,18 +19,28 @@ type Target struct {
 	Key string
 }
 
-// Limits bound what strangers can take. A field that is zero stands for its default.
+// Limits bound what clients can take. A field that is zero stands for its default.
+//
+// Clients are unknown until the server in this process, or a target, has authenticated them. Unknown ones are bounded apart from the others,
+// and where they are too many the oldest is evicted, so that however many come, a new one gets the time of a handshake: with the defaults,
+// and 1000 of them a second, a second.
 type Limits struct {
-	// Connections is how many there may be in all that have finished their ClientHello. Default 4096.
+	// Connections is how many may be passed to targets that have authenticated their clients, in all. Half as many may be passed beside them
+	// to targets that have not yet. Default 4096.
 	Connections int
-	// LocalConnections is how many of them may be to the server in this process. Default 1024.
-	LocalConnections int
-	// ConnectionsPerTarget is how many may be passed to one target. Default 128.
+	// ConnectionsPerTarget is the same for one target, but as many of either kind. Default 128.
 	ConnectionsPerTarget int
-	// Handshakes is how many may not have finished their ClientHello. Each one more closes the oldest of them, so that silent
-	// connections cannot keep out others. Default 1024.
+	// LocalConnections is how many authenticated clients may have to the server in this process, in all. One more evicts the one that was
+	// idle longest. Default 4096.
+	LocalConnections int
+	// LocalConnectionsPerOwner is the same for each owner. Default 384.
+	LocalConnectionsPerOwner int
+	// LocalConnectionsPerPart is the same for each part of an owner. Default 192.
+	LocalConnectionsPerPart int
+	// Handshakes is how many may not have finished their ClientHello, and how many may have finished it but are not authenticated by the
+	// server in this process. Default 1024 of each.
 	Handshakes int
-	// HandshakesPerSource is the same for each source: an IPv4 address or an IPv6 /64. Default 128.
+	// HandshakesPerSource is the same for each source: an IPv4 address or an IPv6 /64. Default 512.
 	HandshakesPerSource int
 	// HelloBytes is the size of a ClientHello. Default 16 KiB.
 	HelloBytes int
@@ -48,10 +58,12 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	setDefault(&l.Connections, 4096)
-	setDefault(&l.LocalConnections, 1024)
+	setDefault(&l.LocalConnections, 4096)
+	setDefault(&l.LocalConnectionsPerOwner, 384)
+	setDefault(&l.LocalConnectionsPerPart, 192)
 	setDefault(&l.ConnectionsPerTarget, 128)
 	setDefault(&l.Handshakes, 1024)
-	setDefault(&l.HandshakesPerSource, 128)
+	setDefault(&l.HandshakesPerSource, 512)
 	setDefault(&l.HelloBytes, 16<<10)
 	setDefault(&l.HelloTimeout, 5*time.Second)
 	setDefault(&l.DialTimeout, 10*time.Second)
@@ -70,7 +82,10 @@ func setDefault[T int | time.Duration](field *T, value T) {
 // Validate says which limit makes no sense.
 func (l Limits) Validate() error {
 	l = l.withDefaults()
-	for _, number := range []int{l.Connections, l.LocalConnections, l.ConnectionsPerTarget, l.Handshakes, l.HandshakesPerSource, l.HelloBytes} {
+	for _, number := range []int{
+		l.Connections, l.ConnectionsPerTarget, l.LocalConnections, l.LocalConnectionsPerOwner, l.LocalConnectionsPerPart,
+		l.Handshakes, l.HandshakesPerSource, l.HelloBytes,
+	} {
 		if number < 0 {
 			return errors.New("limits of the gateway must not be negative; 0 stands for the default")
 		}

@@ -7,31 +7,46 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
+	"sync"
 	"time"
 )
 
+const (
+	// handshakeBytes is more than a target sends to a client before it has authenticated it: its part of a TLS handshake, with a certificate
+	// and two of intermediate CAs, and an alert.
+	handshakeBytes = 8 << 10
+	// handshakeTime is longer than a target keeps a client that it has not authenticated.
+	handshakeTime = 30 * time.Second
+)
+
+// fromSource is the key of the connections from one source to one target.
+type fromSource struct {
+	target string
+	source netip.Prefix
+}
+
 // pass joins the connection to its target and returns when both have ended.
-func (s *Server) pass(ctx context.Context, conn *net.TCPConn, serverName string, hello []byte) (result string) {
-	if serverName == "" {
-		return resultUnknownName
-	}
-	lookup, cancel := context.WithTimeout(ctx, s.limits.HelloTimeout)
-	target, ok := s.options.Lookup(lookup, serverName)
-	cancel()
-	if !ok {
-		return resultUnknownName
-	}
+func (s *Server) pass(ctx context.Context, conn *net.TCPConn, w wanted) (result string) {
 	session := &passed{client: conn}
-	if !s.register(target.Key, session) {
-		return resultTargetLimit
-	}
-	defer s.unregister(target.Key, session)
+	s.register(w.target.Key, session)
+	defer s.unregister(w.target.Key, session)
+	perTarget := s.limits.ConnectionsPerTarget
+	entry := s.unproven.add(func() { s.evictSession(session) },
+		group{key: w.target.Key, limit: perTarget},
+		group{key: fromSource{w.target.Key, sourceOf(conn.RemoteAddr())}, limit: max(1, perTarget*3/4)})
+	defer s.unproven.done(entry)
 	// A target that went away before it was registered would not have been closed with the others of its key.
-	if again, ok := s.options.Lookup(lookup, serverName); !ok || again != target {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if again, ok := s.options.Lookup(ended, w.serverName); !ok || again != w.target {
 		return resultTargetWithdraw
 	}
-	if err := s.connect(ctx, session, target, hello); err != nil {
-		s.log.Error(err, "Connection could not be passed through", "serverName", serverName, "target", target.Address)
+	if err := s.connect(ctx, session, w.target, w.hello); err != nil {
+		if s.wasEvicted(session) {
+			return resultEvicted
+		}
+		s.log.Error(err, "Connection could not be passed through", "serverName", w.serverName, "target", w.target.Address)
 		return resultUnreachable
 	}
 	s.metrics.count(resultPassed)
@@ -40,12 +55,56 @@ func (s *Server) pass(ctx context.Context, conn *net.TCPConn, serverName string,
 	defer open.Dec()
 	end := time.AfterFunc(s.limits.Lifetime, func() { s.closeSession(session) })
 	defer end.Stop()
-	err := newSplice(conn, session.target, s.limits.IdleTimeout, s.metrics).run(func() { s.closeSession(session) })
+	p := &proof{server: s, entry: entry, target: w.target.Key}
+	defer p.withdraw()
+	aged := time.AfterFunc(handshakeTime, p.found)
+	defer aged.Stop()
+	err := newSplice(conn, session.target, s.limits.IdleTimeout, s.metrics, p.found).run(func() { s.closeSession(session) })
 	s.closeSession(session)
 	if err != nil {
-		s.log.V(1).Info("Passed connection ended early", "serverName", serverName, "cause", err.Error())
+		s.log.V(1).Info("Passed connection ended early", "serverName", w.serverName, "cause", err.Error())
 	}
 	return resultPassed
+}
+
+// proof is what a connection shows by which its target has authenticated the client: it has carried more from there than a handshake, or
+// has lasted longer than the target would have kept a stranger. Nobody evicts it then.
+type proof struct {
+	server *Server
+	entry  *pooled
+	target string
+
+	mu     sync.Mutex
+	proven *pooled
+	over   bool
+}
+
+// found may be called more than once. Where the target, or the gateway, has as many proven connections as it may have, the connection stays
+// as it is.
+func (p *proof) found() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.proven != nil || p.over {
+		return
+	}
+	proven, ok := p.server.proven.tryAdd(group{key: p.target, limit: p.server.limits.ConnectionsPerTarget})
+	if !ok {
+		return
+	}
+	if !p.server.unproven.done(p.entry) { // evicted
+		p.server.proven.done(proven)
+		return
+	}
+	p.proven = proven
+}
+
+func (p *proof) withdraw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	if p.proven != nil {
+		p.server.proven.done(p.proven)
+	}
 }
 
 // connect dials the target and repeats to it what the client has said.
@@ -75,17 +134,13 @@ func writeAll(conn net.Conn, data []byte) error {
 	return err
 }
 
-func (s *Server) register(key string, session *passed) bool {
+func (s *Server) register(key string, session *passed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.targets[key]) >= s.limits.ConnectionsPerTarget {
-		return false
-	}
 	if s.targets[key] == nil {
 		s.targets[key] = map[*passed]struct{}{}
 	}
 	s.targets[key][session] = struct{}{}
-	return true
 }
 
 func (s *Server) unregister(key string, session *passed) {
@@ -106,6 +161,20 @@ func (s *Server) setTarget(session *passed, target *net.TCPConn) bool {
 	}
 	session.target = target
 	return true
+}
+
+// evictSession is called with a pool locked; the lock of the server is never held when one of a pool is taken.
+func (s *Server) evictSession(session *passed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session.evicted = true
+	session.close()
+}
+
+func (s *Server) wasEvicted(session *passed) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return session.evicted
 }
 
 func (s *Server) closeSession(session *passed) {

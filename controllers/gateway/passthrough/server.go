@@ -21,23 +21,28 @@ const acceptPause = 100 * time.Millisecond
 
 // Server is made by New.
 type Server struct {
-	options    Options
-	limits     Limits
-	metrics    *Metrics
-	log        logr.Logger
-	handshakes *handshakes
-	local      *localListener
+	options Options
+	limits  Limits
+	metrics *Metrics
+	log     logr.Logger
+	local   *localListener
 
-	mu          sync.Mutex
-	connections int
-	locals      int
-	targets     map[string]map[*passed]struct{}
+	// hellos are connections whose ClientHello, and the target that it names, are not known.
+	hellos *pool
+	// unknown and known are connections to the server in this process, before and after it has authenticated the client.
+	unknown, known *pool
+	// unproven and proven are connections that are passed to targets, before and after those have authenticated the client.
+	unproven, proven *pool
+
+	mu      sync.Mutex
+	targets map[string]map[*passed]struct{}
 }
 
 // passed is a connection that is passed to a target.
 type passed struct {
 	client, target *net.TCPConn
 	closed         bool
+	evicted        bool
 }
 
 // New returns a Server; Serve runs it.
@@ -47,13 +52,17 @@ func New(options Options) (*Server, error) {
 	}
 	limits := options.Limits.withDefaults()
 	return &Server{
-		options:    options,
-		limits:     limits,
-		metrics:    options.Metrics,
-		log:        options.Log,
-		handshakes: newHandshakes(limits.Handshakes, limits.HandshakesPerSource),
-		local:      newLocalListener(),
-		targets:    map[string]map[*passed]struct{}{},
+		options:  options,
+		limits:   limits,
+		metrics:  options.Metrics,
+		log:      options.Log,
+		local:    newLocalListener(limits.Handshakes),
+		hellos:   newPool(limits.Handshakes),
+		unknown:  newPool(limits.Handshakes),
+		known:    newPool(limits.LocalConnections),
+		unproven: newPool(max(1, limits.Connections/2)),
+		proven:   newPool(limits.Connections),
+		targets:  map[string]map[*passed]struct{}{},
 	}, nil
 }
 
@@ -139,10 +148,7 @@ func (s *Server) Keys() []string {
 // handle owns the connection until it is closed or handed to the local listener.
 func (s *Server) handle(ctx context.Context, conn *net.TCPConn) {
 	keepAlive(conn)
-	serverName, hello, result := s.awaitHello(ctx, conn)
-	if result == "" {
-		result = s.route(ctx, conn, serverName, hello)
-	}
+	result := s.route(ctx, conn)
 	switch result {
 	case resultLocal: // the local server closes it
 		s.metrics.count(result)
@@ -156,66 +162,88 @@ func (s *Server) handle(ctx context.Context, conn *net.TCPConn) {
 }
 
 // route returns when the connection may be closed or the local server has it.
-func (s *Server) route(ctx context.Context, conn *net.TCPConn, serverName string, hello []byte) (result string) {
-	if !s.enter() {
-		return resultTooMany
+func (s *Server) route(ctx context.Context, conn *net.TCPConn) (result string) {
+	wanted, result := s.await(ctx, conn)
+	switch {
+	case result != "":
+		return result
+	case wanted.serverName == s.options.LocalName:
+		return s.serveLocal(conn, wanted.hello)
+	default:
+		return s.pass(ctx, conn, wanted)
 	}
-	if serverName != s.options.LocalName {
-		defer s.leave()
-		return s.pass(ctx, conn, serverName, hello)
-	}
-	if result = s.serveLocal(conn, hello); result != resultLocal {
-		s.leave()
-	}
-	return result
 }
 
-// awaitHello returns the server name and what was read, or what went wrong.
-func (s *Server) awaitHello(ctx context.Context, conn *net.TCPConn) (serverName string, hello []byte, result string) {
+// wanted is what a client asks for.
+type wanted struct {
+	serverName string
+	// hello is what was read of the connection.
+	hello []byte
+	// target is unset for the local server.
+	target Target
+}
+
+// await returns what the client asks for, or what went wrong.
+func (s *Server) await(ctx context.Context, conn *net.TCPConn) (w wanted, result string) {
 	open := s.metrics.open.WithLabelValues("handshake")
 	open.Inc()
 	defer open.Dec()
-	entry := s.handshakes.add(conn)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	entry := s.hellos.add(func() {
+		cancel()
+		_ = conn.Close()
+	}, s.bySource(conn))
+	result = s.read(ctx, conn, &w)
+	if result == "" && w.serverName != s.options.LocalName {
+		result = s.find(ctx, &w)
+	}
+	if !s.hellos.done(entry) {
+		return w, resultEvicted
+	}
+	return w, result
+}
+
+func (s *Server) bySource(conn net.Conn) group {
+	return group{key: sourceOf(conn.RemoteAddr()), limit: s.limits.HandshakesPerSource}
+}
+
+// read reads the ClientHello.
+func (s *Server) read(ctx context.Context, conn *net.TCPConn, w *wanted) (result string) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	err := conn.SetReadDeadline(time.Now().Add(s.limits.HelloTimeout))
 	if err == nil {
-		serverName, hello, err = readHello(conn, s.limits.HelloBytes)
-	}
-	if !s.handshakes.done(entry) {
-		return "", nil, resultEvicted
+		w.serverName, w.hello, err = readHello(conn, s.limits.HelloBytes)
 	}
 	var timeout net.Error
 	switch {
 	case err == nil:
 	case errors.Is(err, errHelloTooLarge):
-		return "", nil, resultHelloTooLarge
+		return resultHelloTooLarge
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "", nil, resultHelloTimeout
+		return resultHelloTimeout
 	default:
-		return "", nil, resultNotTLS
+		return resultNotTLS
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
-		return "", nil, resultNotTLS
+		return resultNotTLS
 	}
-	return serverName, hello, ""
+	return ""
 }
 
-// enter counts a connection in, if there is room.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connections >= s.limits.Connections {
-		return false
+// find looks the target up.
+func (s *Server) find(ctx context.Context, w *wanted) (result string) {
+	ctx, cancel := context.WithTimeout(ctx, s.limits.HelloTimeout)
+	defer cancel()
+	var ok bool
+	if w.serverName != "" {
+		w.target, ok = s.options.Lookup(ctx, w.serverName)
 	}
-	s.connections++
-	return true
-}
-
-func (s *Server) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.connections--
+	if !ok {
+		return resultUnknownName
+	}
+	return ""
 }
 
 // keepAlive finds out within two minutes that the other side's machine is gone.

@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,10 @@ type front struct {
 	stop     context.CancelFunc
 	served   chan error
 
+	// authenticate has the local server authenticate clients, as owner's; busy has it use the connection.
+	authenticate, busy atomic.Bool
+	owner              atomic.Pointer[passthrough.Owner]
+
 	mu      sync.Mutex
 	targets map[string]passthrough.Target
 }
@@ -49,6 +54,7 @@ type front struct {
 func newFront(t *testing.T, limits passthrough.Limits) *front {
 	t.Helper()
 	f := &front{t: t, registry: prometheus.NewRegistry(), served: make(chan error, 1), targets: map[string]passthrough.Target{}}
+	f.owner.Store(&passthrough.Owner{Name: "east"})
 	metrics, err := passthrough.NewMetrics(f.registry)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +103,16 @@ func (f *front) echoLocally() {
 		if err != nil {
 			return
 		}
-		go echoTLS(conn, localName)
+		go func() {
+			if f.authenticate.Load() {
+				local := conn.(*passthrough.LocalConn)
+				local.Authenticated(*f.owner.Load())
+				if f.busy.Load() {
+					defer local.Use()()
+				}
+			}
+			echoTLS(conn, localName)
+		}()
 	}
 }
 
@@ -237,6 +252,7 @@ func TestRouting(t *testing.T) {
 	f.setTarget(targetName, target(t, func(conn net.Conn) { echoTLS(conn, targetName) }))
 	f.setTarget("gone.receive.lighterage.internal", "127.0.0.1:1")
 
+	f.authenticate.Store(true)
 	roundTrip(t, f.dialTLS(localName), 1<<20)
 	roundTrip(t, f.dialTLS(targetName), 32<<20)
 	for _, name := range []string{"other.receive.lighterage.internal", "example.com", "", "gone.receive.lighterage.internal"} {
@@ -349,38 +365,97 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-func TestConnectionLimits(t *testing.T) {
-	f := newFront(t, passthrough.Limits{ConnectionsPerTarget: 2, LocalConnections: 1, Connections: 20})
+// What the server in this process, or a target, has authenticated is evicted by nobody.
+func TestStrangersEvictEachOther(t *testing.T) {
+	f := newFront(t, passthrough.Limits{ConnectionsPerTarget: 4, Handshakes: 2, LocalConnections: 2})
 	f.setTarget(targetName, target(t, func(conn net.Conn) { echoTLS(conn, targetName) }))
-	refused := func(name string) {
-		t.Helper()
-		if err := tls.Client(f.dial("127.0.0.1"), &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake(); err == nil {
-			t.Errorf("a connection above the limit to %s was taken", name)
+	f.authenticate.Store(true)
+	known, proven := f.dialTLS(localName), f.dialTLS(targetName)
+	echo(t, known, 100)
+	echo(t, proven, 16<<10)
+	f.authenticate.Store(false)
+	for _, name := range []string{localName, targetName} {
+		for range 20 {
+			conn := f.dial("127.0.0.1")
+			if _, err := conn.Write(helloFor(t, name)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Read(make([]byte, 1)); err != nil {
+				t.Fatalf("a connection to %s was not served: %v", name, err)
+			}
+		}
+		if name == localName {
+			f.awaitCounted("evicted", 18)
 		}
 	}
-	first := f.dialTLS(targetName)
+	echo(t, known, 100)
+	echo(t, proven, 100)
+	f.dialTLS(localName)
 	f.dialTLS(targetName)
-	refused(targetName)
-	local := f.dialTLS(localName)
-	refused(localName)
+}
 
-	_ = local.Close()
+// An owner has its bounds, and in it a part has; who is idle is evicted first.
+func TestOwnersEvictTheirOwn(t *testing.T) {
+	f := newFront(t, passthrough.Limits{LocalConnectionsPerOwner: 4, LocalConnectionsPerPart: 2})
+	f.authenticate.Store(true)
+	f.owner.Store(&passthrough.Owner{Name: "west", Part: "bank"})
+	other := f.dialTLS(localName)
+	f.owner.Store(&passthrough.Owner{Name: "east", Part: "shop"})
+	shop := f.dialTLS(localName)
+	f.owner.Store(&passthrough.Owner{Name: "east", Part: "bank"})
+	f.busy.Store(true)
+	busy := f.dialTLS(localName)
+	echo(t, busy, 1)
+	f.busy.Store(false)
+	var idle []*tls.Conn
+	for range 10 {
+		conn := f.dialTLS(localName)
+		echo(t, conn, 1)
+		idle = append(idle, conn)
+	}
+	for _, conn := range idle[:9] {
+		closed(t, conn.NetConn())
+	}
+	for _, conn := range []*tls.Conn{other, shop, busy, idle[9]} {
+		echo(t, conn, 100)
+	}
+}
+
+// A client that is not authenticated cannot make the server read without end.
+func TestBytesOfAnUnknownClient(t *testing.T) {
+	f := newFront(t, passthrough.Limits{})
+	conn := f.dialTLS(localName)
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+	eventually(t, func() bool {
+		_, err := conn.Write(make([]byte, 16<<10))
+		return err != nil
+	})
+	f.authenticate.Store(true)
+	roundTrip(t, f.dialTLS(localName), 1<<20)
+}
+
+// Connections to one target are bounded; those that it has authenticated are not evicted, and one more is still served.
+func TestConnectionsPerTarget(t *testing.T) {
+	f := newFront(t, passthrough.Limits{ConnectionsPerTarget: 2})
+	f.setTarget(targetName, target(t, func(conn net.Conn) { echoTLS(conn, targetName) }))
+	first := f.dialTLS(targetName)
+	echo(t, first, 16<<10) // half of it passes when the connection is proven
+	second := f.dialTLS(targetName)
+	echo(t, second, 16<<10)
+	for range 5 { // they are never proven, as two are
+		roundTrip(t, f.dialTLS(targetName), 100<<10)
+	}
 	roundTrip(t, first, 100)
-	_ = first.Close()
-	eventually(t, func() bool {
-		conn, err := tls.Dial("tcp", f.address, &tls.Config{ServerName: localName, InsecureSkipVerify: true})
-		if err != nil {
-			return false
-		}
-		return conn.Close() == nil
-	})
-	eventually(t, func() bool {
-		conn, err := tls.Dial("tcp", f.address, &tls.Config{ServerName: targetName, InsecureSkipVerify: true})
-		if err != nil {
-			return false
-		}
-		return conn.Close() == nil
-	})
+	roundTrip(t, second, 100)
+}
+
+// echo has bytes go to the other side and back.
+func echo(t *testing.T, conn *tls.Conn, size int) {
+	t.Helper()
+	go func() { _, _ = conn.Write(make([]byte, size)) }()
+	if _, err := io.ReadFull(conn, make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func eventually(t *testing.T, condition func() bool) {

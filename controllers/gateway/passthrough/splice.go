@@ -38,12 +38,14 @@ type splice struct {
 	moved atomic.Int64
 	in    prometheus.Counter
 	out   prometheus.Counter
+	// proven is called when the target has sent more than handshakeBytes, and may be called again.
+	proven func()
 }
 
-func newSplice(client, target *net.TCPConn, idle time.Duration, metrics *Metrics) *splice {
+func newSplice(client, target *net.TCPConn, idle time.Duration, metrics *Metrics, proven func()) *splice {
 	return &splice{
 		client: client, target: target, idle: idle, tick: min(spliceTick, idle/2+1), start: time.Now(),
-		in: metrics.bytes.WithLabelValues("in"), out: metrics.bytes.WithLabelValues("out"),
+		in: metrics.bytes.WithLabelValues("in"), out: metrics.bytes.WithLabelValues("out"), proven: proven,
 	}
 }
 
@@ -52,20 +54,24 @@ func newSplice(client, target *net.TCPConn, idle time.Duration, metrics *Metrics
 func (s *splice) run(abort func()) error {
 	var wait sync.WaitGroup
 	errs := make([]error, 2)
-	move := func(i int, to, from *net.TCPConn, count prometheus.Counter) {
-		if errs[i] = s.move(to, from, count); errs[i] != nil {
+	move := func(i int, to, from *net.TCPConn, count prometheus.Counter, watched int64) {
+		if errs[i] = s.move(to, from, count, watched); errs[i] != nil {
 			abort()
 		}
 	}
-	wait.Go(func() { move(0, s.target, s.client, s.in) })
-	wait.Go(func() { move(1, s.client, s.target, s.out) })
+	wait.Go(func() { move(0, s.target, s.client, s.in, 0) })
+	wait.Go(func() { move(1, s.client, s.target, s.out, handshakeBytes) })
 	wait.Wait()
 	return errors.Join(errs...)
 }
 
-// move copies until from ends, and then ends to.
-func (s *splice) move(to, from *net.TCPConn, count prometheus.Counter) error {
+// move copies until from ends, and then ends to. Of what it moves first it watches so many bytes, and tells when they have passed.
+func (s *splice) move(to, from *net.TCPConn, count prometheus.Counter, watched int64) error {
 	for {
+		chunk := int64(spliceChunk)
+		if watched > 0 {
+			chunk = watched
+		}
 		began := time.Now()
 		// A read that times out has lost nothing. A write that does may have: it is given long enough to be final.
 		if err := from.SetReadDeadline(began.Add(s.tick)); err != nil {
@@ -74,13 +80,18 @@ func (s *splice) move(to, from *net.TCPConn, count prometheus.Counter) error {
 		if err := to.SetWriteDeadline(began.Add(s.tick + s.idle)); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
-		n, err := io.Copy(to, &io.LimitedReader{R: from, N: spliceChunk})
+		n, err := io.Copy(to, &io.LimitedReader{R: from, N: chunk})
 		if n > 0 {
 			count.Add(float64(n))
 			s.moved.Store(int64(time.Since(s.start)))
+			if watched > 0 {
+				if watched -= n; watched <= 0 {
+					s.proven()
+				}
+			}
 		}
 		switch {
-		case err == nil && n < spliceChunk:
+		case err == nil && n < chunk:
 			if err := to.CloseWrite(); err != nil {
 				return fmt.Errorf("ending a direction: %w", err)
 			}
