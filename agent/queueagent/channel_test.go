@@ -33,7 +33,7 @@ import (
 )
 
 // wayIn is the name of the way from namespace bank of east to the queue in west.
-var wayIn = wirev1.ChannelServerName("east", "bank", "vault", "orders")
+const wayIn = "way." + waySuffix
 
 // gateway answers OpenQueue itself and passes on what is for the queue.
 type gateway struct {
@@ -181,7 +181,7 @@ type pair struct {
 }
 
 // waySuffix is that of the names of the queue in west.
-var waySuffix = wirev1.ChannelDomain("vault", "orders")
+const waySuffix = "orders.vault.queue.lighterage.internal"
 
 // meet lets the gateway know where west is, and connects its client.
 func (p *pair) meet() {
@@ -200,7 +200,7 @@ func newPair(t *testing.T, changes ...func(*pair)) *pair {
 	p.gateway = startGateway(t, west.Directory(t, east, "/gateway", transport.GatewayServerName), east)
 	p.west.config.Acceptance = &wirev1.ChannelAcceptance{
 		Address: "127.0.0.1:0", AnyCodec: true,
-		Peers: []*wirev1.ChannelPeer{{Name: "east", CaBundle: east.PEM(), Namespaces: []string{"bank"}}},
+		Peers: []*wirev1.ChannelPeer{{Name: "east", CaBundle: east.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: wayIn}}}},
 	}
 	p.east.config.Channel = &wirev1.ChannelConfig{
 		GatewayEndpoint: p.gateway.Addr().String(), Namespace: "vault", Queue: "orders", Codecs: []string{"zstd", "deflate"}, BatchMessages: 5,

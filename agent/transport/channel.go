@@ -7,18 +7,19 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/lighterage/lighterage/agent/wire/chain"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -39,16 +40,15 @@ func parseQueuePath(path string) (namespace, name string, ok bool) {
 // Callers are the queues of other clusters that may send to the queue whose agent this is. It is safe for concurrent use.
 type Callers struct {
 	files *Files
-
-	mu    sync.Mutex
-	peers []caller
+	// known is replaced as a whole and never changed.
+	known atomic.Pointer[callers]
 }
 
-// caller is another cluster.
-type caller struct {
-	name       string
-	pool       *x509.CertPool
-	namespaces []string
+// callers are other clusters.
+type callers struct {
+	roots *chain.Roots
+	// serverNames by cluster and namespace.
+	serverNames map[string]map[string]string
 }
 
 // Caller is a queue that has proved who it is.
@@ -58,34 +58,58 @@ type Caller struct {
 }
 
 // ErrNotACaller says that who calls may not send to this queue.
-var ErrNotACaller = errors.New("not let in")
+var ErrNotACaller = errors.New("not authorized")
 
 // NewCallers returns a set of callers that is empty. The files hold the queue's own certificate.
-func NewCallers(files *Files) *Callers { return &Callers{files: files} }
+func NewCallers(files *Files) *Callers {
+	c := &Callers{files: files}
+	c.known.Store(&callers{roots: chain.NewRoots()})
+	return c
+}
 
 // Set says who may send from now on. Connections that are there are not looked at; see Identify. After an error nothing has changed.
 func (c *Callers) Set(peers []*wirev1.ChannelPeer) error {
-	callers := make([]caller, 0, len(peers))
+	known := &callers{roots: chain.NewRoots(), serverNames: make(map[string]map[string]string, len(peers))}
 	for _, p := range peers {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(p.GetCaBundle()) {
-			return fmt.Errorf("the CA bundle of peer %q holds no certificate in PEM", p.GetName())
+		certificates, err := parseBundle(p.GetCaBundle())
+		if err != nil {
+			return fmt.Errorf("reading the CA bundle of peer %q: %w", p.GetName(), err)
 		}
-		callers = append(callers, caller{name: p.GetName(), pool: pool, namespaces: p.GetNamespaces()})
+		known.roots.Add(p.GetName(), certificates)
+		names := make(map[string]string, len(p.GetNamespaces()))
+		for _, namespace := range p.GetNamespaces() {
+			names[namespace.GetName()] = namespace.GetServerName()
+		}
+		known.serverNames[p.GetName()] = names
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.peers = callers
+	c.known.Store(known)
 	return nil
 }
 
-// May reports whether a caller that was let in earlier may send still.
+// parseBundle reads CA certificates in PEM, of which there must be one.
+func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
+	var certificates []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, bundle = pem.Decode(bundle); block == nil {
+			break
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", len(certificates)+1, err)
+		}
+		certificates = append(certificates, certificate)
+	}
+	if len(certificates) == 0 {
+		return nil, errors.New("it holds no certificate in PEM")
+	}
+	return certificates, nil
+}
+
+// May reports whether a caller that was identified earlier may send still.
 func (c *Callers) May(who Caller) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.peers, func(p caller) bool {
-		return p.name == who.Peer && slices.Contains(p.namespaces, who.Namespace)
-	})
+	_, ok := c.known.Load().serverNames[who.Peer][who.Namespace]
+	return ok
 }
 
 // Identify returns who is at the other end of a connection. The error of who may not send matches ErrNotACaller.
@@ -98,48 +122,16 @@ func (c *Callers) Identify(cs tls.ConnectionState) (Caller, error) {
 	if !ok {
 		return Caller{}, fmt.Errorf("%w: the peer is %q and only queues send to queues", ErrNotACaller, path)
 	}
-	own, err := c.own()
-	if err != nil {
-		return Caller{}, err
-	}
-	intermediates := x509.NewCertPool()
-	for _, certificate := range cs.PeerCertificates[1:] {
-		intermediates.AddCert(certificate)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.peers {
-		_, err := cs.PeerCertificates[0].Verify(x509.VerifyOptions{
-			Roots: p.pool, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		})
-		if err != nil || !slices.Contains(p.namespaces, namespace) {
-			continue
-		}
+	known := c.known.Load()
+	// Nobody is known by an error, so that why a stranger is one needs no words.
+	owners, _ := known.roots.Owners(cs.PeerCertificates, time.Now(), x509.ExtKeyUsageClientAuth)
+	for _, owner := range owners {
 		// Under another's name the gateway would not know whose connection to end.
-		if wirev1.ChannelServerName(p.name, namespace, own.namespace, own.name) != cs.ServerName {
-			continue
+		if expected, ok := known.serverNames[owner][namespace]; ok && expected != "" && expected == cs.ServerName {
+			return Caller{Peer: owner, Namespace: namespace, Queue: name}, nil
 		}
-		return Caller{Peer: p.name, Namespace: namespace, Queue: name}, nil
 	}
-	return Caller{}, fmt.Errorf("%w: no PeerGrant that the queue knows of lets %q send to it; one that was just made is known in a minute or two", ErrNotACaller, path)
-}
-
-type queueName struct{ namespace, name string }
-
-// own returns which queue this agent is of.
-func (c *Callers) own() (queueName, error) {
-	certificate, err := c.files.Certificate()
-	if err != nil {
-		return queueName{}, err
-	}
-	if certificate.Leaf == nil || len(certificate.Leaf.URIs) != 1 {
-		return queueName{}, errors.New("the agent's own certificate does not name a queue")
-	}
-	namespace, name, ok := parseQueuePath(certificate.Leaf.URIs[0].Path)
-	if !ok {
-		return queueName{}, errors.New("the agent's own certificate does not name a queue")
-	}
-	return queueName{namespace, name}, nil
+	return Caller{}, fmt.Errorf("%w: no PeerGrant that the queue knows of opens it to %q; one that was just made is known in a minute or two", ErrNotACaller, path)
 }
 
 // FromContext is Identify for a call of gRPC, as things are now.
@@ -155,8 +147,13 @@ func (c *Callers) FromContext(ctx context.Context) (Caller, error) {
 	return c.Identify(info.State)
 }
 
-// strangerGrace is how long the connection of one who is not let in is kept: long enough to be told why.
-const strangerGrace = 10 * time.Second
+const (
+	// strangerGrace is how long the connection of a client that is not authorized is kept: long enough to be told why.
+	strangerGrace = 10 * time.Second
+	// strangerBytes is what it is sent after the TLS handshake at most. Gateways take a connection on which more comes from here for one of an
+	// authenticated client.
+	strangerBytes = 2 << 10
+)
 
 // callerCredentials do not let strangers stay.
 type callerCredentials struct {
@@ -177,6 +174,9 @@ func (c callerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 	}
 	if _, err := c.callers.Identify(secured.State); err != nil {
 		time.AfterFunc(strangerGrace, func() { _ = conn.Close() })
+		stranger := &boundedConn{Conn: conn}
+		stranger.left.Store(strangerBytes)
+		return stranger, info, nil
 	}
 	return conn, info, nil
 }
@@ -184,6 +184,23 @@ func (c callerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 // Clone implements credentials.TransportCredentials.
 func (c callerCredentials) Clone() credentials.TransportCredentials {
 	return callerCredentials{c.TransportCredentials.Clone(), c.callers}
+}
+
+// boundedConn is closed rather than written more to than is left.
+type boundedConn struct {
+	net.Conn
+	left atomic.Int64
+}
+
+var errStranger = errors.New("a client that is not authorized asks for too much")
+
+// Write implements net.Conn.
+func (c *boundedConn) Write(p []byte) (int, error) {
+	if c.left.Add(-int64(len(p))) < 0 {
+		_ = c.Close()
+		return 0, errStranger
+	}
+	return c.Conn.Write(p)
 }
 
 // NewChannelServer returns a server that takes messages of at most so many bytes. Whoever has a certificate gets to its services, which
@@ -199,8 +216,10 @@ func NewChannelServer(callers *Callers, maxMessage int) *grpc.Server {
 			MinVersion:   tls.VersionTLS13,
 			NextProtos:   []string{grpcProtocol},
 			Certificates: []tls.Certificate{*certificate},
-			// Any at first, so that who is not let in is told in words, by who calls FromContext, rather than by a TLS alert.
-			ClientAuth:             tls.RequireAnyClientCert,
+			// Any at first, so that a client that is not authorized is told in words, by who calls FromContext, rather than by a TLS alert.
+			ClientAuth: tls.RequireAnyClientCert,
+			// Called before the client's signature is verified, which is costly for keys that nobody needs.
+			VerifyConnection:       func(cs tls.ConnectionState) error { return chain.Check(cs.PeerCertificates) },
 			SessionTicketsDisabled: true,
 		}, nil
 	}

@@ -40,12 +40,15 @@ func (a asking) Run(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev
 
 func TestCallers(t *testing.T) {
 	east, west, north := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west"), transporttest.NewAuthority(t, "north")
-	name := wirev1.ChannelServerName("east", "bank", "vault", "orders")
-	files := transport.NewFiles(west.Directory(t, east, transport.QueuePath("vault", "orders"), "*."+wirev1.ChannelDomain("vault", "orders")))
+	const domain = ".orders.vault.queue.lighterage.internal"
+	name := "east-bank" + domain
+	files := transport.NewFiles(west.Directory(t, east, transport.QueuePath("vault", "orders"), "*"+domain))
 	callers := transport.NewCallers(files)
 	peers := []*wirev1.ChannelPeer{
-		{Name: "north", CaBundle: north.PEM(), Namespaces: []string{"bank"}},
-		{Name: "east", CaBundle: east.PEM(), Namespaces: []string{"shop", "bank"}},
+		{Name: "north", CaBundle: north.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: "north-bank" + domain}}},
+		{Name: "east", CaBundle: east.PEM(), Namespaces: []*wirev1.ChannelNamespace{
+			{Name: "shop", ServerName: "east-shop" + domain}, {Name: "bank", ServerName: name}, {Name: "nameless"},
+		}},
 	}
 	if err := callers.Set(peers); err != nil {
 		t.Fatal(err)
@@ -87,11 +90,12 @@ func TestCallers(t *testing.T) {
 		ca         *transporttest.Authority
 		path, name string
 	}{
-		"namespace without a grant": {east, transport.QueuePath("other", "out"), wirev1.ChannelServerName("east", "other", "vault", "orders")},
+		"namespace without a grant": {east, transport.QueuePath("other", "out"), "east-other" + domain},
 		"unknown authority":         {west, transport.QueuePath("bank", "out"), name},
 		"a Transfer":                {east, transport.TransferPath("bank", "out"), name},
 		"under another's name":      {east, transport.QueuePath("shop", "out"), name},
-		"another peer's namespace":  {north, transport.QueuePath("shop", "out"), wirev1.ChannelServerName("north", "shop", "vault", "orders")},
+		"without a name of its own": {east, transport.QueuePath("nameless", "out"), "nameless" + domain},
+		"another peer's namespace":  {north, transport.QueuePath("shop", "out"), "north-shop" + domain},
 	} {
 		if who, err := call(t, c.ca, c.path, c.name); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: known as %q: %v", what, who, err)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 // Options of New. Fields that are zero stand for their defaults where one is named.
@@ -29,6 +30,8 @@ type Options struct {
 	// Issuer is the CA that issues in this cluster, asked for with every request of a Transfer: certificates of peers' Transfers
 	// must name it.
 	Issuer func() (*x509.Certificate, error)
+	// ChannelKey returns the key of server names of channels, see pki.ChannelServerName. Default: there is none, and no channel.
+	ChannelKey func() ([]byte, error)
 	// Limits of connections.
 	Limits passthrough.Limits
 	// RequestsPerSecond that a peer may make, on average, and that all callers without a Peer may make together. A namespace of a peer may
@@ -66,6 +69,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.DeliveriesPerNamespace, 500)
 	setDefault(&o.PollInterval, 250*time.Millisecond)
 	setDefault(&o.LookupGrace, time.Second)
+	if o.ChannelKey == nil {
+		o.ChannelKey = func() ([]byte, error) { return nil, pki.ErrNoChannelKey }
+	}
 	if o.QueueAddress == nil {
 		o.QueueAddress = func(namespace, name string) string {
 			return net.JoinHostPort(name+"."+namespace+".svc", queuePort)

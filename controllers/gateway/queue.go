@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/hmac"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/peergrant"
+	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 const (
@@ -28,7 +30,8 @@ const (
 )
 
 // OpenQueue tells a Queue of a peer by which name it reaches a Queue here. Nothing is made for it: whether the Queue serves, and has come to know
-// of the grant, shows when the caller connects. Only who is granted learns whether it exists.
+// of the grant, shows when the caller connects. Only who is granted learns whether it exists, here by the answer, and at the passed port by a
+// server name that nobody else can guess.
 func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_ *wirev1.OpenQueueResponse, err error) {
 	from, err := s.caller(ctx)
 	defer func() { s.ended("OpenQueue", from, err) }()
@@ -50,14 +53,19 @@ func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_
 	err = s.options.Client.Get(ctx, client.ObjectKey{Namespace: wanted.ToNamespace, Name: wanted.Name}, queueMetadata())
 	if apierrors.IsNotFound(err) {
 		return nil, refuse(codes.NotFound, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
-			"there is no Queue %s in namespace %s of the receiving cluster; create it there, or mend spec.channel here", wanted.Name, wanted.ToNamespace)
+			"there is no Queue %s in namespace %s of the receiving cluster; create it there, or correct spec.channel here", wanted.Name, wanted.ToNamespace)
 	}
 	if err != nil {
 		s.log.Error(err, "Queues cannot be looked up")
 		return nil, unavailable("the gateway cannot reach its API server now")
 	}
+	key, err := s.options.ChannelKey()
+	if err != nil {
+		s.log.Error(err, "Server names of channels cannot be made")
+		return nil, unavailable("the gateway has no key for server names of channels yet")
+	}
 	return &wirev1.OpenQueueResponse{
-		ServerName: wirev1.ChannelServerName(from.peer, wanted.Namespace, wanted.ToNamespace, wanted.Name), KnownAs: from.peer,
+		ServerName: pki.ChannelServerName(key, from.peer, wanted.Namespace, wanted.ToNamespace, wanted.Name), KnownAs: from.peer,
 	}, nil
 }
 
@@ -92,21 +100,21 @@ func newQueueRequest(from caller, in *wirev1.OpenQueueRequest) (peergrant.Reques
 
 // queueWay is the way of the queues in a namespace of a peer to a Queue.
 type queueWay struct {
-	// caller is a hash of peer and namespace.
-	caller          string
+	// label is what only they were told.
+	label           string
 	namespace, name string
 }
 
 func parseQueueWay(serverName string) (queueWay, bool) {
-	caller, namespace, name, ok := wirev1.ParseChannelServerName(serverName)
+	label, namespace, name, ok := pki.ParseChannelServerName(serverName)
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0 {
 		return queueWay{}, false
 	}
-	return queueWay{caller: caller, namespace: namespace, name: name}, true
+	return queueWay{label: label, namespace: namespace, name: name}, true
 }
 
 func (w queueWay) key() string {
-	return queueKeyPrefix + w.caller + "/" + w.namespace + "/" + w.name
+	return queueKeyPrefix + w.label + "/" + w.namespace + "/" + w.name
 }
 
 func parseQueueKey(key string) (queueWay, bool) {
@@ -115,14 +123,14 @@ func parseQueueKey(key string) (queueWay, bool) {
 	if !ok || len(parts) != 3 {
 		return queueWay{}, false
 	}
-	return queueWay{caller: parts[0], namespace: parts[1], name: parts[2]}, true
+	return queueWay{label: parts[0], namespace: parts[1], name: parts[2]}, true
 }
 
 // queueTarget finds a Queue that some PeerGrant opens to the caller. That the caller is who it must be, the queue sees by its certificate.
 func (g *Gateway) queueTarget(way queueWay) (passthrough.Target, bool) {
 	open, err := g.open(way)
 	if err != nil {
-		g.options.Log.Error(err, "PeerGrants and Peers cannot be looked up")
+		g.options.Log.Error(err, "Whether a channel is granted cannot be looked up")
 	}
 	if !open {
 		return passthrough.Target{}, false
@@ -132,13 +140,19 @@ func (g *Gateway) queueTarget(way queueWay) (passthrough.Target, bool) {
 
 // open reports whether a PeerGrant opens the way.
 func (g *Gateway) open(way queueWay) (bool, error) {
+	key, err := g.options.ChannelKey()
+	if err != nil {
+		return false, err
+	}
 	var grants v1alpha1.PeerGrantList
 	if err := g.options.Client.List(context.Background(), &grants, client.InNamespace(way.namespace)); err != nil {
 		return false, err
 	}
 	for _, grant := range grants.Items {
 		for _, from := range grant.Spec.From {
-			at := slices.IndexFunc(from.Namespaces, func(namespace string) bool { return wirev1.ChannelCaller(from.Peer, namespace) == way.caller })
+			at := slices.IndexFunc(from.Namespaces, func(namespace string) bool {
+				return hmac.Equal([]byte(pki.ChannelLabel(key, from.Peer, namespace, way.namespace, way.name)), []byte(way.label))
+			})
 			if from.Peer == "" || at < 0 || !peergrant.Allowed([]v1alpha1.PeerGrant{grant}, peergrant.Request{
 				Peer: from.Peer, Namespace: from.Namespaces[at], Kind: v1alpha1.GrantedQueue, ToNamespace: way.namespace, Name: way.name,
 			}) {
@@ -162,7 +176,7 @@ func (g *Gateway) EndRevokedChannels() {
 		}
 		open, err := g.open(way)
 		if err != nil {
-			g.options.Log.Error(err, "PeerGrants and Peers cannot be looked up")
+			g.options.Log.Error(err, "Whether a channel is granted cannot be looked up")
 			continue
 		}
 		if !open {

@@ -87,10 +87,10 @@ func TestDataOfAQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name = opened.GetServerName(); opened.GetKnownAs() != "east" || name != wirev1.ChannelServerName("east", "bank", "vault", "orders") {
+	if name = opened.GetServerName(); opened.GetKnownAs() != "east" || name != pki.ChannelServerName(gatewaytest.ChannelKey, "east", "bank", "vault", "orders") {
 		t.Errorf("answer %v", opened)
 	}
-	address = w.receiver(func() string { return "*." + wirev1.ChannelDomain("vault", "orders") })
+	address = w.receiver(func() string { return "*." + pki.ChannelDomain("vault", "orders") })
 	conn, err := w.connect(name)
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +102,10 @@ func TestDataOfAQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, other := range map[string]string{
-		"another caller": wirev1.ChannelServerName("east", "other", "vault", "orders"),
-		"another queue":  wirev1.ChannelServerName("east", "bank", "vault", "secret"),
-		"no caller":      "x." + wirev1.ChannelDomain("vault", "orders"),
+		"another caller": pki.ChannelServerName(gatewaytest.ChannelKey, "east", "other", "vault", "orders"),
+		"another queue":  pki.ChannelServerName(gatewaytest.ChannelKey, "east", "bank", "vault", "secret"),
+		"another key":    pki.ChannelServerName(make([]byte, 32), "east", "bank", "vault", "orders"),
+		"no caller":      "x." + pki.ChannelDomain("vault", "orders"),
 	} {
 		if _, err := w.connect(other); err == nil {
 			t.Errorf("%s is passed through", what)

@@ -42,6 +42,9 @@ type Authority struct {
 	mu     sync.Mutex
 	ca     *CA
 	loaded time.Time
+	// channelKey is the last one that was read.
+	channelKey       []byte
+	channelKeyLoaded time.Time
 }
 
 // NewAuthority returns an Authority; it touches nothing yet.
@@ -81,7 +84,7 @@ func (a *Authority) Issue(ctx context.Context, template Template) (KeyPair, *CA,
 }
 
 // EnsureServingSecret keeps a Secret with tls.crt, tls.key and cluster-ca.crt for who serves under dnsNames, and renews it when
-// half of its lifetime is over or the CA has changed. It is idempotent.
+// half of its lifetime is over or the CA has changed. That of the gateway has channel.key as well, which never changes. It is idempotent.
 func (a *Authority) EnsureServingSecret(ctx context.Context, name string, identity Identity, lifetime time.Duration, dnsNames ...string) error {
 	ca, err := a.CA(ctx)
 	if err != nil {
@@ -95,7 +98,7 @@ func (a *Authority) EnsureServingSecret(ctx context.Context, name string, identi
 		return fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 	exists := err == nil
-	if exists && stillServes(secret, ca, identity, dnsNames, now) {
+	if exists && stillServes(secret, ca, identity, dnsNames, now) && (name != GatewaySecret || hasChannelKey(secret)) {
 		return nil
 	}
 	pair, err := ca.Issue(Template{Identity: identity, DNSNames: dnsNames, Lifetime: lifetime}, now)
@@ -106,6 +109,11 @@ func (a *Authority) EnsureServingSecret(ctx context.Context, name string, identi
 		corev1.TLSCertKey:       pair.CertificatePEM,
 		corev1.TLSPrivateKeyKey: pair.KeyPEM,
 		ClusterCAKey:            ca.CertificatePEM,
+	}
+	if name == GatewaySecret { // it outlives certificates
+		if data[ChannelKeyName], err = a.keptChannelKey(secret); err != nil {
+			return err
+		}
 	}
 	if exists {
 		secret.Data = data

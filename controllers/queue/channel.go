@@ -25,6 +25,8 @@ type Neighbours struct {
 	Peers []v1alpha1.Peer
 	// Grants of the Queue's namespace.
 	Grants []v1alpha1.PeerGrant
+	// ChannelKey makes the server names of channels; nil where no PeerGrant opens the Queue.
+	ChannelKey []byte
 	// NamespaceUID of the Queue's namespace.
 	NamespaceUID types.UID
 	// Claims that spec.archive and spec.restore name, if they exist.
@@ -110,8 +112,14 @@ func acceptanceOf(queue *v1alpha1.Queue, neighbours Neighbours) *wirev1.ChannelA
 		acceptance.AnyCodec = true
 	}
 	for _, peer := range distinct(neighbours.Peers) {
-		if namespaces := grantedNamespaces(queue, peer.Name, neighbours.Grants); len(namespaces) > 0 {
-			acceptance.Peers = append(acceptance.Peers, &wirev1.ChannelPeer{Name: peer.Name, CaBundle: peer.Spec.CABundle, Namespaces: namespaces})
+		granted := &wirev1.ChannelPeer{Name: peer.Name, CaBundle: peer.Spec.CABundle}
+		for _, namespace := range grantedNamespaces(queue, peer.Name, neighbours.Grants) {
+			granted.Namespaces = append(granted.Namespaces, &wirev1.ChannelNamespace{
+				Name: namespace, ServerName: pki.ChannelServerName(neighbours.ChannelKey, peer.Name, namespace, queue.Namespace, queue.Name),
+			})
+		}
+		if len(granted.GetNamespaces()) > 0 {
+			acceptance.Peers = append(acceptance.Peers, granted)
 		}
 	}
 	return acceptance

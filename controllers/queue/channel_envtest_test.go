@@ -110,7 +110,7 @@ func TestReceiving(t *testing.T) {
 			if len(want) == 0 {
 				return len(c.GetAcceptance().GetPeers()) == 0
 			}
-			return len(c.GetAcceptance().GetPeers()) == 1 && slices.Equal(c.GetAcceptance().GetPeers()[0].GetNamespaces(), want)
+			return len(c.GetAcceptance().GetPeers()) == 1 && slices.Equal(namesOf(c.GetAcceptance().GetPeers()[0]), want)
 		})
 	}
 	senders()
@@ -145,4 +145,11 @@ func TestReceiving(t *testing.T) {
 		t.Fatal(err)
 	}
 	senders()
+}
+
+func namesOf(peer *wirev1.ChannelPeer) (names []string) {
+	for _, namespace := range peer.GetNamespaces() {
+		names = append(names, namespace.GetName())
+	}
+	return names
 }

@@ -24,6 +24,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/queue"
 )
 
@@ -127,7 +128,9 @@ func TestAcceptance(t *testing.T) {
 	this := v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Name: "orders"}
 	deleted := queueGrant("east", []string{"deleted"}, this)
 	deleted.DeletionTimestamp = &metav1.Time{Time: now}
+	key := []byte("key")
 	neighbours := queue.Neighbours{
+		ChannelKey: key,
 		Peers: []v1alpha1.Peer{
 			peerOf("twin", "", same), peerOf("north", "", authority(t, "north")), peerOf("east", "", east), peerOf("other-twin", "", append(authority(t, "more"), same...)),
 			peerOf("broken", "", []byte("none")),
@@ -142,7 +145,9 @@ func TestAcceptance(t *testing.T) {
 	}
 	a := wantWith(t, newQueue(nil), neighbours).Config.GetAcceptance()
 	if len(a.GetPeers()) != 1 || a.GetPeers()[0].GetName() != "east" || string(a.GetPeers()[0].GetCaBundle()) != string(east) ||
-		!slices.Equal(a.GetPeers()[0].GetNamespaces(), []string{"bank", "shop", "vault"}) || a.GetAddress() != ":8444" {
+		!slices.EqualFunc(a.GetPeers()[0].GetNamespaces(), []string{"bank", "shop", "vault"}, func(got *wirev1.ChannelNamespace, want string) bool {
+			return got.GetName() == want && got.GetServerName() == pki.ChannelServerName(key, "east", want, "bank", "orders")
+		}) || a.GetAddress() != ":8444" {
 		t.Errorf("acceptance %v", a)
 	}
 	for accept, test := range map[v1alpha1.QueueAccept]struct {

@@ -6,6 +6,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,13 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		return in, fmt.Errorf("listing the PeerGrants of namespace %s: %w", queue.Namespace, err)
 	}
 	in.neighbours = Neighbours{Peers: peers.Items, Grants: grants.Items}
+	if queue.DeletionTimestamp == nil && slices.ContainsFunc(grants.Items, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
+		key, err := r.Authority.ChannelKey(ctx)
+		if err != nil {
+			return in, fmt.Errorf("making the server names of channels: %w", err)
+		}
+		in.neighbours.ChannelKey = key
+	}
 	for _, name := range claimNames(queue.Spec) {
 		claim := corev1.PersistentVolumeClaim{}
 		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: queue.Namespace, Name: name}, &claim)

@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -49,7 +48,7 @@ func serverNames(queue *v1alpha1.Queue) []string {
 	client := queue.Name + "." + queue.Namespace
 	return []string{
 		pki.QueueServerName(string(queue.UID)), client, client + ".svc", client + ".svc.cluster.local",
-		"*." + objectName(queue) + "." + queue.Namespace + ".svc", "*." + wirev1.ChannelDomain(queue.Namespace, queue.Name),
+		"*." + objectName(queue) + "." + queue.Namespace + ".svc", "*." + pki.ChannelDomain(queue.Namespace, queue.Name),
 	}
 }
 

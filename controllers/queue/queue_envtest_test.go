@@ -28,6 +28,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 var ctx = context.Background()
@@ -368,7 +369,7 @@ func checkCertificate(t *testing.T, q *v1alpha1.Queue, held *corev1.Secret) {
 	if got, want := certificate.URIs[0].String(), "spiffe://east/ns/"+q.Namespace+"/queue/orders"; got != want {
 		t.Errorf("identity %s in place of %s", got, want)
 	}
-	for _, name := range []string{string(q.UID) + ".queue.lighterage.internal", "orders." + q.Namespace + ".svc", wirev1.ChannelServerName("west", "bank", q.Namespace, "orders")} {
+	for _, name := range []string{string(q.UID) + ".queue.lighterage.internal", "orders." + q.Namespace + ".svc", pki.ChannelServerName(make([]byte, 32), "west", "bank", q.Namespace, "orders")} {
 		if err := certificate.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}

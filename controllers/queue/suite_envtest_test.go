@@ -21,6 +21,7 @@ import (
 
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/queue"
 )
 
@@ -52,8 +53,12 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, fmt.Errorf("making a manager: %w", err)
 	}
+	authority := cluster.Authority()
+	if err := (&pki.Renewer{Authority: authority, Clock: clock.RealClock{}, Lifetime: time.Hour}).Ensure(context.Background()); err != nil {
+		return 1, fmt.Errorf("making the key for channels: %w", err)
+	}
 	err = queue.Setup(mgr, queue.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: cluster.Authority(), Lifetime: time.Hour,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: time.Hour,
 		Recorder: mgr.GetEventRecorder("lighterage-queue"),
 		Metrics:  metrics.NewQueues(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
 		Image: image, Concurrency: 4,

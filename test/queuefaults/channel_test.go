@@ -39,17 +39,19 @@ const (
 	longest = 65 * time.Second
 )
 
-// wayIntoFar is the server name of the queue behind the channel.
-var wayIntoFar = wirev1.ChannelServerName("east", homeNamespace, farNamespace, farName)
+const (
+	farDomain = farName + "." + farNamespace + ".queue.lighterage.internal"
+	// wayIntoFar is the server name of the queue behind the channel.
+	wayIntoFar = "way." + farDomain
+)
 
 // far is where a channel leads.
 func far(own, other *transporttest.Authority) site {
-	domain := wirev1.ChannelDomain(farNamespace, farName)
 	return site{
-		queue: farName, namespace: farNamespace, authority: own, peer: other, certified: "*." + domain, server: "clients." + domain, first: 11,
+		queue: farName, namespace: farNamespace, authority: own, peer: other, certified: "*." + farDomain, server: "clients." + farDomain, first: 11,
 		configure: func(c *wirev1.QueueConfig) {
 			c.Acceptance = &wirev1.ChannelAcceptance{
-				AnyCodec: true, Peers: []*wirev1.ChannelPeer{{Name: "east", CaBundle: other.PEM(), Namespaces: []string{homeNamespace}}},
+				AnyCodec: true, Peers: []*wirev1.ChannelPeer{{Name: "east", CaBundle: other.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: homeNamespace, ServerName: wayIntoFar}}}},
 			}
 		},
 	}

@@ -828,7 +828,7 @@ func (x *ChannelConfig) GetBatchDelay() *durationpb.Duration {
 	return nil
 }
 
-// ChannelAcceptance is what the receiving end of channels lets in.
+// ChannelAcceptance is what the receiving end of channels accepts.
 type ChannelAcceptance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// address to listen on; empty: no channel is received. It counts at the start only.
@@ -905,8 +905,8 @@ type ChannelPeer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// ca_bundle is PEM.
-	CaBundle      []byte   `protobuf:"bytes,2,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
-	Namespaces    []string `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	CaBundle      []byte              `protobuf:"bytes,2,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
+	Namespaces    []*ChannelNamespace `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -955,11 +955,65 @@ func (x *ChannelPeer) GetCaBundle() []byte {
 	return nil
 }
 
-func (x *ChannelPeer) GetNamespaces() []string {
+func (x *ChannelPeer) GetNamespaces() []*ChannelNamespace {
 	if x != nil {
 		return x.Namespaces
 	}
 	return nil
+}
+
+// ChannelNamespace is a namespace of another cluster whose queues may send to the queue.
+type ChannelNamespace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// server_name is the TLS server name by which they reach it, and nobody else may.
+	ServerName    string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelNamespace) Reset() {
+	*x = ChannelNamespace{}
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelNamespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelNamespace) ProtoMessage() {}
+
+func (x *ChannelNamespace) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelNamespace.ProtoReflect.Descriptor instead.
+func (*ChannelNamespace) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ChannelNamespace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChannelNamespace) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
 }
 
 // ChannelStatus is about the sending end. Counters are since the agent's start, the last change of the channel's configuration or the last
@@ -999,7 +1053,7 @@ type ChannelStatus struct {
 
 func (x *ChannelStatus) Reset() {
 	*x = ChannelStatus{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1065,7 @@ func (x *ChannelStatus) String() string {
 func (*ChannelStatus) ProtoMessage() {}
 
 func (x *ChannelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1078,7 @@ func (x *ChannelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelStatus.ProtoReflect.Descriptor instead.
 func (*ChannelStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChannelStatus) GetState() ChannelState {
@@ -1159,7 +1213,7 @@ type ReceivedChannel struct {
 
 func (x *ReceivedChannel) Reset() {
 	*x = ReceivedChannel{}
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1225,7 @@ func (x *ReceivedChannel) String() string {
 func (*ReceivedChannel) ProtoMessage() {}
 
 func (x *ReceivedChannel) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_channel_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_channel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1238,7 @@ func (x *ReceivedChannel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceivedChannel.ProtoReflect.Descriptor instead.
 func (*ReceivedChannel) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_channel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReceivedChannel) GetPeer() string {
@@ -1323,13 +1377,17 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
 	"\x05peers\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.ChannelPeerR\x05peers\x12\x16\n" +
 	"\x06codecs\x18\x03 \x03(\tR\x06codecs\x12\x1b\n" +
-	"\tany_codec\x18\x04 \x01(\bR\banyCodec\"^\n" +
+	"\tany_codec\x18\x04 \x01(\bR\banyCodec\"\x84\x01\n" +
 	"\vChannelPeer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
-	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x12\x1e\n" +
+	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x12D\n" +
 	"\n" +
-	"namespaces\x18\x03 \x03(\tR\n" +
-	"namespaces\"\xfb\x04\n" +
+	"namespaces\x18\x03 \x03(\v2$.lighterage.wire.v1.ChannelNamespaceR\n" +
+	"namespaces\"G\n" +
+	"\x10ChannelNamespace\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
+	"\vserver_name\x18\x02 \x01(\tR\n" +
+	"serverName\"\xfb\x04\n" +
 	"\rChannelStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .lighterage.wire.v1.ChannelStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -1387,7 +1445,7 @@ func file_agent_wire_v1_channel_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_wire_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_agent_wire_v1_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(ChannelState)(0),             // 0: lighterage.wire.v1.ChannelState
 	(*ChannelRunRequest)(nil),     // 1: lighterage.wire.v1.ChannelRunRequest
@@ -1402,39 +1460,41 @@ var file_agent_wire_v1_channel_proto_goTypes = []any{
 	(*ChannelConfig)(nil),         // 10: lighterage.wire.v1.ChannelConfig
 	(*ChannelAcceptance)(nil),     // 11: lighterage.wire.v1.ChannelAcceptance
 	(*ChannelPeer)(nil),           // 12: lighterage.wire.v1.ChannelPeer
-	(*ChannelStatus)(nil),         // 13: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),       // 14: lighterage.wire.v1.ReceivedChannel
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*Failure)(nil),               // 17: lighterage.wire.v1.Failure
+	(*ChannelNamespace)(nil),      // 13: lighterage.wire.v1.ChannelNamespace
+	(*ChannelStatus)(nil),         // 14: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),       // 15: lighterage.wire.v1.ReceivedChannel
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*Failure)(nil),               // 18: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_channel_proto_depIdxs = []int32{
 	2,  // 0: lighterage.wire.v1.ChannelRunRequest.begin:type_name -> lighterage.wire.v1.ChannelBegin
 	3,  // 1: lighterage.wire.v1.ChannelRunRequest.batch:type_name -> lighterage.wire.v1.ChannelBatch
 	4,  // 2: lighterage.wire.v1.ChannelBatch.messages:type_name -> lighterage.wire.v1.ChannelMessage
-	15, // 3: lighterage.wire.v1.ChannelBatch.put_time:type_name -> google.protobuf.Timestamp
+	16, // 3: lighterage.wire.v1.ChannelBatch.put_time:type_name -> google.protobuf.Timestamp
 	5,  // 4: lighterage.wire.v1.ChannelMessage.headers:type_name -> lighterage.wire.v1.ChannelHeader
 	6,  // 5: lighterage.wire.v1.ChannelMessage.form:type_name -> lighterage.wire.v1.ChannelForm
-	16, // 6: lighterage.wire.v1.ChannelMessage.time_to_live:type_name -> google.protobuf.Duration
+	17, // 6: lighterage.wire.v1.ChannelMessage.time_to_live:type_name -> google.protobuf.Duration
 	8,  // 7: lighterage.wire.v1.ChannelRunResponse.accepted:type_name -> lighterage.wire.v1.ChannelAccepted
 	9,  // 8: lighterage.wire.v1.ChannelRunResponse.stored:type_name -> lighterage.wire.v1.ChannelStored
-	17, // 9: lighterage.wire.v1.ChannelRunResponse.refused:type_name -> lighterage.wire.v1.Failure
-	15, // 10: lighterage.wire.v1.ChannelAccepted.position_time:type_name -> google.protobuf.Timestamp
-	16, // 11: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
+	18, // 9: lighterage.wire.v1.ChannelRunResponse.refused:type_name -> lighterage.wire.v1.Failure
+	16, // 10: lighterage.wire.v1.ChannelAccepted.position_time:type_name -> google.protobuf.Timestamp
+	17, // 11: lighterage.wire.v1.ChannelConfig.batch_delay:type_name -> google.protobuf.Duration
 	12, // 12: lighterage.wire.v1.ChannelAcceptance.peers:type_name -> lighterage.wire.v1.ChannelPeer
-	0,  // 13: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
-	17, // 14: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	15, // 15: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	15, // 16: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
-	17, // 17: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
-	15, // 18: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
-	1,  // 19: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
-	7,  // 20: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
-	20, // [20:21] is the sub-list for method output_type
-	19, // [19:20] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	13, // 13: lighterage.wire.v1.ChannelPeer.namespaces:type_name -> lighterage.wire.v1.ChannelNamespace
+	0,  // 14: lighterage.wire.v1.ChannelStatus.state:type_name -> lighterage.wire.v1.ChannelState
+	18, // 15: lighterage.wire.v1.ChannelStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	16, // 16: lighterage.wire.v1.ChannelStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	16, // 17: lighterage.wire.v1.ChannelStatus.next_try_time:type_name -> google.protobuf.Timestamp
+	18, // 18: lighterage.wire.v1.ReceivedChannel.last_error:type_name -> lighterage.wire.v1.Failure
+	16, // 19: lighterage.wire.v1.ReceivedChannel.last_error_time:type_name -> google.protobuf.Timestamp
+	1,  // 20: lighterage.wire.v1.Channel.Run:input_type -> lighterage.wire.v1.ChannelRunRequest
+	7,  // 21: lighterage.wire.v1.Channel.Run:output_type -> lighterage.wire.v1.ChannelRunResponse
+	21, // [21:22] is the sub-list for method output_type
+	20, // [20:21] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_channel_proto_init() }
@@ -1458,7 +1518,7 @@ func file_agent_wire_v1_channel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_channel_proto_rawDesc), len(file_agent_wire_v1_channel_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -81,6 +81,7 @@ func run(s *settings, log logr.Logger) error {
 	ctx := ctrl.SetupSignalHandler()
 	s.options.Certificate = certificate.GetCertificate
 	s.options.Issuer = pki.NewCAFile(filepath.Join(s.configDirectory, pki.ClusterCAKey)).Issuer
+	s.options.ChannelKey = pki.NewChannelKeyFile(s.configDirectory).Key
 	s.options.Registerer = metrics.Registry
 	if err := gateway.Setup(ctx, mgr, s.address, s.options); err != nil {
 		return err

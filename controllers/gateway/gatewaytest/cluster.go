@@ -36,6 +36,9 @@ import (
 // Patience is how long tests wait for what must happen. It is for a busy machine.
 const Patience = 2 * time.Minute
 
+// ChannelKey is the key for server names of channels.
+var ChannelKey = []byte("a key of 32 bytes for the tests .")[:32]
+
 // Cluster is the receiving cluster.
 type Cluster struct {
 	T       testing.TB
@@ -77,6 +80,7 @@ func New(t testing.TB, adjust func(*gateway.Options), objects ...client.Object) 
 		Client: c.API, Reader: c.API, Registerer: c.Registry, Log: logr.Discard(),
 		Issuer:       func() (*x509.Certificate, error) { return c.CA.Certificate, nil },
 		Certificate:  func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
+		ChannelKey:   func() ([]byte, error) { return ChannelKey, nil },
 		PollInterval: 10 * time.Millisecond, LookupGrace: 200 * time.Millisecond,
 		Limits: passthrough.Limits{HelloTimeout: Patience, DrainTimeout: 100 * time.Millisecond},
 	}

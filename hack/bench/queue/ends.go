@@ -45,14 +45,15 @@ const (
 
 	eastName, eastNamespace = "east", "bank"
 	westName, westNamespace = "west", "vault"
+	westDomain              = queue + "." + westNamespace + ".queue.lighterage.internal"
 )
 
 var (
 	// wayIn is the server name of the way from the one to the other.
-	wayIn = wirev1.ChannelServerName(eastName, eastNamespace, westNamespace, queue)
+	wayIn = "way." + westDomain
 	// eastHost is what clients know the sending queue by.
 	eastHost = queue + "." + eastNamespace + ".svc"
-	westHost = "*." + wirev1.ChannelDomain(westNamespace, queue)
+	westHost = "*." + westDomain
 )
 
 // endOrder is what the program asks of an end, on a line of its own.
@@ -175,7 +176,7 @@ func newMember(directory string, s endSettings, role string) *member {
 	}
 	if role == receiveEnd {
 		c.Acceptance = &wirev1.ChannelAcceptance{
-			Address: s.Listen, AnyCodec: true, Peers: []*wirev1.ChannelPeer{{Name: eastName, CaBundle: s.PeerCA, Namespaces: []string{eastNamespace}}},
+			Address: s.Listen, AnyCodec: true, Peers: []*wirev1.ChannelPeer{{Name: eastName, CaBundle: s.PeerCA, Namespaces: []*wirev1.ChannelNamespace{{Name: eastNamespace, ServerName: wayIn}}}},
 		}
 	}
 	m := &member{directory: directory, config: c, ended: make(chan struct{})}
