@@ -1,5 +1,5 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds tests of what the documentation says.
+// Package docs keeps what the documents say true.
 package docs

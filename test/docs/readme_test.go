@@ -1,7 +1,6 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs_test keeps what the documents say true.
 package docs_test
 
 import (
