@@ -17,9 +17,12 @@ import (
 
 // Strays returns the names of the pods in a namespace that have the label, still run, or may, and are of none of the
 // present Jobs: their Job, or its owner, is gone. One whose node is gone never ends, and counts for two minutes.
-func (c *Cluster) Strays(ctx context.Context, namespace, label string, present map[string]bool, now time.Time) ([]string, error) {
+func (c *Cluster) Strays(
+	ctx context.Context, namespace, label string, present map[string]bool, now time.Time,
+) ([]string, error) {
 	pods := &corev1.PodList{}
-	err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.HasLabels{label}, client.UnsafeDisableDeepCopy)
+	err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.HasLabels{label},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing pods in %s: %w", namespace, err)
 	}

@@ -84,8 +84,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	before := object.DeepCopy()
 	object.Status.ObservedGeneration = object.Generation
 	object.Status.Hard, object.Status.Used = object.Spec.Hard.DeepCopy(), used.API()
-	object.Status.Conditions = conditions.Merge(object.Status.Conditions,
-		conditions.Ready(v1alpha1.ReasonInForce, "What exceeds the limits waits"), object.Generation, r.options.Clock.Now())
+	inForce := conditions.Ready(v1alpha1.ReasonInForce, "What exceeds the limits waits")
+	object.Status.Conditions = conditions.Merge(
+		object.Status.Conditions, inForce, object.Generation, r.options.Clock.Now())
 	_, err = conditions.WriteStatus(ctx, r.options.Client, before, object)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
@@ -101,7 +102,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (r *Reconciler) held(ctx context.Context, namespace string) ([]quota.Held, error) {
 	transfers, deliveries, queues := &v1alpha1.TransferList{}, &v1alpha1.DeliveryList{}, &v1alpha1.QueueList{}
 	for _, list := range []client.ObjectList{transfers, deliveries, queues} {
-		if err := r.options.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		err := r.options.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return nil, fmt.Errorf("listing %T in %s: %w", list, namespace, err)
 		}
 	}

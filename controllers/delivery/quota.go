@@ -50,7 +50,9 @@ func (r *Reconciler) decide(
 
 // view is what a namespace's Deliveries hold and wait for. Pods whose Delivery or Job is gone hold something too, as
 // long as they run.
-func (r *Reconciler) view(ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota) (quota.View, error) {
+func (r *Reconciler) view(
+	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
+) (quota.View, error) {
 	deliveries := &v1alpha1.DeliveryList{}
 	if err := reader.List(ctx, deliveries, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return quota.View{}, fmt.Errorf("listing Deliveries in %s: %w", namespace, err)

@@ -15,13 +15,16 @@ type Quotas struct{ hard, used *prometheus.GaugeVec }
 // NewQuotas makes the collectors and registers them.
 func NewQuotas(registry prometheus.Registerer) *Quotas {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		vector := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"namespace", "quota", "resource"})
+		vector := prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: name, Help: help}, []string{"namespace", "quota", "resource"})
 		registry.MustRegister(vector)
 		return vector
 	}
 	return &Quotas{
-		hard: gauge("lighterage_quota_hard", "Limits of DataQuotas: numbers, bytes per second of bandwidth, bytes of queueBytes."),
-		used: gauge("lighterage_quota_used", "What is used of the limits of DataQuotas, in the units of lighterage_quota_hard."),
+		hard: gauge("lighterage_quota_hard",
+			"Limits of DataQuotas: numbers, bytes per second of bandwidth, bytes of queueBytes."),
+		used: gauge("lighterage_quota_used",
+			"What is used of the limits of DataQuotas, in the units of lighterage_quota_hard."),
 	}
 }
 

@@ -85,14 +85,15 @@ func transferExceeds(e quota.Exceeded) string {
 	limit := e.Resource.Text(e.Limit)
 	switch {
 	case e.Resource == quota.RunningTransfers && e.Never():
-		return fmt.Sprintf("%s %q allows no running Transfers in this namespace; ask whoever is responsible for it to raise spec.hard.%s", e.Kind, e.Name, e.Resource)
+		return fmt.Sprintf("%s %q allows no running Transfers in this namespace; ask the platform team to raise spec.hard.%s",
+			e.Kind, e.Name, e.Resource)
 	case e.Resource == quota.RunningTransfers:
-		return fmt.Sprintf("%s %q allows %s running Transfers in this namespace (spec.hard.%s), and all are taken; this one starts by itself when "+
-			"it is its turn, first come, first served", e.Kind, e.Name, limit, e.Resource)
+		return fmt.Sprintf("%s %q allows %s running Transfers in this namespace (spec.hard.%s), and all are taken; this one "+
+			"starts by itself when it is its turn, first come, first served", e.Kind, e.Name, limit, e.Resource)
 	default:
-		return fmt.Sprintf("%s %q allows %s bytes per second in this namespace (spec.hard.%s), of which this Transfer needs %s, and less is free or it is "+
-			"kept for Transfers that have waited for longer; it starts by itself when it is its turn; a smaller spec.bandwidthLimit is free sooner",
-			e.Kind, e.Name, limit, e.Resource, e.Resource.Text(e.Wanted))
+		return fmt.Sprintf("%s %q allows %s bytes per second in this namespace (spec.hard.%s); this Transfer needs %s of them, "+
+			"and less is free or kept for Transfers that have waited for longer; it starts by itself when it is its turn; "+
+			"a smaller spec.bandwidthLimit is free sooner", e.Kind, e.Name, limit, e.Resource, e.Resource.Text(e.Wanted))
 	}
 }
 
@@ -113,9 +114,11 @@ func (d *deliveryDecision) admitted() bool {
 	}
 	d.out.RequeueAfter = stallLast
 	// The gateway passes the message on to the sender, whom neither the quota's name nor what else runs here concerns.
-	d.out.Detail = fmt.Sprintf("%s %q allows %s running Deliveries in this namespace (spec.hard.%s), and all are taken; this one starts by itself when "+
-		"it is its turn", exceeded.Kind, exceeded.Name, exceeded.Resource.Text(exceeded.Limit), exceeded.Resource)
+	d.out.Detail = fmt.Sprintf("%s %q allows %s running Deliveries in this namespace (spec.hard.%s), and all are taken; "+
+		"this one starts by itself when it is its turn",
+		exceeded.Kind, exceeded.Name, exceeded.Resource.Text(exceeded.Limit), exceeded.Resource)
 	d.set(v1alpha1.DeliveryPending, conditions.Reconciling(v1alpha1.ReasonQuotaExceeded,
-		"a quota of the receiving namespace on runningDeliveries is exhausted; this one starts by itself when it is its turn"))
+		"a quota of the receiving namespace on runningDeliveries is exhausted; this one starts by itself when it is its "+
+			"turn"))
 	return false
 }

@@ -58,7 +58,9 @@ func (r *Reconciler) admit(ctx context.Context, queue *v1alpha1.Queue, wanted Wa
 }
 
 // sized is what is wanted with members that have no more storage than that; nil: than the spec says.
-func (r *Reconciler) sized(wanted Wanted, size *resource.Quantity, problem *plan.Problem) (*Wanted, *plan.Problem, error) {
+func (r *Reconciler) sized(
+	wanted Wanted, size *resource.Quantity, problem *plan.Problem,
+) (*Wanted, *plan.Problem, error) {
 	if size == nil || size.Cmp(wanted.Queue.Spec.Storage.Size) >= 0 {
 		return &wanted, problem, nil
 	}
@@ -68,12 +70,14 @@ func (r *Reconciler) sized(wanted Wanted, size *resource.Quantity, problem *plan
 
 // storageExceeds says which limit a Queue exceeds.
 func storageExceeds(queue *v1alpha1.Queue, e quota.Exceeded) string {
-	mend := fmt.Sprintf("delete a Queue that is not needed, or ask whoever is responsible for the %s to raise the limit", e.Kind)
+	mend := fmt.Sprintf("delete a Queue that is not needed, or ask the platform team to raise the limit of the %s", e.Kind)
 	if queue.Status.StorageSize != nil {
 		mend += fmt.Sprintf("; until then members go on with %s each", queue.Status.StorageSize)
 	}
-	return fmt.Sprintf("%s %q allows %s of storage of Queues in this namespace (spec.hard.%s); others have %s, and this Queue needs %s, which is storage.size "+
-		"times replicas; %s", e.Kind, e.Name, e.Resource.Text(e.Limit), e.Resource, e.Resource.Text(e.Used), e.Resource.Text(e.Wanted), mend)
+	text := e.Resource.Text
+	return fmt.Sprintf("%s %q allows %s of storage of Queues in this namespace (spec.hard.%s); others have %s, and this "+
+		"Queue needs %s, which is storage.size times replicas; %s",
+		e.Kind, e.Name, text(e.Limit), e.Resource, text(e.Used), text(e.Wanted), mend)
 }
 
 // quotas of a namespace that limit storage.
@@ -86,7 +90,9 @@ func (r *Reconciler) quotas(ctx context.Context, namespace string) ([]v1alpha1.D
 }
 
 // view is what a namespace's Queues hold and wait for.
-func view(ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota) (quota.View, error) {
+func view(
+	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
+) (quota.View, error) {
 	if len(quotas) == 0 {
 		return quota.View{}, nil
 	}
@@ -136,7 +142,8 @@ func (r *Reconciler) ofNext(ctx context.Context, object client.Object) []reconci
 	if len(next) == 0 {
 		return nil
 	}
-	return r.requests(ctx, func(q *v1alpha1.Queue) bool { return next[string(q.UID)] }, client.InNamespace(object.GetNamespace()))
+	isNext := func(q *v1alpha1.Queue) bool { return next[string(q.UID)] }
+	return r.requests(ctx, isNext, client.InNamespace(object.GetNamespace()))
 }
 
 // ofQuota wakes all that want more storage in a namespace, whose limits have changed.

@@ -46,7 +46,8 @@ func TransferWaits(transfer *v1alpha1.Transfer) (Request, bool) {
 // TransferRequest is what a Transfer asks for, for a run or an attempt by that route.
 func TransferRequest(transfer *v1alpha1.Transfer, route v1alpha1.Route) Request {
 	request := Request{
-		ID: string(transfer.UID), Created: transfer.CreationTimestamp.Time, Name: transfer.Name, Amounts: Amounts{RunningTransfers: 1},
+		ID: string(transfer.UID), Created: transfer.CreationTimestamp.Time, Name: transfer.Name,
+		Amounts: Amounts{RunningTransfers: 1},
 	}
 	if queued := transfer.Status.Queued; queued != nil {
 		request.Since = queued.Time.Time
@@ -84,7 +85,8 @@ func DeliveryHolds(delivery *v1alpha1.Delivery) (Held, bool) {
 
 // DeliveryWaits reports whether a Delivery waits to be admitted, and what it asks for.
 func DeliveryWaits(delivery *v1alpha1.Delivery) (Request, bool) {
-	if delivery.Status.Run != nil || delivery.DeletionTimestamp != nil || !reasonIs(delivery.Status.Conditions, v1alpha1.ReasonQuotaExceeded) {
+	if delivery.Status.Run != nil || delivery.DeletionTimestamp != nil ||
+		!reasonIs(delivery.Status.Conditions, v1alpha1.ReasonQuotaExceeded) {
 		return Request{}, false
 	}
 	return DeliveryRequest(delivery), true

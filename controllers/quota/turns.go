@@ -21,7 +21,9 @@ type turn struct {
 // later, and wakes those that wait. A grant rests on what current shows, which must be what the API server has. After a
 // grant nobody else is admitted in the namespace until done is called, which is to be done when the grant is written
 // where current shows it, or is given up. Done may be called several times, and is never nil.
-func (t *Turns) Admit(namespace string, request Request, cached, current func() (View, error)) (answer Answer, done func(), err error) {
+func (t *Turns) Admit(
+	namespace string, request Request, cached, current func() (View, error),
+) (answer Answer, done func(), err error) {
 	nothing := func() {}
 	view, err := cached()
 	if err != nil {

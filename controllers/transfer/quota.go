@@ -57,7 +57,9 @@ func (r *Reconciler) decide(
 
 // view is what a namespace's Transfers hold and wait for. Pods of attempts that are over hold something too, as long as
 // they run: whoever removes a Job or a Transfer from under its pod gains nothing.
-func (r *Reconciler) view(ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota) (quota.View, error) {
+func (r *Reconciler) view(
+	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
+) (quota.View, error) {
 	transfers := &v1alpha1.TransferList{}
 	if err := reader.List(ctx, transfers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return quota.View{}, fmt.Errorf("listing Transfers in %s: %w", namespace, err)
@@ -123,7 +125,8 @@ func (r *Reconciler) ofNext(ctx context.Context, object client.Object) []reconci
 	if len(next) == 0 {
 		return nil
 	}
-	return r.requests(ctx, func(t *v1alpha1.Transfer) bool { return next[string(t.UID)] }, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	isNext := func(t *v1alpha1.Transfer) bool { return next[string(t.UID)] }
+	return r.requests(ctx, isNext, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 }
 
 // ofQuota wakes all that wait in a namespace, whose limits have changed.

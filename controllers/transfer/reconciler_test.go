@@ -95,9 +95,9 @@ func endedAgent(owner client.Object, name string) []client.Object {
 			{Name: plan.AgentContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
 		}},
 	}
-	return []client.Object{job, pod, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: plan.AttemptSecretName(name, owner)},
-	}}
+	return []client.Object{job, pod, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "bank", Name: plan.AttemptSecretName(name, owner),
+	}}}
 }
 
 // look reconciles once and says how far the Transfer is, and whether the Secret is there.
@@ -108,7 +108,9 @@ func look(t *testing.T, s *stubborn, r reconcile.Reconciler, object *v1alpha1.Tr
 	if err := s.Get(context.Background(), key, object); err != nil {
 		t.Fatal(err)
 	}
-	missing := s.Get(context.Background(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName(name, object)}, &corev1.Secret{})
+	missing := s.Get(context.Background(), client.ObjectKey{
+		Namespace: "bank", Name: plan.AttemptSecretName(name, object),
+	}, &corev1.Secret{})
 	return result, missing == nil, err
 }
 
