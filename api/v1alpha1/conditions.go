@@ -205,6 +205,8 @@ const (
 	ReasonReferencesResolved = "ReferencesResolved"
 	// ReasonReferenceNotFound: something that the grant names does not exist (yet).
 	ReasonReferenceNotFound = "ReferenceNotFound"
+	// ReasonGrantExpired: spec.expirationTime of the grant has passed.
+	ReasonGrantExpired = "GrantExpired"
 	// ReasonMeasured: the node agent measured and the figures are in status.
 	ReasonMeasured = "Measured"
 	// ReasonNodeAgentUnreachable: the node agent does not answer; the figures are the last known.

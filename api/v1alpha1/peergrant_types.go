@@ -35,6 +35,8 @@ const (
 )
 
 // PeerGrantTo names what may be written.
+//
+// +kubebuilder:validation:XValidation:rule="self.kind == 'PersistentVolumeClaim' || !has(self.path) && !(has(self.allowDelete) && self.allowDelete) && !(has(self.allowPrivileged) && self.allowPrivileged)",message="path, allowDelete and allowPrivileged are about claims; remove them, or write kind: PersistentVolumeClaim"
 type PeerGrantTo struct {
 	// kind of the object.
 	// +required
@@ -44,6 +46,21 @@ type PeerGrantTo struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
+	// path is the directory of a claim that may be written, with everything in it. Absent: the whole volume. A Transfer into another directory
+	// is rejected.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the root of the volume; write for example /data"
+	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.substring(1).split('/').exists(p, p == '..' || p == '.' || p == '')",message="path must not contain . or .., nor empty elements, nor end in /; write for example /data/in"
+	Path string `json:"path,omitempty"`
+	// allowDelete lets Transfers with spec.delete remove what their source does not have, within path. They are rejected without it.
+	// +optional
+	AllowDelete bool `json:"allowDelete,omitempty"`
+	// allowPrivileged lets Transfers keep owners, setuid and setgid and file capabilities, which takes a receiving agent that runs as root.
+	// They are rejected without it. The annotation lighterage.dev/allow-privileged-agents: "true" on the namespace is necessary in addition.
+	// +optional
+	AllowPrivileged bool `json:"allowPrivileged,omitempty"`
 }
 
 // PeerGrantSpec says who may write what in the grant's namespace. Any of from may write any of to.
@@ -60,6 +77,9 @@ type PeerGrantSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	To []PeerGrantTo `json:"to,omitempty"`
+	// expirationTime is when the grant ends: from then on it allows nothing, and what runs by it is ended. Absent: never.
+	// +optional
+	ExpirationTime *metav1.Time `json:"expirationTime,omitempty"`
 }
 
 // PeerGrantStatus is what was seen of a grant.
@@ -67,7 +87,7 @@ type PeerGrantStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready (everything named exists), Reconciling, Stalled.
+	// conditions: Ready (everything named exists, and the grant has not expired), Reconciling, Stalled (it has expired).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -83,8 +103,11 @@ type PeerGrantStatus struct {
 // +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.spec.from[*].peer`
 // +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.from[*].namespaces[*]`
 // +kubebuilder:printcolumn:name="To",type=string,JSONPath=`.spec.to[*].name`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expirationTime`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Allows",type=string,JSONPath=`.spec.to`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 type PeerGrant struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

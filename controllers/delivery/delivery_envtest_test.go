@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,13 +88,24 @@ type fixture struct {
 	namespace string
 }
 
-// prepare makes a namespace with a claim, and a Peer named after the namespace.
+// prepare makes a namespace with a claim, and a Peer named after the namespace with a grant for its namespace bank.
 func prepare(t *testing.T) *fixture {
 	t.Parallel()
 	f := &fixture{T: t, namespace: cluster.Namespace(t)}
 	cluster.Claim(t, f.namespace, "copy")
 	cluster.Peer(t, f.namespace)
+	cluster.Create(t, f.grant())
 	return f
+}
+
+func (f *fixture) grant() *v1alpha1.PeerGrant {
+	return &v1alpha1.PeerGrant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "all"},
+		Spec: v1alpha1.PeerGrantSpec{
+			From: []v1alpha1.PeerGrantFrom{{Peer: f.namespace, Namespaces: []string{"bank"}}},
+			To:   []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim}},
+		},
+	}
 }
 
 func (f *fixture) make(transfer string, attempt int32, path string) *v1alpha1.Delivery {
@@ -223,6 +235,22 @@ func TestRefuses(t *testing.T) {
 			},
 			v1alpha1.ReasonPeerNotFound,
 		},
+		"not granted": {
+			func(f *fixture, _ *v1alpha1.Delivery) {
+				if err := cluster.Client.Delete(context.Background(), f.grant()); err != nil {
+					f.Fatal(err)
+				}
+			},
+			v1alpha1.ReasonNotGranted,
+		},
+		"not granted to another namespace, and the claim is not told of": {
+			func(_ *fixture, d *v1alpha1.Delivery) {
+				d.Spec.Transfer.Namespace, d.Spec.Destination.PersistentVolumeClaim.ClaimName = "shop", "none"
+			},
+			v1alpha1.ReasonNotGranted,
+		},
+		"mirror without leave":      {func(_ *fixture, d *v1alpha1.Delivery) { d.Spec.Delete = true }, v1alpha1.ReasonNotGranted},
+		"keep owners without leave": {func(_ *fixture, d *v1alpha1.Delivery) { d.Spec.Privilege = v1alpha1.AgentPrivilegeKeepOwners }, v1alpha1.ReasonNotGranted},
 		"place in use": {
 			func(f *fixture, d *v1alpha1.Delivery) {
 				other := f.make("other", 1, "/books")

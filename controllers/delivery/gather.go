@@ -18,6 +18,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/lookup"
+	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -40,6 +41,11 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		}
 		if found {
 			facts.Peer = peer
+		}
+	}
+	if delivery.Status.Run == nil {
+		if facts.Refusal, err = r.refusal(ctx, delivery, facts.Now); err != nil {
+			return facts, err
 		}
 	}
 	claim := &metav1.PartialObjectMetadata{}
@@ -76,6 +82,15 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		return facts, err
 	}
 	return facts, r.gatherAgent(ctx, delivery, &facts)
+}
+
+// refusal says why no PeerGrant allows a Delivery; empty when one does. A grant that the cache has not seen yet counts.
+func (r *Reconciler) refusal(ctx context.Context, delivery *v1alpha1.Delivery, now time.Time) (string, error) {
+	verdict, err := peergrant.Judge(ctx, r.Client, delivery, now)
+	if err == nil && !verdict.Allowed {
+		verdict, err = peergrant.Judge(ctx, r.Reader, delivery, now)
+	}
+	return verdict.Refusal, err
 }
 
 // gatherAgent looks at the Job and its pod, and asks the agent.

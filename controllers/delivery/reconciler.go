@@ -33,7 +33,7 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries/status,verbs=patch
-// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;transfers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;transfers,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -44,7 +44,7 @@ const conflictPause = 200 * time.Millisecond
 type Options struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// Reader reads past the cache.
+	// Reader reads past the cache: a grant that this manager has not seen yet must not look like one that is missing.
 	Reader client.Reader
 	// Agents asks agents for reports.
 	Agents agentclient.Agents

@@ -57,8 +57,8 @@ func (s step) acts() bool {
 
 // decide says what to do about a request.
 func decide(r request, v view) step {
-	if !peergrant.Allowed(v.grants, r.grant()) {
-		return step{refuse: refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", peergrant.Refusal(r.grant()))}
+	if verdict := peergrant.Decide(v.grants, r.grant(), v.now); !verdict.Allowed {
+		return step{refuse: refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", verdict.Refusal)}
 	}
 	var s step
 	var own, waiting *v1alpha1.Delivery

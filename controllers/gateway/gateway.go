@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
-	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -38,6 +37,8 @@ type Gateway struct {
 	server  *grpc.Server
 	// stop tells open runs to go elsewhere.
 	stop context.CancelFunc
+	// expiries of PeerGrants.
+	expiries expiries
 }
 
 // New returns a Gateway; Serve runs it.
@@ -91,6 +92,7 @@ func (g *Gateway) Serve(ctx context.Context, listener *net.TCPListener) error {
 		g.stopServer()
 	})
 	err := g.front.Serve(ctx, listener)
+	g.expiries.stop()
 	if unhook() { // the listener failed
 		g.stopServer()
 	} else {
@@ -107,11 +109,4 @@ func (g *Gateway) stopServer() {
 	forced := time.AfterFunc(stopTimeout, g.server.Stop)
 	defer forced.Stop()
 	g.server.GracefulStop()
-}
-
-// DeliveryChanged closes what is passed to the agent of a Delivery that is going. gone says that it is no more.
-func (g *Gateway) DeliveryChanged(delivery *v1alpha1.Delivery, gone bool) {
-	if gone || !delivery.DeletionTimestamp.IsZero() {
-		g.front.CloseTarget(string(delivery.UID))
-	}
 }

@@ -55,6 +55,14 @@ func grantOf(namespace, peer, from, claim string) *v1alpha1.PeerGrant {
 	return gatewaytest.GrantOf(namespace, peer, from, v1alpha1.GrantedPersistentVolumeClaim, claim)
 }
 
+// anyVerb lets the grant's holders mirror and keep owners, too.
+func anyVerb(grant *v1alpha1.PeerGrant) *v1alpha1.PeerGrant {
+	for i := range grant.Spec.To {
+		grant.Spec.To[i].AllowDelete, grant.Spec.To[i].AllowPrivileged = true, true
+	}
+	return grant
+}
+
 // newWest starts a gateway; adjust may be nil.
 func newWest(t *testing.T, adjust func(*gateway.Options), objects ...client.Object) *west {
 	t.Helper()

@@ -56,7 +56,7 @@ func (g *Gateway) lookup(ctx context.Context, serverName string) (passthrough.Ta
 	}
 }
 
-// find looks into the cache, whatever became of the context of who asks.
+// find looks into the cache, whatever became of the context of who asks. That the Delivery was granted when it was made is not enough.
 func (g *Gateway) find(serverName string) (passthrough.Target, bool) {
 	var found v1alpha1.DeliveryList
 	err := g.options.Client.List(context.Background(), &found, client.MatchingFields{ServerNameIndex: serverName})
@@ -71,5 +71,12 @@ func (g *Gateway) find(serverName string) (passthrough.Target, bool) {
 	if delivery.Status.Endpoint == "" || !delivery.DeletionTimestamp.IsZero() {
 		return passthrough.Target{}, false
 	}
-	return passthrough.Target{Address: delivery.Status.Endpoint, Key: string(delivery.UID)}, true
+	granted, err := g.granted(delivery)
+	if err != nil {
+		g.options.Log.Error(err, "Peers and PeerGrants cannot be looked up")
+	}
+	if !granted {
+		return passthrough.Target{}, false
+	}
+	return passthrough.Target{Address: delivery.Status.Endpoint, Key: deliveryKey(delivery)}, true
 }

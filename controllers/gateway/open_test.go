@@ -21,7 +21,7 @@ import (
 
 func TestOpen(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	w := newWest(t, nil, peerOf("east", east), anyVerb(grantOf("vault", "east", "bank", "ledger-copy")))
 	request := ledger("7f3ca", 1)
 	request.Privileged, request.Mirror = true, true
 	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), request)
@@ -56,7 +56,7 @@ func TestOpen(t *testing.T) {
 // A stream that broke may be opened again, at any gateway.
 func TestOpenAgain(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	w := newWest(t, nil, peerOf("east", east), anyVerb(grantOf("vault", "east", "bank", "ledger-copy")))
 	certificate := issue(t, east, sender("east"), time.Now())
 	open(t, w.dial(certificate), ledger("7f3ca", 1)).pending()
 	first := w.deliveries()[0].UID
@@ -173,6 +173,43 @@ func TestNotGranted(t *testing.T) {
 		}
 		s.refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
 	})
+}
+
+// M7: a grant names the directory, and whether mirroring and privilege are allowed; the refusal says what to set.
+func TestGrantedInPart(t *testing.T) {
+	east := newCA(t, "east")
+	grant := grantOf("vault", "east", "bank", "ledger-copy")
+	grant.Spec.To[0].Path = "/in"
+	w := newWest(t, nil, peerOf("east", east), grant)
+	c := w.dial(issue(t, east, sender("east"), time.Now()))
+	for name, change := range map[string]func(*wirev1.OpenRequest){
+		"path: \"/inner\"":      func(r *wirev1.OpenRequest) { r.Destination.Path = "/inner" },
+		"path: \"/\"":           func(r *wirev1.OpenRequest) { r.Destination.Path = "." },
+		"path: \"/out\"":        func(r *wirev1.OpenRequest) { r.Destination.Path = "out" },
+		"allowDelete: true":     func(r *wirev1.OpenRequest) { r.Mirror = true },
+		"allowPrivileged: true": func(r *wirev1.OpenRequest) { r.Privileged = true },
+	} {
+		request := ledger("7f3ca", 1)
+		request.Destination.Path = "/in"
+		change(request)
+		if message := open(t, c, request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED); !strings.Contains(message, name) {
+			t.Errorf("%q is not in the message: %s", name, message)
+		}
+	}
+	for _, climbing := range []string{"/in/..", "/in/../out", "in/./../..", ".."} {
+		request := ledger("7f3ca", 1)
+		request.Destination.Path = climbing
+		open(t, c, request).refused(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
+	}
+	if made := w.deliveries(); len(made) > 0 {
+		t.Errorf("a Delivery was made: %v", made)
+	}
+	request := ledger("7f3ca", 1)
+	request.Destination.Path = "in/deeper"
+	open(t, c, request).pending()
+	if made := w.deliveries(); len(made) != 1 || made[0].Spec.Destination.PersistentVolumeClaim.Path != "/in/deeper" {
+		t.Errorf("Deliveries %v", made)
+	}
 }
 
 func TestDeletedDeliveryRefuses(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 const (
 	// queuePort is that of a Queue's Service for channels.
 	queuePort = "8444"
-	// queueKeyPrefix is that of the keys of targets which are queues; those of Deliveries are UIDs.
+	// queueKeyPrefix is that of the keys of targets which are queues.
 	queueKeyPrefix = "queue/"
 )
 
@@ -47,8 +47,8 @@ func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_
 		s.log.Error(err, "PeerGrants cannot be listed")
 		return nil, unavailable("the gateway cannot reach its API server now")
 	}
-	if !peergrant.Allowed(grants.Items, wanted) {
-		return nil, refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", peergrant.Refusal(wanted))
+	if verdict := peergrant.Decide(grants.Items, wanted, s.options.Clock.Now()); !verdict.Allowed {
+		return nil, refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", verdict.Refusal)
 	}
 	err = s.options.Client.Get(ctx, client.ObjectKey{Namespace: wanted.ToNamespace, Name: wanted.Name}, queueMetadata())
 	if apierrors.IsNotFound(err) {
@@ -155,7 +155,7 @@ func (g *Gateway) open(way queueWay) (bool, error) {
 			})
 			if from.Peer == "" || at < 0 || !peergrant.Allowed([]v1alpha1.PeerGrant{grant}, peergrant.Request{
 				Peer: from.Peer, Namespace: from.Namespaces[at], Kind: v1alpha1.GrantedQueue, ToNamespace: way.namespace, Name: way.name,
-			}) {
+			}, g.options.Clock.Now()) {
 				continue
 			}
 			err := g.options.Client.Get(context.Background(), client.ObjectKey{Name: from.Peer}, &v1alpha1.Peer{})
@@ -165,23 +165,4 @@ func (g *Gateway) open(way queueWay) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// EndRevokedChannels closes what is passed to Queues without a PeerGrant that allows it any more.
-func (g *Gateway) EndRevokedChannels() {
-	for _, key := range g.front.Keys() {
-		way, ok := parseQueueKey(key)
-		if !ok {
-			continue
-		}
-		open, err := g.open(way)
-		if err != nil {
-			g.options.Log.Error(err, "Whether a channel is granted cannot be looked up")
-			continue
-		}
-		if !open {
-			g.options.Log.Info("Channels end because they are not granted any more", "queue", way.namespace+"/"+way.name)
-			g.front.CloseTarget(key)
-		}
-	}
 }

@@ -111,7 +111,7 @@ func TestDataOfAQueue(t *testing.T) {
 			t.Errorf("%s is passed through", what)
 		}
 	}
-	w.gateway.EndRevokedChannels()
+	w.gateway.EndRevoked("vault")
 	if _, err := conn.Write([]byte("message")); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestDataOfAQueue(t *testing.T) {
 	if err := w.api.Delete(context.Background(), granted); err != nil {
 		t.Fatal(err)
 	}
-	w.gateway.EndRevokedChannels()
+	w.gateway.EndRevoked("vault")
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection was not closed when the grant went")
 	}

@@ -131,5 +131,6 @@ func (r request) grant() peergrant.Request {
 	return peergrant.Request{
 		Peer: r.peer, Namespace: r.transfer.Namespace,
 		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: r.namespace, Name: r.claim.ClaimName,
+		Path: r.claim.Path, Delete: r.mirror, Privileged: r.privilege == v1alpha1.AgentPrivilegeKeepOwners,
 	}
 }

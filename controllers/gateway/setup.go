@@ -13,6 +13,7 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -40,14 +41,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 	if err != nil {
 		return fmt.Errorf("watching Peers: %w", err)
 	}
-	if _, err := peers.AddEventHandler(trustEvents(g)); err != nil { //nolint:contextcheck // lookups in the cache
+	if _, err := peers.AddEventHandler(peerEvents(g)); err != nil { //nolint:contextcheck // lookups in the cache
 		return fmt.Errorf("watching Peers: %w", err)
 	}
 	grants, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.PeerGrant{})
 	if err != nil {
 		return fmt.Errorf("watching PeerGrants: %w", err)
 	}
-	if _, err := grants.AddEventHandler(trustEvents(g)); err != nil { //nolint:contextcheck // lookups in the cache
+	if _, err := grants.AddEventHandler(grantEvents(g)); err != nil { //nolint:contextcheck // lookups in the cache
 		return fmt.Errorf("watching PeerGrants: %w", err)
 	}
 	if _, err := mgr.GetCache().GetInformer(ctx, queueMetadata()); err != nil {
@@ -60,12 +61,45 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 	return mgr.Add(listens)
 }
 
-// trustEvents tell the gateway that somebody may have lost what let its queues in.
-func trustEvents(g *Gateway) toolscache.ResourceEventHandler {
+// peerEvents tell the gateway that somebody may have lost what authenticates them.
+func peerEvents(g *Gateway) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, _ any) { g.EndRevokedChannels() },
-		DeleteFunc: func(any) { g.EndRevokedChannels() },
+		UpdateFunc: func(before, after any) {
+			if changed(before, after) {
+				g.EndRevoked("")
+			}
+		},
+		DeleteFunc: func(any) { g.EndRevoked("") },
 	}
+}
+
+// grantEvents tell the gateway what becomes of PeerGrants.
+func grantEvents(g *Gateway) toolscache.ResourceEventHandler {
+	tell := func(object any, gone bool) {
+		if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = missed.Obj
+		}
+		if grant, ok := object.(*v1alpha1.PeerGrant); ok {
+			g.GrantChanged(grant, gone)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { tell(object, false) },
+		UpdateFunc: func(before, after any) {
+			if changed(before, after) {
+				tell(after, false)
+			}
+		},
+		DeleteFunc: func(object any) { tell(object, true) },
+	}
+}
+
+// changed reports whether more than a status may have: a spec, or that the object is being deleted.
+func changed(before, after any) bool {
+	old, ok := before.(client.Object)
+	now, ok2 := after.(client.Object)
+	return !ok || !ok2 || old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration() ||
+		old.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero()
 }
 
 // deliveryEvents tell the gateway what becomes of Deliveries.

@@ -53,7 +53,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("adding the controller of PeerGrants: %w", err)
 	}
-	return setupRevocation(mgr)
+	return setupRevocation(mgr, o)
 }
 
 // Reconciler is made by NewReconciler.
@@ -85,8 +85,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		wanted = conditions.Reconciling(v1alpha1.ReasonReferenceNotFound, fmt.Sprintf("%s: create what is missing or correct the name; the grant holds as soon as it exists",
 			strings.Join(missing, ", ")))
 	}
+	now := r.options.Clock.Now()
+	var next time.Duration
+	switch {
+	case Expired(&grant, now):
+		wanted = conditions.Stalled(v1alpha1.ReasonGrantExpired, fmt.Sprintf(
+			"the grant expired at %s and allows nothing any more; set a later spec.expirationTime, remove it, or delete the grant",
+			grant.Spec.ExpirationTime.UTC().Format(time.RFC3339)))
+	case grant.Spec.ExpirationTime != nil:
+		next = untilExpiry(grant.Spec.ExpirationTime.Time, now)
+	}
 	before := grant.DeepCopy()
-	grant.Status.Conditions = conditions.Merge(grant.Status.Conditions, wanted, grant.Generation, r.options.Clock.Now())
+	grant.Status.Conditions = conditions.Merge(grant.Status.Conditions, wanted, grant.Generation, now)
 	grant.Status.ObservedGeneration = grant.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &grant)
 	if apierrors.IsConflict(err) {
@@ -95,7 +105,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if wrote {
 		log.FromContext(ctx).Info("PeerGrant changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 	}
-	return ctrl.Result{}, err
+	return ctrl.Result{RequeueAfter: next}, err
+}
+
+// untilExpiry is when to look at a grant again. A clock that is set is noticed within an hour.
+func untilExpiry(at, now time.Time) time.Duration {
+	return min(max(at.Sub(now), time.Millisecond), time.Hour)
 }
 
 // missing says what the grant names that does not exist.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -108,6 +110,8 @@ func TestRevoker(t *testing.T) {
 	good := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank")}, "ledger-copy")
 	other := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "shop")}, "ledger-copy")
 	own := grant("vault", []v1alpha1.PeerGrantFrom{from("", "bank")}, "ledger-copy")
+	expired := claimed(func(g *v1alpha1.PeerGrant, _ *v1alpha1.PeerGrantTo) { g.Spec.ExpirationTime = &metav1.Time{Time: now} })
+	narrow := claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) { to.Path = "/in" })
 	for name, c := range map[string]struct {
 		phase v1alpha1.DeliveryPhase
 		// cached and live are what exists as seen with and without a cache.
@@ -121,17 +125,25 @@ func TestRevoker(t *testing.T) {
 		"grant is too new for a cache": {v1alpha1.DeliveryPending, []client.Object{peer}, []client.Object{peer, &good}, false},
 		"within the cluster":           {v1alpha1.DeliveryReceiving, []client.Object{&own}, nil, false},
 		"not granted within it":        {v1alpha1.DeliveryReceiving, []client.Object{&good}, []client.Object{&good}, true},
+		"expired":                      {v1alpha1.DeliveryReceiving, []client.Object{peer, &expired}, []client.Object{peer, &expired}, true},
+		"path was narrowed":            {v1alpha1.DeliveryReceiving, []client.Object{peer, &narrow}, []client.Object{peer, &narrow}, true},
+		"mirrors without leave":        {v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, []client.Object{peer, &good}, true},
+		"keeps owners without leave":   {v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, []client.Object{peer, &good}, true},
 		"has ended":                    {v1alpha1.DeliveryComplete, []client.Object{peer}, []client.Object{peer}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			subject := delivery("ledger", c.phase)
+			subject.Spec.Delete = strings.Contains(name, "mirrors")
+			if strings.Contains(name, "keeps owners") {
+				subject.Spec.Privilege = v1alpha1.AgentPrivilegeKeepOwners
+			}
 			if strings.Contains(name, "within") {
 				subject.Spec.Peer = ""
 			}
 			cached := newClient(t, append(c.cached, subject)...)
 			recorder := events.NewFakeRecorder(1)
-			r := peergrant.NewRevoker(cached, newClient(t, c.live...), recorder)
+			r := peergrant.NewRevoker(cached, newClient(t, c.live...), recorder, peergrant.Options{Clock: clocktesting.NewFakePassiveClock(now)})
 			if _, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(subject)}); err != nil {
 				t.Fatal(err)
 			}
@@ -150,5 +162,46 @@ func TestRevoker(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// M7: a grant says when it has expired, and both controllers look again at that moment.
+func TestExpiryIsNoticed(t *testing.T) {
+	ctx := context.Background()
+	clock := clocktesting.NewFakePassiveClock(now)
+	given := claimed(func(g *v1alpha1.PeerGrant, _ *v1alpha1.PeerGrantTo) {
+		g.Spec.ExpirationTime = &metav1.Time{Time: now.Add(time.Minute)}
+	})
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ledger-copy"}}
+	subject := delivery("ledger", v1alpha1.DeliveryReceiving)
+	c := newClient(t, &given, claim, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}}, subject)
+	grants := peergrant.NewReconciler(c, peergrant.Options{Clock: clock})
+	revoker := peergrant.NewRevoker(c, c, events.NewFakeRecorder(1), peergrant.Options{Clock: clock})
+	for _, step := range []struct {
+		at     time.Duration
+		after  time.Duration
+		reason string
+	}{{0, time.Minute, v1alpha1.ReasonReferencesResolved}, {59 * time.Second, time.Second, v1alpha1.ReasonReferencesResolved}, {time.Minute, 0, v1alpha1.ReasonGrantExpired}} {
+		clock.SetTime(now.Add(step.at))
+		for of, r := range map[client.Object]interface {
+			Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)
+		}{&given: grants, subject: revoker} {
+			result, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(of)})
+			if err != nil || result.RequeueAfter != step.after {
+				t.Errorf("after %s %T looks again after %s, want %s (%v)", step.at, r, result.RequeueAfter, step.after, err)
+			}
+		}
+		var got v1alpha1.PeerGrant
+		if err := c.Get(ctx, client.ObjectKeyFromObject(&given), &got); err != nil {
+			t.Fatal(err)
+		}
+		ready := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionReady)
+		stalled := meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionStalled)
+		if ready == nil || ready.Reason != step.reason || stalled != (step.after == 0) {
+			t.Errorf("after %s: %+v, stalled %v", step.at, ready, stalled)
+		}
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(subject), subject); !apierrors.IsNotFound(err) {
+		t.Errorf("the Delivery goes on without a grant: %v", err)
 	}
 }

@@ -4,8 +4,12 @@
 package peergrant
 
 import (
+	"cmp"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
+	"time"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -18,38 +22,175 @@ type Request struct {
 	Kind        v1alpha1.GrantedKind
 	ToNamespace string
 	Name        string
+	// Path is the directory of a claim to write into, absolute and clean; empty for the root, and for a Queue.
+	Path string
+	// Delete asks to remove what the source does not have, Privileged to keep owners.
+	Delete, Privileged bool
 }
 
-// Allowed reports whether one of the grants allows the request. Grants of other namespaces and grants that are being deleted
-// allow nothing. What stays within a namespace takes no grant: whoever may make a Transfer there may mount its claims.
-func Allowed(grants []v1alpha1.PeerGrant, request Request) bool {
+// OfDelivery is what must be granted for a Delivery.
+func OfDelivery(delivery *v1alpha1.Delivery) Request {
+	destination := delivery.Spec.Destination.PersistentVolumeClaim
+	return Request{
+		Peer: delivery.Spec.Peer, Namespace: delivery.Spec.Transfer.Namespace,
+		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: delivery.Namespace,
+		Name: destination.ClaimName, Path: destination.Path,
+		Delete: delivery.Spec.Delete, Privileged: delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners,
+	}
+}
+
+// Verdict is what grants say to a Request.
+type Verdict struct {
+	// Allowed: a grant allows all of it.
+	Allowed bool
+	// Until is when the last grant that allows it expires; zero for never.
+	Until time.Time
+	// Refusal says in a sentence that it is not granted and how to grant it; empty when it is allowed. Who has no grant for the object learns
+	// nothing of what exists; who has one learns which of its fields to set.
+	Refusal string
+}
+
+// Allowed reports whether one of the grants allows the request at a time.
+func Allowed(grants []v1alpha1.PeerGrant, request Request, now time.Time) bool {
+	return Decide(grants, request, now).Allowed
+}
+
+// Decide returns what the grants say to a request. One entry of spec.to of one grant must allow all of it. Grants of other namespaces,
+// grants that have expired and grants that are being deleted allow nothing. What stays within a namespace takes no grant: whoever may make
+// a Transfer there may mount its claims.
+func Decide(grants []v1alpha1.PeerGrant, request Request, now time.Time) Verdict {
 	if request.Peer == "" && request.Namespace == request.ToNamespace {
-		return true
+		return Verdict{Allowed: true}
 	}
-	return slices.ContainsFunc(grants, func(grant v1alpha1.PeerGrant) bool { return allows(&grant, request) })
+	v, never := Verdict{}, false
+	var lacking []string // of the entry that lacks least; nil when none is about the object
+	var expired time.Time
+	for i := range grants {
+		grant := &grants[i]
+		if !covers(grant, request) {
+			continue
+		}
+		lacks, found := lacksOf(grant, request)
+		switch {
+		case !found:
+		case Expired(grant, now):
+			if until := grant.Spec.ExpirationTime.Time; len(lacks) == 0 && until.After(expired) {
+				expired = until
+			}
+		case len(lacks) > 0:
+			if lacking == nil || len(lacks) < len(lacking) {
+				lacking = lacks
+			}
+		case grant.Spec.ExpirationTime == nil:
+			v.Allowed, never = true, true
+		default:
+			v.Allowed = true
+			if until := grant.Spec.ExpirationTime.Time; until.After(v.Until) {
+				v.Until = until
+			}
+		}
+	}
+	switch {
+	case never:
+		v.Until = time.Time{}
+	case v.Allowed:
+	case !expired.IsZero():
+		v.Refusal = fmt.Sprintf("the PeerGrant of %s expired at %s; set a later spec.expirationTime there, or remove it",
+			parties(request), expired.UTC().Format(time.RFC3339))
+	case lacking != nil:
+		v.Refusal = fmt.Sprintf("a PeerGrant of %s does not allow all of it; set in its spec.to: %s%s",
+			parties(request), strings.Join(lacking, ", "), otherwise(request, lacking))
+	default:
+		v.Refusal = fmt.Sprintf("there is no PeerGrant of %s; create one there with spec: %s", parties(request), example(request))
+	}
+	return v
 }
 
-func allows(grant *v1alpha1.PeerGrant, request Request) bool {
-	if grant.Namespace != request.ToNamespace || !grant.DeletionTimestamp.IsZero() {
-		return false
-	}
-	from := slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool {
-		return from.Peer == request.Peer && slices.Contains(from.Namespaces, request.Namespace)
-	})
-	return from && slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool {
-		return to.Kind == request.Kind && (to.Name == "" || to.Name == request.Name)
-	})
+// Expired reports whether a grant allows nothing any more at a time.
+func Expired(grant *v1alpha1.PeerGrant, now time.Time) bool {
+	return grant.Spec.ExpirationTime != nil && !now.Before(grant.Spec.ExpirationTime.Time)
 }
 
-// Refusal says in a sentence that the request is not granted and which PeerGrant would grant it. It says nothing of what exists.
-func Refusal(request Request) string {
-	if request.Peer == "" {
-		return fmt.Sprintf("no PeerGrant in namespace %s lets namespace %s of this cluster write %s %s; create one there with "+
-			"spec: {from: [{namespaces: [%s]}], to: [{kind: %s, name: %s}]}",
-			request.ToNamespace, request.Namespace, request.Kind, request.Name, request.Namespace, request.Kind, request.Name)
+// Active keeps the grants that have not expired.
+func Active(grants []v1alpha1.PeerGrant, now time.Time) []v1alpha1.PeerGrant {
+	return slices.DeleteFunc(slices.Clone(grants), func(grant v1alpha1.PeerGrant) bool { return Expired(&grant, now) })
+}
+
+// covers reports whether a grant is for who asks.
+func covers(grant *v1alpha1.PeerGrant, request Request) bool {
+	return grant.Namespace == request.ToNamespace && grant.DeletionTimestamp.IsZero() &&
+		slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool {
+			return from.Peer == request.Peer && slices.Contains(from.Namespaces, request.Namespace)
+		})
+}
+
+// lacksOf returns what must be set in the entry of the grant that comes closest to allowing the request; found is false when no entry is
+// about the object.
+func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found bool) {
+	for i := range grant.Spec.To {
+		to := &grant.Spec.To[i]
+		if to.Kind != request.Kind || to.Name != "" && to.Name != request.Name {
+			continue
+		}
+		var these []string
+		if !within(cmp.Or(to.Path, "/"), cmp.Or(request.Path, "/")) {
+			these = append(these, fmt.Sprintf("path: %q or a directory above it", request.Path))
+		}
+		if request.Delete && !to.AllowDelete {
+			these = append(these, "allowDelete: true")
+		}
+		if request.Privileged && !to.AllowPrivileged {
+			these = append(these, "allowPrivileged: true")
+		}
+		if !found || len(these) < len(lacks) {
+			lacks, found = these, true
+		}
 	}
-	return fmt.Sprintf("no PeerGrant in namespace %s of the receiving cluster lets namespace %s of peer %s write %s %s; create one there with "+
-		"spec: {from: [{peer: %s, namespaces: [%s]}], to: [{kind: %s, name: %s}]}",
-		request.ToNamespace, request.Namespace, request.Peer, request.Kind, request.Name,
-		request.Peer, request.Namespace, request.Kind, request.Name)
+	return lacks, found
+}
+
+// within reports whether a directory is the granted one or in it, element by element. What is not absolute and clean is in none.
+func within(granted, directory string) bool {
+	for _, p := range []string{granted, directory} {
+		if !path.IsAbs(p) || path.Clean(p) != p && path.Clean(p)+"/" != p {
+			return false
+		}
+	}
+	granted, directory = path.Clean(granted), path.Clean(directory)
+	return granted == "/" || directory == granted || strings.HasPrefix(directory, granted+"/")
+}
+
+// parties says of whom and what a grant is.
+func parties(r Request) string {
+	if r.Peer == "" {
+		return fmt.Sprintf("namespace %s for namespace %s of this cluster to write %s %s", r.ToNamespace, r.Namespace, r.Kind, r.Name)
+	}
+	return fmt.Sprintf("namespace %s of the receiving cluster for namespace %s of peer %s to write %s %s",
+		r.ToNamespace, r.Namespace, r.Peer, r.Kind, r.Name)
+}
+
+// otherwise is what who asks can do without a wider grant.
+func otherwise(r Request, lacking []string) string {
+	if r.Privileged && slices.Contains(lacking, "allowPrivileged: true") {
+		return "; or have spec.podTemplate.securityContext of the Transfer add the capability DAC_READ_SEARCH alone, which asks for no privilege at the destination"
+	}
+	return ""
+}
+
+// example is the spec of a grant that allows the request.
+func example(r Request) string {
+	from, to := "", fmt.Sprintf("kind: %s, name: %s", r.Kind, r.Name)
+	if r.Peer != "" {
+		from = fmt.Sprintf("peer: %s, ", r.Peer)
+	}
+	if r.Path != "" && r.Path != "/" {
+		to += fmt.Sprintf(", path: %q", r.Path)
+	}
+	if r.Delete {
+		to += ", allowDelete: true"
+	}
+	if r.Privileged {
+		to += ", allowPrivileged: true"
+	}
+	return fmt.Sprintf("{from: [{%snamespaces: [%s]}], to: [{%s}]}", from, r.Namespace, to)
 }

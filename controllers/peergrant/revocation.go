@@ -6,9 +6,11 @@ package peergrant
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,15 +34,19 @@ type Revoker struct {
 	// reader reads without a cache: a grant that this manager has not seen yet must not look like one that was revoked.
 	reader   client.Reader
 	recorder recorder.EventRecorder
+	clock    clock.PassiveClock
 }
 
 // NewRevoker returns the reconciler of Deliveries that revokes.
-func NewRevoker(c client.Client, reader client.Reader, r recorder.EventRecorder) *Revoker {
-	return &Revoker{client: c, reader: reader, recorder: r}
+func NewRevoker(c client.Client, reader client.Reader, r recorder.EventRecorder, o Options) *Revoker {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Revoker{client: c, reader: reader, recorder: r, clock: o.Clock}
 }
 
-func setupRevocation(mgr ctrl.Manager) error {
-	r := NewRevoker(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("peergrant"))
+func setupRevocation(mgr ctrl.Manager, o Options) error {
+	r := NewRevoker(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("peergrant"), o)
 	onlyGoes := builder.WithPredicates(predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: neverOnUpdate,
@@ -70,11 +76,20 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if delivery.Status.Phase == v1alpha1.DeliveryComplete || delivery.Status.Phase == v1alpha1.DeliveryFailed || !delivery.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	now := r.clock.Now()
+	var verdict Verdict
 	for _, reader := range []client.Reader{r.client, r.reader} {
-		granted, err := r.granted(ctx, reader, &delivery)
-		if err != nil || granted {
+		var err error
+		if verdict, err = Judge(ctx, reader, &delivery, now); err != nil {
 			return ctrl.Result{}, err
 		}
+		if !verdict.Allowed {
+			continue
+		}
+		if verdict.Until.IsZero() {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{RequeueAfter: untilExpiry(verdict.Until, now)}, nil
 	}
 	if err := r.client.Delete(ctx, &delivery, client.Preconditions{UID: &delivery.UID}); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -83,35 +98,26 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, fmt.Errorf("deleting Delivery %s, which is not granted any more: %w", request.NamespacedName, err)
 	}
 	log.FromContext(ctx).Info("Delivery deleted because it is not granted any more")
-	r.recorder.Eventf(&delivery, nil, corev1.EventTypeWarning, v1alpha1.ReasonNotGranted, "Delete", "Not granted any more: %s", Refusal(requestOf(&delivery)))
+	r.recorder.Eventf(&delivery, nil, corev1.EventTypeWarning, v1alpha1.ReasonNotGranted, "Delete", "Not granted any more: %s", verdict.Refusal)
 	return ctrl.Result{}, nil
 }
 
-// granted reports whether the Peer exists and a PeerGrant allows what the Delivery does.
-func (r *Revoker) granted(ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery) (bool, error) {
-	if delivery.Spec.Peer != "" {
-		err := reader.Get(ctx, client.ObjectKey{Name: delivery.Spec.Peer}, &v1alpha1.Peer{})
+// Judge returns what the PeerGrants that a reader sees say to a Delivery; nothing is allowed to one whose Peer does not exist.
+func Judge(ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery, now time.Time) (Verdict, error) {
+	if peer := delivery.Spec.Peer; peer != "" {
+		err := reader.Get(ctx, client.ObjectKey{Name: peer}, &v1alpha1.Peer{})
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			return Verdict{Refusal: fmt.Sprintf("Peer %q does not exist any more", peer)}, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("looking for Peer %s: %w", delivery.Spec.Peer, err)
+			return Verdict{}, fmt.Errorf("looking for Peer %s: %w", peer, err)
 		}
 	}
 	var grants v1alpha1.PeerGrantList
 	if err := reader.List(ctx, &grants, client.InNamespace(delivery.Namespace)); err != nil {
-		return false, fmt.Errorf("listing PeerGrants in namespace %s: %w", delivery.Namespace, err)
+		return Verdict{}, fmt.Errorf("listing PeerGrants in namespace %s: %w", delivery.Namespace, err)
 	}
-	return Allowed(grants.Items, requestOf(delivery)), nil
-}
-
-// requestOf is what must be granted for a Delivery.
-func requestOf(delivery *v1alpha1.Delivery) Request {
-	return Request{
-		Peer: delivery.Spec.Peer, Namespace: delivery.Spec.Transfer.Namespace,
-		Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: delivery.Namespace,
-		Name: delivery.Spec.Destination.PersistentVolumeClaim.ClaimName,
-	}
+	return Decide(grants.Items, OfDelivery(delivery), now), nil
 }
 
 func (r *Revoker) inNamespace(ctx context.Context, grant client.Object) []reconcile.Request {

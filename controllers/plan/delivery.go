@@ -29,6 +29,8 @@ type DeliveryFacts struct {
 	// Peer is nil when it does not exist; so is Claim, the destination.
 	Peer  *v1alpha1.Peer
 	Claim *metav1.PartialObjectMetadata
+	// Refusal says that no PeerGrant allows the Delivery, and what to do; empty when it is allowed. It is looked at before the agent starts.
+	Refusal string
 	// PrivilegeAllowed: the namespace is annotated so that agents may have privilege.
 	PrivilegeAllowed bool
 	// Others are the Deliveries of the namespace; the Delivery itself may be among them. Transfers are those of the namespace, some of
@@ -133,6 +135,9 @@ func (d *deliveryDecision) admit() {
 		return
 	case d.peerGone():
 		d.fail(v1alpha1.ReasonPeerNotFound, fmt.Sprintf("Peer %q does not exist any more", spec.Peer))
+		return
+	case d.facts.Refusal != "": // before anything is said of what exists
+		d.fail(v1alpha1.ReasonNotGranted, d.facts.Refusal)
 		return
 	case d.facts.Claim == nil || d.facts.Claim.DeletionTimestamp != nil:
 		d.fail(v1alpha1.ReasonDestinationNotFound, fmt.Sprintf(

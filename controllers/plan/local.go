@@ -94,13 +94,18 @@ func LocalDelivery(transfer *v1alpha1.Transfer) *v1alpha1.Delivery {
 	spec := v1alpha1.DeliverySpec{
 		Transfer:    v1alpha1.TransferReference{Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt},
 		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: transfer.Spec.Destination.PersistentVolumeClaim},
-		Privilege:   v1alpha1.AgentPrivilegeNone,
+		Privilege:   PrivilegeAskedFor(transfer),
 		Delete:      transfer.Spec.Delete,
 	}
-	if asksToWrite(transfer.Spec.PodTemplate) {
-		spec.Privilege = v1alpha1.AgentPrivilegeKeepOwners
-	}
 	return NewDelivery(DestinationNamespace(transfer), spec)
+}
+
+// PrivilegeAskedFor is what a Transfer wants its receiving agent to have.
+func PrivilegeAskedFor(transfer *v1alpha1.Transfer) v1alpha1.AgentPrivilege {
+	if asksToWrite(transfer.Spec.PodTemplate) {
+		return v1alpha1.AgentPrivilegeKeepOwners
+	}
+	return v1alpha1.AgentPrivilegeNone
 }
 
 // OwnDeliveries are those of a Transfer within this cluster among the Deliveries of the destination's namespace.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ import (
 // Neighbours decide which Queues of other clusters a Queue may exchange messages with, and whether it has somewhere to put its archive.
 type Neighbours struct {
 	Peers []v1alpha1.Peer
-	// Grants of the Queue's namespace.
+	// Grants of the Queue's namespace that have not expired.
 	Grants []v1alpha1.PeerGrant
 	// ChannelKey makes the server names of channels; nil where no PeerGrant opens the Queue.
 	ChannelKey []byte
@@ -136,7 +137,7 @@ func grantedNamespaces(queue *v1alpha1.Queue, peer string, grants []v1alpha1.Pee
 			for _, namespace := range from.Namespaces {
 				if peergrant.Allowed(grants[i:i+1], peergrant.Request{
 					Peer: peer, Namespace: namespace, Kind: v1alpha1.GrantedQueue, ToNamespace: queue.Namespace, Name: queue.Name,
-				}) {
+				}, time.Time{}) {
 					all = append(all, namespace)
 				}
 			}

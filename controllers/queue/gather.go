@@ -17,6 +17,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/lookup"
+	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/replicas"
@@ -52,8 +53,9 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if err := r.Client.List(ctx, grants, client.InNamespace(queue.Namespace)); err != nil {
 		return in, fmt.Errorf("listing the PeerGrants of namespace %s: %w", queue.Namespace, err)
 	}
-	in.neighbours = Neighbours{Peers: peers.Items, Grants: grants.Items}
-	if queue.DeletionTimestamp == nil && slices.ContainsFunc(grants.Items, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
+	active := peergrant.Active(grants.Items, r.Clock.Now())
+	in.neighbours = Neighbours{Peers: peers.Items, Grants: active}
+	if queue.DeletionTimestamp == nil && slices.ContainsFunc(active, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
 		key, err := r.Authority.ChannelKey(ctx)
 		if err != nil {
 			return in, fmt.Errorf("making the server names of channels: %w", err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,14 +28,11 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 		return nil
 	}
 	namespace, claimName := plan.DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
-	request := grantRequest(transfer)
 	grants := &v1alpha1.PeerGrantList{}
 	if err := r.Client.List(ctx, grants, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing PeerGrants in %s: %w", namespace, err)
 	}
-	if !peergrant.Allowed(grants.Items, request) {
-		facts.Local.Refusal = peergrant.Refusal(request)
-	}
+	facts.Local.Refusal = peergrant.Decide(grants.Items, grantRequest(transfer), facts.Now).Refusal
 	claim := &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: claimName}, claim)
@@ -59,7 +57,7 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 	if facts.Local.Writers, err = r.Attempts.Writers(ctx, transfer, r.Clock.Now()); err != nil {
 		return err
 	}
-	facts.Local.Rivals, err = r.rivals(ctx, transfer, grants.Items)
+	facts.Local.Rivals, err = r.rivals(ctx, transfer, grants.Items, facts.Now)
 	return err
 }
 
@@ -68,17 +66,21 @@ func grantRequest(transfer *v1alpha1.Transfer) peergrant.Request {
 	return peergrant.Request{
 		Namespace: transfer.Namespace, Kind: v1alpha1.GrantedPersistentVolumeClaim,
 		ToNamespace: plan.DestinationNamespace(transfer), Name: transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
+		Path: transfer.Spec.Destination.PersistentVolumeClaim.Path, Delete: transfer.Spec.Delete,
+		Privileged: plan.PrivilegeAskedFor(transfer) == v1alpha1.AgentPrivilegeKeepOwners,
 	}
 }
 
 // rivals are the Transfers of other namespaces into the same claim that the grants allow.
-func (r *Reconciler) rivals(ctx context.Context, transfer *v1alpha1.Transfer, grants []v1alpha1.PeerGrant) ([]v1alpha1.Transfer, error) {
+func (r *Reconciler) rivals(
+	ctx context.Context, transfer *v1alpha1.Transfer, grants []v1alpha1.PeerGrant, now time.Time,
+) ([]v1alpha1.Transfer, error) {
 	found := &v1alpha1.TransferList{}
 	if err := r.Client.List(ctx, found, client.MatchingFields{destinationIndex: plan.DestinationKey(transfer)}); err != nil {
 		return nil, fmt.Errorf("listing Transfers into %s: %w", plan.DestinationKey(transfer), err)
 	}
 	return slices.DeleteFunc(found.Items, func(other v1alpha1.Transfer) bool {
-		return other.Namespace == transfer.Namespace || !peergrant.Allowed(grants, grantRequest(&other))
+		return other.Namespace == transfer.Namespace || !peergrant.Allowed(grants, grantRequest(&other), now)
 	}), nil
 }
 

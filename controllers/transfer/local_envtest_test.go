@@ -77,7 +77,7 @@ func TestMovesToAnotherNamespace(t *testing.T) {
 	f.create()
 	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonNotGranted)
 	message := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionReady).Message
-	if !strings.Contains(message, fmt.Sprintf("spec: {from: [{namespaces: [%s]}], to: [{kind: PersistentVolumeClaim, name: copy}]}", f.namespace)) {
+	if !strings.Contains(message, fmt.Sprintf("spec: {from: [{namespaces: [%s]}], to: [{kind: PersistentVolumeClaim, name: copy, path: \"/ledger\"}]}", f.namespace)) {
 		t.Errorf("the message does not say what to create: %s", message)
 	}
 	cluster.Create(t, &v1alpha1.PeerGrant{

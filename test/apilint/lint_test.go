@@ -133,6 +133,8 @@ var exceptions = map[string]string{
 	"TransferSpec.Suspend nobools":                      "the field of CronJob and Job, and what users of GitOps tools know",
 	"TransferSpec.Delete nobools":                       "the word that users of rsync and of other movers look for",
 	"DeliverySpec.Delete nobools":                       "the field of the Transfer, under its name",
+	"PeerGrantTo.AllowDelete nobools":                   "it lifts one brake",
+	"PeerGrantTo.AllowPrivileged nobools":               "it lifts one brake",
 	"TransferSpec.AllowEmptySource nobools":             "it lifts one brake",
 	"SoftwareCompression.Disabled nobools":              "there is no third way of not compressing in software",
 	"TransferReference.Attempt numericbounds":           "the gateway writes it; its bound is maxAttempts of the sender, which may change",

@@ -170,14 +170,16 @@ func (c *Cluster) shellPod(namespace, claim string) *corev1.Pod {
 	}
 }
 
-// Grant lets namespace of east write the claim of the same namespace in p.West.
+// Grant lets namespace of east write the claim of the same namespace in p.West, mirror into it and keep owners there.
 func (p *Pair) Grant(t *testing.T, namespace, claim string) {
 	t.Helper()
 	object := &v1alpha1.PeerGrant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "from-east"},
 		Spec: v1alpha1.PeerGrantSpec{
 			From: []v1alpha1.PeerGrantFrom{{Peer: "east", Namespaces: []string{namespace}}},
-			To:   []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: claim}},
+			To: []v1alpha1.PeerGrantTo{{
+				Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: claim, AllowDelete: true, AllowPrivileged: true,
+			}},
 		},
 	}
 	if err := p.West.Create(context.Background(), object); err != nil {

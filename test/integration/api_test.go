@@ -205,11 +205,18 @@ func TestRefusals(t *testing.T) {
 			class := "fast"
 			q.Spec.Storage.Type, q.Spec.Storage.StorageClassName = v1alpha1.QueueStorageMemory, &class
 		}), "storageClassName is for type File"},
-		"messages too large":         {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxMessageSize = quantity("64Mi") }), "maxMessageSize must be"},
-		"queue that holds nothing":   {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxBytes = quantity("1") }), "maxBytes must be at least 64Ki"},
-		"queue that forgets at once": {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxAge = &metav1.Duration{} }), "maxAge must be"},
-		"queue that compresses 1Gi":  {queue(func(q *v1alpha1.Queue) { q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: quantity("1Gi")} }), "minSize must be between 0 and 64Mi"},
-		"too much padding":           {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Breach.PaddingMaxBytes = 5000 }), "paddingMaxBytes"},
+		"messages too large":                   {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxMessageSize = quantity("64Mi") }), "maxMessageSize must be"},
+		"queue that holds nothing":             {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxBytes = quantity("1") }), "maxBytes must be at least 64Ki"},
+		"queue that forgets at once":           {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxAge = &metav1.Duration{} }), "maxAge must be"},
+		"queue that compresses 1Gi":            {queue(func(q *v1alpha1.Queue) { q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: quantity("1Gi")} }), "minSize must be between 0 and 64Mi"},
+		"too much padding":                     {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Breach.PaddingMaxBytes = 5000 }), "paddingMaxBytes"},
+		"grant of a relative path":             {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "in"}), "path must be absolute"},
+		"grant of a climbing path":             {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in/.."}), "must not contain . or .."},
+		"grant of an empty element":            {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in//a"}), "empty elements"},
+		"grant of a path that ends in a slash": {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in/"}), "nor end in /"},
+		"grant of a queue's path":              {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Path: "/"}), "are about claims"},
+		"grant of a queue's mirror":            {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, AllowDelete: true}), "are about claims"},
+		"grant of a queue's owners":            {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, AllowPrivileged: true}), "are about claims"},
 		"grant to nobody": {&v1alpha1.PeerGrant{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Namespace: "bank"},
 			Spec:       v1alpha1.PeerGrantSpec{To: []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim}}},
@@ -225,6 +232,13 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("want a message that contains %q, got: %v", c.want, err)
 			}
 		})
+	}
+}
+
+func grantTo(to v1alpha1.PeerGrantTo) client.Object {
+	return &v1alpha1.PeerGrant{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Namespace: "bank"},
+		Spec:       v1alpha1.PeerGrantSpec{From: []v1alpha1.PeerGrantFrom{{Namespaces: []string{"shop"}}}, To: []v1alpha1.PeerGrantTo{to}},
 	}
 }
 

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -50,7 +52,36 @@ func TestNodeProfileColumns(t *testing.T) {
 	}
 }
 
-// columns asks for an object of the whole cluster as kubectl get does, and returns what it prints by the columns' names.
+// TestPeerGrantColumns reads what kubectl get peergrants -o wide prints: all that a grant allows.
+func TestPeerGrantColumns(t *testing.T) {
+	ctx := context.Background()
+	grant := &v1alpha1.PeerGrant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "columns"},
+		Spec: v1alpha1.PeerGrantSpec{
+			From:           []v1alpha1.PeerGrantFrom{{Peer: "east", Namespaces: []string{"shop"}}},
+			ExpirationTime: &metav1.Time{Time: time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)},
+			To: []v1alpha1.PeerGrantTo{
+				{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "ledger", Path: "/in", AllowDelete: true},
+				{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "books", Path: "/", AllowPrivileged: true},
+				{Kind: v1alpha1.GrantedQueue, Name: "orders"},
+			},
+		},
+	}
+	if err := k8s.Create(ctx, grant); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k8s.Delete(ctx, grant) })
+	row := columns(t, "namespaces/bank/peergrants", grant.Name)
+	if row["Expires"] != "2026-07-01T00:00:00Z" {
+		t.Errorf("Expires is %q", row["Expires"])
+	}
+	var allows []v1alpha1.PeerGrantTo
+	if err := json.Unmarshal([]byte(row["Allows"]), &allows); err != nil || !slices.Equal(allows, grant.Spec.To) {
+		t.Errorf("Allows is %q (%v)", row["Allows"], err)
+	}
+}
+
+// columns asks for an object as kubectl get does, and returns what it prints by the columns' names.
 func columns(t *testing.T, resource, name string) map[string]string {
 	t.Helper()
 	server, err := rest.HTTPClientFor(config)
