@@ -108,20 +108,20 @@ func TestUpgradeFields(t *testing.T) {
 	}, nil)
 	const upgrade = "Connection: Upgrade\r\nUpgrade: "
 	for request, passes := range map[string]bool{
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key:                                           true,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "h2c, WebSocket\r\nHTTP2-Settings: AAMAAABk\r\n" + key:          true,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "h2c\r\nHTTP2-Settings: AAMAAABk\r\n":                           false,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key:                                            true,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "h2c, WebSocket\r\nHTTP2-Settings: AAMAAABk\r\n" + key:           true,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "h2c\r\nHTTP2-Settings: AAMAAABk\r\n":                            false,
 		"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n": false,
 		"GET / HTTP/1.1\r\nHost: x\r\nHTTP2-Settings: AAMAAABk\r\n":                                                  false,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "TLS/1.0\r\n" + key:                                             false,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket/2\r\n" + key:                                         false,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n":                                                 false,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\nSec-WebSocket-Key: c2hvcnQ=\r\n":                  false,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key + "Sec-WebSocket-Key: another\r\n":        false,
-		"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n" + key:                                                 false,
-		"GET / HTTP/1.0\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key:                                           false,
-		"POST / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key + "Content-Length: 0\r\n":                false,
-		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key + "Transfer-Encoding: chunked\r\n":        false,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "TLS/1.0\r\n" + key:                                              false,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket/2\r\n" + key:                                          false,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n":                                                  false,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\nSec-WebSocket-Key: c2hvcnQ=\r\n":                   false,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key + "Sec-WebSocket-Key: another\r\n":         false,
+		"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n" + key:                                                  false,
+		"GET / HTTP/1.0\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key:                                            false,
+		"POST / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key + "Content-Length: 0\r\n":                 false,
+		"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + "websocket\r\n" + key + "Transfer-Encoding: chunked\r\n":         false,
 	} {
 		conn := dial(t, p)
 		body := ""

@@ -15,6 +15,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 const (
@@ -70,6 +71,9 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, delivery *v1alpha1.Del
 	controllerutil.RemoveFinalizer(delivery, v1alpha1.Finalizer)
 	err := r.Client.Patch(ctx, delivery, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
 		client.FieldOwner(conditions.FieldOwner))
+	if err == nil && !plan.DeliveryEnded(delivery) {
+		r.auditDeleted(ctx, delivery)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of Delivery %s: %w", client.ObjectKeyFromObject(delivery), err)
 	}

@@ -235,14 +235,6 @@ func TestRefuses(t *testing.T) {
 			},
 			v1alpha1.ReasonPeerNotFound,
 		},
-		"not granted": {
-			func(f *fixture, _ *v1alpha1.Delivery) {
-				if err := cluster.Client.Delete(context.Background(), f.grant()); err != nil {
-					f.Fatal(err)
-				}
-			},
-			v1alpha1.ReasonNotGranted,
-		},
 		"not granted to another namespace, and the claim is not told of": {
 			func(_ *fixture, d *v1alpha1.Delivery) {
 				d.Spec.Transfer.Namespace, d.Spec.Destination.PersistentVolumeClaim.ClaimName = "shop", "none"

@@ -35,8 +35,12 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	var found bool
 	var err error
 	if delivery.Spec.Peer != "" {
-		peer := &v1alpha1.Peer{}
-		if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Name: delivery.Spec.Peer}, peer); err != nil {
+		peer, name := &v1alpha1.Peer{}, client.ObjectKey{Name: delivery.Spec.Peer}
+		found, err = lookup.Get(ctx, r.Client, name, peer)
+		if err == nil && !found { // a failure is final, and the gateway may know of a Peer that the cache has not seen yet
+			found, err = lookup.Get(ctx, r.Reader, name, peer)
+		}
+		if err != nil {
 			return facts, err
 		}
 		if found {

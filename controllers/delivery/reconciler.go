@@ -25,6 +25,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -51,7 +52,9 @@ type Options struct {
 	// Attempts makes Jobs and Secrets.
 	Attempts *attempt.Cluster
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Uses is the audit trail; nil for none.
+	Uses  *audit.Uses
+	Clock clock.PassiveClock
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
@@ -151,6 +154,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, delivery *v1alpha1.Deliver
 	delivery.Status = decision.Status
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, delivery); err != nil {
 		return err
+	}
+	if plan.DeliveryEnded(delivery) && !plan.DeliveryEnded(before) {
+		r.auditEnd(delivery)
 	}
 	r.tell(delivery, before.Status.Conditions, decision.Detail)
 	if decision.Ended {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -37,6 +38,8 @@ type Gateway struct {
 	server  *grpc.Server
 	// stop tells open runs to go elsewhere.
 	stop context.CancelFunc
+	// uses is the audit trail.
+	uses *audit.Uses
 	// expiries of PeerGrants.
 	expiries expiries
 }
@@ -55,9 +58,9 @@ func New(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{options: o}
+	g := &Gateway{options: o, uses: audit.NewUses(o.Log, o.Registerer)}
 	g.front, err = passthrough.New(passthrough.Options{
-		LocalName: pki.GatewayServerName, Lookup: g.lookup, Limits: o.Limits, Metrics: connections, Log: o.Log,
+		LocalName: pki.GatewayServerName, Lookup: g.lookup, Ended: g.passed, Limits: o.Limits, Metrics: connections, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ func New(o Options) (*Gateway, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	wirev1.RegisterGatewayServer(g.server, &service{
-		options: o, trust: trusted, limits: newPeerLimits(o), metrics: counted, log: o.Log, stopping: stopping,
+		options: o, rejections: audit.NewRejections(o.Log, o.Registerer, o.Clock), trust: trusted, limits: newPeerLimits(o), metrics: counted, log: o.Log, stopping: stopping,
 	})
 	return g, nil
 }

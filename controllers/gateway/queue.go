@@ -128,41 +128,45 @@ func parseQueueKey(key string) (queueWay, bool) {
 
 // queueTarget finds a Queue that some PeerGrant opens to the caller. That the caller is who it must be, the queue sees by its certificate.
 func (g *Gateway) queueTarget(way queueWay) (passthrough.Target, bool) {
-	open, err := g.open(way)
+	of, open, err := g.open(way)
 	if err != nil {
 		g.options.Log.Error(err, "Whether a channel is granted cannot be looked up")
 	}
 	if !open {
 		return passthrough.Target{}, false
 	}
-	return passthrough.Target{Address: g.options.QueueAddress(way.namespace, way.name), Key: way.key()}, true
+	return passthrough.Target{Address: g.options.QueueAddress(way.namespace, way.name), Key: way.key(), Peer: of.Peer, Namespace: of.Namespace}, true
 }
 
-// open reports whether a PeerGrant opens the way.
-func (g *Gateway) open(way queueWay) (bool, error) {
+// open reports whether a PeerGrant opens the way, and for whom.
+func (g *Gateway) open(way queueWay) (of peergrant.Request, open bool, err error) {
 	key, err := g.options.ChannelKey()
 	if err != nil {
-		return false, err
+		return of, false, err
 	}
 	var grants v1alpha1.PeerGrantList
 	if err := g.options.Client.List(context.Background(), &grants, client.InNamespace(way.namespace)); err != nil {
-		return false, err
+		return of, false, err
 	}
 	for _, grant := range grants.Items {
 		for _, from := range grant.Spec.From {
 			at := slices.IndexFunc(from.Namespaces, func(namespace string) bool {
 				return hmac.Equal([]byte(pki.ChannelLabel(key, from.Peer, namespace, way.namespace, way.name)), []byte(way.label))
 			})
-			if from.Peer == "" || at < 0 || !peergrant.Allowed([]v1alpha1.PeerGrant{grant}, peergrant.Request{
+			if from.Peer == "" || at < 0 {
+				continue
+			}
+			of = peergrant.Request{
 				Peer: from.Peer, Namespace: from.Namespaces[at], Kind: v1alpha1.GrantedQueue, ToNamespace: way.namespace, Name: way.name,
-			}, g.options.Clock.Now()) {
+			}
+			if !peergrant.Allowed([]v1alpha1.PeerGrant{grant}, of, g.options.Clock.Now()) {
 				continue
 			}
 			err := g.options.Client.Get(context.Background(), client.ObjectKey{Name: from.Peer}, &v1alpha1.Peer{})
 			if err == nil || !apierrors.IsNotFound(err) {
-				return err == nil, err
+				return of, err == nil, err
 			}
 		}
 	}
-	return false, nil
+	return of, false, nil
 }

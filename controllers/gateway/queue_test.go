@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/gateway"
 	"github.com/lighterage/lighterage/controllers/gateway/gatewaytest"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -75,7 +77,9 @@ func TestDataOfAQueue(t *testing.T) {
 	east := newCA(t, "east")
 	granted := queueGrant("vault", "east", "bank", "orders")
 	var name, address string
+	log, registry := &trail{}, prometheus.NewRegistry()
 	w := newWest(t, func(o *gateway.Options) {
+		o.Log, o.Registerer = log.logger(t), registry
 		o.QueueAddress = func(namespace, queue string) string {
 			if namespace != "vault" || queue != "orders" {
 				t.Errorf("the address of %s/%s was asked for", namespace, queue)
@@ -111,6 +115,29 @@ func TestDataOfAQueue(t *testing.T) {
 			t.Errorf("%s is passed through", what)
 		}
 	}
+	second, err := w.connect(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Write([]byte("message")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(second, make([]byte, len("message"))); err != nil {
+		t.Fatal(err)
+	}
+	_ = second.Close()
+	used := func(n int, result string) {
+		t.Helper()
+		eventually(t, func() bool {
+			return counted(t, registry, "lighterage_grant_uses_total", "Queue", "bank", "east", result) == 1 && len(log.saying("Grant used")) == n
+		})
+		line := log.saying("Grant used")[n-1]
+		if line["peer"] != "east" || line["namespace"] != "bank" || line["toNamespace"] != "vault" || line["kind"] != "Queue" || line["name"] != "orders" ||
+			line["result"] != result || line["bytes"].(float64) < 7 || line["returnedBytes"].(float64) < 7 || line["seconds"].(float64) < 0 {
+			t.Errorf("line %v", line)
+		}
+	}
+	used(1, audit.ResultClosed)
 	w.gateway.EndRevoked("vault")
 	if _, err := conn.Write([]byte("message")); err != nil {
 		t.Fatal(err)
@@ -125,6 +152,7 @@ func TestDataOfAQueue(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection was not closed when the grant went")
 	}
+	used(2, v1alpha1.ReasonNotGranted)
 	if _, err := w.connect(name); err == nil {
 		t.Error("a new connection is passed through without a grant")
 	}

@@ -62,7 +62,7 @@ func (g *Gateway) EndRevoked(namespace string) {
 			if namespace != "" && way.namespace != namespace {
 				continue
 			}
-			allowed, err = g.open(way)
+			_, allowed, err = g.open(way)
 		} else if name, uid, ok := parseDeliveryKey(key); ok {
 			if namespace != "" && name.Namespace != namespace {
 				continue

@@ -8,10 +8,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // service is the gRPC service Gateway.
@@ -21,7 +25,9 @@ type service struct {
 	trust   *trust
 	limits  *peerLimits
 	metrics *metrics
-	log     logr.Logger
+	// rejections is the audit trail.
+	rejections *audit.Rejections
+	log        logr.Logger
 	// stopping ends when the gateway is about to.
 	stopping context.Context
 }
@@ -112,13 +118,22 @@ func (s *service) caller(ctx context.Context) (caller, error) {
 	return from, nil
 }
 
-// ended counts a request, and logs it if it was refused.
+// reasonThrottled is that of rejections which trying again later helps.
+const reasonThrottled = "Unavailable"
+
+// ended counts a request, and writes it into the audit trail if it was rejected.
 func (s *service) ended(method string, from caller, err error) {
 	s.metrics.count(method, from.peer, err)
-	if failure := failureOf(err); failure != nil {
-		s.log.Info("Request refused", "method", method, "peer", from.peer, "identity", from.identity.Path,
-			"reason", failure.GetReason().String(), "cause", failure.GetMessage())
+	rejected := audit.Rejection{Peer: from.peer, Method: method, Identity: from.identity.Path}
+	switch failure := failureOf(err); {
+	case failure != nil:
+		rejected.Reason, rejected.Message = plan.FailureReason(failure.GetReason()), failure.GetMessage()
+	case status.Code(err) == codes.Unavailable:
+		rejected.Reason, rejected.Message = reasonThrottled, status.Convert(err).Message()
+	default:
+		return
 	}
+	s.rejections.Record(rejected)
 }
 
 // keyOf names a Delivery in logs.

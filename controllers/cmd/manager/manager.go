@@ -30,6 +30,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/dataquota"
 	"github.com/lighterage/lighterage/controllers/delivery"
@@ -178,7 +179,7 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 		},
 		deliveries: delivery.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Attempts: attempts,
-			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Clock: real,
+			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry), Clock: real,
 			Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},
 		trials: trial.Options{

@@ -17,6 +17,14 @@ type Target struct {
 	Address string
 	// Key is what CloseTarget takes, and what Limits.ConnectionsPerTarget counts by.
 	Key string
+	// Peer and Namespace are those whom the target is for, for Options.Ended.
+	Peer, Namespace string
+}
+
+// Carried is what a passed connection has carried: bytes towards the target and back, the ClientHello excepted.
+type Carried struct {
+	In, Out  int64
+	Duration time.Duration
 }
 
 // Limits bound what clients can take. A field that is zero stands for its default.
@@ -105,6 +113,8 @@ type Options struct {
 	// Lookup finds the target of any other server name; ok is false when there is none. It may wait until its context ends, and is
 	// called again, with a context that has ended, to make sure that a target is still there.
 	Lookup func(ctx context.Context, serverName string) (target Target, ok bool)
+	// Ended is called when a connection that was passed to a target has ended; it may be nil.
+	Ended func(Target, Carried)
 	// Limits as wanted.
 	Limits Limits
 	// Metrics to count in.

@@ -59,8 +59,12 @@ func (s *Server) pass(ctx context.Context, conn *net.TCPConn, w wanted) (result 
 	defer p.withdraw()
 	aged := time.AfterFunc(handshakeTime, p.found)
 	defer aged.Stop()
-	err := newSplice(conn, session.target, s.limits.IdleTimeout, s.metrics, p.found).run(func() { s.closeSession(session) })
+	joined := newSplice(conn, session.target, s.limits.IdleTimeout, s.metrics, p.found)
+	err := joined.run(func() { s.closeSession(session) })
 	s.closeSession(session)
+	if s.options.Ended != nil {
+		s.options.Ended(w.target, joined.carried())
+	}
 	if err != nil {
 		s.log.V(1).Info("Passed connection ended early", "serverName", w.serverName, "cause", err.Error())
 	}

@@ -36,8 +36,8 @@ type splice struct {
 	// moved is when bytes last moved in either direction, in nanoseconds since start.
 	start time.Time
 	moved atomic.Int64
-	in    prometheus.Counter
-	out   prometheus.Counter
+	in    *tally
+	out   *tally
 	// proven is called when the target has sent more than handshakeBytes, and may be called again.
 	proven func()
 }
@@ -45,8 +45,26 @@ type splice struct {
 func newSplice(client, target *net.TCPConn, idle time.Duration, metrics *Metrics, proven func()) *splice {
 	return &splice{
 		client: client, target: target, idle: idle, tick: min(spliceTick, idle/2+1), start: time.Now(),
-		in: metrics.bytes.WithLabelValues("in"), out: metrics.bytes.WithLabelValues("out"), proven: proven,
+		in: &tally{Counter: metrics.bytes.WithLabelValues("in")}, out: &tally{Counter: metrics.bytes.WithLabelValues("out")},
+		proven: proven,
 	}
+}
+
+// tally is a counter of all connections that knows what this one has added.
+type tally struct {
+	prometheus.Counter
+	own atomic.Int64
+}
+
+// Add is of prometheus.Counter.
+func (t *tally) Add(n float64) {
+	t.Counter.Add(n)
+	t.own.Add(int64(n))
+}
+
+// carried is what was moved so far.
+func (s *splice) carried() Carried {
+	return Carried{In: s.in.own.Load(), Out: s.out.own.Load(), Duration: time.Since(s.start)}
 }
 
 // run returns the error that ended the connection early, if any; abort is called as soon as there is one and must make both
