@@ -44,7 +44,7 @@ func inExternal(t *testing.T, name string, members int, servers ...*externaltest
 	}
 	m.config.External = &wirev1.QueueExternal{Owner: "bank/orders"}
 	for _, s := range servers {
-		m.config.External.Servers = append(m.config.External.Servers, s.URL())
+		m.config.External.Servers, m.config.External.CaBundle = append(m.config.External.Servers, s.URL()), s.CABundle
 	}
 	m.Agent = queueagent.New(queueagent.Options{
 		Read: m.read, Member: name, Directory: m.directory, Log: slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond,
@@ -70,7 +70,7 @@ func fails(reason wirev1.FailureReason) func(*wirev1.QueueReport) bool {
 // TestExternal: a member waits until the servers serve it, whatever that takes, and then has its messages there.
 func TestExternal(t *testing.T) {
 	t.Parallel()
-	s := externaltest.Start(t, func(o *server.Options) { o.Username, o.Password = "queue", "word" })
+	s := externaltest.StartTLS(t, func(o *server.Options) { o.Username, o.Password = "queue", "word" })
 	s.Stop()
 	m := inExternal(t, "orders-0", 1, s)
 	secret := t.TempDir()
@@ -78,15 +78,15 @@ func TestExternal(t *testing.T) {
 	pool := m.certify()
 	stop := m.run()
 	m.await("its Secret is missing", fails(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED))
-	m.write(filepath.Join(secret, "username"), "queue")
-	m.write(filepath.Join(secret, "password"), "guess")
+	m.write(filepath.Join(secret, wirev1.ExternalUsernameKey), "queue")
+	m.write(filepath.Join(secret, wirev1.ExternalPasswordKey), "guess")
 	m.await("the server is missing", fails(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE))
 	if live, ready := m.health("/livez"), m.health("/readyz"); live != 200 || ready != 503 {
 		t.Errorf("without a server: %d, %d", live, ready)
 	}
 	s.Restart(nil)
 	m.await("the password is wrong", fails(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED))
-	m.write(filepath.Join(secret, "password"), "word")
+	m.write(filepath.Join(secret, wirev1.ExternalPasswordKey), "word")
 	m.await("it serves", served)
 	if ready := m.health("/readyz"); ready != 200 {
 		t.Errorf("serving: %d", ready)
@@ -311,7 +311,7 @@ func (m *member) connectAgain(t *testing.T) *nats.Conn {
 // TestExternalService: clients of gRPC get the same messages at whichever member they ask, each once.
 func TestExternalService(t *testing.T) {
 	t.Parallel()
-	s := externaltest.Start(t, func(o *server.Options) { // no more rights than README says
+	s := externaltest.StartTLS(t, func(o *server.Options) { // no more rights than README says
 		o.Users = []*server.User{{Username: "queue", Password: "word", Permissions: &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: []string{"orders", "orders.>", "$LIGHTERAGE.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "_INBOX.>"}},
 			Subscribe: &server.SubjectPermission{Allow: []string{"orders", "orders.>", "$LIGHTERAGE.>", "_INBOX.>", "_DELIVER.orders.>", "$JS.EVENT.ADVISORY.>"}},
@@ -323,8 +323,8 @@ func TestExternalService(t *testing.T) {
 	for i := range 2 {
 		m := inExternal(t, fmt.Sprintf("orders-%d", i), 1, s)
 		m.config.Members[0].Name = fmt.Sprintf("orders-%d", i) // as many as servers have each message
-		m.write(filepath.Join(secret, "username"), "queue")
-		m.write(filepath.Join(secret, "password"), "word")
+		m.write(filepath.Join(secret, wirev1.ExternalUsernameKey), "queue")
+		m.write(filepath.Join(secret, wirev1.ExternalPasswordKey), "word")
 		m.config.External.CredentialsDirectory = secret
 		host, _, err := net.SplitHostPort(m.config.GetListenAddress())
 		if err != nil {

@@ -478,7 +478,8 @@ type HTTPEndpointStatus struct {
 	Statistics *HTTPStatistics `json:"statistics,omitempty"`
 }
 
-// HTTPEndpoint serves what a backend answers, compressed where client, policy and body allow it.
+// HTTPEndpoint serves what a backend answers, compressed where client, policy and body allow it. Its pods mount the Secret of its namespace that
+// it names: grant the right to create HTTPEndpoints only to those who may create pods there.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

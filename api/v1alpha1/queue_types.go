@@ -182,9 +182,10 @@ type QueueTLS struct {
 
 // QueueExternalCredentials are what members show to external servers.
 type QueueExternalCredentials struct {
-	// secretName of a Secret in the Queue's namespace. Of its keys are read: creds, a user's JWT with its key as nsc writes it; or username
-	// and password; or token; and tls.crt with tls.key, a certificate, beside one of these or alone. When it changes, new connections show
-	// what it holds then within about two minutes.
+	// secretName of a Secret in the Queue's namespace. Of its keys are read: lighterage-nats.creds, a user's JWT with its key as nsc writes it;
+	// or lighterage-nats-username and lighterage-nats-password; or lighterage-nats-token; and tls.crt with tls.key, a certificate, beside one of
+	// these or alone. Other keys are not mounted, so that no Secret that is meant for something else is sent to the servers. When it changes,
+	// new connections show what it holds then within about two minutes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -195,10 +196,11 @@ type QueueExternalCredentials struct {
 // QueueExternal is a cluster of NATS servers with JetStream, nats-server 2.12 or newer, which others may use as well.
 //
 // +kubebuilder:validation:XValidation:rule="self.servers.all(s, s.startsWith('tls://')) || self.servers.all(s, s.startsWith('nats://'))",message="servers must all begin with tls:// or all with nats://"
+// +kubebuilder:validation:XValidation:rule="!has(self.credentials) || self.servers.all(s, s.startsWith('tls://'))",message="servers must begin with tls:// where credentials are given, which would be readable on the way; or leave credentials out"
 // +kubebuilder:validation:XValidation:rule="has(self.caBundle) || !self.servers.exists(s, s.startsWith('tls://'))",message="caBundle must say who vouches for servers that begin with tls://"
 type QueueExternal struct {
-	// servers of the cluster, of which members use any that answers: tls://HOST:PORT, or nats://HOST:PORT, by which what is put and got, and
-	// a password or token, can be read on the way. The list may change to other servers of the same cluster, which restarts the members.
+	// servers of the cluster, of which members use any that answers: tls://HOST:PORT, or nats://HOST:PORT without credentials, by which what
+	// is put and got can be read on the way. Servers that these advertise are not used. The list may change to other servers of the same cluster, which restarts the members.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -211,7 +213,7 @@ type QueueExternal struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle []byte `json:"caBundle,omitempty"`
-	// credentials with which the servers let members in, into an account with JetStream. Absent: members show none. They need what the
+	// credentials with which members authenticate to the servers, for an account with JetStream. Absent: members show none. They need what the
 	// documentation lists; clients of the Queue can do no more than put into it and get from it, whatever the credentials allow.
 	// +optional
 	Credentials *QueueExternalCredentials `json:"credentials,omitempty"`
@@ -539,7 +541,8 @@ type QueueStatus struct {
 	Loss *QueueLoss `json:"loss,omitempty"`
 }
 
-// Queue keeps messages until they are got, compressed where the policy and the message allow it.
+// Queue keeps messages until they are got, compressed where the policy and the message allow it. Its members' pods mount the Secrets and claims
+// of its namespace that it names: grant the right to create Queues only to those who may create pods there.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -4,6 +4,9 @@
 package queue
 
 import (
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -30,6 +33,12 @@ func external(config *wirev1.QueueConfig, queue *v1alpha1.Queue, namespace types
 		}
 	}
 	if spec.Credentials != nil {
+		// An object may be older than the rule of its schema.
+		if slices.ContainsFunc(spec.Servers, func(s string) bool { return !strings.HasPrefix(s, "tls://") }) {
+			return &policy.InvalidError{
+				Field: "spec.engine.external.servers", Mend: "must begin with tls:// where credentials are given, which would be readable on the way; or leave the credentials out",
+			}
+		}
 		config.External.CredentialsDirectory = externalDirectory
 	}
 	// Members have no volume, and nothing to say to each other.

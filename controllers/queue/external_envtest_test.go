@@ -63,6 +63,7 @@ func TestExternalValidation(t *testing.T) {
 		"no servers":     {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = nil }, "spec.engine.external.servers"},
 		"a user":         {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"tls://queue:word@a:1"} }, "spec.engine.external.servers"},
 		"another scheme": {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"wss://a:1"} }, "spec.engine.external.servers"},
+		"sent in clear":  {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"nats://a:1"} }, "must begin with tls:// where credentials are given"},
 		"no CA":          {func(s *v1alpha1.QueueSpec) { s.Engine.External.CABundle = nil }, "caBundle must say who vouches"},
 		"a class":        {func(s *v1alpha1.QueueSpec) { s.Storage.StorageClassName = new("fast") }, "leave it out with engine.external"},
 		"an archive": {func(s *v1alpha1.QueueSpec) {

@@ -150,3 +150,32 @@ func TestFilesAreSums(t *testing.T) {
 		t.Error("there are no claims")
 	}
 }
+
+// H4: credentials are mounted by their own keys alone, and are not sent where the spec of an older object asks for no TLS.
+func TestExternalCredentials(t *testing.T) {
+	ca := authority(t, "nats")
+	pod := statefulSet(t, wantWith(t, newQueue(inExternal(ca)), queue.Neighbours{}), nil).Spec.Template.Spec
+	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "orders-nats" })
+	var keys []string
+	for _, item := range pod.Volumes[at].Secret.Items {
+		if item.Key != item.Path {
+			t.Errorf("key %s is mounted as %s", item.Key, item.Path)
+		}
+		keys = append(keys, item.Key)
+	}
+	if !slices.Equal(keys, wirev1.ExternalKeys()) {
+		t.Errorf("keys %v are mounted", keys)
+	}
+	_, problem := queue.Want(newQueue(func(s *v1alpha1.QueueSpec) {
+		inExternal(ca)(s)
+		s.Engine.External.Servers = []string{"tls://a:1", "nats://b:2"}
+	}), nil, queue.Neighbours{}, false)
+	if problem == nil || problem.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(problem.Message, "spec.engine.external.servers") {
+		t.Errorf("servers without TLS: %+v", problem)
+	}
+	if _, problem := queue.Want(newQueue(func(s *v1alpha1.QueueSpec) {
+		s.Engine.External = &v1alpha1.QueueExternal{Servers: []string{"nats://b:2"}}
+	}), nil, queue.Neighbours{}, false); problem != nil {
+		t.Errorf("without credentials: %+v", problem)
+	}
+}

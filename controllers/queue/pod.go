@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
@@ -128,7 +129,7 @@ func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 	}
 	if external := spec.Engine.External; external != nil {
 		if external.Credentials != nil {
-			list = append(list, replicas.OptionalSecretVolume(externalVolume, external.Credentials.SecretName))
+			list = append(list, replicas.OptionalSecretVolume(externalVolume, external.Credentials.SecretName, wirev1.ExternalKeys()...))
 		}
 		return list
 	}

@@ -17,15 +17,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // The files of Options.Directory: a JWT and its key in one file, as nsc writes it, or user name and password, or a token; and a certificate
 // of TLS with one of these or alone. They are read again for every connection.
 const (
-	credentialsFile          = "creds"
-	userFile, passwordFile   = "username", "password"
-	tokenFile                = "token"
-	certificateFile, keyFile = "tls.crt", "tls.key"
+	credentialsFile          = wirev1.ExternalCredsKey
+	userFile, passwordFile   = wirev1.ExternalUsernameKey, wirev1.ExternalPasswordKey
+	tokenFile                = wirev1.ExternalTokenKey
+	certificateFile, keyFile = wirev1.ExternalCertificateKey, wirev1.ExternalPrivateKeyKey
 
 	// maxFile is the longest of them in bytes.
 	maxFile = 64 << 10
@@ -47,7 +49,7 @@ func readCredentials(directory string) (credentials, error) {
 		return credentials{}, nil
 	}
 	files := make(map[string]string)
-	for _, name := range []string{credentialsFile, userFile, passwordFile, tokenFile, certificateFile, keyFile} {
+	for _, name := range wirev1.ExternalKeys() {
 		text, err := readFile(filepath.Join(directory, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -67,13 +69,14 @@ func readCredentials(directory string) (credentials, error) {
 	}
 	switch {
 	case ways > 1:
-		return credentials{}, fmt.Errorf("%w: creds, username with password, and token are given beside each other: leave one of them", ErrCredentials)
+		return credentials{}, fmt.Errorf("%w: %s, %s with %s, and %s are given beside each other: leave one of them", ErrCredentials,
+			credentialsFile, userFile, passwordFile, tokenFile)
 	case has(userFile) != has(passwordFile):
-		return credentials{}, fmt.Errorf("%w: username and password belong together, and one of them is missing", ErrCredentials)
+		return credentials{}, fmt.Errorf("%w: %s and %s belong together, and one of them is missing", ErrCredentials, userFile, passwordFile)
 	case has(certificateFile) != has(keyFile):
-		return credentials{}, fmt.Errorf("%w: tls.crt and tls.key belong together, and one of them is missing", ErrCredentials)
+		return credentials{}, fmt.Errorf("%w: %s and %s belong together, and one of them is missing", ErrCredentials, certificateFile, keyFile)
 	case ways == 0 && !has(certificateFile):
-		return credentials{}, fmt.Errorf("%w: the Secret is missing or has none of the keys creds, username and password, token, tls.crt and tls.key", ErrCredentials)
+		return credentials{}, fmt.Errorf("%w: the Secret is missing or has none of the keys %s", ErrCredentials, strings.Join(wirev1.ExternalKeys(), ", "))
 	}
 	if has(credentialsFile) {
 		key, err := nkeys.ParseDecoratedUserNKey([]byte(files[credentialsFile]))
@@ -87,13 +90,13 @@ func readCredentials(directory string) (credentials, error) {
 			c.jwt, err = nkeys.ParseDecoratedJWT([]byte(files[credentialsFile]))
 		}
 		if err != nil || c.jwt == "" {
-			return credentials{}, fmt.Errorf("%w: creds is no JWT of a user with its key, as nsc writes it", ErrCredentials)
+			return credentials{}, fmt.Errorf("%w: %s is no JWT of a user with its key, as nsc writes it", ErrCredentials, credentialsFile)
 		}
 	}
 	if has(certificateFile) {
 		pair, err := tls.X509KeyPair([]byte(files[certificateFile]), []byte(files[keyFile]))
 		if err != nil {
-			return credentials{}, fmt.Errorf("%w: tls.crt and tls.key: %w", ErrCredentials, err)
+			return credentials{}, fmt.Errorf("%w: %s and %s: %w", ErrCredentials, certificateFile, keyFile, err)
 		}
 		c.certificate = &pair
 	}
@@ -118,7 +121,7 @@ func readFile(path string) (string, error) {
 func (c *credentials) sign(nonce []byte) ([]byte, error) {
 	key, err := nkeys.FromSeed(c.seed)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the key in creds: %w", ErrCredentials, err)
+		return nil, fmt.Errorf("%w: the key in %s: %w", ErrCredentials, credentialsFile, err)
 	}
 	defer key.Wipe()
 	return key.Sign(nonce)

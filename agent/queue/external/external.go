@@ -41,7 +41,7 @@ type Options struct {
 	Servers []string
 	// CABundle is who vouches for the servers, as PEM; empty: the CAs of the system.
 	CABundle []byte
-	// Directory has the credentials; empty: none are shown.
+	// Directory has the credentials, which are sent by TLS only: all Servers begin with tls:// then. Empty: none are shown.
 	Directory string
 	// Memory says that the servers keep messages in memory.
 	Memory bool
@@ -103,6 +103,9 @@ func New(o Options) (*External, error) {
 	e := &External{Streams: streams, options: o}
 	if e.servers, err = parseServers(o.Servers); err != nil {
 		return nil, err
+	}
+	if o.Directory != "" && e.servers[0].Scheme != schemeTLS {
+		return nil, errors.New("credentials are sent by TLS only: write servers as tls://HOST:PORT, or leave the credentials out")
 	}
 	if len(o.CABundle) > 0 {
 		e.roots = x509.NewCertPool()

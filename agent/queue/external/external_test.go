@@ -47,7 +47,7 @@ const (
 func options(servers ...*externaltest.Server) external.Options {
 	o := external.Options{Queue: "orders", Owner: "bank/orders", Member: "orders-0", MaxMessage: 1 << 20, Term: 500 * time.Millisecond}
 	for _, s := range servers {
-		o.Servers = append(o.Servers, s.URL())
+		o.Servers, o.CABundle = append(o.Servers, s.URL()), s.CABundle
 	}
 	return o
 }
@@ -196,7 +196,7 @@ func TestProblems(t *testing.T) {
 	none := externaltest.Start(t, func(o *server.Options) { o.JetStream = false })
 	short := externaltest.Start(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
 	small := externaltest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 1 << 20 })
-	locked := externaltest.Start(t, func(o *server.Options) { o.Username, o.Password = "queue", "secret" })
+	locked := externaltest.StartTLS(t, func(o *server.Options) { o.Username, o.Password = "queue", "secret" })
 	taken := externaltest.Start(t, nil)
 	overlapped := externaltest.Start(t, nil)
 	for s, c := range map[*externaltest.Server]jetstream.StreamConfig{
@@ -215,13 +215,13 @@ func TestProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	limits := externaltest.Start(t, func(o *server.Options) {
+	limits := externaltest.StartTLS(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "queue", Password: "secret", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}},
 		}}}
 	})
 	secret := func(o *external.Options) {
-		o.Directory = files(t, map[string]string{"username": "queue", "password": "secret"})
+		o.Directory = files(t, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "secret"})
 	}
 	for what, test := range map[string]struct {
 		server   *externaltest.Server
@@ -233,7 +233,7 @@ func TestProblems(t *testing.T) {
 		"unreachable":    {gone, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, gone.Address()},
 		"no credentials": {locked, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
 		"wrong password": {locked, func(o *external.Options) {
-			o.Directory = files(t, map[string]string{"username": "queue", "password": "guess"})
+			o.Directory = files(t, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "guess"})
 		}, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
 		"no Secret":        {locked, func(o *external.Options) { o.Directory = t.TempDir() }, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "Secret is missing"},
 		"not allowed":      {limits, secret, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "$JS.API.STREAM.CREATE.orders"},
@@ -400,9 +400,8 @@ func TestTLS(t *testing.T) {
 		reason wirev1.FailureReason
 	}{
 		"right":             {good, "tls", mine.bundle(), shown, 0},
-		"asked by server":   {good, "nats", mine.bundle(), shown, 0},
 		"another authority": {good, "tls", others.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
-		"another's server":  {secured(others, itself), "nats", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
+		"another's server":  {secured(others, itself), "tls", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
 		"another name":      {secured(mine, func(string) string { return "192.0.2.1" }), "tls", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
 		"a stranger":        {good, "tls", mine.bundle(), stranger, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE},
 	} {
@@ -470,31 +469,31 @@ func operator(t *testing.T) (s *externaltest.Server, creds string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return externaltest.Start(t, func(o *server.Options) {
+	return externaltest.StartTLS(t, func(o *server.Options) {
 		o.TrustedOperators, o.SystemAccount, o.AccountResolver = []*jwt.OperatorClaims{trusted}, systemName, resolver
 	}), string(text)
 }
 
 // TestCredentials: each kind lets in the agent and, said by the front, its clients; what makes no sense is said without telling it.
 func TestCredentials(t *testing.T) {
-	token := externaltest.Start(t, func(o *server.Options) { o.Authorization = "token-of-orders" })
-	user := externaltest.Start(t, func(o *server.Options) { o.Username, o.Password = "queue", "word-of-orders" })
+	token := externaltest.StartTLS(t, func(o *server.Options) { o.Authorization = "token-of-orders" })
+	user := externaltest.StartTLS(t, func(o *server.Options) { o.Username, o.Password = "queue", "word-of-orders" })
 	byJWT, creds := operator(t)
 	for what, test := range map[string]struct {
 		server *externaltest.Server
 		secret map[string]string
 		ok     bool
 	}{
-		"token":            {token, map[string]string{"token": "token-of-orders\n"}, true},
-		"user":             {user, map[string]string{"username": "queue", "password": "word-of-orders"}, true},
-		"creds":            {byJWT, map[string]string{"creds": creds}, true},
-		"wrong token":      {token, map[string]string{"token": "word-of-another"}, false},
-		"half a user":      {user, map[string]string{"username": "queue"}, false},
-		"half a key":       {byJWT, map[string]string{"creds": creds[:len(creds)/2]}, false},
-		"two ways":         {user, map[string]string{"username": "queue", "password": "word-of-orders", "token": "word-of-another"}, false},
-		"no certificate":   {user, map[string]string{"username": "queue", "password": "word-of-orders", "tls.crt": "x"}, false},
-		"bad certificate":  {user, map[string]string{"username": "queue", "password": "word-of-orders", "tls.crt": "x", "tls.key": "y"}, false},
-		"too much of them": {token, map[string]string{"token": strings.Repeat("word-of-another", 10000)}, false},
+		"token":            {token, map[string]string{wirev1.ExternalTokenKey: "token-of-orders\n"}, true},
+		"user":             {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders"}, true},
+		"creds":            {byJWT, map[string]string{wirev1.ExternalCredsKey: creds}, true},
+		"wrong token":      {token, map[string]string{wirev1.ExternalTokenKey: "word-of-another"}, false},
+		"half a user":      {user, map[string]string{wirev1.ExternalUsernameKey: "queue"}, false},
+		"half a key":       {byJWT, map[string]string{wirev1.ExternalCredsKey: creds[:len(creds)/2]}, false},
+		"two ways":         {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders", wirev1.ExternalTokenKey: "word-of-another"}, false},
+		"no certificate":   {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders", "tls.crt": "x"}, false},
+		"bad certificate":  {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders", "tls.crt": "x", "tls.key": "y"}, false},
+		"too much of them": {token, map[string]string{wirev1.ExternalTokenKey: strings.Repeat("word-of-another", 10000)}, false},
 	} {
 		o := options(test.server)
 		o.Directory = files(t, test.secret)

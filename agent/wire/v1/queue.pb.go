@@ -384,8 +384,8 @@ type QueueExternal struct {
 	Servers []string `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
 	// ca_bundle is PEM of who vouches for the servers; empty: the CAs of the system.
 	CaBundle []byte `protobuf:"bytes,2,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
-	// credentials_directory has the files that are there of creds, username and password, token, tls.crt and tls.key. They come and go at
-	// any time. Empty: none are shown.
+	// credentials_directory has the files that are there of those that ExternalKeys names. They come and go at any time, and need servers
+	// that begin with tls://. Empty: none are shown.
 	CredentialsDirectory string `protobuf:"bytes,3,opt,name=credentials_directory,json=credentialsDirectory,proto3" json:"credentials_directory,omitempty"`
 	// owner is who the queue's streams belong to, as is written into them. Streams of another owner are left as they are.
 	Owner         string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`

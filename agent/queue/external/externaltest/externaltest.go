@@ -5,6 +5,8 @@
 package externaltest
 
 import (
+	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
 
 // patience bounds waiting for a server.
@@ -22,8 +26,28 @@ const patience = time.Minute
 // Server is one. It ends with the test.
 type Server struct {
 	*server.Server
+	// CABundle is who vouches for a server with TLS, as PEM; nil without.
+	CABundle []byte
+
 	t       *testing.T
 	options *server.Options
+}
+
+// StartTLS is Start with TLS.
+func StartTLS(t *testing.T, change func(*server.Options)) *Server {
+	t.Helper()
+	var bundle []byte
+	s := Start(t, func(o *server.Options) {
+		certificate, _ := transporttest.SelfSigned(t, o.Host)
+		bundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
+		o.TLS, o.TLSTimeout = true, patience.Seconds()
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		if change != nil {
+			change(o)
+		}
+	})
+	s.CABundle = bundle
+	return s
 }
 
 // Start returns a server with JetStream, of which everything may be changed.
@@ -112,7 +136,12 @@ func (s *Server) Restart(change func(*server.Options)) {
 }
 
 // URL is where it listens.
-func (s *Server) URL() string { return "nats://" + s.Address() }
+func (s *Server) URL() string {
+	if s.CABundle != nil {
+		return "tls://" + s.Address()
+	}
+	return "nats://" + s.Address()
+}
 
 // Address is its host and port.
 func (s *Server) Address() string {

@@ -1,0 +1,23 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wirev1
+
+// The keys of a Secret with credentials for external NATS servers, and the files that an agent reads. Keys that other Secrets
+// have too, such as username, token or creds, would let whoever names a Secret have its content sent to a server of its choice.
+// Of a certificate the key never leaves the agent, so that those of kubernetes.io/tls may be used.
+const (
+	ExternalCredsKey       = "lighterage-nats.creds"
+	ExternalUsernameKey    = "lighterage-nats-username"
+	ExternalPasswordKey    = "lighterage-nats-password" //nolint:gosec // It is the name of a key.
+	ExternalTokenKey       = "lighterage-nats-token"    //nolint:gosec // It is the name of a key.
+	ExternalCertificateKey = "tls.crt"
+	ExternalPrivateKeyKey  = "tls.key"
+)
+
+// ExternalKeys are all of them.
+func ExternalKeys() []string {
+	return []string{
+		ExternalCredsKey, ExternalUsernameKey, ExternalPasswordKey, ExternalTokenKey, ExternalCertificateKey, ExternalPrivateKeyKey,
+	}
+}
