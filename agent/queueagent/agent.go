@@ -388,6 +388,7 @@ func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, deco
 	return front.Settings{
 		Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage(c), MaxConnections: int(c.GetLimits().GetMaxConnections()),
 		Tokens: tokens, ClientCAs: cas, Unsure: unsure,
+		TokenRoles: rolesOf(c.GetAuthentication().GetTokenRoles()), CertificateRoles: rolesOf(c.GetAuthentication().GetCertificateRoles()),
 	}
 }
 

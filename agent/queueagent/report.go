@@ -134,7 +134,7 @@ func statistics(s front.Statistics) *wirev1.QueueStatistics {
 		Tried: count(s.Tried), TriedNanos: uint64(max(s.Compression.CPU, 0)),
 		StoredFormGets: count(s.StoredGets), RefusedPuts: count(s.RefusedPuts), Duplicates: count(s.Duplicates),
 		Connections: count(s.Connections), HighWaterConnections: count(s.HighWater), Opened: count(s.Opened), Closed: count(s.Closed),
-		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated), Since: timestamppb.New(s.Since),
+		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated), ForbiddenRequests: count(s.Forbidden), Since: timestamppb.New(s.Since),
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -149,7 +150,7 @@ const maxToken = 4 << 10
 
 // who says who may come in. Problem is why some or all may not, and unsure says that they might if
 // something could be read.
-func who(a *wirev1.QueueAuthentication) (tokens []string, cas *x509.CertPool, problem string, unsure bool) {
+func who(a *wirev1.QueueAuthentication) (tokens []roles.Token, cas *x509.CertPool, problem string, unsure bool) {
 	var problems []string
 	if pem := a.GetClientCaBundle(); len(pem) > 0 {
 		cas = x509.NewCertPool()
@@ -177,7 +178,7 @@ func who(a *wirev1.QueueAuthentication) (tokens []string, cas *x509.CertPool, pr
 			case token == "":
 				problems = append(problems, fmt.Sprintf("token %s is empty", entry.Name()))
 			default:
-				tokens = append(tokens, token)
+				tokens = append(tokens, roles.Token{Name: entry.Name(), Text: token})
 			}
 		}
 		if len(entries) == 0 && err == nil {
@@ -188,6 +189,25 @@ func who(a *wirev1.QueueAuthentication) (tokens []string, cas *x509.CertPool, pr
 		problems = append(problems, "neither tokens nor CAs of clients are given, so that nobody can be let in")
 	}
 	return tokens, cas, strings.Join(problems, "; "), unsure
+}
+
+// rolesOf are those of a configuration; nil when it has none.
+func rolesOf(list []*wirev1.QueueRole) roles.Roles {
+	if len(list) == 0 {
+		return nil
+	}
+	all := make(roles.Roles, len(list))
+	for _, r := range list {
+		o := roles.None
+		if r.GetPut() {
+			o |= roles.Put
+		}
+		if r.GetGet() {
+			o |= roles.Get
+		}
+		all[r.GetClient()] |= o
+	}
+	return all
 }
 
 func readToken(path string) (string, error) {

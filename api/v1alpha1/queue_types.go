@@ -136,39 +136,6 @@ type QueueRedelivery struct {
 	MaxDeliveries *int32 `json:"maxDeliveries,omitempty"`
 }
 
-// QueueTokens are what clients show in place of a certificate.
-type QueueTokens struct {
-	// secretName of a Secret in the Queue's namespace. Each of its keys is a client's name, and the value that client's token. When it
-	// changes, clients are judged by what it holds then within about two minutes: connections that a token let in which is gone are ended.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
-	SecretName string `json:"secretName,omitempty"`
-}
-
-// QueueClientCertificates are those that let clients in.
-type QueueClientCertificates struct {
-	// caBundle is who vouches for clients, as PEM in base64: whoever shows a certificate of one of these CAs may put and get.
-	// Connections that a CA let in which is taken out are ended.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
-	CABundle []byte `json:"caBundle,omitempty"`
-}
-
-// QueueAuthentication says who may put and get. A client has to satisfy one of them.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.tokens) || has(self.clientCertificates)",message="at least one of tokens and clientCertificates must be given"
-type QueueAuthentication struct {
-	// tokens lets in clients that show one.
-	// +optional
-	Tokens *QueueTokens `json:"tokens,omitempty"`
-	// clientCertificates lets in clients that show a certificate.
-	// +optional
-	ClientCertificates *QueueClientCertificates `json:"clientCertificates,omitempty"`
-}
-
 // QueueTLS is the certificate that clients see.
 type QueueTLS struct {
 	// secretName of a Secret of type kubernetes.io/tls in the Queue's namespace, such as cert-manager makes. When it changes, new
@@ -423,6 +390,9 @@ type QueueStatistics struct {
 	// failedAuthentications of clients.
 	// +optional
 	FailedAuthentications int64 `json:"failedAuthentications"`
+	// forbiddenRequests of clients, for what their role does not allow.
+	// +optional
+	ForbiddenRequests int64 `json:"forbiddenRequests"`
 	// fileBlocks are the files that hold messages, in all members. Absent with spec.engine.external, as what follows about files and memory.
 	// +optional
 	FileBlocks *int64 `json:"fileBlocks,omitempty"`

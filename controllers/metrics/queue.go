@@ -22,6 +22,7 @@ type Queues struct {
 	decompressions, fallback            *prometheus.CounterVec
 	plain, compressed, wired            *prometheus.CounterVec
 	opened, refused, unauthenticated    *prometheus.CounterVec
+	forbidden                           *prometheus.CounterVec
 	cpu                                 *prometheus.CounterVec
 	sent, batches, sentPlain, sentBytes *prometheus.CounterVec
 	recoded, starts, channelWired       *prometheus.CounterVec
@@ -59,7 +60,8 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 		wired:           n.counter("lighterage_queue_wire_bytes_total", "Bytes that members wrote to and read from clients, TLS included."),
 		opened:          n.counter("lighterage_queue_opened_connections_total", "Connections that clients opened."),
 		refused:         n.counter("lighterage_queue_refused_connections_total", "Connections that were refused because of limits.maxConnections."),
-		unauthenticated: n.counter("lighterage_queue_failed_authentications_total", "Clients that were not let in."),
+		unauthenticated: n.counter("lighterage_queue_failed_authentications_total", "Clients that did not authenticate."),
+		forbidden:       n.counter("lighterage_queue_forbidden_requests_total", "Requests of clients for what their role does not allow."),
 		cpu:             n.counter("lighterage_queue_cpu_seconds_total", "CPU time of Queues' members: stage is compress, decompress, idle for what was spent while nothing passed, or other for the rest.", "stage"),
 		sent:            n.counter("lighterage_queue_channel_sent_messages_total", "Messages that Queues of other clusters have stored for channels from here."),
 		batches:         n.counter("lighterage_queue_channel_sent_batches_total", "Batches that Queues of other clusters have stored for channels from here."),
@@ -202,6 +204,7 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	statistic(q.opened, (*wirev1.QueueStatistics).GetOpened)
 	statistic(q.refused, (*wirev1.QueueStatistics).GetRefusedConnections)
 	statistic(q.unauthenticated, (*wirev1.QueueStatistics).GetFailedAuthentications)
+	statistic(q.forbidden, (*wirev1.QueueStatistics).GetForbiddenRequests)
 	for path, value := range map[string]func(*wirev1.Compression) *wirev1.Operations{
 		"hardware": (*wirev1.Compression).GetHardware, "software": (*wirev1.Compression).GetSoftware, "stored": (*wirev1.Compression).GetStored,
 	} {

@@ -125,7 +125,7 @@ func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 		list = append(list, replicas.OptionalSecretVolume("serving", spec.TLS.SecretName, corev1.TLSCertKey, corev1.TLSPrivateKeyKey))
 	}
 	if spec.Authentication.Tokens != nil {
-		list = append(list, replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName))
+		list = append(list, replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName, tokenKeys(spec.Authentication.Tokens)...))
 	}
 	if external := spec.Engine.External; external != nil {
 		if external.Credentials != nil {

@@ -85,6 +85,7 @@ func (t *totals) addStatistics(s *wirev1.QueueStatistics) {
 	all.Closed += s.GetClosed()
 	all.RefusedConnections += s.GetRefusedConnections()
 	all.FailedAuthentications += s.GetFailedAuthentications()
+	all.ForbiddenRequests += s.GetForbiddenRequests()
 	addKnown(&all.FileBlocks, s.FileBlocks)
 	addKnown(&all.FileBytes, s.FileBytes)
 	addKnown(&all.MemoryBytes, s.MemoryBytes)
@@ -170,6 +171,7 @@ func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wi
 		Closes:                clamp(s.GetClosed()),
 		RefusedConnections:    clamp(s.GetRefusedConnections()),
 		FailedAuthentications: clamp(s.GetFailedAuthentications()),
+		ForbiddenRequests:     clamp(s.GetForbiddenRequests()),
 		FileBlocks:            known(s.FileBlocks),
 		FileBytes:             known(s.FileBytes),
 		MemoryBytes:           known(s.MemoryBytes),

@@ -74,6 +74,7 @@ func TestMetricsAgree(t *testing.T) {
 		s := r.GetStatistics()
 		s.Puts, s.Gets, s.Decompressions = &wirev1.QueueRate{Count: 11 * n}, &wirev1.QueueRate{Count: 12 * n}, &wirev1.QueueRate{Count: 13 * n}
 		s.StoredFormGets, s.RefusedPuts, s.Duplicates, s.Connections, s.Opened, s.RefusedConnections, s.FailedAuthentications = n, 2*n, 3*n, 4*n, 5*n, 6*n, 7*n
+		s.ForbiddenRequests = 8 * n
 		s.FileBlocks, s.FileBytes, s.MemoryBytes = ptr.To(n), ptr.To(100*n), ptr.To(50*n)
 		s.VolumeSyncs = &wirev1.QueueVolumeSyncs{Count: n, Failed: 2 * n}
 		r.Compression = &wirev1.Compression{
@@ -108,7 +109,7 @@ func TestMetricsAgree(t *testing.T) {
 		"redelivered": s.Redelivered, "oldest_message_timestamp_seconds": s.OldestMessageTime.Unix(), "puts_total": s.Puts.Count, "gets_total": s.Gets.Count,
 		"decompressions_total": s.Decompressions.Count, "stored_form_gets_total": s.StoredFormGets, "refused_puts_total": s.RefusedPuts, "duplicates_total": s.Duplicates,
 		"connections": s.Connections, "opened_connections_total": s.Opens, "refused_connections_total": s.RefusedConnections,
-		"failed_authentications_total": s.FailedAuthentications, "file_blocks": *s.FileBlocks, "file_bytes": *s.FileBytes, "memory_bytes": *s.MemoryBytes,
+		"failed_authentications_total": s.FailedAuthentications, "forbidden_requests_total": s.ForbiddenRequests, "file_blocks": *s.FileBlocks, "file_bytes": *s.FileBytes, "memory_bytes": *s.MemoryBytes,
 		"volume_syncs_total": s.VolumeSync.Count, "volume_sync_failures_total": s.VolumeSync.Failed,
 		"messages_total/hardware": c.Hardware.Operations, "messages_total/software": c.Software.Operations, "messages_total/stored": c.Stored.Operations,
 		"stored_plain_messages_total/BelowMinimum": c.Skipped[v1alpha1.CompressionBelowMinimum],

@@ -6,6 +6,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -233,6 +234,9 @@ func authenticationOf(authentication v1alpha1.QueueAuthentication) (*wirev1.Queu
 	wire := &wirev1.QueueAuthentication{}
 	if authentication.Tokens != nil {
 		wire.TokensDirectory = tokensDirectory
+		for _, r := range authentication.Tokens.Roles {
+			wire.TokenRoles = append(wire.TokenRoles, roleOf(r.Token, r.Operations))
+		}
 	}
 	if certificates := authentication.ClientCertificates; certificates != nil {
 		if _, err := pki.ParseBundle(certificates.CABundle); err != nil {
@@ -241,8 +245,29 @@ func authenticationOf(authentication v1alpha1.QueueAuthentication) (*wirev1.Queu
 			}
 		}
 		wire.ClientCaBundle = certificates.CABundle
+		for _, r := range certificates.Roles {
+			wire.CertificateRoles = append(wire.CertificateRoles, roleOf(r.Certificate, r.Operations))
+		}
 	}
 	return wire, nil
+}
+
+func roleOf(client string, operations []v1alpha1.QueueOperation) *wirev1.QueueRole {
+	return &wirev1.QueueRole{
+		Client: client, Put: slices.Contains(operations, v1alpha1.QueueOperationPut), Get: slices.Contains(operations, v1alpha1.QueueOperationGet),
+	}
+}
+
+// tokenKeys are those of the Secret with tokens that are mounted; none: all are.
+func tokenKeys(tokens *v1alpha1.QueueTokens) []string {
+	var keys []string
+	for _, r := range tokens.Roles {
+		if r.Token == "*" {
+			return nil
+		}
+		keys = append(keys, r.Token)
+	}
+	return keys
 }
 
 // redeliveryOf is what becomes of messages that clients of gRPC and HTTP do not acknowledge.

@@ -4,6 +4,8 @@
 package queue_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,5 +180,43 @@ func TestWantOfRedelivery(t *testing.T) {
 				t.Error("clients of gRPC and HTTP are not served")
 			}
 		})
+	}
+}
+
+// TestRoles: members are told of the roles of the spec, and of a Secret with tokens they get those keys only that have one, unless others may have.
+func TestRoles(t *testing.T) {
+	keys := func(roles ...v1alpha1.QueueTokenRole) (mounted []string, told string) {
+		wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) {
+			s.Authentication.Tokens.Roles = roles
+			s.Authentication.ClientCertificates = &v1alpha1.QueueClientCertificates{
+				CABundle: authority(t, "clients"),
+				Roles:    []v1alpha1.QueueCertificateRole{{Certificate: "CN:till", Operations: []v1alpha1.QueueOperation{v1alpha1.QueueOperationGet}}},
+			}
+		}))
+		for _, volume := range statefulSet(t, wanted, nil).Spec.Template.Spec.Volumes {
+			if volume.Name != "tokens" {
+				continue
+			}
+			for _, item := range volume.Secret.Items {
+				mounted = append(mounted, item.Key)
+			}
+		}
+		a := wanted.Config.GetAuthentication()
+		for _, r := range append(a.GetTokenRoles(), a.GetCertificateRoles()...) {
+			told += fmt.Sprint(r.GetClient(), " ", r.GetPut(), " ", r.GetGet(), "; ")
+		}
+		return mounted, told
+	}
+	put, both := []v1alpha1.QueueOperation{v1alpha1.QueueOperationPut}, []v1alpha1.QueueOperation{v1alpha1.QueueOperationGet, v1alpha1.QueueOperationPut}
+	const certificate = "CN:till false true; "
+	if mounted, told := keys(); mounted != nil || told != certificate {
+		t.Errorf("without roles: %v, %s", mounted, told)
+	}
+	if mounted, told := keys(v1alpha1.QueueTokenRole{Token: "till", Operations: put}, v1alpha1.QueueTokenRole{Token: "clerk", Operations: both}); !slices.Equal(mounted, []string{"till", "clerk"}) ||
+		told != "till true false; clerk true true; "+certificate {
+		t.Errorf("with roles: %v, %s", mounted, told)
+	}
+	if mounted, told := keys(v1alpha1.QueueTokenRole{Token: "till", Operations: both}, v1alpha1.QueueTokenRole{Token: "*", Operations: put}); mounted != nil || told != "till true true; * true false; "+certificate {
+		t.Errorf("with others: %v, %s", mounted, told)
 	}
 }

@@ -102,6 +102,7 @@ var exceptions = map[string]string{
 	"QueueStatistics.Depth omitempty":                   measured,
 	"QueueStatistics.Duplicates omitempty":              measured,
 	"QueueStatistics.FailedAuthentications omitempty":   measured,
+	"QueueStatistics.ForbiddenRequests omitempty":       measured,
 	"QueueStatistics.Gets omitempty":                    measured,
 	"QueueStatistics.HighWaterConnections omitempty":    measured,
 	"QueueStatistics.NonPersistent omitempty":           measured,

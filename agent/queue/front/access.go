@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
@@ -51,8 +52,10 @@ func under(subject []byte, name string) bool {
 }
 
 // reply reports whether a client may ask for answers to a subject: the server publishes
-// there with rights of its own.
-func (a *access) reply(subject []byte) bool { return subject == nil || a.inbox(subject) }
+// there with rights of its own. Where others' consumers deliver to, only who may consume.
+func (a *access) reply(subject []byte, may roles.Operations) bool {
+	return subject == nil || a.inbox(subject) && (!bytes.HasPrefix(subject, []byte(deliverPrefix)) || may.Allow(roles.Consume))
+}
 
 // inbox reports whether a subject, or a pattern of some, is for what one client gets. Of
 // inboxes one has to know the name, which nobody is told: what others get, and answers to
@@ -79,33 +82,45 @@ func (a *access) inboxes() string {
 	return "_INBOX.NAME.>, with a name of at least " + strconv.Itoa(leastInbox) + " characters that nobody knows, or " + deliver + ">"
 }
 
-// subscribe reports whether a client may listen to the subjects of a pattern.
-func (a *access) subscribe(pattern []byte) bool {
-	if a.ofQueue(pattern) || a.inbox(pattern) {
-		return true
-	}
-	if !bytes.HasPrefix(pattern, []byte(advisoryPrefix)) {
-		return false
+// subscribe says what it is to listen to the subjects of a pattern.
+func (a *access) subscribe(pattern []byte) roles.Request {
+	switch {
+	case a.ofQueue(pattern):
+		return roles.Consume
+	case a.inbox(pattern) && bytes.HasPrefix(pattern, []byte(deliverPrefix)):
+		return roles.Consume
+	case a.inbox(pattern):
+		return roles.Answer
+	case !bytes.HasPrefix(pattern, []byte(advisoryPrefix)):
+		return roles.Unknown
 	}
 	// $JS.EVENT.ADVISORY.CONSUMER.CREATED.STREAM and so on.
 	const streamToken = 5
 	tokens := bytes.Split(pattern, []byte("."))
-	return !a.shared || len(tokens) > streamToken && string(tokens[streamToken]) == a.queue
+	if !a.shared || len(tokens) > streamToken && string(tokens[streamToken]) == a.queue {
+		return roles.Browse
+	}
+	return roles.Unknown
 }
 
-// publish reports whether a client may publish to a subject that is none of the queue's
-// messages.
-func (a *access) publish(subject []byte) bool {
+// publish says what it is to publish to a subject. Inboxes are the server's to publish to: whoever could would tell others that
+// their messages are stored.
+func (a *access) publish(subject []byte) roles.Request {
 	switch {
+	case a.ofQueue(subject):
+		return roles.Publish
 	case bytes.HasPrefix(subject, []byte(ackPrefix)):
-		return a.acknowledges(subject)
+		if a.acknowledges(subject) {
+			return roles.Settle
+		}
 	case bytes.HasPrefix(subject, []byte(flowPrefix)):
-		return under(subject[len(flowPrefix):], a.queue)
+		if under(subject[len(flowPrefix):], a.queue) {
+			return roles.Consume
+		}
+	case bytes.HasPrefix(subject, []byte(apiPrefix)):
+		return a.api(string(subject[len(apiPrefix):]))
 	}
-	if rest, ok := bytes.CutPrefix(subject, []byte(apiPrefix)); ok {
-		return a.api(string(rest))
-	}
-	return bytes.HasPrefix(subject, []byte(inboxPrefix)) && a.inbox(subject)
+	return roles.Unknown
 }
 
 // acknowledges reports whether a subject acknowledges a message of a client's consumer.
@@ -129,53 +144,74 @@ func (a *access) acknowledges(subject []byte) bool {
 	return string(stream) == a.queue && !bytes.HasPrefix(rest, []byte(store.OwnConsumers))
 }
 
-// api reports whether a request of JetStream's API is about the queue's stream, or its
+// api says what a request of JetStream's API is that is about the queue's stream, or its
 // consumers, and harmless.
-func (a *access) api(request string) bool {
+func (a *access) api(request string) roles.Request {
 	switch request {
 	case "INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO." + a.queue, "STREAM.MSG.GET." + a.queue,
-		"CONSUMER.NAMES." + a.queue, "CONSUMER.LIST." + a.queue, "CONSUMER.CREATE." + a.queue, "DIRECT.GET." + a.queue:
-		return true
+		"CONSUMER.NAMES." + a.queue, "CONSUMER.LIST." + a.queue, "DIRECT.GET." + a.queue:
+		return roles.Browse
+	case "CONSUMER.CREATE." + a.queue:
+		return roles.Consume
 	}
-	if subject, ok := strings.CutPrefix(request, "DIRECT.GET."+a.queue+"."); ok {
-		return a.ofQueue([]byte(subject))
+	if subject, ok := strings.CutPrefix(request, "DIRECT.GET."+a.queue+"."); ok && a.ofQueue([]byte(subject)) {
+		return roles.Browse
 	}
 	if consumer, ok := strings.CutPrefix(request, "CONSUMER.CREATE."+a.queue+"."); ok {
-		name, filter, filtered := strings.Cut(consumer, ".")
-		return name != "" && !own(name) && (!filtered || a.ofQueue([]byte(filter)))
+		if name, filter, filtered := strings.Cut(consumer, "."); name != "" && !own(name) && (!filtered || a.ofQueue([]byte(filter))) {
+			return roles.Consume
+		}
+		return roles.Unknown
 	}
 	if verb, consumer, ok := strings.Cut(request, "."+a.queue+"."); ok && consumer != "" && !strings.Contains(consumer, ".") {
 		switch verb {
 		case "CONSUMER.INFO":
-			return true
+			return roles.Browse
 		case "CONSUMER.MSG.NEXT", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN":
-			return !own(consumer)
+			if !own(consumer) {
+				return roles.Consume
+			}
 		}
 	}
-	return false
+	return roles.Unknown
 }
 
-// forbidden tells the client, in the words of the server, that an operation is not for clients.
+// forbidden tells the client, in the words of the server, that an operation is not for it.
 func (c *conn) forbidden(op *operation) error {
 	text := "Publish to"
 	subject := op.subject
 	switch {
 	case op.kind == opSub:
 		text = "Subscription to"
-	case !c.front.access.reply(op.reply):
+	case !c.front.access.reply(op.reply, c.client.Operations):
 		text, subject = "Publish with Reply of", op.reply
 	}
-	c.front.options.Log.Debug("Client may not", "client", c.outer.RemoteAddr().String(), "what", text, "subject", string(subject))
+	c.front.counters.forbidden.Add(1)
+	c.front.options.Log.Debug("Client may not", "client", c.client.Name, "remote", c.outer.RemoteAddr().String(), "what", text, "subject", string(subject))
 	_, err := (*toClient)(c).Write([]byte("-ERR 'Permissions Violation for " + text + " \"" + string(subject) + "\"'\r\n"))
 	return err
 }
 
-// forbid answers such a request of JetStream's API, so that the client does not wait for the server's answer.
-func (f *Front) forbid(out []byte, op *operation) []byte {
-	if op.kind != opPub || !f.access.reply(op.reply) || !bytes.HasPrefix(op.subject, []byte(apiPrefix)) {
+// forbid answers such a request, so that the client does not wait for the server's answer.
+func (c *conn) forbid(out []byte, op *operation) []byte {
+	f := c.front
+	if op.kind != opPub || !f.access.reply(op.reply, c.client.Operations) {
 		return out
 	}
-	return answer(out, op, refusal{Error: apiError{forbidden, errCode, "a client of queue " + f.options.Queue + " may not ask for this"}})
+	request := f.access.publish(op.subject)
+	why := "a client of queue " + f.options.Queue + " may not ask for this"
+	if request != roles.Unknown {
+		why = "this client of queue " + f.options.Queue + " lacks the operation " + roles.Needed(request) + ": give it a role with it in spec.authentication"
+	}
+	switch {
+	case request == roles.Publish:
+		return answer(out, op, refusal{Error: apiError{forbidden, errCode, why}, Stream: f.options.Queue, Seq: new(uint64)})
+	case bytes.HasPrefix(op.subject, []byte(nextPrefix)):
+		return refuseNext(out, op, why)
+	case bytes.HasPrefix(op.subject, []byte(apiPrefix)):
+		return answer(out, op, refusal{Error: apiError{forbidden, errCode, why}})
+	}
+	return out
 }
 
 // list appends a request for the streams that there are, which is answered with the queue's alone.

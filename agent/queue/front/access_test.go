@@ -30,7 +30,7 @@ func TestAuthentication(t *testing.T) {
 	trusted, trustedPool := transporttest.SelfSigned(t)
 	stranger, _ := transporttest.SelfSigned(t)
 	s := settings(t, nil)
-	s.Open, s.Tokens, s.ClientCAs = false, []string{"secret", "other"}, trustedPool
+	s.Open, s.Tokens, s.ClientCAs = false, tokens("secret", "other"), trustedPool
 	q := start(t, s, func(o *front.Options) {
 		o.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }
 	})
@@ -80,7 +80,7 @@ func TestAuthentication(t *testing.T) {
 		}
 	}
 	// Tokens change for new connections.
-	s.Tokens = []string{"new"}
+	s.Tokens = tokens("new")
 	if err := q.front.Reload(s); err != nil {
 		t.Fatal(err)
 	}

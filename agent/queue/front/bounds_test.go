@@ -37,8 +37,8 @@ func TestManySubscriptions(t *testing.T) {
 	r.say("SUB _INBOX.somebody.more more\r\nPING\r\n")
 	r.hear("-ERR 'maximum subscriptions exceeded'")
 	r.hear("PONG")
-	r.say("UNSUB 7\r\nSUB _INBOX.somebody.more more\r\nPUB _INBOX.somebody.more 2\r\nhi\r\n")
-	r.hear("MSG _INBOX.somebody.more more 2")
+	r.say("UNSUB 7\r\nSUB orders.more more\r\nPUB orders.more 2\r\nhi\r\n")
+	r.hear("MSG orders.more more 2")
 }
 
 // TestClientBatches: clients cannot have so many atomic batches open, or such long ones, that there is no room for the agent's.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
 // conn is the connection of a client and the one to the server that stands for it.
@@ -27,6 +28,7 @@ type conn struct {
 	given                  []ids.Message // is used again, by who reads what the server says
 	serverID               uint64        // is what the server calls inner; it is set before greeted
 	guest                  *Guest        // nil: it has not said who it is
+	client                 roles.Client  // is set before anything is passed on
 
 	context context.Context //nolint:containedctx // It ends with the connection.
 	cancel  context.CancelFunc
@@ -154,9 +156,10 @@ func (c *conn) tell(text string) {
 	_, _ = c.outer.Write([]byte("-ERR '" + text + "'\r\n"))
 }
 
-// revoked ends the connection of a client that may not come in any more, in the words of the server.
+// revoked ends the connection of a client whose operations are others now, in the words of the server.
 func (c *conn) revoked() {
-	c.front.options.Log.Warn("Client is sent away: its token or the CA of its certificate is let in no more", "client", c.outer.RemoteAddr().String())
+	c.front.options.Log.Warn("Client is disconnected: its token, the CA of its certificate or its role has changed",
+		"client", c.client.Name, "remote", c.outer.RemoteAddr().String())
 	if c.greeted.Load() {
 		c.tell("User Authentication Revoked")
 	}

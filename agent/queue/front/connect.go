@@ -12,6 +12,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
 // acceptWord in the name of a connection asks for all messages as they are stored.
@@ -151,10 +153,8 @@ func (c *conn) connect(args []byte, certificate *Credential, nonce string) ([]by
 	if err := json.Unmarshal(args, &said); err != nil {
 		return nil, fmt.Errorf("%w: CONNECT: %w", errProtocol, err)
 	}
-	// It is watched before it is judged, so that no change of who may come in passes it by.
-	shown := []*Credential{Token(said.Token), certificate}
-	c.guest = c.front.Watch(func() { go c.revoked() }, shown...)
-	if !c.front.settings.Load().lets(shown...) {
+	c.guest = c.front.Watch(func() { go c.revoked() }, Token(said.Token), certificate)
+	if c.client = c.guest.Client(); c.client.Operations == roles.None {
 		return nil, errAuthentication
 	}
 	c.headers = said.Headers

@@ -5,7 +5,6 @@ package front
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
 // Options of a Front.
@@ -64,11 +64,12 @@ type Settings struct {
 	MaxMessageSize int
 	// MaxConnections of clients at once; 0: not bounded.
 	MaxConnections int
-	// Tokens of clients that are let in, and CAs whose certificates are. Open says that
-	// everybody is.
-	Tokens    []string
-	ClientCAs *x509.CertPool
-	Open      bool
+	// Tokens of clients that authenticate, and CAs whose certificates do. TokenRoles and
+	// CertificateRoles say what they may do then. Open says that everybody may do all.
+	Tokens                       []roles.Token
+	ClientCAs                    *x509.CertPool
+	TokenRoles, CertificateRoles roles.Roles
+	Open                         bool
 	// Unsure says that there may be more tokens or CAs, which cannot be read now: nobody who was let
 	// in is sent away for want of them.
 	Unsure bool
@@ -77,7 +78,7 @@ type Settings struct {
 // generation is Settings as they are used.
 type generation struct {
 	Settings
-	tokens map[[sha256.Size]byte]bool
+	clients *roles.Table
 }
 
 func newGeneration(s Settings) (*generation, error) {
@@ -87,11 +88,7 @@ func newGeneration(s Settings) (*generation, error) {
 	case s.MaxMessageSize <= 0 || s.MaxMessageSize > message.MaxLength:
 		return nil, fmt.Errorf("longest message of %d bytes: use 1 to %d", s.MaxMessageSize, message.MaxLength)
 	}
-	g := &generation{Settings: s, tokens: make(map[[sha256.Size]byte]bool, len(s.Tokens))}
-	for _, token := range s.Tokens {
-		g.tokens[sha256.Sum256([]byte(token))] = true
-	}
-	return g, nil
+	return &generation{Settings: s, clients: roles.NewTable(s.Tokens, s.TokenRoles, s.CertificateRoles)}, nil
 }
 
 // Front serves clients. It is safe for concurrent use.
@@ -147,8 +144,8 @@ func New(o Options) (*Front, error) {
 	return f, nil
 }
 
-// Reload sets other settings: encoding for messages from then on, and who may come in. The
-// connections of those who were let in and may not come in any more are ended.
+// Reload sets other settings: encoding for messages from then on, and which clients may do
+// what. Connections of clients whose operations are others now are ended.
 func (f *Front) Reload(s Settings) error {
 	g, err := newGeneration(s)
 	if err != nil {

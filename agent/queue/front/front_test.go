@@ -345,7 +345,7 @@ func TestCore(t *testing.T) {
 	if err := conn.FlushTimeout(patience); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Publish(inbox, plain); err != nil {
+	if err := q.direct.Conn().Publish(inbox, plain); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := answers.NextMsgWithContext(t.Context()); err != nil || !bytes.Equal(m.Data, plain) {

@@ -4,17 +4,18 @@
 package front
 
 import (
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
-// Credential is what a client showed. A nil one lets nobody in.
+// Credential is what a client showed. A nil one stands for nobody.
 type Credential struct {
-	digest [sha256.Size]byte // of a token, unless there are certificates
+	digest roles.Digest // of a token, unless there are certificates
 	// certificates as the client showed them, its own first, and when they were verified.
 	certificates []*x509.Certificate
 	verified     time.Time
@@ -27,7 +28,7 @@ func Token(token string) *Credential {
 	if token == "" {
 		return nil
 	}
-	return &Credential{digest: sha256.Sum256([]byte(token))}
+	return &Credential{digest: roles.DigestOf(token)}
 }
 
 // Certificate is the client's certificate of a connection, if that was verified.
@@ -38,18 +39,28 @@ func Certificate(state *tls.ConnectionState) *Credential {
 	return &Credential{certificates: state.PeerCertificates, verified: time.Now()}
 }
 
-// lets reports whether one of some credentials lets a client in. Digests are compared, so that the
+// client returns who some credentials stand for, with the operations of all of them. Digests are compared, so that the
 // time it takes says nothing of tokens.
-func (g *generation) lets(shown ...*Credential) bool {
+func (g *generation) client(shown ...*Credential) roles.Client {
 	if !g.authenticates() {
-		return true
+		return roles.Client{Name: "anybody", Operations: roles.All}
 	}
+	var found roles.Client
 	for _, c := range shown {
-		if c != nil && (len(c.certificates) == 0 && g.tokens[c.digest] || g.vouches(c)) {
-			return true
+		var one roles.Client
+		switch {
+		case c == nil:
+		case len(c.certificates) == 0:
+			one = g.clients.Token(c.digest)
+		case g.vouches(c):
+			one = g.clients.Certificate(c.certificates[0])
 		}
+		if one.Operations != roles.None && found.Operations == roles.None {
+			found.Name = one.Name
+		}
+		found.Operations |= one.Operations
 	}
-	return false
+	return found
 }
 
 // vouches reports whether the CAs do for a certificate. Whether it has expired since the client came does
@@ -74,25 +85,23 @@ func (g *generation) vouches(c *Credential) bool {
 	return true
 }
 
-// same reports whether the same clients are let in.
+// same reports whether the same clients may do the same.
 func (g *generation) same(other *generation) bool {
-	if g.Open != other.Open || !g.ClientCAs.Equal(other.ClientCAs) || len(g.tokens) != len(other.tokens) {
-		return false
-	}
-	for digest := range g.tokens {
-		if !other.tokens[digest] {
-			return false
-		}
-	}
-	return true
+	return g.Open == other.Open && g.ClientCAs.Equal(other.ClientCAs) && g.clients.Same(other.clients)
 }
 
-// Guest is a client that was let in, until Leave.
+// Guest is a client that authenticated, until Leave, or one that did not.
 type Guest struct {
 	front *Front
 	shown []*Credential
 	cut   func()
+	// client is who it is since Watch, and judged that it was found out.
+	client roles.Client
+	judged bool
 }
+
+// Client is who it was when it came. Without operations it may not come in. It does not change: when its operations do, it is cut.
+func (g *Guest) Client() roles.Client { return g.client }
 
 // guests are all of them.
 type guests struct {
@@ -100,17 +109,27 @@ type guests struct {
 	all map[*Guest]struct{}
 }
 
-// Watch has cut called, which must not wait for anything, when credentials let a client in no more. Who
-// is let in at all is to be asked after it, by Lets.
+// Watch returns who credentials stand for, and has cut called, which must not wait for anything, when their operations become others.
+// Leave has to follow.
 func (f *Front) Watch(cut func(), shown ...*Credential) *Guest {
-	g := &Guest{f, shown, cut}
+	g := &Guest{front: f, shown: shown, cut: cut}
 	f.guests.mu.Lock()
-	defer f.guests.mu.Unlock()
 	if f.guests.all == nil {
 		f.guests.all = make(map[*Guest]struct{})
 	}
 	f.guests.all[g] = struct{}{}
-	return g
+	f.guests.mu.Unlock()
+	// It is watched before it is judged, so that no change passes it by.
+	for {
+		s := f.settings.Load()
+		client := s.client(shown...)
+		f.guests.mu.Lock()
+		g.client, g.judged = client, true
+		f.guests.mu.Unlock()
+		if f.settings.Load() == s {
+			return g
+		}
+	}
 }
 
 // Leave ends watching.
@@ -120,16 +139,18 @@ func (g *Guest) Leave() {
 	delete(g.front.guests.all, g)
 }
 
-// revoke cuts those that a generation does not let in.
+// revoke cuts those who may do something else by a generation.
 func (f *Front) revoke(s *generation) {
 	f.guests.mu.Lock()
-	all := make([]*Guest, 0, len(f.guests.all))
+	all := make(map[*Guest]roles.Client, len(f.guests.all))
 	for g := range f.guests.all {
-		all = append(all, g)
+		if g.judged { // Others see this generation.
+			all[g] = g.client
+		}
 	}
 	f.guests.mu.Unlock()
-	for _, g := range all {
-		if !s.lets(g.shown...) {
+	for g, client := range all {
+		if s.client(g.shown...).Operations != client.Operations {
 			g.cut()
 		}
 	}

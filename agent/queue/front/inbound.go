@@ -14,6 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
 // inbound is what a client says.
@@ -55,16 +56,20 @@ const AcceptHeader = "Lighterage-Accept"
 // judge says what is done with an operation. It depends on the operation and the settings,
 // and on the time in that ids are forgotten.
 func (in inbound) judge(op *operation, s *generation) fate {
-	may := &in.conn.front.access
+	access, may := &in.conn.front.access, in.conn.client.Operations
 	switch {
-	case op.kind == opSub && !may.subscribe(op.subject):
+	case op.kind == opSub && !may.Allow(access.subscribe(op.subject)):
 		return forbid
 	case op.kind != opPub:
 		return pass
-	case !may.reply(op.reply) || op.header != nil && bytes.Contains(op.header, []byte(traceHeader)):
+	case !access.reply(op.reply, may) || op.header != nil && bytes.Contains(op.header, []byte(traceHeader)):
 		return forbid
 	}
-	if may.ofQueue(op.subject) {
+	request := access.publish(op.subject)
+	if request == roles.Publish && !may.Allow(request) {
+		return forbid
+	}
+	if request == roles.Publish {
 		switch {
 		case in.conn.front.unfit(op) != "" || op.header != nil && notForClients(op.header) != "":
 			return refuse
@@ -79,13 +84,13 @@ func (in inbound) judge(op *operation, s *generation) fate {
 		return encode
 	}
 	switch {
-	case in.conn.front.asksOwn(op):
+	case may.Allow(roles.Consume) && in.conn.front.asksOwn(op):
 		return deny
-	case !may.publish(op.subject):
+	case !may.Allow(request):
 		return forbid
 	case bytes.HasPrefix(op.subject, []byte(createPrefix)) || bytes.HasPrefix(op.subject, []byte(durablePrefix)):
 		return filter
-	case may.shared && (string(op.subject) == listSubject || string(op.subject) == namesSubject):
+	case access.shared && (string(op.subject) == listSubject || string(op.subject) == namesSubject):
 		return narrow
 	}
 	return pass
@@ -210,7 +215,7 @@ func (in inbound) transform(out, buf []byte) ([]byte, error) {
 			case deny:
 				out = f.deny(out, &op)
 			case forbid:
-				out = f.forbid(out, &op)
+				out = in.conn.forbid(out, &op)
 			}
 		}
 	})

@@ -45,8 +45,8 @@ func (o outbound) scan(buf []byte) (found part, err error) {
 		if stored && op.kind == opMsg {
 			work = 0
 		}
-		if c.front.unproved(&op) {
-			work = 1
+		if c.front.unproved(&op) || hidesReply(&op) {
+			work = max(work, 1)
 		}
 		if work > 0 != (found.work > 0) && found.n > 0 || found.work > 0 && found.work+work > maxInflated {
 			return found, nil
@@ -65,6 +65,12 @@ func (o outbound) scan(buf []byte) (found part, err error) {
 		}
 	}
 	return found, nil
+}
+
+// hidesReply reports whether a message would tell where another client listens for answers, as one does that
+// a client hears when it is published. Who knows an inbox can listen to it.
+func hidesReply(op *operation) bool {
+	return op.kind == opMsg && bytes.HasPrefix(op.reply, []byte(inboxPrefix))
 }
 
 // maxInflated bounds what the messages of one part may be inflated to, in bytes; one is
@@ -108,6 +114,13 @@ func (o outbound) transform(out, buf []byte) ([]byte, error) {
 			buf = buf[len(op.raw):]
 			switch {
 			case f.unproved(&op):
+			case hidesReply(&op):
+				op.reply = nil
+				if o.work(&op) > 0 {
+					out, err = w.plain(out, &op, o.conn.headers)
+				} else {
+					out = appendMessage(out, &op, op.header, op.payload, o.conn.headers)
+				}
 			case op.kind == opInfo:
 				var info []byte
 				if info, err = o.conn.info(op.args, false); err == nil {

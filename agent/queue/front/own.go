@@ -34,7 +34,15 @@ func (f *Front) deny(out []byte, op *operation) []byte {
 	if !bytes.HasPrefix(op.subject, []byte(nextPrefix)) {
 		return answer(out, op, refusal{Error: apiError{forbidden, errCode, ownConsumers}})
 	}
-	const status = "NATS/1.0 403 " + ownConsumers + "\r\n\r\n"
+	return refuseNext(out, op, ownConsumers)
+}
+
+// refuseNext answers a request for messages.
+func refuseNext(out []byte, op *operation, why string) []byte {
+	if op.reply == nil {
+		return out
+	}
+	status := "NATS/1.0 403 " + why + "\r\n\r\n"
 	out = append(out, "HPUB "...)
 	out = append(out, op.reply...)
 	out = append(out, ' ')

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
 // TestPublish: a client reaches the queue, its stream and consumers of its own, and nothing else, whatever the server would allow.
@@ -23,10 +25,9 @@ func TestPublish(t *testing.T) {
 		"$JS.ACK.orders.clerk.1.2.3.4.5":              "yes yes",
 		"$JS.ACK._.hash.orders.clerk.1.2.3.4.5":       "yes yes",
 		"$JS.ACK._.hash.orders.clerk.1.2.3.4.5.token": "yes yes",
-		random:            "yes yes",
-		random + ".x":     "yes yes",
-		"_INBOX.abcdef.x": "yes yes",
-		"other":           "no no", "orders2": "no no", "": "no no", "$JS.ACK": "no no", "$JS.ACK.": "no no", "$JS.API.": "no no", "$SYS.REQ.SERVER.PING": "no no",
+		"orders": "yes yes", "orders.new": "yes yes",
+		random: "no no", random + ".x": "no no", "_INBOX.abcdef.x": "no no",
+		"other": "no no", "orders2": "no no", "": "no no", "$JS.ACK": "no no", "$JS.ACK.": "no no", "$JS.API.": "no no", "$SYS.REQ.SERVER.PING": "no no",
 		"_DELIVER.orders.x": "no no", "$LIGHTERAGE.CHANNEL.orders.1": "no no", "$LIGHTERAGE.LEASES.orders.lead": "no no", "$KV.bucket.key": "no no",
 		"$JS.API.STREAM.DELETE.orders": "no no", "$JS.API.STREAM.UPDATE.orders": "no no", "$JS.API.STREAM.CREATE.mine": "no no", "$JS.API.STREAM.PURGE.orders": "no no",
 		"$JS.API.STREAM.MSG.DELETE.orders": "no no", "$JS.API.STREAM.SNAPSHOT.orders": "no no", "$JS.API.STREAM.RESTORE.orders": "no no", "$JS.API.META.LEADER.STEPDOWN": "no no",
@@ -42,7 +43,7 @@ func TestPublish(t *testing.T) {
 		"$JS.ACK._.hash.orders.lighterage-x.1.2.3.4.5": "no no", "$JS.ACK.orders.clerk.other.clerk.1.2.3.4.5": "no no", "$JS.ACK.orders.clerk": "no no",
 		"_INBOX.short": "no no", "_INBOX.*": "no no", "_INBOX.>": "no no", "_INBOX.": "no no", "$JS.FC.other.x": "no no", "$JS.hub.API.STREAM.DELETE.orders": "no no",
 	} {
-		judged := judge(func(a *access) bool { return a.publish([]byte(subject)) })
+		judged := judge(func(a *access) bool { return roles.All.Allow(a.publish([]byte(subject))) })
 		if judged != want {
 			t.Errorf("%s: %s; want %s", subject, judged, want)
 		}
@@ -73,7 +74,7 @@ func TestSubscribe(t *testing.T) {
 		">": "no no", "*": "no no", "*.>": "no no", "$JS.API.>": "no no", "$JS.>": "no no", "$SYS.>": "no no", "$LIGHTERAGE.>": "no no", "other": "no no", "orders2": "no no",
 		"_INBOX": "no no", "_INBOX*.x": "no no", "_INBOX.>": "no no", "_INBOX.*": "no no", "_INBOX.*.x": "no no", "_INBOX.short": "no no", "_INBOX.abcdefghijklmnop*": "no no",
 	} {
-		if judged := judge(func(a *access) bool { return a.subscribe([]byte(pattern)) }); judged != want {
+		if judged := judge(func(a *access) bool { return roles.All.Allow(a.subscribe([]byte(pattern))) }); judged != want {
 			t.Errorf("%s: %s; want %s", pattern, judged, want)
 		}
 	}
@@ -84,11 +85,11 @@ func TestReply(t *testing.T) {
 	for reply, want := range map[string]string{
 		"_INBOX.abcdefghijklmnopqrstuv.x": "yes yes", "_INBOX.x": "no no", "orders": "no no", "$JS.API.STREAM.PURGE.orders": "no no", "$LIGHTERAGE.CHANNEL.orders.1": "no no", "other": "no no",
 	} {
-		if judged := judge(func(a *access) bool { return a.reply([]byte(reply)) }); judged != want {
+		if judged := judge(func(a *access) bool { return a.reply([]byte(reply), roles.All) }); judged != want {
 			t.Errorf("%s: %s; want %s", reply, judged, want)
 		}
 	}
-	if judged := judge(func(a *access) bool { return a.reply(nil) }); judged != "yes yes" {
+	if judged := judge(func(a *access) bool { return a.reply(nil, roles.All) }); judged != "yes yes" {
 		t.Errorf("none: %s", judged)
 	}
 }
@@ -122,7 +123,8 @@ func FuzzAccess(f *testing.F) {
 	f.Fuzz(func(t *testing.T, subject string) {
 		b := []byte(subject)
 		for _, may := range []func(*access) bool{
-			func(a *access) bool { return a.publish(b) }, func(a *access) bool { return a.subscribe(b) }, func(a *access) bool { return a.reply(b) },
+			func(a *access) bool { return roles.All.Allow(a.publish(b)) }, func(a *access) bool { return roles.All.Allow(a.subscribe(b)) },
+			func(a *access) bool { return a.reply(b, roles.All) },
 		} {
 			if judge(may) == "no yes" {
 				t.Fatalf("%q is allowed in a shared server only", subject)
@@ -130,8 +132,36 @@ func FuzzAccess(f *testing.F) {
 		}
 		a := &access{queue: "orders", shared: true}
 		tokens := strings.Split(subject, ".")
-		if a.publish(b) && tokens[0] == "$JS" && !slices.Contains(tokens, "orders") && !slices.Contains([]string{"$JS.API.INFO", namesSubject, listSubject}, subject) {
+		if roles.All.Allow(a.publish(b)) && tokens[0] == "$JS" && !slices.Contains(tokens, "orders") && !slices.Contains([]string{"$JS.API.INFO", namesSubject, listSubject}, subject) {
 			t.Fatalf("%q is allowed, and not about the queue", subject)
+		}
+	})
+}
+
+// FuzzRoles: whatever a client asks for, with one operation it may do nothing that it may not do with both, nothing needs both, and of
+// what can be said about the queue's messages publishing alone needs Put.
+func FuzzRoles(f *testing.F) {
+	for _, subject := range []string{"orders.new", "$JS.ACK.orders.clerk.1.2.3.4.5", "$JS.API.CONSUMER.MSG.NEXT.orders.x", "_INBOX.abcdefghijklmnopqrstuv.>", "_DELIVER.orders.x", "$JS.EVENT.ADVISORY.X.Y.orders"} {
+		f.Add(subject)
+	}
+	f.Fuzz(func(t *testing.T, subject string) {
+		b := []byte(subject)
+		for _, shared := range []bool{false, true} {
+			a := &access{queue: "orders", shared: shared}
+			for _, request := range []roles.Request{a.publish(b), a.subscribe(b)} {
+				if roles.All.Allow(request) != (roles.Put.Allow(request) || roles.Get.Allow(request)) {
+					t.Fatalf("%q: request %d", subject, request)
+				}
+			}
+			if put := roles.Put.Allow(a.publish(b)); put != a.ofQueue(b) {
+				t.Fatalf("%q: a client with Put may publish: %v", subject, put)
+			}
+			if roles.Put.Allow(a.subscribe(b)) && !strings.HasPrefix(subject, inboxPrefix) {
+				t.Fatalf("%q: a client with Put may listen to it", subject)
+			}
+			if a.reply(b, roles.Put) && !strings.HasPrefix(subject, inboxPrefix) {
+				t.Fatalf("%q: a client with Put is answered there", subject)
+			}
 		}
 	})
 }

@@ -11,8 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
+
+// tokens of clients that are called as theirs.
+func tokens(texts ...string) []roles.Token {
+	var all []roles.Token
+	for _, text := range texts {
+		all = append(all, roles.Token{Name: text, Text: text})
+	}
+	return all
+}
 
 // TestRevoked: clients whose token or CA may not come in any more are sent away, those that show something else that may stay, and for want
 // of what cannot be read now nobody goes.
@@ -20,7 +30,7 @@ func TestRevoked(t *testing.T) {
 	own, ownPool := transporttest.SelfSigned(t)
 	first, firstPool := transporttest.SelfSigned(t)
 	s := settings(t, nil)
-	s.Open, s.Tokens, s.ClientCAs = false, []string{"one", "two"}, firstPool
+	s.Open, s.Tokens, s.ClientCAs = false, tokens("one", "two"), firstPool
 	q := start(t, s, func(o *front.Options) {
 		o.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }
 	})
@@ -54,9 +64,9 @@ func TestRevoked(t *testing.T) {
 	two, twoGone := connect("two")
 	certified, certifiedGone := connect("", first)
 	both, bothGone := connect("two", first)
-	reload := func(tokens []string, cas bool, unsure bool) {
+	reload := func(list []string, cas bool, unsure bool) {
 		t.Helper()
-		s.Tokens, s.Unsure, s.ClientCAs = tokens, unsure, nil
+		s.Tokens, s.Unsure, s.ClientCAs = tokens(list...), unsure, nil
 		if cas {
 			s.ClientCAs = firstPool
 		}

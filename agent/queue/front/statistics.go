@@ -21,6 +21,7 @@ type tally struct {
 type counters struct {
 	gets, storedGets, puts, duplicates, refusedPuts atomic.Int64
 	opened, closed, refused, unauthenticated        atomic.Int64
+	forbidden                                       atomic.Int64
 	undecodable, wire                               atomic.Int64
 }
 
@@ -59,6 +60,8 @@ type Statistics struct {
 	// Opened and Closed connections, Refused ones because there were too many, and
 	// Unauthenticated ones.
 	Opened, Closed, Refused, Unauthenticated int64
+	// Forbidden requests were for what the client may not do.
+	Forbidden int64
 	// WireBytes were written to and read from clients, TLS included.
 	WireBytes int64
 	// Compression and Decompression of payloads.
@@ -104,6 +107,7 @@ type totals struct {
 
 	storedGets, refusedPuts, duplicates, undecodable int64
 	opened, closed, refused, unauthenticated, wire   int64
+	forbidden                                        int64
 	plain, compressed                                int64
 	compression, decompression                       meter.Snapshot
 }
@@ -112,7 +116,7 @@ func (f *Front) totals() totals {
 	c := &f.counters
 	t := totals{
 		storedGets: c.storedGets.Load(), refusedPuts: c.refusedPuts.Load(), duplicates: c.duplicates.Load(), undecodable: c.undecodable.Load(),
-		opened: c.opened.Load(), closed: c.closed.Load(), refused: c.refused.Load(), unauthenticated: c.unauthenticated.Load(), wire: c.wire.Load(),
+		opened: c.opened.Load(), closed: c.closed.Load(), refused: c.refused.Load(), unauthenticated: c.unauthenticated.Load(), wire: c.wire.Load(), forbidden: c.forbidden.Load(),
 		compression: f.encoded.Snapshot(), decompression: f.decoded.Snapshot(),
 	}
 	encoded, decoded := &t.compression, &t.decompression
@@ -176,7 +180,7 @@ func (f *Front) Statistics() Statistics {
 		Undecodable: now.undecodable - t.base.undecodable,
 		Connections: f.open.Load(), HighWater: t.highWater,
 		Opened: now.opened - t.base.opened, Closed: now.closed - t.base.closed, Refused: now.refused - t.base.refused,
-		Unauthenticated: now.unauthenticated - t.base.unauthenticated, WireBytes: now.wire - t.base.wire,
+		Unauthenticated: now.unauthenticated - t.base.unauthenticated, Forbidden: now.forbidden - t.base.forbidden, WireBytes: now.wire - t.base.wire,
 		Compression: compression, Decompression: now.decompression.Minus(t.base.decompression),
 		CompressedPlainBytes: now.plain - t.base.plain, CompressedBytes: now.compressed - t.base.compressed,
 		RecentPlainBytes: t.recentPlain, RecentBytes: t.recentBytes, Since: t.since,

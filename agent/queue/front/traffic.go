@@ -10,20 +10,17 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 )
 
-// What follows is for another way into the same queue, which lets in the same clients by
+// What follows is for another way into the same queue, which serves the same clients by
 // the same settings and counts where the front does.
 
 // Settings returns those in effect.
 func (f *Front) Settings() Settings { return f.settings.Load().Settings }
 
-// Lets reports whether a client may come in that shows credentials, of which one is enough.
-func (f *Front) Lets(shown ...*Credential) bool {
-	if f.settings.Load().lets(shown...) {
-		return true
-	}
-	f.counters.unauthenticated.Add(1)
-	return false
-}
+// CountUnauthenticated counts a client that showed nothing by which it has operations.
+func (f *Front) CountUnauthenticated() { f.counters.unauthenticated.Add(1) }
+
+// CountForbidden counts a request for which a client lacks the operation.
+func (f *Front) CountForbidden() { f.counters.forbidden.Add(1) }
 
 // TLSConfig returns the one of new connections, nil if they have no TLS.
 func (f *Front) TLSConfig() *tls.Config { return f.tlsConfig(f.settings.Load()) }

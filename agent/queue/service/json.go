@@ -25,15 +25,17 @@ const jsonType = "application/json"
 // mux serves HTTP without gRPC.
 func (s *Service) mux() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("POST /v1/put", call(s, s.Put, func() *wirev1.PutRequest { return new(wirev1.PutRequest) }))
-	mux.Handle("POST /v1/get", call(s, s.Get, func() *wirev1.GetRequest { return new(wirev1.GetRequest) }))
-	mux.Handle("POST /v1/acknowledge", call(s, s.Acknowledge, func() *wirev1.AcknowledgeRequest { return new(wirev1.AcknowledgeRequest) }))
-	mux.Handle("POST /v1/release", call(s, s.Release, func() *wirev1.ReleaseRequest { return new(wirev1.ReleaseRequest) }))
-	mux.Handle("POST /v1/extend", call(s, s.Extend, func() *wirev1.ExtendRequest { return new(wirev1.ExtendRequest) }))
-	mux.Handle("POST /v1/reject", call(s, s.Reject, func() *wirev1.RejectRequest { return new(wirev1.RejectRequest) }))
-	mux.HandleFunc("POST /v1/message", s.putRaw)
-	mux.HandleFunc("POST /v1/message/next", s.getRaw)
-	mux.HandleFunc("DELETE /v1/message/{receipt}", s.acknowledgeRaw)
+	handle := func(pattern, method string, h http.Handler) { mux.Handle(pattern, s.guard(requests[method], h)) }
+	handle("POST /v1/put", wirev1.MessageService_Put_FullMethodName, call(s, s.Put, func() *wirev1.PutRequest { return new(wirev1.PutRequest) }))
+	handle("POST /v1/get", wirev1.MessageService_Get_FullMethodName, call(s, s.Get, func() *wirev1.GetRequest { return new(wirev1.GetRequest) }))
+	handle("POST /v1/acknowledge", wirev1.MessageService_Acknowledge_FullMethodName,
+		call(s, s.Acknowledge, func() *wirev1.AcknowledgeRequest { return new(wirev1.AcknowledgeRequest) }))
+	handle("POST /v1/release", wirev1.MessageService_Release_FullMethodName, call(s, s.Release, func() *wirev1.ReleaseRequest { return new(wirev1.ReleaseRequest) }))
+	handle("POST /v1/extend", wirev1.MessageService_Extend_FullMethodName, call(s, s.Extend, func() *wirev1.ExtendRequest { return new(wirev1.ExtendRequest) }))
+	handle("POST /v1/reject", wirev1.MessageService_Reject_FullMethodName, call(s, s.Reject, func() *wirev1.RejectRequest { return new(wirev1.RejectRequest) }))
+	handle("POST /v1/message", wirev1.MessageService_Put_FullMethodName, http.HandlerFunc(s.putRaw))
+	handle("POST /v1/message/next", wirev1.MessageService_Get_FullMethodName, http.HandlerFunc(s.getRaw))
+	handle("DELETE /v1/message/{receipt}", wirev1.MessageService_Acknowledge_FullMethodName, http.HandlerFunc(s.acknowledgeRaw))
 	return mux
 }
 
@@ -108,8 +110,9 @@ func write(w http.ResponseWriter, code int, text []byte) {
 
 // httpCodes are those of errors.
 var httpCodes = map[codes.Code]int{
-	codes.InvalidArgument: http.StatusBadRequest, codes.Unauthenticated: http.StatusUnauthorized, codes.FailedPrecondition: http.StatusConflict,
-	codes.ResourceExhausted: http.StatusTooManyRequests, codes.Unavailable: http.StatusServiceUnavailable,
+	codes.InvalidArgument: http.StatusBadRequest, codes.Unauthenticated: http.StatusUnauthorized, codes.PermissionDenied: http.StatusForbidden,
+	codes.FailedPrecondition: http.StatusConflict,
+	codes.ResourceExhausted:  http.StatusTooManyRequests, codes.Unavailable: http.StatusServiceUnavailable,
 	codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Canceled: 499,
 }
 

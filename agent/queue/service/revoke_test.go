@@ -20,6 +20,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
@@ -40,7 +41,9 @@ func (q *queue) reload(change func(*front.Settings)) {
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
 	q := start(t, store.Settings{})
-	q.reload(func(s *front.Settings) { s.Tokens = []string{token, "other"} })
+	q.reload(func(s *front.Settings) {
+		s.Tokens = []roles.Token{{Name: "one", Text: token}, {Name: "two", Text: "other"}}
+	})
 	ended := make(chan error, 1)
 	go func() {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+q.address+"/v1/message/next?wait=60s", http.NoBody)
@@ -61,7 +64,7 @@ func TestRevokedToken(t *testing.T) {
 			t.Fatal("no request comes")
 		}
 	}
-	q.reload(func(s *front.Settings) { s.Tokens = []string{"other"} })
+	q.reload(func(s *front.Settings) { s.Tokens = []roles.Token{{Name: "two", Text: "other"}} })
 	select {
 	case err := <-ended:
 		if err == nil {

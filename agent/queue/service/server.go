@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -54,7 +55,7 @@ type Server struct {
 func NewServer(s *Service) *Server {
 	// All requests end with it.
 	ctx, end := context.WithCancel(context.Background())
-	calls := grpc.NewServer(grpc.MaxRecvMsgSize(s.maxBody()))
+	calls := grpc.NewServer(grpc.MaxRecvMsgSize(s.maxBody()), grpc.UnaryInterceptor(s.intercept))
 	wirev1.RegisterMessageServiceServer(calls, s)
 	x := &Server{service: s, end: end}
 	x.http = &http.Server{
@@ -213,13 +214,16 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 			w.Header().Set("Grpc-Message", status.Convert(err).Message())
 		}
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		// It is watched before it is judged, so that no change of who may come in passes it by.
 		shown := []*front.Credential{front.Token(strings.TrimSpace(token)), nil}
+		cut := func() {} // Nothing but its connection ends a request.
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok && c != nil {
-			shown[1] = c.credential(r.TLS)
-			defer s.options.Front.Watch(c.cut, shown...).Leave()
+			shown[1], cut = c.credential(r.TLS), c.cut
 		}
-		if !s.options.Front.Lets(shown...) {
+		guest := s.options.Front.Watch(cut, shown...)
+		defer guest.Leave()
+		client := guest.Client()
+		if client.Operations == roles.None {
+			s.options.Front.CountUnauthenticated()
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			fail(status.Error(codes.Unauthenticated, "show a token of the queue as bearer token, or a client certificate"))
 			return
@@ -233,7 +237,7 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 		}
 		a := &account{memory: s.memory, most: s.most, control: http.NewResponseController(w)}
 		defer a.drop()
-		r = r.WithContext(context.WithValue(r.Context(), accountKey{}, a))
+		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), accountKey{}, a), clientKey{}, client))
 		if remote {
 			r.Body = &bounded{ReadCloser: r.Body, context: r.Context(), limit: s.maxBody()}
 			calls.ServeHTTP(w, r)

@@ -35,6 +35,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/service"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -85,7 +86,7 @@ func start(t *testing.T, settings store.Settings, changes ...func(*front.Options
 	t.Cleanup(decoding.Close)
 	fronts := front.Options{
 		Queue: "orders", Server: kept,
-		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage, Tokens: []string{token}},
+		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage, Tokens: []roles.Token{{Name: "clerk", Text: token}}},
 	}
 	services := service.Options{Queue: "orders", Conn: conn, MaxPayload: 8 << 20, Visibility: time.Hour}
 	for _, change := range changes {

@@ -876,21 +876,89 @@ func (x *QueueLimits) GetMaxConnections() uint32 {
 	return 0
 }
 
+// QueueRole is what a client may do.
+type QueueRole struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// client is the name of a token's file, or one of a certificate: CN:, DNS: or URI: and the name. * stands for all that no role names.
+	Client string `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	// put messages.
+	Put bool `protobuf:"varint,2,opt,name=put,proto3" json:"put,omitempty"`
+	// get messages, acknowledge and browse them, and look at the queue.
+	Get           bool `protobuf:"varint,3,opt,name=get,proto3" json:"get,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueRole) Reset() {
+	*x = QueueRole{}
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueRole) ProtoMessage() {}
+
+func (x *QueueRole) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueRole.ProtoReflect.Descriptor instead.
+func (*QueueRole) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *QueueRole) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *QueueRole) GetPut() bool {
+	if x != nil {
+		return x.Put
+	}
+	return false
+}
+
+func (x *QueueRole) GetGet() bool {
+	if x != nil {
+		return x.Get
+	}
+	return false
+}
+
 // QueueAuthentication says who may put and get: whoever satisfies any of them.
 type QueueAuthentication struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// tokens_directory has a file for each client, named as it; what is in it, without white space around it, is the client's token. Files
 	// come and go at any time. Empty: tokens are not accepted.
 	TokensDirectory string `protobuf:"bytes,1,opt,name=tokens_directory,json=tokensDirectory,proto3" json:"tokens_directory,omitempty"`
-	// client_ca_bundle is PEM; clients that show a certificate of one of these CAs are let in. Empty: certificates are not asked for.
+	// client_ca_bundle is PEM; clients that show a certificate of one of these CAs authenticate. Empty: certificates are not asked for.
 	ClientCaBundle []byte `protobuf:"bytes,2,opt,name=client_ca_bundle,json=clientCaBundle,proto3" json:"client_ca_bundle,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// token_roles of tokens; none: each may put and get. Else a token without a role authenticates nobody.
+	TokenRoles []*QueueRole `protobuf:"bytes,3,rep,name=token_roles,json=tokenRoles,proto3" json:"token_roles,omitempty"`
+	// certificate_roles of certificates, likewise. A certificate has the operations of all of its names.
+	CertificateRoles []*QueueRole `protobuf:"bytes,4,rep,name=certificate_roles,json=certificateRoles,proto3" json:"certificate_roles,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *QueueAuthentication) Reset() {
 	*x = QueueAuthentication{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +970,7 @@ func (x *QueueAuthentication) String() string {
 func (*QueueAuthentication) ProtoMessage() {}
 
 func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[8]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +983,7 @@ func (x *QueueAuthentication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAuthentication.ProtoReflect.Descriptor instead.
 func (*QueueAuthentication) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{8}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QueueAuthentication) GetTokensDirectory() string {
@@ -932,6 +1000,20 @@ func (x *QueueAuthentication) GetClientCaBundle() []byte {
 	return nil
 }
 
+func (x *QueueAuthentication) GetTokenRoles() []*QueueRole {
+	if x != nil {
+		return x.TokenRoles
+	}
+	return nil
+}
+
+func (x *QueueAuthentication) GetCertificateRoles() []*QueueRole {
+	if x != nil {
+		return x.CertificateRoles
+	}
+	return nil
+}
+
 type GetQueueReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -940,7 +1022,7 @@ type GetQueueReportRequest struct {
 
 func (x *GetQueueReportRequest) Reset() {
 	*x = GetQueueReportRequest{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1034,7 @@ func (x *GetQueueReportRequest) String() string {
 func (*GetQueueReportRequest) ProtoMessage() {}
 
 func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[9]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1047,7 @@ func (x *GetQueueReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueReportRequest) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{9}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
 }
 
 type GetQueueReportResponse struct {
@@ -977,7 +1059,7 @@ type GetQueueReportResponse struct {
 
 func (x *GetQueueReportResponse) Reset() {
 	*x = GetQueueReportResponse{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1071,7 @@ func (x *GetQueueReportResponse) String() string {
 func (*GetQueueReportResponse) ProtoMessage() {}
 
 func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[10]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1084,7 @@ func (x *GetQueueReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueReportResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueReportResponse) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetQueueReportResponse) GetReport() *QueueReport {
@@ -1048,7 +1130,7 @@ type QueueContent struct {
 
 func (x *QueueContent) Reset() {
 	*x = QueueContent{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1142,7 @@ func (x *QueueContent) String() string {
 func (*QueueContent) ProtoMessage() {}
 
 func (x *QueueContent) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[11]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1155,7 @@ func (x *QueueContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueContent.ProtoReflect.Descriptor instead.
 func (*QueueContent) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{11}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QueueContent) GetMessages() uint64 {
@@ -1194,7 +1276,7 @@ type QueueRate struct {
 
 func (x *QueueRate) Reset() {
 	*x = QueueRate{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1288,7 @@ func (x *QueueRate) String() string {
 func (*QueueRate) ProtoMessage() {}
 
 func (x *QueueRate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[12]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1301,7 @@ func (x *QueueRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRate.ProtoReflect.Descriptor instead.
 func (*QueueRate) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{12}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *QueueRate) GetCount() uint64 {
@@ -1272,6 +1354,8 @@ type QueueStatistics struct {
 	Closed                uint64 `protobuf:"varint,15,opt,name=closed,proto3" json:"closed,omitempty"`
 	RefusedConnections    uint64 `protobuf:"varint,16,opt,name=refused_connections,json=refusedConnections,proto3" json:"refused_connections,omitempty"`
 	FailedAuthentications uint64 `protobuf:"varint,17,opt,name=failed_authentications,json=failedAuthentications,proto3" json:"failed_authentications,omitempty"`
+	// forbidden_requests were for what the client's role does not allow.
+	ForbiddenRequests uint64 `protobuf:"varint,33,opt,name=forbidden_requests,json=forbiddenRequests,proto3" json:"forbidden_requests,omitempty"`
 	// file_blocks hold messages on the volume; memory_bytes are held in memory. They are states and not reset. Absent where external servers
 	// keep the messages.
 	FileBlocks  *uint64 `protobuf:"varint,18,opt,name=file_blocks,json=fileBlocks,proto3,oneof" json:"file_blocks,omitempty"`
@@ -1292,7 +1376,7 @@ type QueueStatistics struct {
 
 func (x *QueueStatistics) Reset() {
 	*x = QueueStatistics{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1388,7 @@ func (x *QueueStatistics) String() string {
 func (*QueueStatistics) ProtoMessage() {}
 
 func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[13]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1401,7 @@ func (x *QueueStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatistics.ProtoReflect.Descriptor instead.
 func (*QueueStatistics) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{13}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *QueueStatistics) GetPuts() *QueueRate {
@@ -1439,6 +1523,13 @@ func (x *QueueStatistics) GetFailedAuthentications() uint64 {
 	return 0
 }
 
+func (x *QueueStatistics) GetForbiddenRequests() uint64 {
+	if x != nil {
+		return x.ForbiddenRequests
+	}
+	return 0
+}
+
 func (x *QueueStatistics) GetFileBlocks() uint64 {
 	if x != nil && x.FileBlocks != nil {
 		return *x.FileBlocks
@@ -1514,7 +1605,7 @@ type QueueVolumeSyncs struct {
 
 func (x *QueueVolumeSyncs) Reset() {
 	*x = QueueVolumeSyncs{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1617,7 @@ func (x *QueueVolumeSyncs) String() string {
 func (*QueueVolumeSyncs) ProtoMessage() {}
 
 func (x *QueueVolumeSyncs) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[14]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1630,7 @@ func (x *QueueVolumeSyncs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueVolumeSyncs.ProtoReflect.Descriptor instead.
 func (*QueueVolumeSyncs) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{14}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *QueueVolumeSyncs) GetCount() uint64 {
@@ -1636,7 +1727,7 @@ type QueueReport struct {
 
 func (x *QueueReport) Reset() {
 	*x = QueueReport{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1739,7 @@ func (x *QueueReport) String() string {
 func (*QueueReport) ProtoMessage() {}
 
 func (x *QueueReport) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[15]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1752,7 @@ func (x *QueueReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueReport.ProtoReflect.Descriptor instead.
 func (*QueueReport) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{15}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QueueReport) GetState() QueueState {
@@ -1854,7 +1945,7 @@ type QueueArchiveStatus struct {
 
 func (x *QueueArchiveStatus) Reset() {
 	*x = QueueArchiveStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1957,7 @@ func (x *QueueArchiveStatus) String() string {
 func (*QueueArchiveStatus) ProtoMessage() {}
 
 func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[16]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1970,7 @@ func (x *QueueArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueArchiveStatus.ProtoReflect.Descriptor instead.
 func (*QueueArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{16}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QueueArchiveStatus) GetPath() string {
@@ -1992,7 +2083,7 @@ type QueueRestoreStatus struct {
 
 func (x *QueueRestoreStatus) Reset() {
 	*x = QueueRestoreStatus{}
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2095,7 @@ func (x *QueueRestoreStatus) String() string {
 func (*QueueRestoreStatus) ProtoMessage() {}
 
 func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_queue_proto_msgTypes[17]
+	mi := &file_agent_wire_v1_queue_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2108,7 @@ func (x *QueueRestoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRestoreStatus.ProtoReflect.Descriptor instead.
 func (*QueueRestoreStatus) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{17}
+	return file_agent_wire_v1_queue_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QueueRestoreStatus) GetDone() bool {
@@ -2167,10 +2258,17 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\amax_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12(\n" +
 	"\x10max_message_size\x18\x04 \x01(\x04R\x0emaxMessageSize\x12=\n" +
 	"\boverflow\x18\x05 \x01(\x0e2!.lighterage.wire.v1.QueueOverflowR\boverflow\x12'\n" +
-	"\x0fmax_connections\x18\x06 \x01(\rR\x0emaxConnections\"j\n" +
+	"\x0fmax_connections\x18\x06 \x01(\rR\x0emaxConnections\"G\n" +
+	"\tQueueRole\x12\x16\n" +
+	"\x06client\x18\x01 \x01(\tR\x06client\x12\x10\n" +
+	"\x03put\x18\x02 \x01(\bR\x03put\x12\x10\n" +
+	"\x03get\x18\x03 \x01(\bR\x03get\"\xf6\x01\n" +
 	"\x13QueueAuthentication\x12)\n" +
 	"\x10tokens_directory\x18\x01 \x01(\tR\x0ftokensDirectory\x12(\n" +
-	"\x10client_ca_bundle\x18\x02 \x01(\fR\x0eclientCaBundle\"\x17\n" +
+	"\x10client_ca_bundle\x18\x02 \x01(\fR\x0eclientCaBundle\x12>\n" +
+	"\vtoken_roles\x18\x03 \x03(\v2\x1d.lighterage.wire.v1.QueueRoleR\n" +
+	"tokenRoles\x12J\n" +
+	"\x11certificate_roles\x18\x04 \x03(\v2\x1d.lighterage.wire.v1.QueueRoleR\x10certificateRoles\"\x17\n" +
 	"\x15GetQueueReportRequest\"Q\n" +
 	"\x16GetQueueReportResponse\x127\n" +
 	"\x06report\x18\x01 \x01(\v2\x1f.lighterage.wire.v1.QueueReportR\x06report\"\x84\x04\n" +
@@ -2195,7 +2293,7 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\tQueueRate\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12(\n" +
 	"\x10milli_per_second\x18\x02 \x01(\x04R\x0emilliPerSecond\x121\n" +
-	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xfa\b\n" +
+	"\x15high_milli_per_second\x18\x03 \x01(\x04R\x12highMilliPerSecond\"\xa9\t\n" +
 	"\x0fQueueStatistics\x121\n" +
 	"\x04puts\x18\x01 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04puts\x121\n" +
 	"\x04gets\x18\x02 \x01(\v2\x1d.lighterage.wire.v1.QueueRateR\x04gets\x12A\n" +
@@ -2216,7 +2314,8 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\x06opened\x18\x0e \x01(\x04R\x06opened\x12\x16\n" +
 	"\x06closed\x18\x0f \x01(\x04R\x06closed\x12/\n" +
 	"\x13refused_connections\x18\x10 \x01(\x04R\x12refusedConnections\x125\n" +
-	"\x16failed_authentications\x18\x11 \x01(\x04R\x15failedAuthentications\x12$\n" +
+	"\x16failed_authentications\x18\x11 \x01(\x04R\x15failedAuthentications\x12-\n" +
+	"\x12forbidden_requests\x18! \x01(\x04R\x11forbiddenRequests\x12$\n" +
 	"\vfile_blocks\x18\x12 \x01(\x04H\x00R\n" +
 	"fileBlocks\x88\x01\x01\x12\"\n" +
 	"\n" +
@@ -2327,7 +2426,7 @@ func file_agent_wire_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_agent_wire_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(QueueOverflow)(0),             // 0: lighterage.wire.v1.QueueOverflow
 	(QueueState)(0),                // 1: lighterage.wire.v1.QueueState
@@ -2339,86 +2438,89 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*QueueMember)(nil),            // 7: lighterage.wire.v1.QueueMember
 	(*QueueStorage)(nil),           // 8: lighterage.wire.v1.QueueStorage
 	(*QueueLimits)(nil),            // 9: lighterage.wire.v1.QueueLimits
-	(*QueueAuthentication)(nil),    // 10: lighterage.wire.v1.QueueAuthentication
-	(*GetQueueReportRequest)(nil),  // 11: lighterage.wire.v1.GetQueueReportRequest
-	(*GetQueueReportResponse)(nil), // 12: lighterage.wire.v1.GetQueueReportResponse
-	(*QueueContent)(nil),           // 13: lighterage.wire.v1.QueueContent
-	(*QueueRate)(nil),              // 14: lighterage.wire.v1.QueueRate
-	(*QueueStatistics)(nil),        // 15: lighterage.wire.v1.QueueStatistics
-	(*QueueVolumeSyncs)(nil),       // 16: lighterage.wire.v1.QueueVolumeSyncs
-	(*QueueReport)(nil),            // 17: lighterage.wire.v1.QueueReport
-	(*QueueArchiveStatus)(nil),     // 18: lighterage.wire.v1.QueueArchiveStatus
-	(*QueueRestoreStatus)(nil),     // 19: lighterage.wire.v1.QueueRestoreStatus
-	(*CompressionSettings)(nil),    // 20: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
-	(*ChannelConfig)(nil),          // 22: lighterage.wire.v1.ChannelConfig
-	(*ChannelAcceptance)(nil),      // 23: lighterage.wire.v1.ChannelAcceptance
-	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 25: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 26: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 27: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 28: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 29: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 30: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 31: lighterage.wire.v1.Failure
+	(*QueueRole)(nil),              // 10: lighterage.wire.v1.QueueRole
+	(*QueueAuthentication)(nil),    // 11: lighterage.wire.v1.QueueAuthentication
+	(*GetQueueReportRequest)(nil),  // 12: lighterage.wire.v1.GetQueueReportRequest
+	(*GetQueueReportResponse)(nil), // 13: lighterage.wire.v1.GetQueueReportResponse
+	(*QueueContent)(nil),           // 14: lighterage.wire.v1.QueueContent
+	(*QueueRate)(nil),              // 15: lighterage.wire.v1.QueueRate
+	(*QueueStatistics)(nil),        // 16: lighterage.wire.v1.QueueStatistics
+	(*QueueVolumeSyncs)(nil),       // 17: lighterage.wire.v1.QueueVolumeSyncs
+	(*QueueReport)(nil),            // 18: lighterage.wire.v1.QueueReport
+	(*QueueArchiveStatus)(nil),     // 19: lighterage.wire.v1.QueueArchiveStatus
+	(*QueueRestoreStatus)(nil),     // 20: lighterage.wire.v1.QueueRestoreStatus
+	(*CompressionSettings)(nil),    // 21: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*ChannelConfig)(nil),          // 23: lighterage.wire.v1.ChannelConfig
+	(*ChannelAcceptance)(nil),      // 24: lighterage.wire.v1.ChannelAcceptance
+	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 26: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 27: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 28: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 29: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 30: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 31: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 32: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
 	8,  // 1: lighterage.wire.v1.QueueConfig.storage:type_name -> lighterage.wire.v1.QueueStorage
 	9,  // 2: lighterage.wire.v1.QueueConfig.limits:type_name -> lighterage.wire.v1.QueueLimits
-	20, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	10, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
-	21, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
-	21, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
+	21, // 3: lighterage.wire.v1.QueueConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	11, // 4: lighterage.wire.v1.QueueConfig.authentication:type_name -> lighterage.wire.v1.QueueAuthentication
+	22, // 5: lighterage.wire.v1.QueueConfig.duplicate_window:type_name -> google.protobuf.Duration
+	22, // 6: lighterage.wire.v1.QueueConfig.drain_timeout:type_name -> google.protobuf.Duration
 	6,  // 7: lighterage.wire.v1.QueueConfig.redelivery:type_name -> lighterage.wire.v1.QueueRedelivery
-	22, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
-	23, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
+	23, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
+	24, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
 	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
 	4,  // 11: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
 	5,  // 12: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	21, // 13: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	21, // 14: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	21, // 15: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	21, // 16: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
-	21, // 17: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	22, // 13: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	22, // 14: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	22, // 15: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	22, // 16: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	22, // 17: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
 	0,  // 18: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	17, // 19: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	24, // 20: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	24, // 21: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
-	14, // 22: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	14, // 23: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	14, // 24: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	14, // 25: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	24, // 26: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	16, // 27: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	1,  // 28: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	24, // 29: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	25, // 30: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	13, // 31: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	15, // 32: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	26, // 33: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	27, // 34: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	28, // 35: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	29, // 36: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	30, // 37: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	31, // 38: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	18, // 39: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	19, // 40: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	31, // 41: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	24, // 42: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	31, // 43: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	24, // 44: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	26, // 45: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	21, // 46: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	31, // 47: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	24, // 48: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	11, // 49: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	12, // 50: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	50, // [50:51] is the sub-list for method output_type
-	49, // [49:50] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	10, // 19: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
+	10, // 20: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
+	18, // 21: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	25, // 22: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	25, // 23: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	15, // 24: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	15, // 25: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	15, // 26: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	15, // 27: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	25, // 28: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	17, // 29: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 30: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	25, // 31: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	26, // 32: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	14, // 33: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	16, // 34: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	27, // 35: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	28, // 36: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	29, // 37: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	30, // 38: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	31, // 39: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	32, // 40: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	19, // 41: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	20, // 42: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	32, // 43: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	25, // 44: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	32, // 45: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	25, // 46: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	27, // 47: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	22, // 48: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	32, // 49: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	25, // 50: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	12, // 51: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 52: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	52, // [52:53] is the sub-list for method output_type
+	51, // [51:52] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }
@@ -2430,14 +2532,14 @@ func file_agent_wire_v1_queue_proto_init() {
 	file_agent_wire_v1_config_proto_init()
 	file_agent_wire_v1_http_proto_init()
 	file_agent_wire_v1_report_proto_init()
-	file_agent_wire_v1_queue_proto_msgTypes[13].OneofWrappers = []any{}
+	file_agent_wire_v1_queue_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_queue_proto_rawDesc), len(file_agent_wire_v1_queue_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,60 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lighterage/lighterage/agent/queue/roles"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// requests are what the calls of the service ask for, by gRPC and JSON. What is not here nobody may call.
+var requests = map[string]roles.Request{
+	wirev1.MessageService_Put_FullMethodName:         roles.Publish,
+	wirev1.MessageService_Get_FullMethodName:         roles.Consume,
+	wirev1.MessageService_Acknowledge_FullMethodName: roles.Settle,
+	wirev1.MessageService_Release_FullMethodName:     roles.Settle,
+	wirev1.MessageService_Extend_FullMethodName:      roles.Settle,
+	wirev1.MessageService_Reject_FullMethodName:      roles.Settle,
+}
+
+type clientKey struct{}
+
+// may returns an error unless the client of a request may ask for something. A context without a client has no operations.
+func (s *Service) may(ctx context.Context, r roles.Request) error {
+	client, _ := ctx.Value(clientKey{}).(roles.Client)
+	if client.Operations.Allow(r) {
+		return nil
+	}
+	s.options.Front.CountForbidden()
+	if roles.Needed(r) == "" {
+		return status.Error(codes.PermissionDenied, "no client may call this")
+	}
+	return status.Errorf(codes.PermissionDenied, "this client of queue %s lacks the operation %s: give it a role with it in spec.authentication", s.options.Queue, roles.Needed(r))
+}
+
+// intercept has only those calls served that the client may ask for.
+func (s *Service) intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if err := s.may(ctx, requests[info.FullMethod]); err != nil {
+		return nil, err
+	}
+	return handle(ctx, in)
+}
+
+// guard is intercept for HTTP. Nothing is read of the body of a request that is refused.
+func (s *Service) guard(r roles.Request, handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := s.may(req.Context(), r); err != nil {
+			writeError(w, err)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
+}

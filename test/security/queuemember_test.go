@@ -1,0 +1,239 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/queueagent"
+	"github.com/lighterage/lighterage/agent/transfer"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// queueMember is the agent of a Queue orders with one member, as its pod runs it. The client NAME has the token "word-of-NAME".
+type queueMember struct {
+	*testing.T
+	*queueagent.Agent
+	tokens string
+	pool   *x509.CertPool
+	log    syncBuffer
+
+	mu     sync.Mutex
+	config *wirev1.QueueConfig
+}
+
+// syncBuffer is a log.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func word(client string) string { return "word-of-" + client }
+
+// startQueue starts one with clients, whose tokens are there from the start, and waits until it serves.
+func startQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...string) *queueMember {
+	t.Helper()
+	m := &queueMember{T: t, tokens: t.TempDir()}
+	for _, client := range clients {
+		m.write(filepath.Join(m.tokens, client), word(client))
+	}
+	host := fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 1+mathrand.IntN(250))
+	m.config = &wirev1.QueueConfig{
+		Revision: "1", Queue: "orders", ListenAddress: freeAddress(t, host), ServiceAddress: freeAddress(t, host), ControlAddress: "unused", HealthAddress: "unused",
+		Members: []*wirev1.QueueMember{{Name: "orders-0"}}, Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
+		Limits: &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
+		Compression: &wirev1.CompressionSettings{
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"zstd"},
+		},
+		CompressionMinSize: 1000, DrainTimeout: durationpb.New(time.Second), Redelivery: &wirev1.QueueRedelivery{MaxDeliveries: 5},
+		Authentication: &wirev1.QueueAuthentication{TokensDirectory: m.tokens},
+	}
+	if change != nil {
+		change(m.config)
+	}
+	directory := t.TempDir()
+	m.certify(directory, host)
+	m.Agent = queueagent.New(queueagent.Options{
+		Read: m.read, Member: "orders-0", Directory: directory, Log: slog.New(slog.NewJSONHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Interval: 10 * time.Millisecond,
+		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
+			return engines.Default(), policy.Absent
+		},
+		Decoders: func(context.Context) *codec.Registry { return engines.Default() },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Agent.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	m.await("it serves", func() bool { return m.Report(t.Context()).GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	return m
+}
+
+func (m *queueMember) read() (*wirev1.QueueConfig, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return proto.CloneOf(m.config), nil
+}
+
+// change changes the configuration, and waits until it is in effect.
+func (m *queueMember) change(f func(*wirev1.QueueConfig)) {
+	m.Helper()
+	m.mu.Lock()
+	f(m.config)
+	m.config.Revision += "+"
+	revision := m.config.GetRevision()
+	m.mu.Unlock()
+	m.await("a configuration is taken over", func() bool { return m.Report(m.Context()).GetRevision() == revision })
+}
+
+func (m *queueMember) await(what string, ok func() bool) {
+	m.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.Fatalf("waited in vain until %s: %v", what, m.Report(m.Context()))
+		}
+	}
+}
+
+func (m *queueMember) write(path, text string) {
+	m.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func freeAddress(t *testing.T, host string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// certify writes a certificate for clients.
+func (m *queueMember) certify(directory, host string) {
+	m.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		m.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(host)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		m.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		m.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	m.write(filepath.Join(directory, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	m.write(filepath.Join(directory, "tls.crt"), string(public))
+	m.pool = x509.NewCertPool()
+	m.pool.AppendCertsFromPEM(public)
+}
+
+func (m *queueMember) tlsConfig() *tls.Config {
+	return &tls.Config{RootCAs: m.pool, MinVersion: tls.VersionTLS13}
+}
+
+// nats connects as a client.
+func (m *queueMember) nats(client string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+	m.Helper()
+	conn, err := nats.Connect("nats://"+m.config.GetListenAddress(), append([]nats.Option{
+		nats.Token(word(client)), nats.Timeout(patience), nats.Secure(m.tlsConfig()), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}, options...)...)
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(conn.Close)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		m.Fatal(err)
+	}
+	return conn, js
+}
+
+// grpc is a client of MessageService.
+func (m *queueMember) grpc(client string) (wirev1.MessageServiceClient, context.Context) {
+	m.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(m.tlsConfig())))
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(func() { _ = conn.Close() })
+	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(m.Context(), "authorization", "Bearer "+word(client))
+}
+
+// http sends a request and returns the code and the body of the answer.
+func (m *queueMember) http(client, method, path, body string) (int, string) {
+	m.Helper()
+	r, err := http.NewRequestWithContext(m.Context(), method, "https://"+m.config.GetServiceAddress()+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		m.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+word(client))
+	transport := &http.Transport{TLSClientConfig: m.tlsConfig()}
+	defer transport.CloseIdleConnections()
+	res, err := transport.RoundTrip(r)
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
