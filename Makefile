@@ -78,9 +78,10 @@ generate-proto: tools-go
 .PHONY: generate-chart
 generate-chart: generate-api
 	rm -rf charts/lighterage/files
-	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac
+	mkdir -p charts/lighterage/files/crds charts/lighterage/files/rbac charts/lighterage/files/admission
 	cp config/crd/bases/*.yaml charts/lighterage/files/crds/
 	cp config/rbac/*_role.yaml charts/lighterage/files/rbac/
+	cp $(filter-out %/kustomization.yaml,$(wildcard config/admission/*.yaml)) charts/lighterage/files/admission/
 
 .PHONY: generate-docs
 generate-docs: tools-go

@@ -17,18 +17,20 @@ type Holder struct {
 	authority *Authority
 	identity  Identity
 	lifetime  time.Duration
+	names     []string
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
 	issuer *CA
 }
 
-// NewHolder returns a Holder; the first key pair is made when it is asked for.
-func NewHolder(authority *Authority, path string, lifetime time.Duration) *Holder {
+// NewHolder returns a Holder; the first key pair is made when it is asked for. Who serves with it does so under the server names.
+func NewHolder(authority *Authority, path string, lifetime time.Duration, serverNames ...string) *Holder {
 	return &Holder{
 		authority: authority,
 		identity:  Identity{Cluster: authority.Cluster(), Path: path},
 		lifetime:  lifetime,
+		names:     serverNames,
 	}
 }
 
@@ -44,7 +46,7 @@ func (h *Holder) Certificate(ctx context.Context) (*tls.Certificate, *CA, error)
 	if h.pair != nil && h.issuer.Certificate.Equal(ca.Certificate) && Fresh(h.pair.Leaf, now) {
 		return h.pair, ca, nil
 	}
-	issued, err := ca.Issue(Template{Identity: h.identity, Lifetime: h.lifetime}, now)
+	issued, err := ca.Issue(Template{Identity: h.identity, Lifetime: h.lifetime, DNSNames: h.names}, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,6 +56,12 @@ func (h *Holder) Certificate(ctx context.Context) (*tls.Certificate, *CA, error)
 	}
 	h.pair, h.issuer = &pair, ca
 	return h.pair, ca, nil
+}
+
+// GetCertificate is for tls.Config of a server.
+func (h *Holder) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	pair, _, err := h.Certificate(hello.Context())
+	return pair, err
 }
 
 // ClientConfig is for dialling who serves under serverName with a certificate that the roots verify. It speaks HTTP/2 over

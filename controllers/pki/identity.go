@@ -25,6 +25,8 @@ const (
 const (
 	GatewayServerName   = "gateway.lighterage.internal"
 	NodeAgentServerName = "node.lighterage.internal"
+	// ManagerServerName is the one under which the manager serves its metrics.
+	ManagerServerName = "manager.lighterage.internal"
 
 	receiveSuffix = ".receive.lighterage.internal"
 	sendSuffix    = ".send.lighterage.internal"

@@ -302,7 +302,8 @@ func TestValuesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}
-	for line := range strings.SplitSeq(string(readme), "\n") {
+	_, section, _ := strings.Cut(string(readme), "\n## Values\n")
+	for line := range strings.SplitSeq(section, "\n") {
 		if cell, ok := strings.CutPrefix(line, "| `"); ok {
 			name, _, _ := strings.Cut(cell, "`")
 			documented[name] = true

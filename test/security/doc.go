@@ -1,5 +1,6 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package security plays attackers against the public surfaces of what the operator runs: strangers, peers, tenants and clients.
+// Package security holds the scenarios in which a tenant, a client, a peer or a stranger attacks through public surfaces. Those that need an
+// API server have the build tag envtest.
 package security

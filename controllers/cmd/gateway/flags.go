@@ -36,7 +36,7 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	version := flags.Bool("version", false, "print the version and exit")
 	flags.StringVar(&s.address, "bind-address", ":8443", "address that other clusters connect to")
 	flags.StringVar(&s.healthAddress, "health-bind-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none")
 	flags.StringVar(&s.configDirectory, "config-dir", "/etc/lighterage", "directory with tls.crt, tls.key and channel.key, read again when they change")
 	flags.IntVar(&s.verbosity, "v", 0, "log more: 1 also logs connections, 4 what the Kubernetes client does")
 	config.RegisterFlags(flags)

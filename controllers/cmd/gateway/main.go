@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/gateway"
+	servedmetrics "github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -33,6 +33,8 @@ const (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=peers;peergrants;deliveries;queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=create;delete
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 func main() {
 	settings, err := parse(os.Args[1:], os.Stdout)
@@ -68,7 +70,7 @@ func run(s *settings, log logr.Logger) error {
 		Scheme:                  scheme,
 		Logger:                  log,
 		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		Metrics:                 metricsserver.Options{BindAddress: s.metricsAddress},
+		Metrics:                 servedmetrics.Serving(s.metricsAddress, certificate.GetCertificate),
 		HealthProbeBindAddress:  s.healthAddress,
 		GracefulShutdownTimeout: &s.shutdownTimeout,
 	})

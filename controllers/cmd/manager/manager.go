@@ -4,6 +4,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -25,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
@@ -50,6 +50,10 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=lighterage-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=lighterage-system,resources=events,verbs=create;patch
 
+// Metrics are for whom the API server allows to get them.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
 // managerCertificateLifetime is that of the manager's own certificate, which lives in memory. It is renewed at half of it, so that a peer whose
 // clock is ahead by a day accepts it at any time.
 const managerCertificateLifetime = 72 * time.Hour
@@ -63,10 +67,16 @@ func newManager(config *rest.Config, s settings) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nobody is served before the manager is started.
+	var serving *pki.Holder
+	options.Metrics = metrics.Serving(s.metricsAddress, func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return serving.GetCertificate(hello)
+	})
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
+	serving = pki.NewHolder(newAuthority(mgr, s), pki.ManagerPath, managerCertificateLifetime, pki.ManagerServerName)
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("adding the health check: %w", err)
 	}
@@ -100,7 +110,6 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		// The process ends when the manager stops, so another may lead at once.
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        s.healthAddress,
-		Metrics:                       metricsserver.Options{BindAddress: s.metricsAddress},
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
 				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
@@ -153,6 +162,13 @@ type parts struct {
 	endpoints  httpendpoint.Options
 	trials     trial.Options
 	queues     queue.Options
+}
+
+func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
+	return pki.NewAuthority(pki.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster,
+	})
 }
 
 func newParts(mgr ctrl.Manager, s settings) parts {

@@ -37,9 +37,14 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-const rbacDirectory = "../../../config/rbac"
+const (
+	rbacDirectory      = "../../../config/rbac"
+	admissionDirectory = "../../../config/admission"
+	agentImage         = "registry.example/agent:test"
+)
 
-// TestManagerWithItsOwnRights runs the manager as its service account, with the rights in config/rbac and no others.
+// TestManagerWithItsOwnRights runs the manager as its service account, with the rights in config/rbac and no others, under the admission policies
+// in config/admission.
 func TestManagerWithItsOwnRights(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	cluster, err := controllertest.Start("../../../config/crd/bases")
@@ -47,17 +52,19 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cluster.Stop() })
-	for _, name := range []string{"manager_role.yaml", "bindings.yaml"} {
+	for _, name := range []string{"manager_role.yaml", "bindings.yaml", "metrics_reader_role.yaml"} {
 		apply(t, cluster, filepath.Join(rbacDirectory, name))
 	}
+	admit(t, cluster)
+	address := freeAddress(t)
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-manager",
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	settings, err := parse([]string{
-		"--namespace", controllertest.OperatorNamespace, "--agent-image", "registry.example/agent:test", "--leader-elect",
-		"--metrics-bind-address", "0", "--health-probe-bind-address", "0",
+		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--leader-elect",
+		"--metrics-bind-address", address, "--health-probe-bind-address", "0",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +148,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		}
 		return cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(&jobs[0]), &corev1.Secret{})
 	})
+	checkMetrics(t, cluster, address)
 	checkEndpoint(t, cluster, endpoint)
 	checkQueue(t, cluster, namespace)
 	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
@@ -262,6 +270,7 @@ func apply(t *testing.T, cluster *controllertest.Cluster, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	content = bytes.ReplaceAll(content, []byte("'lighterage/agent'"), []byte("'"+agentImage+"'"))
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
 		object := &unstructured.Unstructured{}

@@ -1,0 +1,182 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	celgo "github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/test/render"
+)
+
+// What the chart is rendered with: its image of the agent is agentImage.
+const (
+	agentRegistry = "image.registry=registry.example/team"
+	agentImage    = "registry.example/team/lighterage/agent:v0.1.0"
+
+	managerAccount = "system:serviceaccount:lighterage-system:lighterage-manager"
+	gatewayAccount = "system:serviceaccount:lighterage-system:lighterage-gateway"
+)
+
+// request is what somebody asks of an API server.
+type request struct {
+	user      string
+	operation admission.Operation
+	resource  schema.GroupVersionResource
+	object    client.Object
+	old       client.Object
+	namespace *corev1.Namespace
+}
+
+// expression is of a policy.
+type expression struct {
+	name, text string
+	types      []*celgo.Type
+}
+
+func (e expression) GetExpression() string      { return e.text }
+func (e expression) GetName() string            { return e.name }
+func (e expression) ReturnTypes() []*celgo.Type { return e.types }
+func boolean(text string) cel.ExpressionAccessor {
+	return expression{text: text, types: []*celgo.Type{celgo.BoolType}}
+}
+func variable(v admissionregistrationv1.Variable) expression {
+	return expression{name: v.Name, text: v.Expression, types: []*celgo.Type{celgo.AnyType, celgo.DynType}}
+}
+
+// policies are those of the chart, by name.
+func policies(t *testing.T) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	objects, err := render.Chart(agentRegistry, "crds.install=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
+	bound := map[string]bool{}
+	for i := range objects {
+		switch objects[i].GetKind() {
+		case "ValidatingAdmissionPolicy":
+			policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, policy); err != nil {
+				t.Fatal(err)
+			}
+			found[policy.Name] = policy
+		case "ValidatingAdmissionPolicyBinding":
+			bound[objects[i].GetName()] = true
+		}
+	}
+	for name := range found {
+		if !bound[name] {
+			t.Errorf("policy %s has no binding", name)
+		}
+	}
+	return found
+}
+
+// judge is what the policies of the chart that match say of a request: the messages of the rules that it breaks. It compiles and runs their CEL as
+// an API server does; that one enforces them is for the tests with the build tag envtest.
+func judge(t *testing.T, r request) []string {
+	t.Helper()
+	var messages []string
+	for _, policy := range policies(t) {
+		if matches(policy, r) {
+			messages = append(messages, evaluate(t, policy, r)...)
+		}
+	}
+	return messages
+}
+
+func matches(policy *admissionregistrationv1.ValidatingAdmissionPolicy, r request) bool {
+	return slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
+		return slices.Contains(rule.APIGroups, r.resource.Group) && slices.Contains(rule.Resources, r.resource.Resource) &&
+			slices.Contains(rule.Operations, admissionregistrationv1.OperationType(r.operation))
+	})
+}
+
+func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, r request) []string {
+	t.Helper()
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, v := range policy.Spec.Variables {
+		if result := compiler.CompileAndStoreVariable(variable(v), declared, environment.StoredExpressions); result.Error != nil {
+			t.Fatalf("%s: variable %s: %v", policy.Name, v.Name, result.Error)
+		}
+	}
+	for _, condition := range policy.Spec.MatchConditions {
+		if results := run(t, compiler, []cel.ExpressionAccessor{boolean(condition.Expression)}, r); results[0] != true {
+			return nil
+		}
+	}
+	var rules, texts []cel.ExpressionAccessor
+	for _, validation := range policy.Spec.Validations {
+		rules = append(rules, boolean(validation.Expression))
+		text := validation.MessageExpression
+		if text == "" {
+			text = fmt.Sprintf("%q", validation.Message)
+		}
+		texts = append(texts, expression{text: text, types: []*celgo.Type{celgo.StringType}})
+	}
+	var messages []string
+	said := run(t, compiler, texts, r)
+	for i, result := range run(t, compiler, rules, r) {
+		if result != true {
+			messages = append(messages, fmt.Sprint(said[i]))
+		}
+	}
+	return messages
+}
+
+// run evaluates expressions; an error fails the test, because an API server would refuse the request with it and no mend.
+func run(t *testing.T, compiler *cel.CompositedCompiler, expressions []cel.ExpressionAccessor, r request) []any {
+	t.Helper()
+	kind := schema.GroupVersionKind{Group: r.resource.Group, Version: r.resource.Version, Kind: r.resource.Resource}
+	var object, old runtime.Object
+	named := r.object
+	if r.object != nil {
+		object = unstructuredOf(t, r.object)
+	}
+	if r.old != nil {
+		old, named = unstructuredOf(t, r.old), r.old
+	}
+	attributes := admission.NewAttributesRecord(object, old, kind, named.GetNamespace(), named.GetName(), r.resource, "", r.operation, nil, false,
+		&user.DefaultInfo{Name: r.user})
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind}
+	versioned.VersionedObject.Set(object)
+	versioned.VersionedOldObject.Set(old)
+	asked := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(r.resource), metav1.GroupVersionKind(kind))
+	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+	if errs := evaluator.CompilationErrors(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	results, _, err := evaluator.ForInput(context.Background(), versioned, asked, cel.OptionalVariableBindings{}, r.namespace, apiservercel.RuntimeCELCostBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]any, len(results))
+	for i, result := range results {
+		if result.Error != nil {
+			t.Fatalf("%s: %v", expressions[i].GetExpression(), result.Error)
+		}
+		values[i] = result.EvalResult.Value()
+	}
+	return values
+}
