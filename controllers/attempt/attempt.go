@@ -19,6 +19,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
@@ -37,6 +38,8 @@ type Options struct {
 	Authority *pki.Authority
 	// Lifetime of the agents' certificates.
 	Lifetime time.Duration
+	// Networks writes the NetworkPolicy of an owner's attempts; nil: they have none.
+	Networks *networkpolicy.Keeper
 }
 
 // Cluster is where attempts live. Every method is idempotent.
@@ -90,6 +93,9 @@ func (c *Cluster) Start(ctx context.Context, owner client.Object, a *plan.Attemp
 	}
 	if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading Job %s/%s: %w", job.Namespace, job.Name, err)
+	}
+	if problem, err := c.ensureNetwork(ctx, owner, a); problem != nil || err != nil {
+		return problem, err
 	}
 	issued, err := c.issue(ctx, wanted)
 	if errors.Is(err, pki.ErrInvalidBundle) {

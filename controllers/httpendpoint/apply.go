@@ -26,9 +26,12 @@ import (
 // ensureAll makes what is wanted to be, and returns the Deployment as it is then. The problem is what the API server, or somebody
 // else's object, has against it.
 func (r *Reconciler) ensureAll(
-	ctx context.Context, wanted Wanted, present *appsv1.Deployment, affinity *corev1.Affinity,
+	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
 ) (*appsv1.Deployment, *plan.Problem, error) {
 	if problem, err := r.ensureSecret(ctx, wanted, wanted.content()); problem != nil || err != nil {
+		return present, problem, err
+	}
+	if problem, err := r.ensureNetwork(ctx, wanted, backend); problem != nil || err != nil {
 		return present, problem, err
 	}
 	for _, object := range wanted.Objects(present, affinity, r.Image) {

@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
@@ -44,9 +45,11 @@ type Options struct {
 	// Authority issues the certificates with which replicas answer the manager; Lifetime is theirs, renewed at half of it.
 	Authority *pki.Authority
 	Lifetime  time.Duration
-	Recorder  events.EventRecorder
-	Metrics   *metrics.HTTPEndpoints
-	Clock     clock.PassiveClock
+	// Networks writes the replicas' NetworkPolicy; nil: they have none.
+	Networks *networkpolicy.Keeper
+	Recorder events.EventRecorder
+	Metrics  *metrics.HTTPEndpoints
+	Clock    clock.PassiveClock
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
@@ -114,7 +117,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		if !placeable {
 			problem = facts.Blocked
-		} else if facts.Deployment, facts.Problem, err = r.ensureAll(ctx, wanted, inputs.deployment, where.Affinity); err != nil {
+		} else if facts.Deployment, facts.Problem, err = r.ensureAll(ctx, wanted, inputs.deployment, inputs.backend, where.Affinity); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

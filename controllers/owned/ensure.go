@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -165,6 +166,8 @@ func specOf(object client.Object) any {
 	case *corev1.ConfigMap:
 		return o.Data
 	case *policyv1.PodDisruptionBudget:
+		return o.Spec
+	case *networkingv1.NetworkPolicy:
 		return o.Spec
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		return o.Spec

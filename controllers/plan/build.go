@@ -22,6 +22,8 @@ import (
 type Attempt struct {
 	attempt
 	config proto.Message
+	// senderNamespace is that of a sender of this cluster, of a receiving agent.
+	senderNamespace string
 }
 
 // Name of the Job.

@@ -54,6 +54,9 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content()); problem != nil || err != nil {
 		return in.set, problem, err
 	}
+	if problem, err := r.ensureNetwork(ctx, wanted); problem != nil || err != nil {
+		return in.set, problem, err
+	}
 	present := in.set
 	for _, object := range wanted.Objects(present, affinity, r.Image) {
 		after, problem, err := r.objects.Ensure(ctx, queue, object)

@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
@@ -44,9 +45,11 @@ type Options struct {
 	// Authority issues the members' certificates; Lifetime is theirs, renewed at half of it.
 	Authority *pki.Authority
 	Lifetime  time.Duration
-	Recorder  events.EventRecorder
-	Metrics   *metrics.Queues
-	Clock     clock.PassiveClock
+	// Networks writes the members' NetworkPolicy; nil: they have none.
+	Networks *networkpolicy.Keeper
+	Recorder events.EventRecorder
+	Metrics  *metrics.Queues
+	Clock    clock.PassiveClock
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.

@@ -22,6 +22,8 @@ const registry = "image.registry=registry.example/team/"
 // withoutCRDs is for tests of other objects: the definitions are nearly all that takes time to render and to read.
 const withoutCRDs = "crds.install=false"
 
+var digest = "sha256:" + strings.Repeat("0123456789abcdef", 4)
+
 func TestTemplate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -48,10 +50,17 @@ func TestTemplate(t *testing.T) {
 		{"node selector", []string{"manager.nodeSelector.zone=a"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "nodeSelector", "zone"}, "a"},
 		{"affinity", []string{"manager.affinity.nodeAffinity.x=y"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "affinity", "nodeAffinity", "x"}, "y"},
 		{"annotations", []string{"gateway.podAnnotations.a=b"}, "Deployment", "lighterage-gateway", []any{"spec", "template", "metadata", "annotations", "a"}, "b"},
-		{"no policies", nil, "NetworkPolicy", "lighterage-gateway", nil, nil},
-		{"policy of the gateway", []string{"networkPolicy.enabled=true"}, "NetworkPolicy", "lighterage-gateway", []any{"spec", "ingress", 0, "ports", 2, "port"}, int64(8443)},
-		{"policy of the node agent", []string{"networkPolicy.enabled=true"}, "NetworkPolicy", "lighterage-node-agent", []any{"spec", "ingress", 0, "from", 0, "podSelector", "matchLabels", "app.kubernetes.io/component"}, "manager"},
-		{"policy without node agent", []string{"networkPolicy.enabled=true", "nodeAgent.enabled=false"}, "NetworkPolicy", "lighterage-node-agent", nil, nil},
+		{"digest", []string{"image.digests.agent=" + digest}, "DaemonSet", "lighterage-node-agent", []any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/agent@" + digest},
+		{"digest of what the manager starts", []string{"image.digests.agent=" + digest}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "args", 0}, "--agent-image=registry.example/team/lighterage/agent@" + digest},
+		{"digest of what it may start", []string{"image.digests.agent=" + digest}, "ValidatingAdmissionPolicy", "lighterage-agents", []any{"spec", "variables", 0, "expression"}, "'registry.example/team/lighterage/agent@" + digest + "'"},
+		{"no admission", []string{"admissionPolicies.enabled=false"}, "ValidatingAdmissionPolicy", "lighterage-agents", nil, nil},
+		{"traffic policy", []string{"gateway.service.externalTrafficPolicy=Local"}, "Service", "lighterage-gateway", []any{"spec", "externalTrafficPolicy"}, "Local"},
+		{"no policies", []string{"networkPolicy.enabled=false"}, "NetworkPolicy", "lighterage-gateway", nil, nil},
+		{"policy of the gateway", nil, "NetworkPolicy", "lighterage-gateway", []any{"spec", "ingress", 0, "ports", 2, "port"}, int64(8443)},
+		{"policy of the node agent", nil, "NetworkPolicy", "lighterage-node-agent", []any{"spec", "ingress", 0, "from", 0, "podSelector", "matchLabels", "app.kubernetes.io/component"}, "manager"},
+		{"port of the API server", []string{"networkPolicy.apiServerPorts={7443}"}, "NetworkPolicy", "lighterage-gateway", []any{"spec", "egress", 0, "ports", 0, "port"}, int64(7443)},
+		{"port of peers", []string{"networkPolicy.peerPorts={9000}"}, "NetworkPolicy", "lighterage-manager", []any{"spec", "egress", 3, "ports", 0, "port"}, int64(9000)},
+		{"policy without node agent", []string{"nodeAgent.enabled=false"}, "NetworkPolicy", "lighterage-node-agent", nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -223,6 +232,9 @@ func TestRefused(t *testing.T) {
 		{"deliveryRetention=7d", "/deliveryRetention"},
 		{"nodeAgent.enabled=maybe", "/nodeAgent/enabled"},
 		{"metrics.enabled=true", "'metrics' not allowed"},
+		{"image.digests.agent=sha256:1234", "/image/digests/agent"},
+		{"gateway.service.type=ClusterIP,gateway.service.externalTrafficPolicy=Local", "externalTrafficPolicy needs"},
+		{"networkPolicy.apiServerPorts={}", "/networkPolicy/apiServerPorts"},
 		{"gateway.service.type=ClusterIP,gateway.service.nodePort=30000", "gateway.service.nodePort needs"},
 		{"gateway.service.type=NodePort,gateway.service.loadBalancerSourceRanges={192.0.2.0/24}", "loadBalancerSourceRanges needs"},
 	} {

@@ -45,17 +45,18 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	tenant, gateway := everything(t, cluster, "tenant-of-deliveries"), as(t, cluster, gatewayAccount)
 
-	forged := delivery(namespace, "forged")
+	forged := delivery(namespace, "ledger-abcde-2-0123abcd")
 	err := forbidden(t, func() error { return tenant.Create(ctx, forged.DeepCopy()) }, func() error { return cluster.Client.Delete(ctx, forged.DeepCopy()) })
 	says(t, err, "create a Transfer")
 	// Nor does an administrator: what restores Deliveries from a backup would restore grants that were checked long ago.
 	forbidden(t, func() error { return cluster.Client.Create(ctx, forged.DeepCopy()) }, nil)
 
-	real := delivery(namespace, "real")
-	controllerutil.AddFinalizer(real, v1alpha1.Finalizer)
-	permitted(t, func() error { return gateway.Create(ctx, real.DeepCopy()) })
+	const real = "ledger-abcde-1-0123abcd"
+	made := delivery(namespace, real)
+	controllerutil.AddFinalizer(made, v1alpha1.Finalizer)
+	permitted(t, func() error { return gateway.Create(ctx, made.DeepCopy()) })
 	patch := func(c client.Client, json string) error {
-		return c.Patch(ctx, delivery(namespace, "real"), client.RawPatch("application/merge-patch+json", []byte(json)))
+		return c.Patch(ctx, delivery(namespace, real), client.RawPatch("application/merge-patch+json", []byte(json)))
 	}
 	for _, change := range []string{
 		`{"metadata":{"labels":{"lighterage.dev/sender":"another"}}}`,
@@ -66,7 +67,7 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 			t.Errorf("the manager may not patch %s: %v", change, err)
 		}
 	}
-	if err := tenant.Delete(ctx, delivery(namespace, "real")); err != nil {
+	if err := tenant.Delete(ctx, delivery(namespace, real)); err != nil {
 		t.Errorf("a tenant may not delete a Delivery: %v", err)
 	}
 	// Who cleans up after an uninstall, or collects garbage, takes the finalizer off.
@@ -74,7 +75,7 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 		t.Errorf("a finalizer cannot be taken off: %v", err)
 	}
 	controllertest.Eventually(t, func() error {
-		err := cluster.Client.Get(ctx, key(namespace, "real"), &v1alpha1.Delivery{})
+		err := cluster.Client.Get(ctx, key(namespace, real), &v1alpha1.Delivery{})
 		if client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("the Delivery is there: %w", err)
 		}
@@ -93,8 +94,16 @@ func says(t *testing.T, err error, mend string) {
 // trusted is the manager, with all rights that a mistake could give it.
 func trusted(t *testing.T, cluster *controllertest.Cluster) client.Client {
 	t.Helper()
-	cluster.Allow(t, managerAccount, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
-	return as(t, cluster, managerAccount)
+	all := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "mistake-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: managerAccount}},
+	}
+	cluster.Create(t, all)
+	t.Cleanup(func() { _ = cluster.Client.Delete(context.Background(), all) })
+	manager := as(t, cluster, managerAccount)
+	permitted(t, func() error { return manager.List(ctx, &rbacv1.ClusterRoleList{}) })
+	return manager
 }
 
 // M5: whoever has the manager's token runs agents with it, and nothing that takes a node, a token, or another tenant's Secret.
@@ -220,7 +229,7 @@ func TestPrivilegeNeedsTheNamespacesConsent(t *testing.T) {
 		says(t, forbidden(t, func() error { return create(object) }, nil), "annotate the namespace with")
 	}
 	for name, context := range map[string]*corev1.SecurityContext{
-		"user": {RunAsUser: ptr.To[int64](1000)}, "group": {RunAsGroup: ptr.To[int64](1000)}, "SELinux": {SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
+		"user": {RunAsUser: ptr.To[int64](1000)}, "group": {RunAsGroup: ptr.To[int64](1000)}, "selinux": {SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
 	} {
 		says(t, forbidden(t, func() error { return create(transfer(namespace, name, context)) }, nil), "annotate the namespace with")
 	}

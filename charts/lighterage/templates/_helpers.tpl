@@ -20,7 +20,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* The image of a component; arguments: root, component. */}}
 {{- define "lighterage.image" -}}
 {{- $registry := required "image.registry is required: the registry that holds the images; push them with make images REGISTRY=..., then helm ... --set image.registry=..." .root.Values.image.registry -}}
-{{ trimSuffix "/" $registry }}/lighterage/{{ .component }}:{{ include "lighterage.tag" .root }}
+{{- $digest := index .root.Values.image.digests .component -}}
+{{ trimSuffix "/" $registry }}/lighterage/{{ .component }}{{ if $digest }}@{{ $digest }}{{ else }}:{{ include "lighterage.tag" .root }}{{ end }}
 {{- end }}
 
 {{- define "lighterage.podSecurityContext" -}}

@@ -26,6 +26,7 @@ type settings struct {
 	runLifetime, servingLifetime  time.Duration
 	retention                     time.Duration
 	leaderElect                   bool
+	networkPolicies               bool
 	healthAddress, metricsAddress string
 	concurrency                   int
 	acceleratorSlots              int64
@@ -58,6 +59,8 @@ func parse(arguments []string) (settings, error) {
 		"which are renewed at half of it. A peer whose clock is ahead by more than half of it may reject them")
 	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", defaultServingLifetime, "lifetime of the certificates of the gateway, the node agents and the replicas of HTTPEndpoints, which are renewed at half of it")
 	flags.DurationVar(&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever")
+	flags.BoolVar(&s.networkPolicies, "network-policies", true, "make a NetworkPolicy for the pods of every Transfer, Delivery, CompressionTrial, Queue and HTTPEndpoint; "+
+		"false: remove those that were made")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none")

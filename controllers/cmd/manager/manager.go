@@ -12,6 +12,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,6 +37,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/node"
 	"github.com/lighterage/lighterage/controllers/peer"
 	"github.com/lighterage/lighterage/controllers/peergrant"
@@ -114,8 +116,9 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
 				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
-				&corev1.Service{}: {Transform: cache.TransformStripManagedFields()},
-				&corev1.Node{}:    trimmed, &corev1.PersistentVolume{}: trimmed,
+				&networkingv1.NetworkPolicy{}: agents,
+				&corev1.Service{}:             {Transform: cache.TransformStripManagedFields()},
+				&corev1.Node{}:                trimmed, &corev1.PersistentVolume{}: trimmed,
 				&storagev1.VolumeAttachment{}: trimmed,
 			},
 		},
@@ -180,8 +183,12 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
 	agents := agentclient.NewAgents(agentclient.Options{Credentials: holder, Clock: real})
 	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder, Clock: real})
+	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	if s.networkPolicies {
+		networks.OperatorNamespace = s.namespace
+	}
 	attempts := attempt.NewCluster(attempt.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: authority, Lifetime: s.runLifetime,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: authority, Lifetime: s.runLifetime, Networks: networks,
 	})
 	image := plan.AgentImage{Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures}
 	return parts{
@@ -205,13 +212,13 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 		},
 		endpoints: httpendpoint.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
-			Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
-			Metrics:  metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real,
+			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
+			Metrics: metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		queues: queue.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
-			Recorder: mgr.GetEventRecorder("lighterage-queue"), Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
+			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-queue"), Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 	}

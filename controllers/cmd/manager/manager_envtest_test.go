@@ -22,6 +22,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -149,6 +150,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		return cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(&jobs[0]), &corev1.Secret{})
 	})
 	checkMetrics(t, cluster, address)
+	checkNetworkPolicy(t, cluster, namespace, v1alpha1.TransferLabel, string(transfer.UID))
 	checkEndpoint(t, cluster, endpoint)
 	checkQueue(t, cluster, namespace)
 	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
@@ -184,6 +186,7 @@ func checkEndpoint(t *testing.T, cluster *controllertest.Cluster, endpoint *v1al
 		return errors.Join(
 			controllertest.Expect(endpoint.Status.Conditions, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut),
 			count(&appsv1.DeploymentList{}, 1), count(&corev1.ServiceList{}, 1), count(&corev1.SecretList{}, 1),
+			count(&networkingv1.NetworkPolicyList{}, 1),
 			count(&policyv1.PodDisruptionBudgetList{}, 1), count(&autoscalingv2.HorizontalPodAutoscalerList{}, 1),
 		)
 	})
@@ -219,6 +222,7 @@ func checkQueue(t *testing.T, cluster *controllertest.Cluster, namespace string)
 		}
 		return err
 	})
+	checkNetworkPolicy(t, cluster, namespace, v1alpha1.QueueLabel, string(queue.UID))
 	claim := sets.Items[0].Spec.VolumeClaimTemplates[0].DeepCopy()
 	claim.Namespace, claim.Name = namespace, "data-"+sets.Items[0].Name+"-0"
 	cluster.Create(t, claim)
@@ -261,6 +265,21 @@ func checkQueue(t *testing.T, cluster *controllertest.Cluster, namespace string)
 		}
 		return client.IgnoreNotFound(err)
 	})
+}
+
+// checkNetworkPolicy checks that an owner has one, which selects its agents' pods.
+func checkNetworkPolicy(t *testing.T, cluster *controllertest.Cluster, namespace, label, uid string) {
+	t.Helper()
+	policies := &networkingv1.NetworkPolicyList{}
+	if err := cluster.Client.List(context.Background(), policies, client.InNamespace(namespace), client.MatchingLabels{label: uid}); err != nil {
+		t.Fatal(err)
+	}
+	if len(policies.Items) != 1 {
+		t.Fatalf("%d NetworkPolicies with %s=%s", len(policies.Items), label, uid)
+	}
+	if selector := policies.Items[0].Spec.PodSelector.MatchLabels; selector[label] != uid {
+		t.Errorf("the NetworkPolicy of %s selects %v", label, selector)
+	}
 }
 
 // apply creates everything in a YAML file.

@@ -1,0 +1,29 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpendpoint
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// ensureNetwork writes the NetworkPolicy of the replicas. service is the backend's, nil if there is none.
+func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, service *corev1.Service) (*plan.Problem, error) {
+	endpoint := wanted.Endpoint
+	var port int32
+	switch backend := endpoint.Spec.Backend; {
+	case backend.Service != nil:
+		port = backend.Service.Port
+	case backend.Host != nil:
+		port = backend.Host.Port
+	}
+	return r.Networks.Ensure(ctx, kind, endpoint, labels(endpoint.UID), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
+		return networkpolicy.HTTPEndpoint(operatorNamespace, endpoint.UID, port, service)
+	})
+}

@@ -1,0 +1,104 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package networkpolicy_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// TestKeeper: a second look writes nothing, what somebody changed is changed back, what is wanted no more goes, and what is somebody else's stays.
+func TestKeeper(t *testing.T) {
+	ctx := context.Background()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		// The fake merges no objects of mixed kinds, so what is applied takes the place of what there is.
+		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+			writes++
+			policy := &networkingv1.NetworkPolicy{}
+			encoded, err := json.Marshal(object)
+			if err == nil {
+				err = json.Unmarshal(encoded, policy)
+			}
+			if err != nil {
+				return err
+			}
+			if err := c.Delete(ctx, policy.DeepCopy()); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			return c.Create(ctx, policy)
+		},
+	}).Build()
+	owner := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "t1"}}
+	traffic := plan.Traffic{Gateway: "gateway.west.example:8443"}
+	keep := func(operatorNamespace string) *plan.Problem {
+		t.Helper()
+		keeper := &networkpolicy.Keeper{Client: c, Reader: c, OperatorNamespace: operatorNamespace}
+		problem, err := keeper.Ensure(ctx, "Transfer", owner, nil, func(namespace string) networkingv1.NetworkPolicySpec {
+			return networkpolicy.Attempt(namespace, v1alpha1.TransferLabel, owner.UID, traffic)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return problem
+	}
+	found := func() []networkingv1.NetworkPolicy {
+		t.Helper()
+		list := &networkingv1.NetworkPolicyList{}
+		if err := c.List(ctx, list, client.InNamespace("bank")); err != nil {
+			t.Fatal(err)
+		}
+		return list.Items
+	}
+	for range 2 {
+		if problem := keep(operator); problem != nil || len(found()) != 1 || writes != 1 {
+			t.Fatalf("%v, %d policies, %d writes", problem, len(found()), writes)
+		}
+	}
+	opened := found()[0]
+	opened.Spec.Egress = nil
+	if err := c.Update(ctx, &opened); err != nil {
+		t.Fatal(err)
+	}
+	if keep(operator); len(found()[0].Spec.Egress) != 2 || writes != 2 {
+		t.Errorf("%d rules after somebody removed them, %d writes", len(found()[0].Spec.Egress), writes)
+	}
+	traffic.Gateway = "gateway.west.example:443"
+	if keep(operator); found()[0].Spec.Egress[0].Ports[0].Port.IntVal != 443 || writes != 3 {
+		t.Errorf("egress %+v, %d writes", found()[0].Spec.Egress, writes)
+	}
+	if keep(""); len(found()) != 0 {
+		t.Errorf("%d policies after they were switched off", len(found()))
+	}
+	theirs := networkpolicy.Of("Transfer", owner, nil, networkingv1.NetworkPolicySpec{})
+	theirs.OwnerReferences = nil
+	if err := c.Create(ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	if problem := keep(operator); problem == nil || problem.Reason != v1alpha1.ReasonNameConflict {
+		t.Errorf("somebody else's policy: %+v", problem)
+	}
+	if keep(""); len(found()) != 1 {
+		t.Error("somebody else's policy was removed")
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package networkpolicy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// Ports of agents, beside plan.ControlPort and plan.DataPort.
+const (
+	natsPort     = 4222
+	messagesPort = 8443
+	routePort    = 6222
+	channelPort  = 8444
+	httpPort     = 8443
+
+	trialMode = "trial"
+	sendMode  = "send"
+	receive   = "receive"
+)
+
+// Attempt is the policy of all attempts of one owner, a Transfer, Delivery or CompressionTrial, whose UID is in the label. A sender dials the peer's
+// gateway or receivers of this cluster; a receiver is dialled by the gateway or by senders of this cluster; a trial asks other agents.
+func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffic) networkingv1.NetworkPolicySpec {
+	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
+	s.toNames(traffic.Gateway)
+	if traffic.ReceiverNamespace != "" {
+		s.to(tcp(plan.DataPort), agents(traffic.ReceiverNamespace, receive))
+	}
+	switch {
+	case traffic.Receives && traffic.SenderNamespace != "":
+		s.from(tcp(plan.DataPort), agents(traffic.SenderNamespace, sendMode))
+	case traffic.Receives:
+		s.from(tcp(plan.DataPort), s.operatorPod(gatewayComponent))
+	}
+	if traffic.AsksAgents {
+		s.to(tcp(plan.ControlPort), pods("", map[string]string{plan.AppLabel: plan.AppName}))
+	}
+	return s.spec
+}
+
+// Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and each other. dialled are the
+// endpoints of a peer's gateway and of external servers, as host:port. clustered says that members talk to each other.
+func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...string) networkingv1.NetworkPolicySpec {
+	selector := map[string]string{v1alpha1.QueueLabel: string(uid)}
+	s := newSpec(operatorNamespace, selector)
+	s.from(tcp(plan.ControlPort), agents("", trialMode))
+	s.from(tcp(natsPort, messagesPort))
+	s.from(tcp(channelPort), s.operatorPod(gatewayComponent))
+	s.toNames(dialled...)
+	if clustered {
+		members := pods("", map[string]string{plan.AppLabel: plan.AppName, v1alpha1.QueueLabel: string(uid)})
+		s.from(tcp(routePort), members)
+		s.to(tcp(routePort), members).resolves()
+	}
+	return s.spec
+}
+
+// HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and the backend by its port.
+// service is the backend's, nil if it is none or is not there: policy engines see the ports of its pods.
+func HTTPEndpoint(operatorNamespace string, uid types.UID, backend int32, service *corev1.Service) networkingv1.NetworkPolicySpec {
+	s := newSpec(operatorNamespace, map[string]string{v1alpha1.HTTPEndpointLabel: string(uid)})
+	s.from(tcp(plan.ControlPort), agents("", trialMode))
+	s.from(tcp(httpPort))
+	ports := tcp(int(backend))
+	if service != nil {
+		for _, port := range service.Spec.Ports {
+			if port.Port == backend && port.TargetPort != intstr.FromInt32(backend) && port.TargetPort != (intstr.IntOrString{}) {
+				ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(port.TargetPort)})
+			}
+		}
+	}
+	return s.to(ports).resolves().spec
+}
+
+// Of makes the NetworkPolicy of an owner. Its name holds the owner's UID, so that it is that of nobody else's.
+func Of(kind string, owner metav1.Object, labels map[string]string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
+	uid := sha256.Sum256([]byte(owner.GetUID()))
+	own := map[string]string{plan.AppLabel: plan.AppName, plan.ManagedByLabel: plan.ManagedBy}
+	for key, value := range labels {
+		own[key] = value
+	}
+	const suffix = 1 + 8 // a dash and the digest
+	name := owner.GetName()
+	return &networkingv1.NetworkPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: owner.GetNamespace(), Name: name[:min(len(name), 253-suffix)] + "-" + hex.EncodeToString(uid[:4]),
+			Labels: own, OwnerReferences: []metav1.OwnerReference{plan.OwnerReference(kind, owner)},
+		},
+		Spec: spec,
+	}
+}

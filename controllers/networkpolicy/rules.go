@@ -1,0 +1,118 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package networkpolicy
+
+import (
+	"net"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// What the chart calls the operator's pods.
+const (
+	operatorApp      = "lighterage"
+	managerComponent = "manager"
+	gatewayComponent = "gateway"
+)
+
+// dnsPorts are those of DNS as pods see them: a Service's 53 becomes what its pods listen on, 5353 with some.
+var dnsPorts = []int{53, 5353}
+
+// Spec is the NetworkPolicy of agents as it grows; Operator.Policy begins one.
+type Spec struct {
+	operator string
+	spec     networkingv1.NetworkPolicySpec
+}
+
+// newSpec admits nothing but the manager to the control port.
+func newSpec(operatorNamespace string, selector map[string]string) *Spec {
+	matched := map[string]string{plan.AppLabel: plan.AppName}
+	for key, value := range selector {
+		matched[key] = value
+	}
+	s := &Spec{operator: operatorNamespace, spec: networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: matched},
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+	}}
+	return s.from(tcp(plan.ControlPort), s.operatorPod(managerComponent))
+}
+
+// from admits connections to ports; without peers, from everywhere.
+func (s *Spec) from(ports []networkingv1.NetworkPolicyPort, peers ...networkingv1.NetworkPolicyPeer) *Spec {
+	s.spec.Ingress = append(s.spec.Ingress, networkingv1.NetworkPolicyIngressRule{Ports: ports, From: peers})
+	return s
+}
+
+// to admits connections to ports of others; without peers, of everybody.
+func (s *Spec) to(ports []networkingv1.NetworkPolicyPort, peers ...networkingv1.NetworkPolicyPeer) *Spec {
+	s.spec.Egress = append(s.spec.Egress, networkingv1.NetworkPolicyEgressRule{Ports: ports, To: peers})
+	return s
+}
+
+// toNames admits connections to host:port pairs, by port, and what it takes to resolve the hosts.
+func (s *Spec) toNames(endpoints ...string) *Spec {
+	var ports []int
+	for _, endpoint := range endpoints {
+		_, text, err := net.SplitHostPort(endpoint)
+		if err != nil {
+			continue // checked elsewhere, and nothing that could be dialled
+		}
+		if port, err := strconv.Atoi(text); err == nil && port > 0 && port < 1<<16 {
+			ports = append(ports, port)
+		}
+	}
+	if len(ports) == 0 {
+		return s
+	}
+	slices.Sort(ports)
+	return s.to(tcp(slices.Compact(ports)...)).resolves()
+}
+
+// resolves admits DNS.
+func (s *Spec) resolves() *Spec {
+	var ports []networkingv1.NetworkPolicyPort
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
+		ports = append(ports, portsOf(protocol, dnsPorts...)...)
+	}
+	return s.to(ports)
+}
+
+// operatorPod are pods of the operator.
+func (s *Spec) operatorPod(component string) networkingv1.NetworkPolicyPeer {
+	return pods(s.operator, map[string]string{plan.AppLabel: operatorApp, plan.ComponentLabel: component})
+}
+
+// pods with labels, in a namespace; an empty one is that of the policy.
+func pods(namespace string, labels map[string]string) networkingv1.NetworkPolicyPeer {
+	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: labels}}
+	if namespace != "" {
+		peer.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	}
+	return peer
+}
+
+// agents with a mode, in a namespace; an empty one is that of the policy.
+func agents(namespace, mode string) networkingv1.NetworkPolicyPeer {
+	return pods(namespace, map[string]string{plan.AppLabel: plan.AppName, plan.ComponentLabel: mode})
+}
+
+func tcp(numbers ...int) []networkingv1.NetworkPolicyPort {
+	return portsOf(corev1.ProtocolTCP, numbers...)
+}
+
+func portsOf(protocol corev1.Protocol, numbers ...int) []networkingv1.NetworkPolicyPort {
+	ports := make([]networkingv1.NetworkPolicyPort, 0, len(numbers))
+	for _, number := range numbers {
+		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(int32(number)))})
+	}
+	return ports
+}
