@@ -147,7 +147,15 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		if len(jobs) != 1 {
 			return fmt.Errorf("%d Jobs", len(jobs))
 		}
-		return cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(&jobs[0]), &corev1.Secret{})
+		secrets := &corev1.SecretList{}
+		label := client.MatchingLabels{v1alpha1.TransferLabel: string(transfer.UID)}
+		if err := cluster.Client.List(context.Background(), secrets, client.InNamespace(namespace), label); err != nil {
+			return err
+		}
+		if len(secrets.Items) != 1 {
+			return fmt.Errorf("%d Secrets", len(secrets.Items))
+		}
+		return nil
 	})
 	checkMetrics(t, cluster, address)
 	checkNetworkPolicy(t, cluster, namespace, v1alpha1.TransferLabel, string(transfer.UID))
