@@ -221,7 +221,7 @@ func TestPrivilegeNeedsTheNamespacesConsent(t *testing.T) {
 		Links:       []v1alpha1.TrialLink{{Name: "wan", BytesPerSecond: resource.MustParse("125M")}},
 		PodTemplate: asked,
 	}}
-	asking := []client.Object{transfer(namespace, "root", root), queue, endpoint, trial}
+	asking := []client.Object{newTransfer(namespace, "root", root), queue, endpoint, trial}
 	create := func(object client.Object) error {
 		return tenant.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)
 	}
@@ -231,10 +231,10 @@ func TestPrivilegeNeedsTheNamespacesConsent(t *testing.T) {
 	for name, context := range map[string]*corev1.SecurityContext{
 		"user": {RunAsUser: ptr.To[int64](1000)}, "group": {RunAsGroup: ptr.To[int64](1000)}, "selinux": {SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
 	} {
-		says(t, forbidden(t, func() error { return create(transfer(namespace, name, context)) }, nil), "annotate the namespace with")
+		says(t, forbidden(t, func() error { return create(newTransfer(namespace, name, context)) }, nil), "annotate the namespace with")
 	}
 	harmless := &corev1.SecurityContext{RunAsNonRoot: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true), RunAsUser: ptr.To[int64](65532)}
-	if err := create(transfer(namespace, "harmless", harmless)); err != nil {
+	if err := create(newTransfer(namespace, "harmless", harmless)); err != nil {
 		t.Errorf("a security context that asks for nothing: %v", err)
 	}
 
@@ -243,9 +243,9 @@ func TestPrivilegeNeedsTheNamespacesConsent(t *testing.T) {
 		permitted(t, func() error { return create(object) })
 	}
 	says(t, forbidden(t, func() error {
-		return create(transfer(namespace, "privileged", &corev1.SecurityContext{Privileged: ptr.To(true)}))
+		return create(newTransfer(namespace, "privileged", &corev1.SecurityContext{Privileged: ptr.To(true)}))
 	}, nil), "what no agent gets")
-	permitted(t, func() error { return tenant.Create(ctx, transfer(namespace, "kept", root)) })
+	permitted(t, func() error { return tenant.Create(ctx, newTransfer(namespace, "kept", root)) })
 
 	consent(t, cluster, namespace, "false")
 	forbidden(t, func() error { return create(asking[0]) }, nil)

@@ -179,16 +179,16 @@ func TestPrivilegeIsAskedOfTheNamespace(t *testing.T) {
 		{"SYS_ADMIN", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, "what no agent gets", "what no agent gets"},
 	} {
 		for _, resource := range []string{"transfers", "queues", "httpendpoints", "compressiontrials"} { // podTemplate is at the same place in all
-			r := request{"tenant", admission.Create, v1alpha1.GroupVersion.WithResource(resource), transfer("bank", "ledger", c.asked), nil, bank}
+			r := request{"tenant", admission.Create, v1alpha1.GroupVersion.WithResource(resource), newTransfer("bank", "ledger", c.asked), nil, bank}
 			expect(t, resource+", "+c.what, r, c.refused)
 			r.namespace = consents
 			expect(t, resource+", "+c.what+", with consent", r, c.consented)
 			// A finalizer, a suspension.
-			suspended := transfer("bank", "ledger", c.asked)
+			suspended := newTransfer("bank", "ledger", c.asked)
 			suspended.Spec.Suspend, suspended.Finalizers = true, []string{v1alpha1.Finalizer}
-			r.operation, r.object, r.old, r.namespace = admission.Update, suspended, transfer("bank", "ledger", c.asked), bank
+			r.operation, r.object, r.old, r.namespace = admission.Update, suspended, newTransfer("bank", "ledger", c.asked), bank
 			expect(t, resource+", "+c.what+", as before", r, "")
-			r.old = transfer("bank", "ledger", nil)
+			r.old = newTransfer("bank", "ledger", nil)
 			expect(t, resource+", "+c.what+", new", r, c.refused)
 		}
 	}

@@ -44,11 +44,21 @@ type flooded struct {
 	CPU                 time.Duration `json:"-"`
 }
 
+// afterAll is what the tests of this package share and is stopped when all of them have ended.
+var afterAll []func() error
+
 func TestMain(m *testing.M) {
 	if description := os.Getenv(generatorVariable); description != "" {
 		os.Exit(generate(description))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, stop := range afterAll {
+		if err := stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop what the tests shared:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
 // start runs the flood. It returns when the first connections are there; the function that it returns waits for the end.

@@ -15,7 +15,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-func transfer(namespace, name string, asked *corev1.SecurityContext) *v1alpha1.Transfer {
+func newTransfer(namespace, name string, asked *corev1.SecurityContext) *v1alpha1.Transfer {
 	t := &v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.TransferSpec{

@@ -62,9 +62,9 @@ func TestTenantsHaveTheRightsOfTheirRole(t *testing.T) {
 	}
 	// What a review says is what happens.
 	viewer, editor := as(t, cluster, "view"), as(t, cluster, "edit")
-	permitted(t, func() error { return editor.Create(ctx, transfer(namespace, "ledger", nil)) })
+	permitted(t, func() error { return editor.Create(ctx, newTransfer(namespace, "ledger", nil)) })
 	permitted(t, func() error {
 		return viewer.Get(ctx, key(namespace, "ledger"), &v1alpha1.Transfer{})
 	})
-	forbidden(t, func() error { return viewer.Create(ctx, transfer(namespace, "theirs", nil)) }, nil)
+	forbidden(t, func() error { return viewer.Create(ctx, newTransfer(namespace, "theirs", nil)) }, nil)
 }

@@ -8,7 +8,6 @@ package security
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
@@ -25,25 +24,13 @@ import (
 
 const crds = "../../config/crd/bases"
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if started != nil {
-		if err := started.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
-	}
-	os.Exit(code)
-}
-
-var started *controllertest.Cluster
-
 // installed is an API server with what the chart installs of roles, bindings and admission policies.
 var installed = sync.OnceValues(func() (*controllertest.Cluster, error) {
 	cluster, err := controllertest.Start(crds)
 	if err != nil {
 		return nil, err
 	}
-	started = cluster
+	afterAll = append(afterAll, cluster.Stop)
 	objects, err := render.Chart(agentRegistry, "crds.install=false")
 	if err != nil {
 		return nil, err
