@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -99,7 +100,7 @@ func (d *inStream) serve(conn net.Conn) error {
 		if !d.enter() {
 			return errStream
 		}
-		last, err := d.block()
+		last, err := d.guarded()
 		d.leave()
 		d.worked.Add(int64(time.Since(came)))
 		if err != nil {
@@ -115,6 +116,17 @@ func (d *inStream) serve(conn net.Conn) error {
 func (d *inStream) refuse(err error) error {
 	d.fail(err)
 	return errStream
+}
+
+// guarded is block, but that a defect which what came brings to light fails this run, and the process, which may have others, goes on.
+func (d *inStream) guarded() (last bool, err error) {
+	defer func() {
+		if defect := recover(); defect != nil {
+			last, err = false, failure.New(wirev1.FailureReason_FAILURE_REASON_INTERNAL,
+				"the receiving agent has a defect, which a block of this run brought to light; report it: %v\n%s", defect, debug.Stack())
+		}
+	}()
+	return d.block()
 }
 
 // block takes one message apart and writes what is in it. It reports whether it was the last one.
@@ -172,6 +184,9 @@ func (d *inStream) claim(h frame.Header) error {
 	d.claims = d.claims[:0]
 	for i := range d.message.segments {
 		s := &d.message.segments[i]
+		if err := s.check(d.chunk); err != nil {
+			return err
+		}
 		sum += s.carried(d.chunk)
 		f, err := d.file(s.index)
 		if err != nil {

@@ -63,7 +63,10 @@ func (f *inFile) claim(s *segment, digests bool) (*run, error) {
 	if want := min(f.chunk, f.entry.Size-offset); int64(s.length) != want {
 		return nil, invalid("a segment of %q of %d bytes at offset %d: the chunk there has %d", f.entry.Path, s.length, offset, want)
 	}
-	if n := partsOf(int64(s.length), f.chunk); (s.reused|s.holes)>>n != 0 || s.reused&s.holes != 0 || s.reused != 0 && !f.old || s.holes != 0 && !f.entry.Sparse {
+	if err := s.check(f.chunk); err != nil {
+		return nil, err
+	}
+	if s.reused != 0 && !f.old || s.holes != 0 && !f.entry.Sparse {
 		return nil, invalid("a segment of %q at offset %d: parts %#x are to be reused and %#x are holes, which cannot be", f.entry.Path, s.offset, s.reused, s.holes)
 	}
 	number := offset / f.chunk

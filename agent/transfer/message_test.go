@@ -69,6 +69,7 @@ func FuzzDataMessage(f *testing.F) {
 	for _, m := range []*wirev1.DataRequest{
 		{Session: []byte("s"), Segments: []*wirev1.Segment{{Index: 1, Length: 5, Digest: make([]byte, digestSize)}}, Block: []byte("block")},
 		{Segments: []*wirev1.Segment{{Digest: []byte{1}}}},
+		{Segments: []*wirev1.Segment{{Reused: 1, Digest: make([]byte, digestSize)}, {Length: 4196, Digest: make([]byte, digestSize)}}},
 		{},
 	} {
 		b, err := proto.Marshal(m)
@@ -84,6 +85,15 @@ func FuzzDataMessage(f *testing.F) {
 		}
 		if len(m.segments) > maxSegments {
 			t.Fatalf("%d segments", len(m.segments))
+		}
+		// Whatever the files, those that pass lie in the block one after the other.
+		for i := range m.segments {
+			for _, chunk := range []int64{minChunkSize, hostileChunk, maxChunkSize} {
+				s := &m.segments[i]
+				if s.check(chunk) == nil && (s.carried(chunk) < 0 || s.carried(chunk) > min(chunk, int64(s.length))) {
+					t.Fatalf("%+v carries %d bytes", *s, s.carried(chunk))
+				}
+			}
 		}
 		// Where both can read it, they read the same.
 		var want wirev1.DataRequest

@@ -18,6 +18,17 @@ func (s *segment) carried(chunk int64) int64 {
 	return int64(s.length) - (s.reused|s.holes).bytes(int64(s.length), chunk)
 }
 
+// check says what is wrong with a segment whatever file it is of. One that passes carries between 0 and chunk bytes.
+func (s *segment) check(chunk int64) error {
+	if int64(s.length) > chunk {
+		return invalid("a segment of %d bytes; the session's chunks have %d", s.length, chunk)
+	}
+	if n := partsOf(int64(s.length), chunk); (s.reused|s.holes)>>n != 0 || s.reused&s.holes != 0 {
+		return invalid("a segment of %d bytes: parts %#x are to be reused and %#x are holes, which cannot be", s.length, s.reused, s.holes)
+	}
+	return nil
+}
+
 // writeParts puts a chunk together from what came, what is at the destination already and holes, and reads it back: whether or not the
 // session verifies, nobody else has seen all of it in one piece.
 func (d *inStream) writeParts(staged StagedFile, c claim, s *segment, bytes []byte) error {
