@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -58,11 +60,23 @@ func FromWire(f *wirev1.Failure) error {
 	return New(f.GetReason(), "%s", Shorten(f.GetMessage(), MaxMessage))
 }
 
-// Shorten returns s as valid UTF-8 of at most limit bytes, with an ellipsis where something was cut off.
+// Shorten returns s as valid UTF-8 of at most limit bytes that a terminal can show, with an ellipsis where something was cut off.
+// Names of files, which others choose, are in messages: characters that are not printed are written as in Go, line ends too.
 func Shorten(s string, limit int) string {
 	const ellipsis = "..."
-	if !utf8.ValidString(s) {
+	switch unprintable := func(r rune) bool { return !strconv.IsPrint(r) }; {
+	case !utf8.ValidString(s):
 		s = fmt.Sprintf("%q", s)
+	case strings.ContainsFunc(s, unprintable):
+		var escaped strings.Builder
+		for _, r := range s {
+			if unprintable(r) {
+				escaped.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+			} else {
+				escaped.WriteRune(r)
+			}
+		}
+		s = escaped.String()
 	}
 	if len(s) <= limit {
 		return s

@@ -5,10 +5,13 @@ package tree
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
-// printable returns a path as UTF-8 of bounded length, quoted when it is not UTF-8.
+// printable returns a path for people: UTF-8 of bounded length, quoted as in Go where it is not UTF-8 or has characters that are not
+// printed: control characters, which command a terminal, line ends, and those that change the direction of text. maxExample bounds what
+// is shown of the path in bytes; escapes may make that four times as long.
 func printable(path string) string {
 	cut := false
 	if len(path) > maxExample {
@@ -20,7 +23,7 @@ func printable(path string) string {
 			path = path[:len(path)-1]
 		}
 	}
-	if !utf8.ValidString(path) {
+	if !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		path = strconv.Quote(path)
 	}
 	if cut {
