@@ -93,7 +93,7 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if err := own.List(ctx, claims, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
 		return in, fmt.Errorf("listing the claims of %s: %w", client.ObjectKeyFromObject(queue), err)
 	}
-	in.claims = claims.Items
+	in.claims = ownClaims(queue, claims.Items)
 	in.placement, err = topology.Facts(ctx, r.Client, queue.Namespace, "")
 	// Slots of accelerators are for agents that end; a member that took one would keep it.
 	in.placement.FreeSlots = nil

@@ -4,6 +4,7 @@
 package queue
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,5 +42,26 @@ func TestKeep(t *testing.T) {
 				t.Errorf("got %+v, want %q", problem, test.says)
 			}
 		})
+	}
+}
+
+// Whoever may make claims can give one the Queue's labels. Only the members' own, which have the name that the StatefulSet gives them, are
+// grown, counted and deleted.
+func TestClaimsOfTheQueue(t *testing.T) {
+	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "uid"}}
+	set := objectName(queue)
+	var claims []corev1.PersistentVolumeClaim
+	for _, name := range []string{
+		"ledger", "data-" + set + "-0", "data-" + set + "-2", "data-" + set + "-00", "data-" + set + "-", "data-" + set + "-0-copy", "data-" + set + "-x",
+		set + "-0", "my-data-" + set + "-0", "data-orders-0", "data-" + set,
+	} {
+		claims = append(claims, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: selector(queue.UID)}})
+	}
+	var kept []string
+	for _, claim := range ownClaims(queue, claims) {
+		kept = append(kept, claim.Name)
+	}
+	if want := []string{"data-" + set + "-0", "data-" + set + "-2"}; !slices.Equal(kept, want) {
+		t.Errorf("taken for the Queue's: %q, want %q", kept, want)
 	}
 }

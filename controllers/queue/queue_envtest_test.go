@@ -254,8 +254,21 @@ func TestDeletionOfWhatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonMessagesRemain)
+	// A tenant's claim with the labels of the Queue's is the tenant's.
+	cluster.Claim(t, q.Namespace, "ledger")
+	ledger := &corev1.PersistentVolumeClaim{}
+	if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: "ledger"}, ledger); err != nil {
+		t.Fatal(err)
+	}
+	ledger.Labels = map[string]string{v1alpha1.QueueLabel: string(q.UID)}
+	if err := cluster.Client.Update(ctx, ledger); err != nil {
+		t.Fatal(err)
+	}
 	annotate(t, q, v1alpha1.DeleteMessagesAnnotation, "true")
 	gone(t, q)
+	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ledger), ledger); err != nil || ledger.DeletionTimestamp != nil {
+		t.Errorf("the tenant's claim: %v, deleted at %v", err, ledger.DeletionTimestamp)
+	}
 }
 
 func TestNameOfSomebodyElse(t *testing.T) {
