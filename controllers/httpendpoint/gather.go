@@ -19,6 +19,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -110,5 +111,5 @@ func (r *Reconciler) ask(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, r
 		log.FromContext(ctx).V(1).Info("Replica does not answer", "pod", replica.Pod.Name, "reason", err.Error())
 		return
 	}
-	replica.Report = report
+	replica.Report = plan.Bounded(report)
 }

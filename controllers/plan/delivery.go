@@ -75,6 +75,7 @@ type DeliveryDecision struct {
 
 // DecideDelivery is the heart of the Delivery controller. It does not change its arguments.
 func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image AgentImage) DeliveryDecision {
+	facts.Report = Bounded(facts.Report)
 	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: facts, image: image}
 	d.decide()
 	d.out.Status = d.delivery.Status

@@ -181,7 +181,7 @@ func parseReport(message string) (*wirev1.Report, bool) {
 	}
 	switch report.GetState() {
 	case wirev1.AgentState_AGENT_STATE_SUCCEEDED, wirev1.AgentState_AGENT_STATE_FAILED:
-		return report, true
+		return Bounded(report), true
 	}
 	return nil, false
 }

@@ -92,6 +92,7 @@ func AgentToAsk(job *batchv1.Job, pod *corev1.Pod) (ip string, ok bool) {
 
 // DecideTransfer is the heart of the Transfer controller. It does not change its arguments.
 func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image AgentImage) TransferDecision {
+	facts.Report = Bounded(facts.Report)
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: facts, image: image}
 	d.decide()
 	d.out.Status = d.transfer.Status

@@ -64,6 +64,7 @@ type TrialDecision struct {
 
 // DecideTrial is the heart of the CompressionTrial controller. It does not change its arguments.
 func DecideTrial(trial *v1alpha1.CompressionTrial, facts TrialFacts, image AgentImage) TrialDecision {
+	facts.Report = Bounded(facts.Report)
 	d := &trialDecision{trial: trial.DeepCopy(), facts: facts, image: image}
 	run := d.trial.Status.Run
 	switch {

@@ -36,6 +36,7 @@ func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	if err := checkResult(result, len(links)); err != nil {
 		return err
 	}
+	result = Bounded(result)
 	status := &trial.Status
 	status.Results = nil
 	for _, row := range result.GetRows() {

@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -135,5 +136,5 @@ func (r *Reconciler) ask(ctx context.Context, queue *v1alpha1.Queue, member *Mem
 		log.FromContext(ctx).V(1).Info("Member does not answer", "pod", member.Pod.Name, "reason", err.Error())
 		return
 	}
-	member.Report = report
+	member.Report = plan.Bounded(report)
 }
