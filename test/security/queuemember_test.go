@@ -45,9 +45,9 @@ import (
 type queueMember struct {
 	*testing.T
 	*queueagent.Agent
-	tokens string
-	pool   *x509.CertPool
-	log    syncBuffer
+	directory, tokens string
+	pool              *x509.CertPool
+	log               syncBuffer
 
 	mu     sync.Mutex
 	config *wirev1.QueueConfig
@@ -74,10 +74,10 @@ func (b *syncBuffer) String() string {
 
 func word(client string) string { return "word-of-" + client }
 
-// startQueue starts one with clients, whose tokens are there from the start, and waits until it serves.
-func startQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...string) *queueMember {
+// prepareQueue has all that a member with clients needs, whose tokens are there from the start.
+func prepareQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...string) *queueMember {
 	t.Helper()
-	m := &queueMember{T: t, tokens: t.TempDir()}
+	m := &queueMember{T: t, tokens: t.TempDir(), directory: t.TempDir()}
 	for _, client := range clients {
 		m.write(filepath.Join(m.tokens, client), word(client))
 	}
@@ -95,16 +95,26 @@ func startQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...strin
 	if change != nil {
 		change(m.config)
 	}
-	directory := t.TempDir()
-	m.certify(directory, host)
-	m.Agent = queueagent.New(queueagent.Options{
-		Read: m.read, Member: "orders-0", Directory: directory, Log: slog.New(slog.NewJSONHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	m.certify(m.directory, host)
+	return m
+}
+
+func newAgent(read func() (*wirev1.QueueConfig, error), directory string, log io.Writer) *queueagent.Agent {
+	return queueagent.New(queueagent.Options{
+		Read: read, Member: "orders-0", Directory: directory, Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Interval: 10 * time.Millisecond,
 		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
 		Decoders: func(context.Context) *codec.Registry { return engines.Default() },
 	})
+}
+
+// startQueue starts one with clients, and waits until it serves.
+func startQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...string) *queueMember {
+	t.Helper()
+	m := prepareQueue(t, change, clients...)
+	m.Agent = newAgent(m.read, m.directory, &m.log)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Agent.Run(ctx) }()

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
@@ -187,6 +188,7 @@ func (c *conn) forbidden(op *operation) error {
 		text, subject = "Publish with Reply of", op.reply
 	}
 	c.front.counters.forbidden.Add(1)
+	c.front.audit.Reject(audit.Forbidden, c.client.Name, natsProtocol, c.outer.RemoteAddr().String())
 	c.front.options.Log.Debug("Client may not", "client", c.client.Name, "remote", c.outer.RemoteAddr().String(), "what", text, "subject", string(subject))
 	_, err := (*toClient)(c).Write([]byte("-ERR 'Permissions Violation for " + text + " \"" + string(subject) + "\"'\r\n"))
 	return err

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 )
@@ -28,7 +29,8 @@ type conn struct {
 	given                  []ids.Message // is used again, by who reads what the server says
 	serverID               uint64        // is what the server calls inner; it is set before greeted
 	guest                  *Guest        // nil: it has not said who it is
-	client                 roles.Client  // is set before anything is passed on
+	client                 roles.Client  // is set before anything is passed on, and so is session
+	session                *audit.Session
 
 	context context.Context //nolint:containedctx // It ends with the connection.
 	cancel  context.CancelFunc
@@ -66,6 +68,11 @@ func (c *conn) serve() {
 		c.end(err)
 		return
 	}
+	c.session = c.front.audit.Begin(c.client, natsProtocol, c.outer.RemoteAddr().String())
+	defer func() {
+		c.session.Bytes.Store(c.said.Load())
+		c.session.End()
+	}()
 	c.greeted.Store(true)
 	if c.front.draining.Load() {
 		c.leave(0)
@@ -90,6 +97,9 @@ func (c *conn) serve() {
 	c.close()
 	<-c.ended
 }
+
+// natsProtocol is what the audit calls it.
+const natsProtocol = "nats"
 
 // toClient writes to the client, one at a time.
 type toClient conn
@@ -124,12 +134,14 @@ func (c *conn) end(err error) {
 	switch {
 	case errors.Is(err, errCertificate):
 		c.front.counters.unauthenticated.Add(1)
-		c.front.options.Log.Warn("Client is sent away", "client", c.outer.RemoteAddr().String(), "problem", err.Error())
+		c.front.audit.Reject(audit.Unauthenticated, "", natsProtocol, c.outer.RemoteAddr().String())
 		c.part() // It was told.
 		return
 	case errors.Is(err, errAuthentication):
 		c.front.counters.unauthenticated.Add(1)
-		text = "Authorization Violation"
+		c.front.audit.Reject(audit.Unauthenticated, "", natsProtocol, c.outer.RemoteAddr().String())
+		c.tell("Authorization Violation")
+		return
 	case errors.Is(err, errPayload):
 		c.front.counters.refusedPuts.Add(1)
 		text = "Maximum Payload Violation"

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
@@ -114,6 +115,7 @@ type Front struct {
 
 	guests  guests
 	batches batches
+	audit   *audit.Log
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
@@ -134,6 +136,7 @@ func New(o Options) (*Front, error) {
 	f := &Front{
 		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, leaving: defaultLeaving,
 		turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), inflated: newAllowance(maxAllowance), conns: make(map[*conn]struct{}),
+		audit:  audit.New(o.Log),
 		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
 	}
 	f.context, f.cancel = context.WithCancel(context.Background())
@@ -222,6 +225,7 @@ func (f *Front) tick(ctx context.Context) {
 			return
 		case now := <-ticker.C:
 			f.history.tick(now, f.totals())
+			f.audit.Flush()
 		}
 	}
 }
@@ -335,4 +339,5 @@ func (f *Front) Close() {
 	}
 	f.mu.Unlock()
 	f.served.Wait()
+	f.audit.Flush()
 }

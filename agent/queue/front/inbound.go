@@ -165,7 +165,15 @@ func (c *conn) note(op *operation) {
 		if op.header != nil && bytes.HasPrefix(op.subject, []byte(nextPrefix)) && acceptsStored(op.header) {
 			c.subscriptions.storedFor(op.reply)
 		}
+		if bytes.HasPrefix(op.subject, []byte(ackPrefix)) && settles(op.payload) {
+			c.session.Count(0, 0, 1)
+		}
 	}
+}
+
+// settles reports whether an acknowledgement says that a message is done with.
+func settles(payload []byte) bool {
+	return len(payload) == 0 || bytes.HasPrefix(payload, []byte("+ACK")) || bytes.HasPrefix(payload, []byte("+NXT")) || bytes.HasPrefix(payload, []byte("+TERM"))
 }
 
 // batchWork is how many bytes one goroutine compresses or inflates at a time.

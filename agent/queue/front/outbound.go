@@ -23,7 +23,10 @@ const maxServed = message.MaxLength + maxHeader
 func (o outbound) scan(buf []byte) (found part, err error) {
 	c := o.conn
 	var seen tally
-	defer func() { c.front.counters.add(seen) }()
+	defer func() {
+		c.front.counters.add(seen)
+		c.session.Count(seen.puts, seen.gets, 0)
+	}()
 	messages := c.given[:0]
 	defer func() {
 		c.given = messages[:0]

@@ -156,8 +156,12 @@ func request(out []byte, op *operation, body []byte) []byte {
 	return append(out, "\r\n"...)
 }
 
-// maxRequest bounds requests to make consumers in bytes.
-const maxRequest = 64 << 10
+const (
+	// maxRequest bounds requests for lists in bytes.
+	maxRequest = 64 << 10
+	// maxConsumer bounds requests to make consumers in bytes. The server keeps what they say, metadata included, several times.
+	maxConsumer = 8 << 10
+)
 
 // judged are the fields that decide what a consumer is called, what it sees, where that goes,
 // and whether it may be there already.
@@ -165,8 +169,8 @@ var judged = []string{"config", "action", "name", "durable_name", "filter_subjec
 
 // filtered returns a request to make a consumer with filters for the queue's subjects.
 func (f *Front) filtered(body []byte) ([]byte, error) {
-	if len(body) > maxRequest {
-		return nil, fmt.Errorf("a request of %d bytes; the limit is %d", len(body), maxRequest)
+	if len(body) > maxConsumer {
+		return nil, fmt.Errorf("a request of %d bytes; the limit is %d: shorten metadata, description or filters", len(body), maxConsumer)
 	}
 	var request, config map[string]json.RawMessage
 	if err := json.Unmarshal(body, &request); err != nil {

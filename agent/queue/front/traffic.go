@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/queue/audit"
 )
 
 // What follows is for another way into the same queue, which serves the same clients by
@@ -15,6 +16,9 @@ import (
 
 // Settings returns those in effect.
 func (f *Front) Settings() Settings { return f.settings.Load().Settings }
+
+// Audit is where it is noted who does what.
+func (f *Front) Audit() *audit.Log { return f.audit }
 
 // CountUnauthenticated counts a client that showed nothing by which it has operations.
 func (f *Front) CountUnauthenticated() { f.counters.unauthenticated.Add(1) }

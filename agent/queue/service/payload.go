@@ -64,6 +64,7 @@ func (s *Service) Put(ctx context.Context, r *wirev1.PutRequest) (*wirev1.PutRes
 			s.options.Front.CountRefusedPut()
 		} else {
 			s.options.Front.CountPut(results[i].GetDuplicate())
+			session(ctx).Count(1, 0, 0)
 		}
 	}
 	return &wirev1.PutResponse{Results: results}, nil

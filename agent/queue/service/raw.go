@@ -232,7 +232,7 @@ func describe(h http.Header, m *wirev1.ReceivedMessage) {
 
 // acknowledgeRaw acknowledges one message.
 func (s *Service) acknowledgeRaw(w http.ResponseWriter, r *http.Request) {
-	switch s.options.Hub.Acknowledge(r.Context(), []string{r.PathValue("receipt")})[0] {
+	switch s.acknowledge(r.Context(), []string{r.PathValue("receipt")})[0] {
 	case wirev1.ReceiptResult_RECEIPT_RESULT_DONE:
 		w.WriteHeader(http.StatusNoContent)
 	case wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED:

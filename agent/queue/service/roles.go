@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -25,15 +26,29 @@ var requests = map[string]roles.Request{
 	wirev1.MessageService_Reject_FullMethodName:      roles.Settle,
 }
 
-type clientKey struct{}
+// caller is who asks, by what and from where. The session is nil where the connection is not one of a Server.
+type caller struct {
+	client           roles.Client
+	session          *audit.Session
+	protocol, remote string
+}
+
+type callerKey struct{}
+
+// session returns that of who asks; nil: there is none.
+func session(ctx context.Context) *audit.Session {
+	from, _ := ctx.Value(callerKey{}).(caller)
+	return from.session
+}
 
 // may returns an error unless the client of a request may ask for something. A context without a client has no operations.
 func (s *Service) may(ctx context.Context, r roles.Request) error {
-	client, _ := ctx.Value(clientKey{}).(roles.Client)
-	if client.Operations.Allow(r) {
+	from, _ := ctx.Value(callerKey{}).(caller)
+	if from.client.Operations.Allow(r) {
 		return nil
 	}
 	s.options.Front.CountForbidden()
+	s.options.Front.Audit().Reject(audit.Forbidden, from.client.Name, from.protocol, from.remote)
 	if roles.Needed(r) == "" {
 		return status.Error(codes.PermissionDenied, "no client may call this")
 	}

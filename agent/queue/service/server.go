@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -140,6 +141,9 @@ type conn struct {
 	looked      bool // for a certificate
 	certificate *front.Credential
 	guest       *front.Guest // who showed it; nil: nobody
+	sessions    sessions
+
+	wire atomic.Int64 // bytes in both directions
 }
 
 type connKey struct{}
@@ -175,6 +179,7 @@ func (c *conn) credential(state *tls.ConnectionState) *front.Credential {
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.service.options.Front.WireBytes().Add(int64(n))
+	c.wire.Add(int64(n))
 	return n, err
 }
 
@@ -182,6 +187,7 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.service.options.Front.WireBytes().Add(int64(n))
+	c.wire.Add(int64(n))
 	return n, err
 }
 
@@ -197,6 +203,7 @@ func (c *conn) Close() error {
 	if c.guest != nil {
 		c.guest.Leave()
 	}
+	c.sessions.end(c.wire.Load())
 	return err
 }
 
@@ -216,17 +223,28 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		shown := []*front.Credential{front.Token(strings.TrimSpace(token)), nil}
 		cut := func() {} // Nothing but its connection ends a request.
-		if c, ok := r.Context().Value(connKey{}).(*conn); ok && c != nil {
+		c, _ := r.Context().Value(connKey{}).(*conn)
+		if c != nil {
 			shown[1], cut = c.credential(r.TLS), c.cut
+		}
+		from := caller{protocol: "http", remote: r.RemoteAddr}
+		if remote {
+			from.protocol = "grpc"
 		}
 		guest := s.options.Front.Watch(cut, shown...)
 		defer guest.Leave()
-		client := guest.Client()
-		if client.Operations == roles.None {
+		from.client = guest.Client()
+		if from.client.Operations == roles.None {
 			s.options.Front.CountUnauthenticated()
+			s.options.Front.Audit().Reject(audit.Unauthenticated, "", from.protocol, from.remote)
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			fail(status.Error(codes.Unauthenticated, "show a token of the queue as bearer token, or a client certificate"))
 			return
+		}
+		if c != nil {
+			session, done := c.session(from)
+			defer done()
+			from.session = session
 		}
 		select {
 		case s.requests <- struct{}{}:
@@ -237,7 +255,7 @@ func (s *Service) handler(calls, other http.Handler) http.Handler {
 		}
 		a := &account{memory: s.memory, most: s.most, control: http.NewResponseController(w)}
 		defer a.drop()
-		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), accountKey{}, a), clientKey{}, client))
+		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), accountKey{}, a), callerKey{}, from))
 		if remote {
 			r.Body = &bounded{ReadCloser: r.Body, context: r.Context(), limit: s.maxBody()}
 			calls.ServeHTTP(w, r)

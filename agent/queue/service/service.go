@@ -147,6 +147,7 @@ func (s *Service) get(ctx context.Context, r *wirev1.GetRequest, stored func(*wi
 		s.options.Hub.Unget(out) //nolint:contextcheck // Who asked may have gone.
 		return nil, err
 	}
+	session(ctx).Count(0, int64(len(out)), 0)
 	return &wirev1.GetResponse{Messages: out}, nil
 }
 
@@ -217,7 +218,20 @@ func (s *Service) Acknowledge(ctx context.Context, r *wirev1.AcknowledgeRequest)
 	if err := checkReceipts(r.GetReceipts()); err != nil {
 		return nil, err
 	}
-	return &wirev1.AcknowledgeResponse{Results: s.options.Hub.Acknowledge(ctx, r.GetReceipts())}, nil
+	return &wirev1.AcknowledgeResponse{Results: s.acknowledge(ctx, r.GetReceipts())}, nil
+}
+
+// acknowledge acknowledges messages.
+func (s *Service) acknowledge(ctx context.Context, receipts []string) []wirev1.ReceiptResult {
+	results := s.options.Hub.Acknowledge(ctx, receipts)
+	done := int64(0)
+	for _, r := range results {
+		if r == wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+			done++
+		}
+	}
+	session(ctx).Count(0, 0, done)
+	return results
 }
 
 // Release implements wirev1.MessageServiceServer.

@@ -63,6 +63,9 @@ func (s *Streams) Owns(c jetstream.StreamConfig) bool {
 	return s.owner == "" || c.Metadata[ownerKey] == s.owner
 }
 
+// MaxConsumers is how many consumers the stream of a queue has at most, the agents' own included. Each takes memory of every member.
+const MaxConsumers = 1024
+
 // ownerKey is that of the owner among a stream's metadata.
 const ownerKey = "lighterage.dev/owner"
 
@@ -102,7 +105,7 @@ func (s *Streams) streamConfig(settings Settings) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:     s.queue,
 		Subjects: append(Subjects(s.queue), MarkerSubjects(s.queue), DeadSubject(s.queue), RestoreSubject(s.queue)),
-		MaxMsgs:  -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		MaxMsgs:  -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: MaxConsumers,
 		MaxAge: settings.MaxAge, Replicas: max(settings.Replicas, 1),
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
 		Duplicates: settings.Window(), Compression: jetstream.NoCompression,
@@ -258,6 +261,9 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	want.Metadata = ownMetadata(have.Metadata)
 	if s.owner != "" {
 		want.Metadata[ownerKey] = s.owner
+	}
+	if exists {
+		want.MaxConsumers = have.MaxConsumers // No server changes it.
 	}
 	if own {
 		noteBounds(&want)
