@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// natsServer is a server of an attacker: it speaks enough of the NATS protocol for clients to show their credentials, and keeps every CONNECT.
+// natsServer is a server of an attacker: it speaks enough of the NATS protocol for clients to show their credentials,
+// and keeps every CONNECT.
 type natsServer struct {
 	listener net.Listener
 	// info is the JSON of INFO.

@@ -46,7 +46,8 @@ func (m *queueMember) auditedOf(message, client, protocol string) map[string]any
 	return nil
 }
 
-// TestQueueAudit: the log says who connected by which protocol and what they did, also of what was rejected, and never what they showed.
+// TestQueueAudit: the log says who connected by which protocol and what they did, also of what was rejected, and never
+// what they showed.
 func TestQueueAudit(t *testing.T) {
 	m := startQueue(t, withRoles, "till", "ledger", "clerk")
 	conn, js := m.nats("clerk")
@@ -105,7 +106,7 @@ func TestQueueAudit(t *testing.T) {
 		}
 	}
 	if _, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(word("nobody")), nats.Timeout(patience), nats.Secure(&tls.Config{RootCAs: m.pool, MinVersion: tls.VersionTLS13})); err == nil {
-		t.Fatal("nobody is let in")
+		t.Fatal("a token of nobody authenticates")
 	}
 	if lines := m.audited("Request rejected"); len(lines) < 2 || len(lines) > guesses/2 {
 		t.Errorf("%d lines about %d guesses", len(lines), guesses)

@@ -71,7 +71,8 @@ func externalQueue(server string, ca []byte) *v1alpha1.Queue {
 	}
 }
 
-// mount writes the files that the kubelet would show a Queue's member of the Secret victim. ok is false when the manager makes no member.
+// mount writes the files that the kubelet would show a Queue's member of the Secret victim. ok is false when the
+// manager makes no member.
 func mount(t *testing.T, q *v1alpha1.Queue, data map[string]string) (directory string, ok bool) {
 	t.Helper()
 	wanted, problem := queue.Want(q, nil, queue.Neighbours{NamespaceUID: "namespace-1"}, false)
@@ -190,7 +191,8 @@ func TestQueueSendsNoForeignSecret(t *testing.T) {
 	}
 }
 
-// H4: credentials that are meant for NATS go by TLS only, also when the spec is older than the rule, or the agent is told otherwise.
+// H4: credentials that are meant for NATS go by TLS only, also when the spec is older than the rule, or the agent is
+// told otherwise.
 func TestQueueCredentialsNeedTLS(t *testing.T) {
 	meant := map[string]string{"lighterage-nats-token": secretWord}
 	config, bundle := secured(t)
@@ -230,7 +232,8 @@ func TestQueueCredentialsNeedTLS(t *testing.T) {
 	}
 }
 
-// H4: servers name others of their cluster, to which a client of NATS would go on. Those are not dialled, with or without TLS.
+// H4: servers name others of their cluster, to which a client of NATS would go on. Those are not dialled, with or
+// without TLS.
 func TestQueueFollowsNoAdvertisedServer(t *testing.T) {
 	config, bundle := secured(t)
 	thief := startNATSServer(t, nil, nil)

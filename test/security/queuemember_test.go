@@ -37,11 +37,12 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
-	"github.com/lighterage/lighterage/agent/transfer"
+	agenttransfer "github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// queueMember is the agent of a Queue orders with one member, as its pod runs it. The client NAME has the token "word-of-NAME".
+// queueMember is the agent of a Queue orders with one member, as its pod runs it. The client NAME has the token
+// "word-of-NAME".
 type queueMember struct {
 	*testing.T
 	*queueagent.Agent
@@ -103,7 +104,7 @@ func newAgent(read func() (*wirev1.QueueConfig, error), directory string, log io
 	return queueagent.New(queueagent.Options{
 		Read: read, Member: "orders-0", Directory: directory, Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Interval: 10 * time.Millisecond,
-		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(context.Context, agenttransfer.Compression) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
 		Decoders: func(context.Context) *codec.Registry { return engines.Default() },

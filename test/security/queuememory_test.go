@@ -155,7 +155,8 @@ func (m *queueMember) makeConsumers(count, metadata int) (refused int) {
 	return int(failed.Load())
 }
 
-// Low: 1,000 durable consumers with large metadata added 318 MiB to a member. What a request says, and how many there are, is bounded.
+// Low: 1,000 durable consumers with large metadata added 318 MiB to a member. What a request says, and how many there
+// are, is bounded.
 func TestConsumersMemory(t *testing.T) {
 	const beyond, metadata = 16, 7900
 	m, memory := startQueueProcess(t, "clerk")
@@ -175,8 +176,8 @@ func TestConsumersMemory(t *testing.T) {
 	}
 }
 
-// TestQueueMemoryBound: clients that authenticated put bombs, make as many consumers as they can, and do not take what they listen to, all at
-// once. The member stays within what its pod may have, and an honest client is served.
+// TestQueueMemoryBound: clients that authenticated put bombs, make as many consumers as they can, and do not take what
+// they listen to, all at once. The member stays within what its pod may have, and an honest client is served.
 func TestQueueMemoryBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds")

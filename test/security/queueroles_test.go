@@ -123,7 +123,8 @@ func (m *queueMember) filled() (taken jetstream.Msg) {
 	return taken
 }
 
-// TestPutOnlyClient: a client with Put cannot see, get, acknowledge or remove messages or consumers, whatever it says to a member.
+// TestPutOnlyClient: a client with Put cannot see, get, acknowledge or remove messages or consumers, whatever it says
+// to a member.
 func TestPutOnlyClient(t *testing.T) {
 	m := startQueue(t, withRoles, "till", "ledger", "clerk")
 	taken := m.filled()
@@ -275,8 +276,8 @@ func TestGetOnlyClient(t *testing.T) {
 	}
 }
 
-// TestNobodyForgesAcknowledgements: a client that sees messages as they are published would learn the inbox of who put them, and could tell
-// that client that a message is stored which is not, or read its answers.
+// TestNobodyForgesAcknowledgements: a client that sees messages as they are published would learn the inbox of who put
+// them, and could tell that client that a message is stored which is not, or read its answers.
 func TestNobodyForgesAcknowledgements(t *testing.T) {
 	m := startQueue(t, nil, "till", "ledger")
 	ledger := m.raw("ledger")

@@ -1,11 +1,11 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit logs who uses a queue: a line when a client authenticates and one when it goes, and what was rejected. Lines have the
-// attribute audit=true and name clients, never what they show.
+// Package audit logs who uses a queue: a line when a client authenticates and one when it goes, and what was rejected.
+// Lines have the attribute audit=true and name clients, never what they show.
 //
-// A storm of connections or requests does not become one of lines: of each client, and of all together, so many lines are written a
-// second, and what has none is summed up in a later one. Nothing is left uncounted.
+// A storm of connections or requests does not become one of lines: of each client, and of all together, so many lines
+// are written a second, and what has none is summed up in a later one. Nothing is left uncounted.
 package audit
 
 import (
@@ -194,7 +194,8 @@ func (l *Log) rejection(key rejection, r *rejections, now time.Time) {
 	r.untold, r.told = 0, now
 }
 
-// Flush writes what is summed up, and forgets who has not been there for long. It is to be called about each Interval, and at the end.
+// Flush writes what is summed up, and forgets who has not been there for long. It is to be called about each Interval,
+// and at the end.
 func (l *Log) Flush() {
 	now := l.now()
 	l.mu.Lock()

@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roles says what each client of a queue may do, whichever protocol it speaks: it is the one place that decides.
+// Package roles says what each client of a queue may do, whichever protocol it speaks: it is the one place that
+// decides.
 package roles
 
 import (
@@ -14,7 +15,8 @@ import (
 // Operations that a client may do. None is what somebody has who does not authenticate.
 type Operations uint8
 
-// The operations. A client with Get may do with messages all that Put does not cover: get, acknowledge, browse, and make and remove consumers.
+// The operations. A client with Get may do with messages all that Put does not cover: get, acknowledge, browse, and
+// make and remove consumers.
 const (
 	Put Operations = 1 << iota
 	Get
@@ -65,7 +67,8 @@ func Needed(r Request) string { return needs[r].String() }
 // Others in place of a client's name stands for those that are not named.
 const Others = "*"
 
-// Roles are the operations of clients by name. Nil: every client has all. Else a client that is neither named nor covered by Others has none.
+// Roles are the operations of clients by name. Nil: every client has all. Else a client that is neither named nor
+// covered by Others has none.
 type Roles map[string]Operations
 
 // of returns the operations of a client by the first of its names, and all of them that have a role.
@@ -120,7 +123,8 @@ type Table struct {
 	certificates Roles
 }
 
-// NewTable returns that of tokens with roles, and of certificates with theirs. A token that several clients have gives all of their operations.
+// NewTable returns that of tokens with roles, and of certificates with theirs. A token that several clients have gives
+// all of their operations.
 func NewTable(tokens []Token, ofTokens, ofCertificates Roles) *Table {
 	t := &Table{tokens: make(map[Digest]Client, len(tokens)), certificates: maps.Clone(ofCertificates)}
 	for _, token := range tokens {
@@ -160,7 +164,8 @@ func (t *Table) Same(other *Table) bool {
 	return maps.Equal(t.tokens, other.tokens) && maps.Equal(t.certificates, other.certificates) && (t.certificates == nil) == (other.certificates == nil)
 }
 
-// Names are those of a certificate that roles may name: CN:, DNS: and URI: before the subject's common name and each alternative name.
+// Names are those of a certificate that roles may name: CN:, DNS: and URI: before the subject's common name and each
+// alternative name.
 func Names(c *x509.Certificate) []string {
 	var names []string
 	if cn := c.Subject.CommonName; cn != "" {

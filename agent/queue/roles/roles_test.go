@@ -34,7 +34,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestTokens: a token does what its role says; without roles all may do everything, and with some only those that are named, unless others are.
+// TestTokens: a token does what its role says; without roles all may do everything, and with some only those that are
+// named, unless others are.
 func TestTokens(t *testing.T) {
 	tokens := []roles.Token{{Name: "shop", Text: "a"}, {Name: "till", Text: "b"}, {Name: "new", Text: "c"}, {Name: "empty", Text: ""}, {Name: "*", Text: "d"}}
 	for what, test := range map[string]struct {

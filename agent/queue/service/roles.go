@@ -41,7 +41,8 @@ func session(ctx context.Context) *audit.Session {
 	return from.session
 }
 
-// may returns an error unless the client of a request may ask for something. A context without a client has no operations.
+// may returns an error unless the client of a request may ask for something. A context without a client has no
+// operations.
 func (s *Service) may(ctx context.Context, r roles.Request) error {
 	from, _ := ctx.Value(callerKey{}).(caller)
 	if from.client.Operations.Allow(r) {

@@ -7,7 +7,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/audit"
 )
 
-// maxSessions bounds how many clients of one connection are told apart that ask for nothing at the moment. A proxy may ask for many.
+// maxSessions bounds how many clients of one connection are told apart that ask for nothing at the moment. A proxy may
+// ask for many.
 const maxSessions = 8
 
 // sessions are those of one connection, by client and protocol. Their owner locks them.
