@@ -236,8 +236,10 @@ func TestRefuses(t *testing.T) {
 			v1alpha1.ReasonPeerNotFound,
 		},
 		"not granted to another namespace, and the claim is not told of": {
-			func(_ *fixture, d *v1alpha1.Delivery) {
-				d.Spec.Transfer.Namespace, d.Spec.Destination.PersistentVolumeClaim.ClaimName = "shop", "none"
+			func(f *fixture, d *v1alpha1.Delivery) {
+				spec := d.Spec
+				spec.Transfer.Namespace, spec.Destination.PersistentVolumeClaim.ClaimName = "shop", "none"
+				*d = *plan.NewDelivery(f.namespace, spec)
 			},
 			v1alpha1.ReasonNotGranted,
 		},
