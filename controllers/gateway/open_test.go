@@ -5,6 +5,7 @@ package gateway_test
 
 import (
 	"context"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -181,7 +182,10 @@ func TestGrantedInPart(t *testing.T) {
 	grant := grantOf("vault", "east", "bank", "ledger-copy")
 	grant.Spec.To[0].Path = "/in"
 	w := newWest(t, nil, peerOf("east", east), grant)
-	c := w.dial(issue(t, east, sender("east"), time.Now()))
+	into := func(path string) wirev1.GatewayClient { // with a certificate for the directory
+		return w.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Path = path }))
+	}
+	c := into("/in")
 	for name, change := range map[string]func(*wirev1.OpenRequest){
 		"path: \"/inner\"":      func(r *wirev1.OpenRequest) { r.Destination.Path = "/inner" },
 		"path: \"/\"":           func(r *wirev1.OpenRequest) { r.Destination.Path = "." },
@@ -192,7 +196,7 @@ func TestGrantedInPart(t *testing.T) {
 		request := ledger("7f3ca", 1)
 		request.Destination.Path = "/in"
 		change(request)
-		if message := open(t, c, request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED); !strings.Contains(message, name) {
+		if message := open(t, into(path.Clean("/"+request.GetDestination().GetPath())), request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED); !strings.Contains(message, name) {
 			t.Errorf("%q is not in the message: %s", name, message)
 		}
 	}
@@ -206,7 +210,7 @@ func TestGrantedInPart(t *testing.T) {
 	}
 	request := ledger("7f3ca", 1)
 	request.Destination.Path = "in/deeper"
-	open(t, c, request).pending()
+	open(t, into("/in/deeper"), request).pending()
 	if made := w.deliveries(); len(made) != 1 || made[0].Spec.Destination.PersistentVolumeClaim.Path != "/in/deeper" {
 		t.Errorf("Deliveries %v", made)
 	}
@@ -269,7 +273,11 @@ func TestLimitsOfAPeer(t *testing.T) {
 	w := newWest(t, func(o *gateway.Options) { o.RequestsPerSecond, o.RequestBurst, o.OpensPerPeer = 0.001, 6, 2 }, peerOf("east", east),
 		grantOf("vault", "east", "bank", "ledger-copy"), grantOf("vault", "east", "shop", "stock"))
 	of := func(namespace string) wirev1.GatewayClient {
-		return w.dial(issue(t, east, pki.TransferIdentity("east", namespace, "ledger"), time.Now()))
+		return w.dial(issueFor(t, east, pki.TransferIdentity("east", namespace, "ledger"), time.Now(), func(c *pki.RunClaims) {
+			if namespace == "shop" {
+				c.Claim = "stock"
+			}
+		}))
 	}
 	hello := func(c wirev1.GatewayClient) error {
 		_, err := c.Hello(context.Background(), &wirev1.HelloRequest{})

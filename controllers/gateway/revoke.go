@@ -58,15 +58,18 @@ func (g *Gateway) EndRevoked(namespace string) {
 	for _, key := range g.front.Keys() {
 		var allowed bool
 		var err error
+		var of types.NamespacedName // the key of a Queue holds what is secret of its server name
 		if way, ok := parseQueueKey(key); ok {
 			if namespace != "" && way.namespace != namespace {
 				continue
 			}
+			of = types.NamespacedName{Namespace: way.namespace, Name: way.name}
 			_, allowed, err = g.open(way)
 		} else if name, uid, ok := parseDeliveryKey(key); ok {
 			if namespace != "" && name.Namespace != namespace {
 				continue
 			}
+			of = name
 			allowed, err = g.goesOn(name, uid)
 		} else {
 			continue
@@ -75,7 +78,7 @@ func (g *Gateway) EndRevoked(namespace string) {
 		case err != nil:
 			g.options.Log.Error(err, "Peers, PeerGrants and Deliveries cannot be looked up")
 		case !allowed:
-			g.options.Log.Info("Connections end because they are not granted any more", "target", key)
+			g.options.Log.Info("Connections end because they are not granted any more", "target", of.String())
 			g.front.CloseTarget(key)
 		}
 	}

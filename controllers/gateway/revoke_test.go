@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/pki"
 )
 
 // running is a run whose agent is ready and connected.
@@ -33,7 +34,7 @@ func newRunning(t *testing.T, change func(*v1alpha1.PeerGrant)) *running {
 	r.west = newWest(t, nil, r.peer, r.grant)
 	request := ledger("7f3ca", 1)
 	request.Destination.Path, request.Mirror = "/in/sub", true
-	s := open(t, r.dial(issue(t, east, sender("east"), time.Now())), request)
+	s := open(t, r.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Path = "/in/sub" })), request)
 	s.pending()
 	address := r.receiver(func() string { return r.name })
 	r.name = r.ready(ledgerKey("7f3ca", 1), address)

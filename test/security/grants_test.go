@@ -91,7 +91,8 @@ func (v *grantedVolume) receive(d *v1alpha1.Delivery) (wirev1.Receiver_SessionCl
 	v.t.Cleanup(func() { stop(); <-ended })
 	const name = "receiver.example"
 	east, west := transporttest.NewAuthority(v.t, "east"), transporttest.NewAuthority(v.t, "west")
-	server := transport.NewDataServer(transport.NewFiles(west.Directory(v.t, east, "/ns/vault/delivery/d", name)), "bank", "ledger", receiver.ServeBlocks)
+	server := transport.NewDataServer(transport.NewFiles(west.Directory(v.t, east, "/ns/vault/delivery/d", name)), transport.Sender{Namespace: "bank", Name: "ledger"},
+		receiver.ServeBlocks)
 	wirev1.RegisterReceiverServer(server, receiver)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
