@@ -123,7 +123,7 @@ func (c *Callers) Identify(cs tls.ConnectionState) (Caller, error) {
 		return Caller{}, fmt.Errorf("%w: the peer is %q and only queues send to queues", ErrNotACaller, path)
 	}
 	known := c.known.Load()
-	// Nobody is known by an error, so that why a stranger is one needs no words.
+	// Why a chain is rejected is not for a stranger to know.
 	owners, _ := known.roots.Owners(cs.PeerCertificates, time.Now(), x509.ExtKeyUsageClientAuth)
 	for _, owner := range owners {
 		// Under another's name the gateway would not know whose connection to end.

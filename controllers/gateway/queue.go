@@ -6,6 +6,7 @@ package gateway
 import (
 	"context"
 	"crypto/hmac"
+	"errors"
 	"slices"
 	"strings"
 
@@ -129,7 +130,11 @@ func parseQueueKey(key string) (queueWay, bool) {
 // queueTarget finds a Queue that some PeerGrant opens to the caller. That the caller is who it must be, the queue sees by its certificate.
 func (g *Gateway) queueTarget(way queueWay) (passthrough.Target, bool) {
 	of, open, err := g.open(way)
-	if err != nil {
+	switch {
+	case errors.Is(err, pki.ErrNoChannelKey):
+		// Strangers must not fill the log; OpenQueue logs it for those who are authenticated.
+		g.options.Log.V(1).Info("Whether a channel is granted cannot be looked up", "cause", err.Error())
+	case err != nil:
 		g.options.Log.Error(err, "Whether a channel is granted cannot be looked up")
 	}
 	if !open {

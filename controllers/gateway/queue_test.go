@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -69,6 +71,19 @@ func TestOpenQueueRefuses(t *testing.T) {
 	}
 	if _, err := w.dial(queue).Hello(context.Background(), &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion}); err != nil {
 		t.Errorf("a Queue may not say hello: %v", err)
+	}
+}
+
+// A gateway whose Secret has no key yet makes no names, and takes none for one of its own.
+func TestQueueWithoutAChannelKey(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, func(o *gateway.Options) { o.ChannelKey = nil }, peerOf("east", east), queueGrant("vault", "east", "bank", "orders"), queueOf("vault", "orders"))
+	_, err := w.dial(issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now())).OpenQueue(context.Background(), orders())
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("OpenQueue: %v", err)
+	}
+	if _, err := w.connect(pki.ChannelServerName(nil, "east", "bank", "vault", "orders")); err == nil {
+		t.Error("a connection was passed through")
 	}
 }
 

@@ -130,3 +130,14 @@ func TestChannelKeyFile(t *testing.T) {
 	write(nil)
 	is(second)
 }
+
+func FuzzParseChannelServerName(f *testing.F) {
+	f.Add(pki.ChannelServerName(nil, "east", "bank", "vault", "orders"))
+	f.Add("..queue.lighterage.internal")
+	f.Fuzz(func(t *testing.T, name string) {
+		label, namespace, queue, ok := pki.ParseChannelServerName(name)
+		if ok && label+"."+pki.ChannelDomain(namespace, queue) != name {
+			t.Fatalf("%q was parsed into %q, %q and %q", name, label, namespace, queue)
+		}
+	})
+}

@@ -27,7 +27,9 @@ import (
 func TestTenantWithItsAgentsKey(t *testing.T) {
 	const opens, connections = 40, 220
 	east := gatewaytest.NewCA(t, "east")
-	w := gatewaytest.New(t, func(o *gateway.Options) { o.RequestBurst, o.OpensPerPeer, o.PollInterval = 400, opens, 250*time.Millisecond }, gatewaytest.PeerOf("east", east),
+	w := gatewaytest.New(t, func(o *gateway.Options) {
+		o.RequestBurst, o.OpensPerPeer, o.PollInterval = 400, opens, 250*time.Millisecond
+	}, gatewaytest.PeerOf("east", east),
 		gatewaytest.GrantOf("vault", "east", "evil", v1alpha1.GrantedPersistentVolumeClaim, "evil-copy"),
 		gatewaytest.GrantOf("vault", "east", "bank", v1alpha1.GrantedPersistentVolumeClaim, "ledger-copy"))
 	certificate := func(identity pki.Identity) tls.Certificate { return gatewaytest.Issue(t, east, identity, time.Now()) }
