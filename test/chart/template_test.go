@@ -160,7 +160,7 @@ func arguments(t *testing.T, objects []unstructured.Unstructured, deployment str
 // TestFlagsExist holds what the chart tells the programs to the flags that they define.
 func TestFlagsExist(t *testing.T) {
 	t.Parallel()
-	objects, err := template(t, registry, withoutCRDs, "ca.existingSecret=my-ca", "accelerator.slotsPerNode=3")
+	objects, err := template(t, registry, withoutCRDs, "ca.existingSecret=my-ca", "accelerator.slotsPerNode=3", "watchNamespaces={bank}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,6 +232,7 @@ func TestRefused(t *testing.T) {
 		{"deliveryRetention=7d", "/deliveryRetention"},
 		{"nodeAgent.enabled=maybe", "/nodeAgent/enabled"},
 		{"metrics.enabled=true", "'metrics' not allowed"},
+		{"watchNamespaces={Bank}", "/watchNamespaces/0"},
 		{"image.digests.agent=sha256:1234", "/image/digests/agent"},
 		{"gateway.service.type=ClusterIP,gateway.service.externalTrafficPolicy=Local", "externalTrafficPolicy needs"},
 		{"networkPolicy.apiServerPorts={}", "/networkPolicy/apiServerPorts"},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	celgo "github.com/google/cel-go/cel"
@@ -109,8 +110,17 @@ func matches(policy *admissionregistrationv1.ValidatingAdmissionPolicy, r reques
 	})
 }
 
-func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, r request) []string {
+// compiled are the expressions of a policy, which take longer to compile than to run.
+type compiled struct{ conditions, rules, messages cel.ConditionEvaluator }
+
+// compilations are by the policy's name.
+var compilations sync.Map
+
+func compile(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy) compiled {
 	t.Helper()
+	if known, ok := compilations.Load(policy.Name); ok {
+		return known.(compiled)
+	}
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
 		t.Fatal(err)
@@ -121,12 +131,17 @@ func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionP
 			t.Fatalf("%s: variable %s: %v", policy.Name, v.Name, result.Error)
 		}
 	}
-	for _, condition := range policy.Spec.MatchConditions {
-		if results := run(t, compiler, []cel.ExpressionAccessor{boolean(condition.Expression)}, r); results[0] != true {
-			return nil
+	evaluator := func(expressions []cel.ExpressionAccessor) cel.ConditionEvaluator {
+		made := compiler.CompileCondition(expressions, declared, environment.StoredExpressions)
+		if errs := made.CompilationErrors(); len(errs) > 0 {
+			t.Fatalf("%s: %v", policy.Name, errs)
 		}
+		return made
 	}
-	var rules, texts []cel.ExpressionAccessor
+	var conditions, rules, texts []cel.ExpressionAccessor
+	for _, condition := range policy.Spec.MatchConditions {
+		conditions = append(conditions, boolean(condition.Expression))
+	}
 	for _, validation := range policy.Spec.Validations {
 		rules = append(rules, boolean(validation.Expression))
 		text := validation.MessageExpression
@@ -135,9 +150,20 @@ func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionP
 		}
 		texts = append(texts, expression{text: text, types: []*celgo.Type{celgo.StringType}})
 	}
+	made := compiled{evaluator(conditions), evaluator(rules), evaluator(texts)}
+	compilations.Store(policy.Name, made)
+	return made
+}
+
+func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, r request) []string {
+	t.Helper()
+	program := compile(t, policy)
+	if slices.Contains(run(t, program.conditions, r), any(false)) {
+		return nil
+	}
 	var messages []string
-	said := run(t, compiler, texts, r)
-	for i, result := range run(t, compiler, rules, r) {
+	said := run(t, program.messages, r)
+	for i, result := range run(t, program.rules, r) {
 		if result != true {
 			messages = append(messages, fmt.Sprint(said[i]))
 		}
@@ -146,7 +172,7 @@ func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionP
 }
 
 // run evaluates expressions; an error fails the test, because an API server would refuse the request with it and no mend.
-func run(t *testing.T, compiler *cel.CompositedCompiler, expressions []cel.ExpressionAccessor, r request) []any {
+func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: r.resource.Group, Version: r.resource.Version, Kind: r.resource.Resource}
 	var object, old runtime.Object
@@ -163,10 +189,6 @@ func run(t *testing.T, compiler *cel.CompositedCompiler, expressions []cel.Expre
 	versioned.VersionedObject.Set(object)
 	versioned.VersionedOldObject.Set(old)
 	asked := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(r.resource), metav1.GroupVersionKind(kind))
-	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
-	if errs := evaluator.CompilationErrors(); len(errs) > 0 {
-		t.Fatal(errs)
-	}
 	results, _, err := evaluator.ForInput(context.Background(), versioned, asked, cel.OptionalVariableBindings{}, r.namespace, apiservercel.RuntimeCELCostBudget)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +196,7 @@ func run(t *testing.T, compiler *cel.CompositedCompiler, expressions []cel.Expre
 	values := make([]any, len(results))
 	for i, result := range results {
 		if result.Error != nil {
-			t.Fatalf("%s: %v", expressions[i].GetExpression(), result.Error)
+			t.Fatalf("%s: %v", result.ExpressionAccessor.GetExpression(), result.Error)
 		}
 		values[i] = result.EvalResult.Value()
 	}

@@ -57,44 +57,84 @@ tolerations:
 {{- end }}
 {{- end }}
 
-{{/* A role as the code declares it; arguments: root, file, name. config/rbac holds the same file. */}}
+{{/* The namespaces that are watched, the release's own among them; empty for all. */}}
+{{- define "lighterage.watched" -}}
+{{- if .Values.watchNamespaces -}}
+{{ append .Values.watchNamespaces .Release.Namespace | uniq | sortAlpha | join "," }}
+{{- end -}}
+{{- end }}
+
+{{/* Resources of the API that the operator has rights to and that are of no namespace. */}}
+{{- define "lighterage.clusterResources" -}}
+[namespaces, nodes, persistentvolumes, volumeattachments, tokenreviews, subjectaccessreviews,
+ compressionpolicies, compressionpolicies/status, peers, peers/status, nodeprofiles, nodeprofiles/status]
+{{- end }}
+
+{{/* A role as the code declares it; arguments: root, file, name. config/rbac holds the same file. When namespaces are watched, a ClusterRole keeps
+what is of the cluster, and Roles in these namespaces get the rest. */}}
 {{- define "lighterage.role" -}}
 {{- $root := .root }}
 {{- $name := .name }}
 {{- $component := .component }}
+{{- $watched := include "lighterage.watched" $root }}
+{{- $clusterResources := include "lighterage.clusterResources" $root | fromYamlArray }}
 {{- range regexSplit "(?m)^---\n" ($root.Files.Get .file) -1 }}
 {{- $role := fromYaml . }}
 {{- if $role.kind }}
+{{- $own := dict "root" $root "component" $component "account" $name "kind" $role.kind "name" $name "namespace" "" "rules" $role.rules }}
+{{- if eq $role.kind "Role" }}{{ $_ := set $own "namespace" $root.Release.Namespace }}{{ end }}
+{{- if and $watched (eq $role.kind "ClusterRole") }}
+{{- $ofCluster := list }}
+{{- $ofNamespaces := list }}
+{{- range $role.rules }}
+{{- $here := list }}
+{{- $there := list }}
+{{- range .resources }}
+{{- if has . $clusterResources }}{{ $here = append $here . }}{{ else }}{{ $there = append $there . }}{{ end }}
+{{- end }}
+{{- if $here }}{{ $ofCluster = append $ofCluster (dict "apiGroups" .apiGroups "resources" $here "verbs" .verbs) }}{{ end }}
+{{- if $there }}{{ $ofNamespaces = append $ofNamespaces (dict "apiGroups" .apiGroups "resources" $there "verbs" .verbs) }}{{ end }}
+{{- end }}
+{{- $_ := set $own "rules" $ofCluster }}
+{{- range splitList "," $watched }}
+{{ include "lighterage.boundRole" (dict "root" $root "component" $component "account" $name "kind" "Role" "name" (printf "%s-watched" $name) "namespace" . "rules" $ofNamespaces) }}
+{{- end }}
+{{- end }}
+{{ include "lighterage.boundRole" $own }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A role and its binding; arguments: root, component, account, kind, name, namespace, rules. */}}
+{{- define "lighterage.boundRole" -}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ $role.kind }}
+kind: {{ .kind }}
 metadata:
-  name: {{ $name }}
-  {{- if eq $role.kind "Role" }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
   {{- end }}
   labels:
-    {{- include "lighterage.labels" (dict "root" $root "component" $component) | nindent 4 }}
+    {{- include "lighterage.labels" (dict "root" .root "component" .component) | nindent 4 }}
 rules:
-  {{- toYaml $role.rules | nindent 2 }}
+  {{- toYaml .rules | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ $role.kind }}Binding
+kind: {{ .kind }}Binding
 metadata:
-  name: {{ $name }}
-  {{- if eq $role.kind "Role" }}
-  namespace: {{ $root.Release.Namespace }}
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
   {{- end }}
   labels:
-    {{- include "lighterage.labels" (dict "root" $root "component" $component) | nindent 4 }}
+    {{- include "lighterage.labels" (dict "root" .root "component" .component) | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
-  kind: {{ $role.kind }}
-  name: {{ $name }}
+  kind: {{ .kind }}
+  name: {{ .name }}
 subjects:
   - kind: ServiceAccount
-    name: {{ $name }}
-    namespace: {{ $root.Release.Namespace }}
-{{- end }}
-{{- end }}
+    name: {{ .account }}
+    namespace: {{ .root.Release.Namespace }}
 {{- end }}

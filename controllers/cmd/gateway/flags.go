@@ -14,6 +14,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/gateway"
+	"github.com/lighterage/lighterage/controllers/watched"
 )
 
 // shutdownReserve is what stopping takes beside draining.
@@ -26,6 +27,7 @@ type settings struct {
 	verbosity                              int
 	shutdownTimeout                        time.Duration
 	options                                gateway.Options
+	watched                                watched.Namespaces
 }
 
 // parse returns nil settings when only help or the version was asked for, and printed to out.
@@ -39,6 +41,7 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none")
 	flags.StringVar(&s.configDirectory, "config-dir", "/etc/lighterage", "directory with tls.crt, tls.key and channel.key, read again when they change")
 	flags.IntVar(&s.verbosity, "v", 0, "log more: 1 also logs connections, 4 what the Kubernetes client does")
+	watchNamespaces := flags.String("watch-namespaces", "", "namespaces into which peers may send, if a PeerGrant there allows it, with commas; empty: all")
 	config.RegisterFlags(flags)
 
 	limits := &s.options.Limits
@@ -75,6 +78,9 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	}
 	if err := limits.Validate(); err != nil {
 		return nil, err
+	}
+	if s.watched, err = watched.Parse(*watchNamespaces, ""); err != nil {
+		return nil, fmt.Errorf("--watch-namespaces: %w; see --help", err)
 	}
 	s.shutdownTimeout = limits.DrainTimeout + shutdownReserve
 	return s, nil

@@ -69,7 +69,8 @@ func run(s *settings, log logr.Logger) error {
 	mgr, err := ctrl.NewManager(rest.AddUserAgent(kubeconfig, "lighterage-gateway/"+wirev1.Version), ctrl.Options{
 		Scheme:                  scheme,
 		Logger:                  log,
-		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: s.watched.Cache()},
+		NewClient:               s.watched.NewClient,
 		Metrics:                 servedmetrics.Serving(s.metricsAddress, certificate.GetCertificate),
 		HealthProbeBindAddress:  s.healthAddress,
 		GracefulShutdownTimeout: &s.shutdownTimeout,
@@ -85,6 +86,7 @@ func run(s *settings, log logr.Logger) error {
 	s.options.Issuer = pki.NewCAFile(filepath.Join(s.configDirectory, pki.ClusterCAKey)).Issuer
 	s.options.ChannelKey = pki.NewChannelKeyFile(s.configDirectory).Key
 	s.options.Registerer = metrics.Registry
+	s.options.Reader = s.watched.Reader(mgr.GetAPIReader(), mgr.GetClient())
 	if err := gateway.Setup(ctx, mgr, s.address, s.options); err != nil {
 		return err
 	}

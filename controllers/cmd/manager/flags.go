@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/watched"
 )
 
 // settings are what the flags say.
@@ -27,6 +28,7 @@ type settings struct {
 	retention                     time.Duration
 	leaderElect                   bool
 	networkPolicies               bool
+	watched                       watched.Namespaces
 	healthAddress, metricsAddress string
 	concurrency                   int
 	acceleratorSlots              int64
@@ -68,6 +70,7 @@ func parse(arguments []string) (settings, error) {
 	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its accelerator, "+
 		"0 for any number; counted are those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues. "+
 		"Takes the right to patch nodes/status")
+	watchNamespaces := flags.String("watch-namespaces", "", "namespaces in which the manager has rights and looks after objects, with commas; its own is added; empty: all")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	if err := flags.Parse(arguments); err != nil {
@@ -78,6 +81,10 @@ func parse(arguments []string) (settings, error) {
 	}
 	if err := s.logLevel.UnmarshalText([]byte(*level)); err != nil {
 		return s, fmt.Errorf("--log-level: %w", err)
+	}
+	var err error
+	if s.watched, err = watched.Parse(*watchNamespaces, s.namespace); err != nil {
+		return s, fmt.Errorf("--watch-namespaces: %w", err)
 	}
 	s.agentArchitectures = strings.Split(*agentArchitectures, ",")
 	return s, s.validate()

@@ -112,7 +112,9 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 		// The process ends when the manager stops, so another may lead at once.
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        s.healthAddress,
+		NewClient:                     s.watched.NewClient,
 		Cache: cache.Options{
+			DefaultNamespaces: s.watched.Cache(),
 			ByObject: map[client.Object]cache.ByObject{
 				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
 				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
@@ -176,19 +178,20 @@ func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
 
 func newParts(mgr ctrl.Manager, s settings) parts {
 	real := clock.RealClock{}
+	reader := s.watched.Reader(mgr.GetAPIReader(), mgr.GetClient())
 	authority := pki.NewAuthority(pki.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real,
+		Client: mgr.GetClient(), Reader: reader, Clock: real,
 		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster, Recorder: mgr.GetEventRecorder("lighterage-pki"),
 	})
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
 	agents := agentclient.NewAgents(agentclient.Options{Credentials: holder, Clock: real})
 	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder, Clock: real})
-	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: reader}
 	if s.networkPolicies {
 		networks.OperatorNamespace = s.namespace
 	}
 	attempts := attempt.NewCluster(attempt.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: authority, Lifetime: s.runLifetime, Networks: networks,
+		Client: mgr.GetClient(), Reader: reader, Authority: authority, Lifetime: s.runLifetime, Networks: networks,
 	})
 	image := plan.AgentImage{Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures}
 	return parts{
@@ -196,12 +199,12 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 		gateways: gateways,
 		renewer:  &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{
-			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Gateways: gateways, Attempts: attempts,
+			Client: mgr.GetClient(), Reader: reader, Agents: agents, Gateways: gateways, Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry), Clock: real,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		deliveries: delivery.Options{
-			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Attempts: attempts,
+			Client: mgr.GetClient(), Reader: reader, Agents: agents, Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry), Clock: real,
 			Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},
@@ -211,13 +214,13 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		endpoints: httpendpoint.Options{
-			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
+			Client: mgr.GetClient(), Reader: reader, Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 			Metrics: metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		queues: queue.Options{
-			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
+			Client: mgr.GetClient(), Reader: reader, Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-queue"), Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
