@@ -71,25 +71,43 @@ func (r *Reconciler) view(
 	return view, err
 }
 
-// standing is what of a Delivery matters to others that wait.
-type standing struct{ holds, waits bool }
-
-func standingOf(object client.Object) standing {
-	delivery, ok := object.(*v1alpha1.Delivery)
-	if !ok {
-		return standing{}
-	}
-	_, holds := quota.DeliveryHolds(delivery)
-	_, waits := quota.DeliveryWaits(delivery)
-	return standing{holds: holds, waits: waits}
-}
-
-// standingChanged lets pass what may let another Delivery of the namespace go on.
-func standingChanged() predicate.Predicate {
+// freed lets pass what may leave something to another Delivery of the namespace that waits: one gives back what it held,
+// or waits no more and holds nothing.
+func freed() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool { return standingOf(e.ObjectOld) != standingOf(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(*v1alpha1.Delivery)
+			after, is := e.ObjectNew.(*v1alpha1.Delivery)
+			if !was || !is {
+				return false
+			}
+			_, had := quota.DeliveryHolds(before)
+			_, has := quota.DeliveryHolds(after)
+			_, waited := quota.DeliveryWaits(before)
+			_, waits := quota.DeliveryWaits(after)
+			return had && !has || waited && !waits && !has
+		},
 		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// queued lets pass that a Delivery begins to wait. It looks once more: what it waits for may have been given back before
+// anybody could see that it waits.
+func queued() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(*v1alpha1.Delivery)
+			after, is := e.ObjectNew.(*v1alpha1.Delivery)
+			if !was || !is {
+				return false
+			}
+			_, waited := quota.DeliveryWaits(before)
+			_, waits := quota.DeliveryWaits(after)
+			return !waited && waits
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 

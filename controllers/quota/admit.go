@@ -78,6 +78,10 @@ func (e Exceeded) Never() bool { return e.Wanted > e.Limit }
 
 // Decide answers a request. It answers the same for all who ask in the same situation.
 func Decide(view View, request Request) Answer {
+	// Most requests do not even fit beside what is held, and then nobody's place matters.
+	if answer := view.enter(request.ID).admit(request); answer.Exceeded != nil {
+		return answer
+	}
 	queue := slices.DeleteFunc(slices.Clone(view.Waiting), func(w Request) bool { return w.ID == request.ID })
 	queue = append(queue, request)
 	slices.SortStableFunc(queue, Request.before)

@@ -78,28 +78,39 @@ func (r *Reconciler) view(
 	return view, err
 }
 
-// standing is what of a Transfer matters to others that wait.
-type standing struct {
-	holds, waits bool
-	bandwidth    int64
-}
-
-func standingOf(object client.Object) standing {
-	transfer, ok := object.(*v1alpha1.Transfer)
-	if !ok {
-		return standing{}
-	}
-	held, holds := quota.TransferHolds(transfer)
-	_, waits := quota.TransferWaits(transfer)
-	return standing{holds: holds, waits: waits, bandwidth: held.Amounts[quota.Bandwidth]}
-}
-
-// standingChanged lets pass what may let another Transfer of the namespace go on.
-func standingChanged() predicate.Predicate {
+// freed lets pass what may leave something to another Transfer of the namespace that waits: one gives back what it held,
+// or waits no more and holds nothing.
+func freed() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool { return standingOf(e.ObjectOld) != standingOf(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(*v1alpha1.Transfer)
+			after, is := e.ObjectNew.(*v1alpha1.Transfer)
+			if !was || !is {
+				return false
+			}
+			held, had := quota.TransferHolds(before)
+			holds, has := quota.TransferHolds(after)
+			_, waited := quota.TransferWaits(before)
+			_, waits := quota.TransferWaits(after)
+			less := had && holds.Amounts[quota.Bandwidth] < held.Amounts[quota.Bandwidth]
+			return less || had && !has || waited && !waits && !has
+		},
 		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// queued lets pass that a Transfer begins to wait. It looks once more: what it waits for may have been given back before
+// anybody could see that it waits.
+func queued() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(*v1alpha1.Transfer)
+			after, is := e.ObjectNew.(*v1alpha1.Transfer)
+			return was && is && before.Status.Queued == nil && after.Status.Queued != nil
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 

@@ -70,7 +70,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(attempt.PodEnded(v1alpha1.TransferLabel))).
-		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(standingChanged())).
+		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(freed())).
+		Watches(&v1alpha1.Transfer{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(queued())).
 		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(left)).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery)).

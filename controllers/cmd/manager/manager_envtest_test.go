@@ -110,7 +110,9 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		Autoscaling: &v1alpha1.HTTPAutoscaling{MaxReplicas: 4},
 	}}
 	endpoint.Name, endpoint.Namespace = "front", namespace
-	cluster.Create(t, transfer, policy, endpoint)
+	quota := &v1alpha1.DataQuota{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningTransfers: new(int32(1))}}}
+	quota.Name, quota.Namespace = "team", namespace
+	cluster.Create(t, quota, transfer, policy, endpoint)
 	controllertest.Eventually(t, func() error {
 		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(policy), policy); err != nil {
 			return err
@@ -154,6 +156,15 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		}
 		if len(secrets.Items) != 1 {
 			return fmt.Errorf("%d Secrets", len(secrets.Items))
+		}
+		return nil
+	})
+	controllertest.Eventually(t, func() error {
+		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(quota), quota); err != nil {
+			return err
+		}
+		if used := quota.Status.Used; used == nil || used.RunningTransfers == nil || *used.RunningTransfers != 1 {
+			return fmt.Errorf("the DataQuota shows %+v", quota.Status)
 		}
 		return nil
 	})
