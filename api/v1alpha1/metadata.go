@@ -17,8 +17,9 @@ const (
 	// receiving agents of such Transfers of whoever a PeerGrant lets write there.
 	AllowPrivilegedAnnotation = "lighterage.dev/allow-privileged-agents"
 
-	// DeflateLabel on a Node is "hardware" when its accelerator was seen to work and "software" when it has none.
-	DeflateLabel = "lighterage.dev/deflate"
+	// DeflateLabel on a Node is "hardware" when its accelerator was seen to work and "software" when it has none. The manager writes it. The
+	// admission plugin NodeRestriction keeps kubelets from setting labels with this prefix, so that a node cannot draw work to itself.
+	DeflateLabel = "lighterage.node-restriction.kubernetes.io/deflate"
 
 	// NFDDeflateLabel is set to "true" by Node Feature Discovery on s390x nodes whose CPU has DEFLATE CONVERSION CALL. It says
 	// that the facility is present, not that it is used; it is accepted until a NodeProfile exists.

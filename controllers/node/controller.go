@@ -31,6 +31,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -120,7 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	before := profile.DeepCopy()
 	now := r.options.Clock.Now()
-	wanted, label := r.measure(ctx, profile, pod)
+	wanted, label := r.measure(ctx, node, profile, pod)
 	if label != "" {
 		err := r.ensureLabel(ctx, node, label)
 		if err != nil && !apierrors.IsForbidden(err) {
@@ -179,7 +180,9 @@ func (r *Reconciler) tell(node *corev1.Node, before, after *v1alpha1.NodeProfile
 }
 
 // measure asks the agent, and returns the conditions and, if it is known, the value of the node's label.
-func (r *Reconciler) measure(ctx context.Context, profile *v1alpha1.NodeProfile, pod *corev1.Pod) ([]metav1.Condition, string) {
+func (r *Reconciler) measure(
+	ctx context.Context, node *corev1.Node, profile *v1alpha1.NodeProfile, pod *corev1.Pod,
+) ([]metav1.Condition, string) {
 	switch {
 	case pod == nil:
 		return r.distrust(profile, "No node agent is on this node; if there should be one, see nodeAgent.tolerations and nodeAgent.nodeSelector of the chart")
@@ -194,8 +197,9 @@ func (r *Reconciler) measure(ctx context.Context, profile *v1alpha1.NodeProfile,
 		return r.distrust(profile, fmt.Sprintf("Node agent %s gives no figures (%v); while it starts that is so, later kubectl -n %s describe pod %s, and its "+
 			"log, may say why", pod.Name, err, pod.Namespace, pod.Name))
 	}
+	measured = plan.Bounded(measured)
 	now := r.options.Clock.Now()
-	if lie := implausible(measured, now); lie != "" {
+	if lie := implausible(measured, node.Status.NodeInfo.Architecture, now); lie != "" {
 		return conditions.Stalled(v1alpha1.ReasonImplausibleMeasurement, fmt.Sprintf("Node agent %s reports what cannot be: %s. Agents are placed as on a node "+
 			"without an accelerator; is the agent's image the manager's, and its node sound?", pod.Name, lie)), placement.Software
 	}
@@ -252,9 +256,12 @@ func (r *Reconciler) ensureProfile(ctx context.Context, node *corev1.Node, creat
 	return profile, nil
 }
 
+// formerDeflateLabel is what v1alpha1.DeflateLabel was. Kubelets may set it, so nothing reads it; it is removed.
+const formerDeflateLabel = "lighterage.dev/deflate"
+
 // ensureLabel is idempotent.
 func (r *Reconciler) ensureLabel(ctx context.Context, node *corev1.Node, value string) error {
-	if node.Labels[v1alpha1.DeflateLabel] == value {
+	if _, former := node.Labels[formerDeflateLabel]; node.Labels[v1alpha1.DeflateLabel] == value && !former {
 		return nil
 	}
 	labelled := node.DeepCopy()
@@ -262,6 +269,7 @@ func (r *Reconciler) ensureLabel(ctx context.Context, node *corev1.Node, value s
 		labelled.Labels = map[string]string{}
 	}
 	labelled.Labels[v1alpha1.DeflateLabel] = value
+	delete(labelled.Labels, formerDeflateLabel)
 	if err := r.client.Patch(ctx, labelled, client.MergeFrom(node), client.FieldOwner(conditions.FieldOwner)); err != nil {
 		return fmt.Errorf("labelling Node %s: %w", node.Name, err)
 	}

@@ -265,7 +265,7 @@ func TestNoRightToLabel(t *testing.T) {
 	}
 	stalled := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionStalled)
 	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonRefused ||
-		!strings.Contains(stalled.Message, "kubectl label node z15-a lighterage.dev/deflate-") {
+		!strings.Contains(stalled.Message, "kubectl label node z15-a lighterage.node-restriction.kubernetes.io/deflate-") {
 		t.Errorf("Stalled is %+v", stalled)
 	}
 	if b.label() != "hardware" {

@@ -107,15 +107,23 @@ const (
 	acceleratedArchitecture = "s390x"
 )
 
-// implausible says what in a measurement cannot be; empty if nothing. An agent that is broken, or is not ours, is not to draw the
-// work of a cluster to its node.
-func implausible(measured *wirev1.NodeMeasurement, now time.Time) string {
+// implausible says what in a measurement cannot be; empty if nothing. kubelet is the architecture that the node's kubelet states. This
+// finds agents that are broken or of another node: figures are the agent's word, and whoever has taken over a node with an accelerator can
+// still claim to be a fast one.
+func implausible(measured *wirev1.NodeMeasurement, kubelet string, now time.Time) string {
 	verified := measured.GetAccelerator().GetState() == wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED
 	uses := func(e *wirev1.EngineMeasurement) bool {
 		return e.GetName() == placement.EngineHardware && e.GetVerified() && e.GetCompressBytesPerSecond() > 0
 	}
 	listed := measured.GetEngines()[:min(len(measured.GetEngines()), maxEngines)]
+	hardware := slices.ContainsFunc(listed, func(e *wirev1.EngineMeasurement) bool {
+		return e.GetName() == placement.EngineHardware && e.GetVerified()
+	})
 	switch {
+	case kubelet != "" && measured.GetArchitecture() != kubelet:
+		return fmt.Sprintf("architecture %q on a node of architecture %q", cut(measured.GetArchitecture(), maxName), kubelet)
+	case hardware && measured.GetArchitecture() != acceleratedArchitecture:
+		return fmt.Sprintf("engine %s on architecture %q; only %s has it", placement.EngineHardware, cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
 	case verified && measured.GetArchitecture() != acceleratedArchitecture:
 		return fmt.Sprintf("an accelerator on architecture %q; only %s has one", cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
 	case verified && !slices.ContainsFunc(listed, uses):

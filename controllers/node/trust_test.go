@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -97,6 +98,40 @@ func TestSilenceAndLies(t *testing.T) {
 	b.told()
 	if ready := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue || b.label() != "hardware" {
 		t.Errorf("label %q, Ready is %+v", b.label(), ready)
+	}
+}
+
+// TestNodeAndAgentAreOfOneArchitecture: what an agent says of itself has to agree with what the kubelet says of the node.
+func TestNodeAndAgentAreOfOneArchitecture(t *testing.T) {
+	for name, test := range map[string]struct {
+		kubelet string
+		change  func(*wirev1.NodeMeasurement)
+		label   string
+	}{
+		"the same":                {"s390x", func(*wirev1.NodeMeasurement) {}, "hardware"},
+		"not known":               {"", func(*wirev1.NodeMeasurement) {}, "hardware"},
+		"an accelerator on amd64": {"amd64", func(*wirev1.NodeMeasurement) {}, "software"},
+		"dfltcc on amd64": {"amd64", func(m *wirev1.NodeMeasurement) {
+			m.Architecture, m.Accelerator = "amd64", nil
+		}, "software"},
+	} {
+		node := nodeNamed()
+		node.Status.NodeInfo.Architecture = test.kubelet
+		node.Labels["lighterage.dev/deflate"] = "hardware"
+		b := newBench(t, node, agentPod("agent", "z15-a", "10.0.0.1", 0))
+		test.change(b.agents.measured)
+		b.reconcile()
+		stalled := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionStalled)
+		if b.label() != test.label || (stalled.Reason == v1alpha1.ReasonImplausibleMeasurement) != (test.label == "software") {
+			t.Errorf("%s: label %q, %+v", name, b.label(), stalled)
+		}
+		var labelled corev1.Node
+		if err := b.api.Get(context.Background(), client.ObjectKeyFromObject(node), &labelled); err != nil {
+			t.Fatal(err)
+		}
+		if _, former := labelled.Labels["lighterage.dev/deflate"]; former {
+			t.Errorf("%s: the label that kubelets may set is still there", name)
+		}
 	}
 }
 
