@@ -6,9 +6,20 @@
 # and likewise with COMPONENT=gateway and COMPONENT=agent. Each platform is compiled on that platform, emulated where need be.
 
 ARG GO_VERSION=1.26
+# What is built with: for a build that can be repeated give a digest, golang:1.26-bookworm@sha256:..., which also fixes Debian's release, and
+# with DEBIAN_SNAPSHOT a time, such as 20260101T000000Z, of snapshot.debian.org, from which the packages are then installed.
+ARG BUILD_IMAGE=golang:${GO_VERSION}-bookworm
 
-FROM golang:${GO_VERSION}-bookworm AS build
-RUN apt-get update && apt-get install -y --no-install-recommends cargo cmake make nasm ninja-build pkg-config
+FROM ${BUILD_IMAGE} AS build
+ARG DEBIAN_SNAPSHOT=
+RUN set -eu; \
+    if [ -n "${DEBIAN_SNAPSHOT}" ]; then \
+        rm -f /etc/apt/sources.list.d/*; \
+        for archive in debian/${DEBIAN_SNAPSHOT}/\ bookworm debian-security/${DEBIAN_SNAPSHOT}/\ bookworm-security; do \
+            echo "deb [check-valid-until=no] https://snapshot.debian.org/archive/${archive} main"; \
+        done >/etc/apt/sources.list; \
+    fi; \
+    apt-get update; apt-get install -y --no-install-recommends cargo cmake make nasm ninja-build pkg-config
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download

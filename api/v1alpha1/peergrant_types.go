@@ -71,7 +71,9 @@ type PeerGrantSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	From []PeerGrantFrom `json:"from,omitempty"`
-	// to names what may be written.
+	// to names what may be written. Who may write into a claim learns whether guesses of what it holds are right: a sender is told digests of
+	// the parts, of 4 KiB at the least, of files that it sends again, and can compare them with its guesses. Grant a directory of its own by
+	// path where what lies beside it is secret.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

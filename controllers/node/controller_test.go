@@ -191,7 +191,7 @@ func TestMeasured(t *testing.T) {
 		t.Errorf("engines %+v", s.Engines)
 	}
 	accelerator := &v1alpha1.AcceleratorProfile{
-		State: v1alpha1.AcceleratorVerified, Reason: "Proved", Message: strings.Repeat("x", 1024), SlowerThanSoftware: true, InflateMinSize: math.MaxInt64,
+		State: v1alpha1.AcceleratorVerified, Reason: "Proved", Message: strings.Repeat("x", 1021) + "…", SlowerThanSoftware: true, InflateMinSize: math.MaxInt64,
 	}
 	if diff := cmp.Diff(accelerator, s.Accelerator); diff != "" {
 		t.Error(diff)

@@ -42,7 +42,7 @@ helm() {
 busybox_image() {
   if [ -n "${BUSYBOX_IMAGE:-}" ]; then echo "$BUSYBOX_IMAGE"
   elif [ "$MODE" = local ]; then echo "$REGISTRY/lab/busybox:1"
-  else echo busybox:stable; fi
+  else echo busybox:1.37.0; fi
 }
 
 # wait_until SECONDS WHAT COMMAND...: tries the command every second; says what it waited for when time is up.
