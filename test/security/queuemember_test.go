@@ -115,18 +115,24 @@ func newAgent(read func() (*wirev1.QueueConfig, error), directory string, log io
 func startQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...string) *queueMember {
 	t.Helper()
 	m := prepareQueue(t, change, clients...)
+	m.run()
+	m.await("it serves", func() bool { return m.Report(t.Context()).GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	return m
+}
+
+// run starts the agent, which ends with the test.
+func (m *queueMember) run() {
+	m.Helper()
 	m.Agent = newAgent(m.read, m.directory, &m.log)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Agent.Run(ctx) }()
-	t.Cleanup(func() {
+	m.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			m.Error(err)
 		}
 	})
-	m.await("it serves", func() bool { return m.Report(t.Context()).GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
-	return m
 }
 
 func (m *queueMember) read() (*wirev1.QueueConfig, error) {
