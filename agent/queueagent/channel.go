@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/grpc"
@@ -142,11 +143,19 @@ func (x *channels) accept(c *wirev1.QueueConfig) error {
 	if err != nil {
 		return fmt.Errorf("acceptance.codecs: %w", err)
 	}
+	before := x.callers.RevokedBefore
+	revoked := make(map[string]time.Time, len(c.GetAcceptance().GetPeers()))
+	for _, peer := range c.GetAcceptance().GetPeers() {
+		revoked[peer.GetName()] = before(peer.GetName())
+	}
 	if err := x.callers.Set(c.GetAcceptance().GetPeers()); err != nil {
 		return fmt.Errorf("acceptance.peers: %w", err)
 	}
 	x.receiver.SetAcceptance(accepts)
-	x.receiver.EndOthers(func(s channel.Source) bool { return x.callers.May(transport.Caller(s)) })
+	x.receiver.EndOthers(func(s channel.Source) bool {
+		// With which certificate a channel began is not known: all of a peer that revokes begin again.
+		return x.callers.May(transport.Caller(s)) && revoked[s.Peer].Equal(x.callers.RevokedBefore(s.Peer))
+	})
 	return nil
 }
 

@@ -49,6 +49,8 @@ type callers struct {
 	roots *chain.Roots
 	// serverNames by cluster and namespace.
 	serverNames map[string]map[string]string
+	// revokedBefore by cluster: certificates from before then are rejected.
+	revokedBefore map[string]time.Time
 }
 
 // Caller is a queue that has proved who it is.
@@ -69,7 +71,9 @@ func NewCallers(files *Files) *Callers {
 
 // Set says who may send from now on. Connections that are there are not looked at; see Identify. After an error nothing has changed.
 func (c *Callers) Set(peers []*wirev1.ChannelPeer) error {
-	known := &callers{roots: chain.NewRoots(), serverNames: make(map[string]map[string]string, len(peers))}
+	known := &callers{
+		roots: chain.NewRoots(), serverNames: make(map[string]map[string]string, len(peers)), revokedBefore: map[string]time.Time{},
+	}
 	for _, p := range peers {
 		certificates, err := parseBundle(p.GetCaBundle())
 		if err != nil {
@@ -81,6 +85,9 @@ func (c *Callers) Set(peers []*wirev1.ChannelPeer) error {
 			names[namespace.GetName()] = namespace.GetServerName()
 		}
 		known.serverNames[p.GetName()] = names
+		if p.GetRevokedBefore() > 0 {
+			known.revokedBefore[p.GetName()] = time.Unix(p.GetRevokedBefore(), 0)
+		}
 	}
 	c.known.Store(known)
 	return nil
@@ -106,6 +113,9 @@ func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
 	return certificates, nil
 }
 
+// RevokedBefore returns before when certificates of a cluster are revoked; zero for never.
+func (c *Callers) RevokedBefore(peer string) time.Time { return c.known.Load().revokedBefore[peer] }
+
 // May reports whether a caller that was identified earlier may send still.
 func (c *Callers) May(who Caller) bool {
 	_, ok := c.known.Load().serverNames[who.Peer][who.Namespace]
@@ -126,6 +136,10 @@ func (c *Callers) Identify(cs tls.ConnectionState) (Caller, error) {
 	// Why a chain is rejected is not for a stranger to know.
 	owners, _ := known.roots.Owners(cs.PeerCertificates, time.Now(), x509.ExtKeyUsageClientAuth)
 	for _, owner := range owners {
+		if wirev1.CertificateIssued(cs.PeerCertificates[0]).Before(known.revokedBefore[owner]) {
+			return Caller{}, fmt.Errorf("%w: certificates of %q from before %s are revoked", ErrNotACaller, path,
+				known.revokedBefore[owner].UTC().Format(time.RFC3339))
+		}
 		// Under another's name the gateway would not know whose connection to end.
 		if expected, ok := known.serverNames[owner][namespace]; ok && expected != "" && expected == cs.ServerName {
 			return Caller{Peer: owner, Namespace: namespace, Queue: name}, nil

@@ -104,6 +104,17 @@ func TestCallers(t *testing.T) {
 	if !callers.May(transport.Caller{Peer: "east", Namespace: "bank", Queue: "out"}) || callers.May(transport.Caller{Peer: "east", Namespace: "other", Queue: "out"}) {
 		t.Error("May does not say what Identify does")
 	}
+	// The test's certificates were issued an hour ago, plus by how much real ones are backdated.
+	issued := time.Now().Add(-time.Hour).Add(wirev1.CertificateBackdating)
+	for before, ok := range map[time.Duration]bool{-time.Minute: true, time.Hour: false} {
+		peers[1].RevokedBefore = issued.Add(before).Unix()
+		if err := callers.Set(peers); err != nil {
+			t.Fatal(err)
+		}
+		if who, err := call(t, east, transport.QueuePath("bank", "out"), name); (err == nil) != ok {
+			t.Errorf("revoked before %s after it was issued, it is known as %q: %v", before, who, err)
+		}
+	}
 	if err := callers.Set(peers[:1]); err != nil {
 		t.Fatal(err)
 	}

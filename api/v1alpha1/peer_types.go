@@ -20,6 +20,12 @@ type PeerSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle []byte `json:"caBundle,omitempty"`
+
+	// revokedBefore revokes the certificates of this Peer that its cluster issued before this time, by the clock of that cluster: the gateway
+	// rejects them, Deliveries that were opened with them end, and Queues close their channels. Absent: none is revoked. A time in the
+	// future rejects what that cluster issues until then.
+	// +optional
+	RevokedBefore *metav1.Time `json:"revokedBefore,omitempty"`
 }
 
 // PeerStatus is what was seen of the other cluster.

@@ -7,13 +7,12 @@ import (
 	"time"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// IssuedAnnotation on a Delivery is when the sender's certificate was issued, in RFC 3339. Of two runs of a Transfer the one with the
-// later certificate is the newer.
-const IssuedAnnotation = "lighterage.dev/sender-certificate-issued"
+// IssuedAnnotation is of package peergrant.
+const IssuedAnnotation = peergrant.IssuedAnnotation
 
 // newDelivery is the object that admits the request.
 func newDelivery(r request) *v1alpha1.Delivery {
@@ -28,12 +27,7 @@ func newDelivery(r request) *v1alpha1.Delivery {
 	return delivery
 }
 
-// issuedOf returns when the certificate was issued with which a Delivery was opened; long ago if that is not known. No certificate is
-// accepted that was issued further in the future than pki.ClockSkew, so an annotation that says so was written by somebody else.
+// issuedOf returns when the certificate was issued with which a Delivery was opened; long ago if that is not known.
 func issuedOf(delivery *v1alpha1.Delivery, now time.Time) time.Time {
-	issued, err := time.Parse(time.RFC3339, delivery.Annotations[IssuedAnnotation])
-	if err != nil || issued.After(now.Add(pki.ClockSkew)) {
-		return time.Time{}
-	}
-	return issued
+	return peergrant.Issued(delivery, now)
 }

@@ -45,6 +45,8 @@ type trust struct {
 	// versions of the Peers whose CAs are the roots.
 	versions map[string]string
 	known    *chain.Roots
+	// revoked is, by Peer, before when its certificates must not have been issued.
+	revoked map[string]time.Time
 }
 
 func newTrust(reader client.Reader, c clock.PassiveClock, issuer func() (*x509.Certificate, error)) *trust {
@@ -64,6 +66,11 @@ func (t *trust) identify(ctx context.Context, presented []*x509.Certificate) (ca
 	name, identity, err := pki.VerifyAgainst(roots, presented, now)
 	switch {
 	case err == nil:
+		if before := t.revokedBefore(name); pki.Issued(presented[0]).Before(before) {
+			return caller{}, untrusted("the certificate was issued at %s, and the receiving cluster's Peer %s revokes those from before %s; "+
+				"the sending cluster's manager issues another one with the next attempt", pki.Issued(presented[0]).UTC().Format(time.RFC3339),
+				name, before.UTC().Format(time.RFC3339))
+		}
 		return t.bind(caller{peer: name, identity: identity, issued: pki.Issued(presented[0])}, presented[0])
 	case errors.Is(err, pki.ErrAmbiguous):
 		return caller{}, untrusted("the receiving cluster cannot tell two of its Peers apart: the %v; remove the CA from all but one of them there", err)
@@ -93,15 +100,25 @@ func (t *trust) roots(ctx context.Context) (*chain.Roots, error) {
 	if maps.Equal(versions, t.versions) {
 		return t.known, nil
 	}
-	roots := chain.NewRoots()
+	roots, revoked := chain.NewRoots(), map[string]time.Time{}
 	for i := range peers.Items {
+		if before := peers.Items[i].Spec.RevokedBefore; before != nil {
+			revoked[peers.Items[i].Name] = before.Time
+		}
 		// A bundle that cannot be used vouches for nobody; the Peer's own conditions say so.
 		if certificates, err := pki.ParseBundle(peers.Items[i].Spec.CABundle); err == nil {
 			roots.Add(peers.Items[i].Name, certificates)
 		}
 	}
-	t.versions, t.known = versions, roots
+	t.versions, t.known, t.revoked = versions, roots, revoked
 	return roots, nil
+}
+
+// revokedBefore returns before when a Peer's certificates are revoked, as of the last look at the Peers; zero for never.
+func (t *trust) revokedBefore(peer string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revoked[peer]
 }
 
 // connectionOf returns what is known of the connection of a gRPC request.

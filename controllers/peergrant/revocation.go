@@ -47,9 +47,9 @@ func NewRevoker(c client.Client, reader client.Reader, r recorder.EventRecorder,
 
 func setupRevocation(mgr ctrl.Manager, o Options) error {
 	r := NewRevoker(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("peergrant"), o)
-	onlyGoes := builder.WithPredicates(predicate.Funcs{
+	changes := builder.WithPredicates(predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: neverOnUpdate,
+		UpdateFunc: predicate.GenerationChangedPredicate{}.Update,
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant-revocation").
 		For(&v1alpha1.Delivery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -57,7 +57,7 @@ func setupRevocation(mgr ctrl.Manager, o Options) error {
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: predicate.GenerationChangedPredicate{}.Update,
 		})).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), onlyGoes).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), changes).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the controller that revokes: %w", err)
@@ -105,12 +105,17 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 // Judge returns what the PeerGrants that a reader sees say to a Delivery; nothing is allowed to one whose Peer does not exist.
 func Judge(ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery, now time.Time) (Verdict, error) {
 	if peer := delivery.Spec.Peer; peer != "" {
-		err := reader.Get(ctx, client.ObjectKey{Name: peer}, &v1alpha1.Peer{})
+		var found v1alpha1.Peer
+		err := reader.Get(ctx, client.ObjectKey{Name: peer}, &found)
 		if apierrors.IsNotFound(err) {
 			return Verdict{Refusal: fmt.Sprintf("Peer %q does not exist any more", peer)}, nil
 		}
 		if err != nil {
 			return Verdict{}, fmt.Errorf("looking for Peer %s: %w", peer, err)
+		}
+		if revoked := found.Spec.RevokedBefore; revoked != nil && Issued(delivery, now).Before(revoked.Time) {
+			return Verdict{Refusal: fmt.Sprintf("the sender's certificate was issued before %s, and Peer %q revokes those in spec.revokedBefore",
+				revoked.UTC().Format(time.RFC3339), peer)}, nil
 		}
 	}
 	var grants v1alpha1.PeerGrantList

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -45,4 +46,11 @@ func certify(run *v1alpha1.RunStatus, now time.Time, lifetime time.Duration) boo
 	}
 	run.CertificateExpirationTime = &metav1.Time{Time: now.Add(lifetime).Truncate(time.Second)}
 	return true
+}
+
+// revoke has a receiving agent reject certificates that were issued before then; nil: none.
+func (a *Attempt) revoke(before *metav1.Time) {
+	if config, receives := a.config.(*wirev1.ReceiveConfig); receives && before != nil {
+		config.RevokedBefore = before.Unix()
+	}
 }

@@ -218,6 +218,9 @@ func (d *deliveryDecision) start() {
 	d.delivery.Status.Placement = expected(where)
 	_ = certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Start = ReceiveAttempt(d.delivery, d.facts.PrivilegeAllowed, where, d.image)
+	if d.facts.Peer != nil {
+		d.out.Start.revoke(d.facts.Peer.Spec.RevokedBefore)
+	}
 	d.out.RequeueAfter = PullInterval
 	message := "the agent's pod is being started"
 	if d.delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && !d.facts.PrivilegeAllowed {

@@ -114,6 +114,9 @@ func acceptanceOf(queue *v1alpha1.Queue, neighbours Neighbours) *wirev1.ChannelA
 	}
 	for _, peer := range distinct(neighbours.Peers) {
 		granted := &wirev1.ChannelPeer{Name: peer.Name, CaBundle: peer.Spec.CABundle}
+		if peer.Spec.RevokedBefore != nil {
+			granted.RevokedBefore = peer.Spec.RevokedBefore.Unix()
+		}
 		for _, namespace := range grantedNamespaces(queue, peer.Name, neighbours.Grants) {
 			granted.Namespaces = append(granted.Namespaces, &wirev1.ChannelNamespace{
 				Name: namespace, ServerName: pki.ChannelServerName(neighbours.ChannelKey, peer.Name, namespace, queue.Namespace, queue.Name),

@@ -905,8 +905,10 @@ type ChannelPeer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// ca_bundle is PEM.
-	CaBundle      []byte              `protobuf:"bytes,2,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
-	Namespaces    []*ChannelNamespace `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	CaBundle   []byte              `protobuf:"bytes,2,opt,name=ca_bundle,json=caBundle,proto3" json:"ca_bundle,omitempty"`
+	Namespaces []*ChannelNamespace `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// revoked_before in Unix seconds: certificates that were issued before it are rejected; 0: none is.
+	RevokedBefore int64 `protobuf:"varint,4,opt,name=revoked_before,json=revokedBefore,proto3" json:"revoked_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -960,6 +962,13 @@ func (x *ChannelPeer) GetNamespaces() []*ChannelNamespace {
 		return x.Namespaces
 	}
 	return nil
+}
+
+func (x *ChannelPeer) GetRevokedBefore() int64 {
+	if x != nil {
+		return x.RevokedBefore
+	}
+	return 0
 }
 
 // ChannelNamespace is a namespace of another cluster whose queues may send to the queue.
@@ -1377,13 +1386,14 @@ const file_agent_wire_v1_channel_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x125\n" +
 	"\x05peers\x18\x02 \x03(\v2\x1f.lighterage.wire.v1.ChannelPeerR\x05peers\x12\x16\n" +
 	"\x06codecs\x18\x03 \x03(\tR\x06codecs\x12\x1b\n" +
-	"\tany_codec\x18\x04 \x01(\bR\banyCodec\"\x84\x01\n" +
+	"\tany_codec\x18\x04 \x01(\bR\banyCodec\"\xab\x01\n" +
 	"\vChannelPeer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tca_bundle\x18\x02 \x01(\fR\bcaBundle\x12D\n" +
 	"\n" +
 	"namespaces\x18\x03 \x03(\v2$.lighterage.wire.v1.ChannelNamespaceR\n" +
-	"namespaces\"G\n" +
+	"namespaces\x12%\n" +
+	"\x0erevoked_before\x18\x04 \x01(\x03R\rrevokedBefore\"G\n" +
 	"\x10ChannelNamespace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
