@@ -55,7 +55,7 @@ func TestTenantWithItsAgentsKey(t *testing.T) {
 	}
 	honest()
 
-	evil := certificate(pki.TransferIdentity("east", "evil", "x"))
+	evil := gatewaytest.IssueFor(t, east, pki.TransferIdentity("east", "evil", "x"), time.Now(), func(c *pki.RunClaims) { c.Claim = "evil-copy" })
 	var waiting, refused atomic.Int64
 	var all sync.WaitGroup
 	for range connections {
