@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit writes the audit trail: one log line and one count for each use of a PeerGrant, and for each rejection a count and, so that
-// nobody fills a log, a line at a limited rate. Lines carry "audit": true and hold no secrets.
+// Package audit writes the audit trail: one log line and one count for each use of a PeerGrant, and for each rejection
+// a count and, so that nobody fills a log, a line at a limited rate. Lines carry "audit": true and hold no secrets.
 package audit
 
 import (
@@ -18,7 +18,8 @@ import (
 
 // Results of uses beside the reasons of conditions.
 const (
-	// ResultWithdrawn: the Delivery was deleted before it had ended, by the sending cluster, a newer attempt or somebody.
+	// ResultWithdrawn: the Delivery was deleted before it had ended, by the sending cluster, a newer attempt or
+	// somebody.
 	ResultWithdrawn = "Withdrawn"
 	// ResultClosed: the connection of a channel ended.
 	ResultClosed = "Closed"
@@ -37,7 +38,8 @@ type Use struct {
 	Attempt       int32
 	// Delete and Privileged are what the grant was used for beyond writing.
 	Delete, Privileged bool
-	// Bytes towards the destination: of files for a claim, of TLS records for a Queue. Returned are those of TLS records the other way.
+	// Bytes towards the destination: of files for a claim, of TLS records for a Queue. Returned are those of TLS
+	// records the other way.
 	Bytes, Returned int64
 	Duration        time.Duration
 	// Result is the reason of a condition, or one of the constants here.
@@ -54,7 +56,8 @@ type Uses struct {
 func NewUses(log logr.Logger, registerer prometheus.Registerer) *Uses {
 	u := &Uses{log: log, total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lighterage_grant_uses_total",
-		Help: "Uses of PeerGrants that have ended, by the sending Peer (empty: this cluster) and its namespace, the kind that was written and the result.",
+		Help: "Uses of PeerGrants that have ended, by the sending Peer (empty: this cluster) and its namespace, " +
+			"the kind that was written and the result.",
 	}, []string{"peer", "namespace", "kind", "result"})}
 	registerer.MustRegister(u.total)
 	return u
@@ -116,7 +119,8 @@ func NewRejections(log logr.Logger, registerer prometheus.Registerer, c clock.Pa
 	return r
 }
 
-// Record counts a rejection, and writes it unless there were too many of this peer and reason just before; the next line has their number.
+// Record counts a rejection, and writes it unless there were too many of this peer and reason just before; the next
+// line has their number.
 func (r *Rejections) Record(rejection Rejection) {
 	r.total.WithLabelValues(rejection.Peer, rejection.Method, rejection.Reason).Inc()
 	suppressed, ok := r.lines.allow(source{rejection.Peer, rejection.Reason})

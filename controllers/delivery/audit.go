@@ -14,8 +14,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/peergrant"
 )
 
-// auditEnd writes that a Delivery has used a grant and ended, for the reason that its conditions give. It is called once, after the write that
-// ended it: the API server takes that write from one who has seen everything before it.
+// auditEnd writes that a Delivery has used a grant and ended, for the reason that its conditions give. It is called
+// once, after the write that ended it: the API server takes that write from one who has seen everything before it.
 func (r *Reconciler) auditEnd(delivery *v1alpha1.Delivery) {
 	result := v1alpha1.ReasonInternal
 	if ready := meta.FindStatusCondition(delivery.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
@@ -43,7 +43,8 @@ func (r *Reconciler) audit(delivery *v1alpha1.Delivery, result string) {
 		return
 	}
 	use := audit.Use{
-		Peer: request.Peer, Namespace: request.Namespace, ToNamespace: request.ToNamespace, Kind: request.Kind, Name: request.Name, Path: request.Path,
+		Peer: request.Peer, Namespace: request.Namespace,
+		ToNamespace: request.ToNamespace, Kind: request.Kind, Name: request.Name, Path: request.Path,
 		Transfer: delivery.Spec.Transfer.Name, Run: delivery.Spec.Transfer.Run, Attempt: delivery.Spec.Transfer.Attempt,
 		Delete: request.Delete, Privileged: request.Privileged, Result: result,
 	}

@@ -114,7 +114,8 @@ func (a *audited) says(result string) {
 	}
 }
 
-// A Delivery is one line of the audit trail, written when its end is, however often it is looked at and whatever becomes of it then.
+// A Delivery is one line of the audit trail, written when its end is, however often it is looked at and whatever
+// becomes of it then.
 func TestAuditOfADelivery(t *testing.T) {
 	a := newAudited(t)
 	a.writes = errors.New("the API server is busy")

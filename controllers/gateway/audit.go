@@ -9,7 +9,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 )
 
-// passed writes that a connection of a channel has ended. Those of Deliveries are written by the manager, once for all connections.
+// passed writes that a connection of a channel has ended. Those of Deliveries are written by the manager, once for all
+// connections.
 func (g *Gateway) passed(target passthrough.Target, carried passthrough.Carried) {
 	way, ok := parseQueueKey(target.Key)
 	if !ok {

@@ -45,15 +45,16 @@ func (g *Gateway) DeliveryChanged(delivery *v1alpha1.Delivery, gone bool) {
 	}
 }
 
-// granted reports whether the Peer of a Delivery exists and a PeerGrant allows the Delivery now, by what is in the cache.
+// granted reports whether the Peer of a Delivery exists and a PeerGrant allows the Delivery now, by what is in the
+// cache.
 func (g *Gateway) granted(delivery *v1alpha1.Delivery) (bool, error) {
 	verdict, err := peergrant.Judge(context.Background(), g.options.Client, delivery, g.options.Clock.Now())
 	return verdict.Allowed, err
 }
 
-// EndRevoked closes what is passed to Queues and to agents of Deliveries in a namespace, or with "" in all, that no PeerGrant allows any
-// more, or whose Peer does not exist any more. It looks at the targets that connections are passed to, not at all Deliveries. What cannot
-// be looked up goes on: the manager ends it.
+// EndRevoked closes what is passed to Queues and to agents of Deliveries in a namespace, or with "" in all, that no
+// PeerGrant allows any more, or whose Peer does not exist any more. It looks at the targets that connections are passed
+// to, not at all Deliveries. What cannot be looked up goes on: the manager ends it.
 func (g *Gateway) EndRevoked(namespace string) {
 	for _, key := range g.front.Keys() {
 		var allowed bool
@@ -97,7 +98,8 @@ func (g *Gateway) goesOn(name types.NamespacedName, uid types.UID) (bool, error)
 	return g.granted(&delivery)
 }
 
-// GrantChanged ends what a PeerGrant that was made, changed or deleted does not allow any more, and does so again when it expires.
+// GrantChanged ends what a PeerGrant that was made, changed or deleted does not allow any more, and does so again when
+// it expires.
 func (g *Gateway) GrantChanged(grant *v1alpha1.PeerGrant, gone bool) {
 	name := client.ObjectKeyFromObject(grant)
 	if gone || grant.Spec.ExpirationTime == nil {

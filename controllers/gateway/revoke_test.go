@@ -83,7 +83,8 @@ func (r *running) update(change func(*v1alpha1.PeerGrant)) {
 
 func whole(g *v1alpha1.PeerGrant) { g.Spec.To[0].AllowDelete = true }
 
-// A running Delivery does not depend on the manager for its revocation: the gateway ends its connections and passes no new ones.
+// A running Delivery does not depend on the manager for its revocation: the gateway ends its connections and passes no
+// new ones.
 func TestRevocationOfARunningDelivery(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.PeerGrant){
 		"path narrowed":    func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Path = "/in/other" },

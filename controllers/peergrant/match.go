@@ -16,7 +16,8 @@ import (
 
 // Request is what a peer, or another namespace of this cluster, wants to do in a namespace of this cluster.
 type Request struct {
-	// Peer is the name of the Peer that vouches for who asks, empty for this cluster, and Namespace theirs in that cluster.
+	// Peer is the name of the Peer that vouches for who asks, empty for this cluster, and Namespace theirs in that
+	// cluster.
 	Peer, Namespace string
 	// Kind and Name are of the object to write, and ToNamespace the namespace that it is in.
 	Kind        v1alpha1.GrantedKind
@@ -45,8 +46,8 @@ type Verdict struct {
 	Allowed bool
 	// Until is when the last grant that allows it expires; zero for never.
 	Until time.Time
-	// Refusal says in a sentence that it is not granted and how to grant it; empty when it is allowed. Who has no grant for the object learns
-	// nothing of what exists; who has one learns which of its fields to set.
+	// Refusal says in a sentence that it is not granted and how to grant it; empty when it is allowed. Who has no grant
+	// for the object learns nothing of what exists; who has one learns which of its fields to set.
 	Refusal string
 }
 
@@ -55,9 +56,9 @@ func Allowed(grants []v1alpha1.PeerGrant, request Request, now time.Time) bool {
 	return Decide(grants, request, now).Allowed
 }
 
-// Decide returns what the grants say to a request. One entry of spec.to of one grant must allow all of it. Grants of other namespaces,
-// grants that have expired and grants that are being deleted allow nothing. What stays within a namespace takes no grant: whoever may make
-// a Transfer there may mount its claims.
+// Decide returns what the grants say to a request. One entry of spec.to of one grant must allow all of it. Grants of
+// other namespaces, grants that have expired and grants that are being deleted allow nothing. What stays within a
+// namespace takes no grant: whoever may make a Transfer there may mount its claims.
 func Decide(grants []v1alpha1.PeerGrant, request Request, now time.Time) Verdict {
 	if request.Peer == "" && request.Namespace == request.ToNamespace {
 		return Verdict{Allowed: true}
@@ -124,8 +125,8 @@ func covers(grant *v1alpha1.PeerGrant, request Request) bool {
 		})
 }
 
-// lacksOf returns what must be set in the entry of the grant that comes closest to allowing the request; found is false when no entry is
-// about the object.
+// lacksOf returns what must be set in the entry of the grant that comes closest to allowing the request; found is false
+// when no entry is about the object.
 func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found bool) {
 	for i := range grant.Spec.To {
 		to := &grant.Spec.To[i]
@@ -149,7 +150,8 @@ func lacksOf(grant *v1alpha1.PeerGrant, request Request) (lacks []string, found 
 	return lacks, found
 }
 
-// within reports whether a directory is the granted one or in it, element by element. What is not absolute and clean is in none.
+// within reports whether a directory is the granted one or in it, element by element. What is not absolute and clean is
+// in none.
 func within(granted, directory string) bool {
 	for _, p := range []string{granted, directory} {
 		if !path.IsAbs(p) || path.Clean(p) != p && path.Clean(p)+"/" != p {
@@ -172,7 +174,8 @@ func parties(r Request) string {
 // otherwise is what who asks can do without a wider grant.
 func otherwise(r Request, lacking []string) string {
 	if r.Privileged && slices.Contains(lacking, "allowPrivileged: true") {
-		return "; or have spec.podTemplate.securityContext of the Transfer add the capability DAC_READ_SEARCH alone, which asks for no privilege at the destination"
+		return "; or have spec.podTemplate.securityContext of the Transfer add the capability DAC_READ_SEARCH alone, " +
+			"which asks for no privilege at the destination"
 	}
 	return ""
 }

@@ -62,7 +62,8 @@ func (v *grantedVolume) delivery(directory string, mirror bool) (*v1alpha1.Deliv
 	return d, peergrant.Allowed(v.grants, peergrant.OfDelivery(d), time.Now())
 }
 
-// receive starts the receiving agent as the manager configures it, and returns a session of a sender that says what it likes.
+// receive starts the receiving agent as the manager configures it, and returns a session of a sender that says what it
+// likes.
 func (v *grantedVolume) receive(d *v1alpha1.Delivery) (wirev1.Receiver_SessionClient, error) {
 	v.t.Helper()
 	text, err := plan.ReceiveAttempt(d, true, placement.Plan{}, plan.AgentImage{}).Config()
@@ -126,7 +127,8 @@ func (v *grantedVolume) untouched() {
 	}
 }
 
-// M7: a sender that may write, and opened its run without mirroring, asks the receiving agent to mirror nothing at all into the place.
+// M7: a sender that may write, and opened its run without mirroring, asks the receiving agent to mirror nothing at all
+// into the place.
 func TestPeerMirrorsWithoutAGrantToDelete(t *testing.T) {
 	v := newGrantedVolume(t, false)
 	if _, ok := v.delivery("/in", true); ok {
@@ -154,7 +156,8 @@ func TestPeerMirrorsWithoutAGrantToDelete(t *testing.T) {
 	v.untouched()
 }
 
-// M7: a sender leaves a symbolic link in the directory that it may write, and names it as the destination of its next run.
+// M7: a sender leaves a symbolic link in the directory that it may write, and names it as the destination of its next
+// run.
 func TestPeerLeavesItsDirectoryByALink(t *testing.T) {
 	v := newGrantedVolume(t, true)
 	for name, target := range map[string]string{"up": "..", "out": "../out", "absolute": v.root, "none": "../new"} {
