@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -216,7 +217,12 @@ func (a *Agent) reload(ctx context.Context, server *httpproxy.Server, c *wirev1.
 	if c.GetListenAddress() != before.GetListenAddress() || (c.GetServingDirectory() == "") != (before.GetServingDirectory() == "") {
 		return errors.New("listen_address, and whether there is TLS, cannot be changed while the agent runs: start it again")
 	}
-	if onlyReset(before, c) {
+	if sameSettings(before, c) {
+		permitted, err := egress.Parse(c.GetDialPolicy())
+		if err != nil {
+			return err
+		}
+		server.SetEgress(permitted)
 		a.adopt(server, c)
 		return nil
 	}
@@ -232,10 +238,12 @@ func (a *Agent) reload(ctx context.Context, server *httpproxy.Server, c *wirev1.
 	return nil
 }
 
-// onlyReset reports whether nothing changed that connections depend on.
-func onlyReset(before, after *wirev1.HTTPConfig) bool {
+// sameSettings reports whether nothing changed that connections depend on, or that has to be
+// the same for as long as they are.
+func sameSettings(before, after *wirev1.HTTPConfig) bool {
 	c := proto.CloneOf(before)
 	c.Revision, c.ResetStatistics, c.DrainTimeout = after.GetRevision(), after.GetResetStatistics(), after.GetDrainTimeout()
+	c.DialPolicy = after.GetDialPolicy()
 	return proto.Equal(c, after)
 }
 

@@ -87,7 +87,8 @@ func config(t *testing.T) *wirev1.HTTPConfig {
 	defer l.Close()
 	return &wirev1.HTTPConfig{
 		Revision: "1", ListenAddress: l.Addr().String(), Backend: &wirev1.HTTPBackend{Address: behind.Listener.Addr().String()},
-		Codings: []string{"gzip", "zstd"}, DrainTimeout: durationpb.New(patience), ResetStatistics: "a",
+		DialPolicy: &wirev1.DialPolicy{AllowLoopback: true},
+		Codings:    []string{"gzip", "zstd"}, DrainTimeout: durationpb.New(patience), ResetStatistics: "a",
 		Compression: &wirev1.CompressionSettings{Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST},
 	}
 }
@@ -141,7 +142,7 @@ func TestAgent(t *testing.T) {
 	}
 	eventually(t, "it is ready", func() bool { return ready(t, h, "/readyz") == http.StatusOK })
 	if r := a.Report(); r.GetState() != wirev1.HTTPState_HTTP_STATE_SERVING || r.GetRevision() != "1" || r.GetConfigError() != "" || r.GetVersion() == "" ||
-		r.GetCertificate().GetState() != wirev1.CertificateState_CERTIFICATE_STATE_NONE || r.GetStatistics().GetReset_() != "a" || r.GetBackendError() != "" {
+		r.GetCertificate().GetState() != wirev1.CertificateState_CERTIFICATE_STATE_NONE || r.GetStatistics().GetReset_() != "a" || r.GetBackendFailure() != 0 {
 		t.Errorf("%v", r)
 	}
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
@@ -174,6 +175,8 @@ func TestAgent(t *testing.T) {
 	for want, spoil := range map[string]func(*wirev1.HTTPConfig){
 		"unknown content coding":   func(c *wirev1.HTTPConfig) { c.Codings = []string{"br"} },
 		"cannot be changed while":  func(c *wirev1.HTTPConfig) { c.ListenAddress = "127.0.0.1:1" },
+		"lacks dial_policy":        func(c *wirev1.HTTPConfig) { c.DialPolicy = nil },
+		"dial_policy.never":        func(c *wirev1.HTTPConfig) { c.DialPolicy.Never = []string{"10.0.0.1"} },
 		"lacks backend.address":    func(c *wirev1.HTTPConfig) { c.Backend.Address = "" },
 		"no certificate in PEM":    func(c *wirev1.HTTPConfig) { c.Backend.ServerName = "x" },
 		"use Auto, Always or Neve": func(c *wirev1.HTTPConfig) { c.Compression.Mode = 0 },
@@ -254,6 +257,7 @@ func TestCertificate(t *testing.T) {
 
 func TestBadStart(t *testing.T) {
 	for want, spoil := range map[string]func(*configs){
+		"lacks dial_pol": func(c *configs) { c.c.DialPolicy = nil },
 		"lacks backend":  func(c *configs) { c.c.Backend = nil },
 		"listen for":     func(c *configs) { c.c.ListenAddress = "nowhere:-1" },
 		"is not there":   func(c *configs) { c.err = errors.New("it is not there") },

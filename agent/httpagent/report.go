@@ -18,6 +18,17 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
+// failures are those of health checks as the manager is told of them.
+var failures = map[httpproxy.Failure]wirev1.BackendFailure{
+	httpproxy.FailureBlocked:    wirev1.BackendFailure_BACKEND_FAILURE_BLOCKED,
+	httpproxy.FailureName:       wirev1.BackendFailure_BACKEND_FAILURE_NAME,
+	httpproxy.FailureRefused:    wirev1.BackendFailure_BACKEND_FAILURE_REFUSED,
+	httpproxy.FailureTimeout:    wirev1.BackendFailure_BACKEND_FAILURE_TIMEOUT,
+	httpproxy.FailureTLS:        wirev1.BackendFailure_BACKEND_FAILURE_TLS,
+	httpproxy.FailureStatus:     wirev1.BackendFailure_BACKEND_FAILURE_STATUS,
+	httpproxy.FailureConnection: wirev1.BackendFailure_BACKEND_FAILURE_CONNECTION,
+}
+
 // GetHTTPReport implements wirev1.HTTPAgentServer.
 func (a *Agent) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*wirev1.GetHTTPReportResponse, error) {
 	return &wirev1.GetHTTPReportResponse{Report: a.Report()}, nil
@@ -46,7 +57,7 @@ func (a *Agent) Report() *wirev1.HTTPReport {
 		r.State = wirev1.HTTPState_HTTP_STATE_DRAINING
 	}
 	if b := server.Backend(); b.Checked && !b.Healthy {
-		r.BackendError = b.Message
+		r.BackendFailure, r.BackendStatus = failures[b.Failure], uint32(max(b.Status, 0))
 	}
 	s := server.Statistics()
 	r.Statistics = statistics(s)

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/httpproxy/coding"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
@@ -28,6 +29,10 @@ func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpp
 	if c.GetBackend().GetAddress() == "" {
 		return httpproxy.Settings{}, errors.New("the configuration lacks backend.address")
 	}
+	permitted, err := egress.Parse(c.GetDialPolicy())
+	if err != nil {
+		return httpproxy.Settings{}, err
+	}
 	compression, err := transfer.Settings(c.GetCompression())
 	if err != nil {
 		return httpproxy.Settings{}, err
@@ -35,6 +40,7 @@ func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpp
 	s := httpproxy.Settings{
 		Backend:           c.GetBackend().GetAddress(),
 		BackendServerName: c.GetBackend().GetServerName(),
+		Egress:            permitted,
 		ContentTypes:      c.GetContentTypes(),
 		Policy:            compression.Policy,
 		Explain:           c.GetResponseHeader(),

@@ -70,7 +70,7 @@ func newGeneration(server *Server, s Settings) (*generation, error) {
 		backendTLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.BackendServerName, RootCAs: s.BackendCAs}
 	}
 	g.backend = backend.New(backend.Options{
-		Address: s.Backend, TLS: backendTLS, Counter: &server.wire,
+		Address: s.Backend, TLS: backendTLS, Counter: &server.wire, Egress: server.egress,
 		DialTimeout: s.DialTimeout, HeaderTimeout: s.HeaderTimeout, BodyTimeout: s.BodyTimeout,
 	})
 	g.http = g.newHTTPServer()
@@ -79,7 +79,10 @@ func newGeneration(server *Server, s Settings) (*generation, error) {
 	if s.MaxCPUPercent > 0 && s.MaxCPUPercent < 100 {
 		go g.governor.watchCPU(ctx, s.MaxCPUPercent)
 	}
-	g.health = newHealthCheck(s.Backend, backendTLS, s.Health)
+	g.health = newHealthCheck(s.Backend, backendTLS, s.Health, server.egress)
+	g.health.tell = func(err error) {
+		server.log.Warn("Backend fails its health check", "backend", s.Backend, "error", err.Error())
+	}
 	go g.health.run(ctx)
 	return g, nil
 }

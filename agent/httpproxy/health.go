@@ -6,12 +6,12 @@ package httpproxy
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/egress"
 )
 
 // BackendHealth is what the last checks of the backend said.
@@ -19,8 +19,11 @@ type BackendHealth struct {
 	// Checked is false until the first check has ended.
 	Checked bool
 	Healthy bool
-	// Message says what is wrong.
-	Message string
+	// Failure says what kind of thing is wrong, and nothing else: it goes to status, which must not
+	// tell which ports of which servers are open. What exactly it was is in the log.
+	Failure Failure
+	// Status of the answer, with FailureStatus.
+	Status int
 	// Since is when Healthy last changed.
 	Since time.Time
 }
@@ -31,27 +34,30 @@ type healthCheck struct {
 	address string
 	options Health
 	client  *http.Client
+	egress  *egress.Guard
+	// tell is told of what a check failed with, when that begins.
+	tell func(error)
 
 	mu       sync.Mutex
 	state    BackendHealth
 	failures int
 }
 
-func newHealthCheck(address string, config *tls.Config, o Health) *healthCheck {
+func newHealthCheck(address string, config *tls.Config, o Health, guard *egress.Guard) *healthCheck {
 	o.setDefaults()
 	scheme := "http"
 	if config != nil {
 		scheme = "https"
 	}
 	return &healthCheck{
-		url: scheme + "://" + address + o.Path, address: address, options: o,
+		url: scheme + "://" + address + o.Path, address: address, options: o, egress: guard, tell: func(error) {},
 		client: &http.Client{
 			Timeout: o.Timeout,
 			// A connection of its own each time: that one can be made is part of the check.
 			Transport: &http.Transport{
 				TLSClientConfig: config, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-					return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+					return guard.Dial(ctx, 0, address)
 				},
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -81,7 +87,7 @@ func (h *healthCheck) run(ctx context.Context) {
 
 func (h *healthCheck) check(ctx context.Context) error {
 	if h.options.Path == "" {
-		conn, err := (&net.Dialer{Timeout: h.options.Timeout}).DialContext(ctx, "tcp", h.address)
+		conn, err := h.egress.Dial(ctx, h.options.Timeout, h.address)
 		if err != nil {
 			return err
 		}
@@ -100,7 +106,7 @@ func (h *healthCheck) check(ctx context.Context) error {
 		return err
 	}
 	if res.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("GET %s answers %s", h.options.Path, res.Status)
+		return &statusError{path: h.options.Path, status: res.StatusCode}
 	}
 	return nil
 }
@@ -118,14 +124,11 @@ func (h *healthCheck) note(err error, now time.Time) {
 	if !h.state.Checked || h.state.Healthy != healthy {
 		h.state.Since = now
 	}
-	h.state.Checked, h.state.Healthy, h.state.Message = true, healthy, ""
-	if !healthy {
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
-			err = fmt.Errorf("no answer within %v", h.options.Timeout)
-		}
-		h.state.Message = fmt.Sprintf("backend %s: %v", h.address, err)
+	failure, status := classify(err)
+	if !healthy && h.state.Failure != failure {
+		h.tell(err)
 	}
+	h.state.Checked, h.state.Healthy, h.state.Failure, h.state.Status = true, healthy, failure, status
 }
 
 func (h *healthCheck) get() BackendHealth {

@@ -41,7 +41,7 @@ func TestCPUWatch(t *testing.T) {
 }
 
 func TestHealthNotes(t *testing.T) {
-	h := newHealthCheck("x:1", nil, Health{Failures: 3})
+	h := newHealthCheck("x:1", nil, Health{Failures: 3}, nil)
 	broken := errors.New("broken")
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	for i, test := range []struct {
@@ -52,11 +52,11 @@ func TestHealthNotes(t *testing.T) {
 		{nil, true, 0}, {broken, true, 0}, {broken, true, 0}, {nil, true, 0}, {broken, true, 0}, {broken, true, 0}, {broken, false, 6}, {broken, false, 6}, {nil, true, 8},
 	} {
 		h.note(test.err, at(i))
-		if got := h.get(); got.Healthy != test.healthy || !got.Since.Equal(at(test.since)) || (got.Message == "") != test.healthy {
+		if got := h.get(); got.Healthy != test.healthy || !got.Since.Equal(at(test.since)) || (got.Failure == FailureNone) != test.healthy {
 			t.Errorf("step %d: %+v", i, got)
 		}
 	}
-	first := newHealthCheck("x:1", nil, Health{Failures: 3})
+	first := newHealthCheck("x:1", nil, Health{Failures: 3}, nil)
 	first.note(broken, at(0))
 	if got := first.get(); !got.Checked || got.Healthy {
 		t.Errorf("a backend that never answered: %+v", got)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy/coding"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -26,6 +27,10 @@ type Settings struct {
 	BackendServerName string
 	// BackendCAs vouch for the backend's certificate, which needs them.
 	BackendCAs *x509.CertPool
+	// Egress says which addresses the backend may have. The zero value refuses those of this
+	// machine and its neighbours, loopback among them. A change counts for every connection
+	// at once, also for those that keep other settings.
+	Egress egress.Policy
 	// Codings that are offered, in the server's order, which decides when the client
 	// has no preference. None: nothing is compressed.
 	Codings []negotiate.Coding

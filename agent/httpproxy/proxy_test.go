@@ -31,6 +31,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -44,6 +45,7 @@ const patience = 2 * time.Minute
 func settings(backend string) httpproxy.Settings {
 	return httpproxy.Settings{
 		Backend: backend, Codings: []negotiate.Coding{negotiate.Gzip, negotiate.Deflate, negotiate.Zstd}, Engines: engines.Default(), Explain: true,
+		Egress: egress.Policy{Loopback: true},
 		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 20000, SoftwareMinSize: 100},
 		Limits: httpproxy.Limits{HeaderTimeout: patience, IdleTimeout: patience, StallTimeout: patience},
 		Health: httpproxy.Health{Timeout: patience},

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/egress"
 )
 
 // Options of a Server.
@@ -31,6 +33,7 @@ type Server struct {
 	wire         atomic.Int64
 	buffers      buffers
 	draining     atomic.Bool
+	egress       *egress.Guard
 	// abort is closed when connections that switched protocols have to end.
 	abort     chan struct{}
 	abortOnce sync.Once
@@ -49,7 +52,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		certificates: o.Certificates, log: o.Log, failures: newFailureLog(), abort: make(chan struct{}),
-		live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}),
+		egress: egress.NewGuard(o.Settings.Egress), live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}),
 	}
 	s.stats.reset(time.Now())
 	if err := s.Reload(o.Settings); err != nil {
@@ -75,12 +78,16 @@ func (s *Server) Reload(settings Settings) error {
 	s.current = g
 	s.live[g] = struct{}{}
 	s.mu.Unlock()
+	s.egress.Set(settings.Egress)
 	g.serve()
 	if old != nil {
 		old.retire()
 	}
 	return nil
 }
+
+// SetEgress replaces Settings.Egress alone.
+func (s *Server) SetEgress(p egress.Policy) { s.egress.Set(p) }
 
 // forget drops a generation that has no connections any more.
 func (s *Server) forget(g *generation) {

@@ -456,8 +456,8 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 	if err := validate(c); err != nil {
 		return err
 	}
-	// Whatever else cannot be done: who may not send any more is kept out.
-	if err := r.channels.accept(c); err != nil {
+	// Whatever else cannot be done: who may not send any more is rejected, and what must not be dialled any more is not.
+	if err := errors.Join(r.channels.accept(c), permit(r.store, c)); err != nil {
 		return err
 	}
 	if err := changeable(first, c); err != nil {

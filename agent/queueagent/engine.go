@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -67,12 +68,31 @@ func (a *Agent) open(ctx context.Context, c *wirev1.QueueConfig, o store.Options
 }
 
 // externalOptions says where the external servers are.
-func (a *Agent) externalOptions(c *wirev1.QueueConfig) external.Options {
+func (a *Agent) externalOptions(c *wirev1.QueueConfig) (external.Options, error) {
 	x := c.GetExternal()
-	return external.Options{
-		Queue: c.GetQueue(), Owner: x.GetOwner(), Member: a.options.Member, Servers: x.GetServers(), CABundle: x.GetCaBundle(),
-		Directory: x.GetCredentialsDirectory(), Memory: c.GetStorage().GetMemory(), MaxMessage: maxMessage(c), Log: a.options.Log,
+	permitted, err := egress.Parse(c.GetDialPolicy())
+	if err != nil {
+		return external.Options{}, err
 	}
+	return external.Options{
+		Egress: permitted,
+		Queue:  c.GetQueue(), Owner: x.GetOwner(), Member: a.options.Member, Servers: x.GetServers(), CABundle: x.GetCaBundle(),
+		Directory: x.GetCredentialsDirectory(), Memory: c.GetStorage().GetMemory(), MaxMessage: maxMessage(c), Log: a.options.Log,
+	}, nil
+}
+
+// permit makes what a configuration says of addresses count for connections to external servers.
+func permit(kept engine, c *wirev1.QueueConfig) error {
+	servers, ok := kept.(*external.External)
+	if !ok {
+		return nil
+	}
+	permitted, err := egress.Parse(c.GetDialPolicy())
+	if err != nil {
+		return err
+	}
+	servers.SetEgress(permitted)
+	return nil
 }
 
 // openPatience bounds one try to make the streams in external servers.
@@ -125,7 +145,11 @@ func (a *Agent) noteExternal(err error, c *wirev1.QueueConfig) {
 
 // tryExternal returns the streams in external servers, which are there. Errors say what to do.
 func (a *Agent) tryExternal(ctx context.Context, c *wirev1.QueueConfig) (engine, *nats.Conn, error) {
-	kept, err := external.New(a.externalOptions(c))
+	o, err := a.externalOptions(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := external.New(o)
 	if err != nil {
 		return nil, nil, err
 	}

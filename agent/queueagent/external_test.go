@@ -43,6 +43,7 @@ func inExternal(t *testing.T, name string, members int, servers ...*externaltest
 		m.config.Members = append(m.config.Members, &wirev1.QueueMember{Name: fmt.Sprintf("orders-%d", i)})
 	}
 	m.config.External = &wirev1.QueueExternal{Owner: "bank/orders"}
+	m.config.DialPolicy = &wirev1.DialPolicy{AllowLoopback: true}
 	for _, s := range servers {
 		m.config.External.Servers, m.config.External.CaBundle = append(m.config.External.Servers, s.URL()), s.CABundle
 	}
@@ -384,6 +385,7 @@ func TestExternalChannel(t *testing.T) {
 		for m, s := range map[*member]*externaltest.Server{p.east: from, p.west: to} {
 			m.config.Storage = &wirev1.QueueStorage{Capacity: 64 << 20}
 			m.config.External = &wirev1.QueueExternal{Owner: "bank/orders", Servers: []string{s.URL()}}
+			m.config.DialPolicy = &wirev1.DialPolicy{AllowLoopback: true}
 		}
 	})
 	p.runs("zstd", 1)

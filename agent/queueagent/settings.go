@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
@@ -120,7 +121,11 @@ func validate(c *wirev1.QueueConfig) error {
 	case c.GetExternal() == nil && len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}
-	return errors.Join(validateChannels(c), validateArchive(c))
+	var dialled error
+	if c.GetExternal() != nil {
+		_, dialled = egress.Parse(c.GetDialPolicy())
+	}
+	return errors.Join(validateChannels(c), validateArchive(c), dialled)
 }
 
 // fixed returns what counts at the start only.

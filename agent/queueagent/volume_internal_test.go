@@ -23,7 +23,7 @@ import (
 func TestNoVolume(t *testing.T) {
 	a := New(Options{Member: "orders-0", Log: slog.New(slog.DiscardHandler), Interval: time.Millisecond})
 	options, err := a.storeOptions(&wirev1.QueueConfig{
-		Queue: "orders", Members: []*wirev1.QueueMember{{Name: "orders-0"}}, External: &wirev1.QueueExternal{}, Storage: &wirev1.QueueStorage{Directory: "/not/mounted"},
+		Queue: "orders", Members: []*wirev1.QueueMember{{Name: "orders-0"}}, External: &wirev1.QueueExternal{}, DialPolicy: &wirev1.DialPolicy{}, Storage: &wirev1.QueueStorage{Directory: "/not/mounted"},
 	})
 	if err != nil {
 		t.Fatal(err)

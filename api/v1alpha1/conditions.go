@@ -124,6 +124,9 @@ const (
 	ReasonServing = "Serving"
 	// ReasonRollingOut: replicas are being started, or have not taken the present spec yet.
 	ReasonRollingOut = "RollingOut"
+	// ReasonAddressNotAllowed: a backend or an external server is at an address that agents may not dial, or is a Service of a namespace
+	// that does not consent.
+	ReasonAddressNotAllowed = "AddressNotAllowed"
 	// ReasonBackendNotFound: the backend's Service, or its port, does not exist.
 	ReasonBackendNotFound = "BackendNotFound"
 	// ReasonBackendUnhealthy: replicas report that the backend does not pass its health check.

@@ -38,11 +38,15 @@ type HTTPService struct {
 
 // HTTPHost is a server that is not a Service of this namespace.
 type HTTPHost struct {
-	// name is a DNS name or an IP address.
+	// name is a DNS name or an IP address. Replicas check the address at every connection: they dial none that is loopback, link-local, a
+	// cloud's metadata service or the API server, and none of this cluster but that of a Service named as NAME.NAMESPACE.svc, whose
+	// namespace has this one in its annotation lighterage.dev/allow-backends-from.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?$') || self.matches('^[0-9a-fA-F:.]+$')",message="name must be a DNS name or an IP address, without a port; write for example api.bank.example"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || !(ip(self).isLoopback() || ip(self).isUnspecified() || ip(self).isLinkLocalUnicast() || ip(self).isLinkLocalMulticast())",message="name must not be a loopback, link-local or unspecified address, which agents never dial; write the name of a server, or name a Service in backend.service"
+	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().matches('(^|[.])localhost$')",message="name must not be localhost, which agents never dial; write the name of a server, or name a Service in backend.service"
 	Name string `json:"name,omitempty"`
 	// port number.
 	// +required
@@ -89,7 +93,7 @@ type HTTPHealthCheck struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.service) != has(self.host)",message="exactly one of service and host must be given"
 type HTTPBackend struct {
-	// service in the HTTPEndpoint's namespace.
+	// service in the HTTPEndpoint's namespace. One of type ExternalName may lead out of the cluster, and not to another Service.
 	// +optional
 	Service *HTTPService `json:"service,omitempty"`
 	// host that is not a Service of this namespace.

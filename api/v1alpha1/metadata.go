@@ -17,6 +17,10 @@ const (
 	// receiving agents of such Transfers of whoever a PeerGrant lets write there.
 	AllowPrivilegedAnnotation = "lighterage.dev/allow-privileged-agents"
 
+	// AllowBackendsFromAnnotation on a Namespace names other namespaces, with commas between them, or "*" for all, whose HTTPEndpoints
+	// and Queues may use its Services as backends and external servers: spec.backend.host and spec.engine.external.servers.
+	AllowBackendsFromAnnotation = "lighterage.dev/allow-backends-from"
+
 	// DeflateLabel on a Node is "hardware" when its accelerator was seen to work and "software" when it has none. The manager writes it. The
 	// admission plugin NodeRestriction keeps kubelets from setting labels with this prefix, so that a node cannot draw work to itself.
 	DeflateLabel = "lighterage.node-restriction.kubernetes.io/deflate"

@@ -163,11 +163,14 @@ type QueueExternalCredentials struct {
 // QueueExternal is a cluster of NATS servers with JetStream, nats-server 2.12 or newer, which others may use as well.
 //
 // +kubebuilder:validation:XValidation:rule="self.servers.all(s, s.startsWith('tls://')) || self.servers.all(s, s.startsWith('nats://'))",message="servers must all begin with tls:// or all with nats://"
+// +kubebuilder:validation:XValidation:rule="!self.servers.exists(s, s.matches('^[a-z]+://(127[.]|0[.]|169[.]254[.]|[Ll][Oo][Cc][Aa][Ll][Hh][Oo][Ss][Tt](:|$)|[[](::1?|[Ff][Ee][89ABab][0-9A-Fa-f]:[^]]*)[]])'))",message="servers must not be loopback, link-local or unspecified addresses, which members never dial; write the names of servers, or of a Service as NAME.NAMESPACE.svc"
 // +kubebuilder:validation:XValidation:rule="!has(self.credentials) || self.servers.all(s, s.startsWith('tls://'))",message="servers must begin with tls:// where credentials are given, which would be readable on the way; or leave credentials out"
 // +kubebuilder:validation:XValidation:rule="has(self.caBundle) || !self.servers.exists(s, s.startsWith('tls://'))",message="caBundle must say who vouches for servers that begin with tls://"
 type QueueExternal struct {
 	// servers of the cluster, of which members use any that answers: tls://HOST:PORT, or nats://HOST:PORT without credentials, by which what
-	// is put and got can be read on the way. Servers that these advertise are not used. The list may change to other servers of the same cluster, which restarts the members.
+	// is put and got can be read on the way. Servers that these advertise are not used.
+	// Members check the address at every connection, as replicas of an HTTPEndpoint do (see spec.backend.host.name there): of this cluster
+	// they dial Services only, of other namespaces only with those' consent. The list may change to other servers of the same cluster, which restarts the members.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -67,6 +68,30 @@ type Content struct {
 	Revision string
 	// Files are further ones, by their keys.
 	Files map[string][]byte
+}
+
+// dialer is a configuration of agents that dial at the wish of a tenant.
+type dialer interface {
+	proto.Message
+	*wirev1.HTTPConfig | *wirev1.QueueConfig
+}
+
+// Permit returns content with what agents may dial. It is written again when that changes, and agents act on it, while their
+// reports and the record name the same revision.
+func Permit[T dialer](c Content, config T, policy *wirev1.DialPolicy) (Content, error) {
+	revision, err := Revision(policy)
+	if err != nil {
+		return c, err
+	}
+	config = proto.CloneOf(config)
+	switch config := any(config).(type) {
+	case *wirev1.HTTPConfig:
+		config.DialPolicy = policy
+	case *wirev1.QueueConfig:
+		config.DialPolicy = policy
+	}
+	c.Config, c.Revision = config, c.Revision+"/"+revision
+	return c, nil
 }
 
 // revision names all of the content but the identity.

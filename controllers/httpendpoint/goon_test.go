@@ -26,6 +26,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -100,6 +101,7 @@ func (r *running) restart() {
 		Client: r.Client, Reader: r.Client, Agents: r.agents, Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
 		Authority: pki.NewAuthority(pki.Options{Client: r.Client, Reader: r.Client, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
 		Recorder:  events.NewFakeRecorder(100), Metrics: metrics.NewHTTPEndpoints(prometheus.NewRegistry(), now),
+		Egress: egress.NewCluster(egress.Options{Client: r.Client, Reader: r.Client, Clock: r.clock}),
 	})
 }
 

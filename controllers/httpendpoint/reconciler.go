@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/owned"
@@ -52,6 +53,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Cluster is this cluster's name in identities.
 	Cluster string
+	// Egress says what replicas may dial.
+	Egress *egress.Cluster
 	// Image that agents run.
 	Image plan.AgentImage
 	// Concurrency is how many HTTPEndpoints are looked after at once.
@@ -106,6 +109,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	wanted, problem := Want(endpoint, inputs.policies, inputs.privilegeAllowed)
 	if problem == nil {
 		usable = &wanted
+		if _, facts.NotAllowed, err = r.Egress.Policy(ctx, endpoint.Namespace, []egress.Use{backendUse(endpoint)}); err != nil {
+			return ctrl.Result{}, err
+		}
 		where := placement.Decide(wanted.Placement(r.Image.Architectures), inputs.placement)
 		facts.Placement = &where.Status
 		if where.Blocked != nil {

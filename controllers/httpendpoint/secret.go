@@ -32,6 +32,10 @@ type memory struct {
 // ensureSecret writes the Secret with the replicas' configuration and identity when either has changed.
 func (r *Reconciler) ensureSecret(ctx context.Context, wanted Wanted, content agentsecret.Content) (*plan.Problem, error) {
 	endpoint := wanted.Endpoint
+	content, err := r.permitted(ctx, endpoint.Namespace, content)
+	if err != nil {
+		return nil, err
+	}
 	m := r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
 	content.Identity = pki.HTTPEndpointIdentity(r.Cluster, endpoint.Namespace, endpoint.Name)
 	content.ServerNames = []string{pki.HTTPServerName(string(endpoint.UID))}

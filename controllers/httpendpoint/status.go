@@ -40,6 +40,8 @@ type Facts struct {
 	Problem *plan.Problem
 	// Blocked is why no replica can be placed now; those that run stay. nil when one can be.
 	Blocked *plan.Problem
+	// NotAllowed is why replicas may not dial the backend; nil if they may, as far as is known in advance.
+	NotAllowed *plan.Problem
 	// Backend is the Service that the spec names; nil when it does not exist or the backend is a host.
 	Backend *corev1.Service
 	// Deployment is nil when there is none.
@@ -103,7 +105,7 @@ func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.HTTPEndpoint, *Wanted, Facts) []metav1.Condition{
-		checkPolicy, checkPlacement, checkBackend, checkCertificate, checkConfig, checkRollout, checkReports, checkHealth,
+		checkPolicy, checkPlacement, checkEgress, checkBackend, checkCertificate, checkConfig, checkRollout, checkReports, checkHealth,
 	} {
 		if found := check(endpoint, wanted, facts); found != nil {
 			return found
@@ -258,13 +260,13 @@ func checkReports(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 }
 
 // checkHealth: a backend that does not answer will be tried again for as long as it takes.
-func checkHealth(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
+func checkHealth(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
 	var ill int
 	var message string
 	for _, replica := range facts.Replicas {
-		if text := replica.Report.GetBackendError(); text != "" {
+		if replica.Report.GetBackendFailure() != wirev1.BackendFailure_BACKEND_FAILURE_UNSPECIFIED {
 			ill++
-			message = text
+			message = healthMessage(endpoint, replica.Report)
 		}
 	}
 	if ill == 0 {
@@ -272,6 +274,36 @@ func checkHealth(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1
 	}
 	return conditions.Reconciling(v1alpha1.ReasonBackendUnhealthy, fmt.Sprintf("%d of %d replicas answer 503 because backend %s fails its health "+
 		"check: %s", ill, len(facts.Replicas), wanted.Config.GetBackend().GetAddress(), message))
+}
+
+// healthMessage says what kind of failure a health check met. Of a server that is not a Service of the endpoint's own
+// namespace it does not say what becomes of connections, so that status is no scanner of ports.
+func healthMessage(endpoint *v1alpha1.HTTPEndpoint, report *wirev1.HTTPReport) string {
+	const connection = "connection failed; the replica's log says more"
+	failure := report.GetBackendFailure()
+	switch failure {
+	case wirev1.BackendFailure_BACKEND_FAILURE_BLOCKED:
+		return "its name leads to an address that replicas must not dial, such as one of this cluster: name a Service of this namespace in " +
+			"spec.backend.service, or one of another as NAME.NAMESPACE.svc, whose namespace allows it by the annotation " +
+			v1alpha1.AllowBackendsFromAnnotation
+	case wirev1.BackendFailure_BACKEND_FAILURE_NAME:
+		return "its name cannot be resolved"
+	case wirev1.BackendFailure_BACKEND_FAILURE_TLS:
+		return "it does not speak TLS, or its certificate is not valid for spec.backend.tls"
+	case wirev1.BackendFailure_BACKEND_FAILURE_STATUS:
+		return fmt.Sprintf("it answers with status %d", report.GetBackendStatus())
+	case wirev1.BackendFailure_BACKEND_FAILURE_REFUSED, wirev1.BackendFailure_BACKEND_FAILURE_TIMEOUT:
+		if endpoint.Spec.Backend.Service == nil {
+			return connection
+		}
+	}
+	switch failure {
+	case wirev1.BackendFailure_BACKEND_FAILURE_REFUSED:
+		return "nothing listens at its port"
+	case wirev1.BackendFailure_BACKEND_FAILURE_TIMEOUT:
+		return "it does not answer in time"
+	}
+	return connection
 }
 
 func readyReplicas(d *appsv1.Deployment) int32 {

@@ -85,8 +85,13 @@ func TestConditions(t *testing.T) {
 			v1alpha1.ReasonAgentUnreachable},
 		"old configuration": {func(f *httpendpoint.Facts) { f.Replicas[1].Report.Revision = "old" }, v1alpha1.ConditionReconciling,
 			"1 of 2 replicas have not taken the present spec yet (front-1)", v1alpha1.ReasonRollingOut},
-		"ill backend": {func(f *httpendpoint.Facts) { f.Replicas[1].Report.BackendError = "connection refused" }, v1alpha1.ConditionReconciling,
-			"1 of 2 replicas answer 503 because backend api.bank.svc:8080 fails its health check: connection refused", v1alpha1.ReasonBackendUnhealthy},
+		"ill backend": {func(f *httpendpoint.Facts) {
+			f.Replicas[1].Report.BackendFailure = wirev1.BackendFailure_BACKEND_FAILURE_REFUSED
+		}, v1alpha1.ConditionReconciling,
+			"1 of 2 replicas answer 503 because backend api.bank.svc:8080 fails its health check: nothing listens at its port", v1alpha1.ReasonBackendUnhealthy},
+		"backend that must not be dialled": {func(f *httpendpoint.Facts) {
+			f.NotAllowed = &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: "it is elsewhere"}
+		}, v1alpha1.ConditionStalled, "it is elsewhere; until then requests get 503", v1alpha1.ReasonAddressNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoint := newEndpoint(nil)

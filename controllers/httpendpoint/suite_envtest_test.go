@@ -19,6 +19,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
 )
@@ -54,6 +55,7 @@ func run(m *testing.M) (code int, err error) {
 		Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 		Metrics:  metrics.NewHTTPEndpoints(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
 		Image: image, Concurrency: 4,
+		Egress: egress.NewCluster(egress.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}),
 	})
 	if err != nil {
 		return 1, err

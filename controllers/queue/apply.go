@@ -76,6 +76,10 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 // ensureSecret writes the Secret with the members' configuration and identity when either has changed.
 func (r *Reconciler) ensureSecret(ctx context.Context, wanted Wanted, m *memory, content agentsecret.Content) (*plan.Problem, error) {
 	queue := wanted.Queue
+	content, err := r.permitted(ctx, queue.Namespace, content)
+	if err != nil {
+		return nil, err
+	}
 	content.Identity = pki.QueueIdentity(r.Cluster, queue.Namespace, queue.Name)
 	content.ServerNames = serverNames(queue)
 	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content)

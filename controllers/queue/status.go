@@ -42,6 +42,8 @@ type Facts struct {
 	Problem *plan.Problem
 	// Blocked is why no member can be placed now; those that run stay. nil when one can be.
 	Blocked *plan.Problem
+	// NotAllowed is why members may not dial one of the external servers; nil if they may, as far as is known in advance.
+	NotAllowed *plan.Problem
 	// Set is nil when there is none.
 	Set     *appsv1.StatefulSet
 	Members []Member
@@ -136,7 +138,7 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.Qu
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
-		checkPolicy, checkPlacement, checkCertificate, checkAuthentication, checkExternal, checkStorage, checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
+		checkPolicy, checkPlacement, checkEgress, checkCertificate, checkAuthentication, checkExternal, checkStorage, checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
 		checkChannel, checkArchive,
 	} {
 		if found := check(queue, wanted, facts); found != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
@@ -108,6 +109,7 @@ func endpoint(t *testing.T, engine codec.Engine) string {
 	t.Cleanup(behind.Close)
 	server, err := httpproxy.New(httpproxy.Options{
 		Settings: httpproxy.Settings{
+			Egress:  egress.Policy{Loopback: true},
 			Backend: behind.Listener.Addr().String(), Codings: []negotiate.Coding{negotiate.Gzip, negotiate.Deflate}, Explain: true,
 			Engines: codec.NewRegistry(append([]codec.Engine{engine}, engines.All()...)...),
 			Policy:  policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 20000, SoftwareMinSize: 1024},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -119,6 +120,7 @@ func serve(t *testing.T) (host, port string) {
 	authority.Write(t, dir, authority, "/x", "localhost")
 	server, err := httpproxy.New(httpproxy.Options{
 		Settings: httpproxy.Settings{
+			Egress:  egress.Policy{Loopback: true},
 			Backend: behind.Listener.Addr().String(), Codings: []negotiate.Coding{negotiate.Gzip}, Engines: engines.Default(),
 			Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, SoftwareMinSize: 100},
 		},

@@ -48,6 +48,20 @@ func peer(endpoint string) client.Object {
 	}
 }
 
+// host is an endpoint whose backend is a server with a name.
+func host(name string) client.Object {
+	return endpoint(func(e *v1alpha1.HTTPEndpoint) {
+		e.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: name, Port: 80}}
+	})
+}
+
+// externally is a Queue in an external server.
+func externally(server string) client.Object {
+	return queue(func(q *v1alpha1.Queue) {
+		q.Spec.Engine.External = &v1alpha1.QueueExternal{Servers: []string{server}}
+	})
+}
+
 func endpoint(change func(*v1alpha1.HTTPEndpoint)) client.Object {
 	e := &v1alpha1.HTTPEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "bank"},
@@ -169,6 +183,19 @@ func TestRefusals(t *testing.T) {
 		"host with a port": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
 			e.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "api.example:80", Port: 80}}
 		}), "without a port"},
+		"host that is loopback":                 {host("127.0.0.1"), "agents never dial"},
+		"host that is loopback, IPv6":           {host("::1"), "agents never dial"},
+		"host that is link-local":               {host("169.254.169.254"), "agents never dial"},
+		"host that is link-local IPv6":          {host("fe80::1"), "agents never dial"},
+		"host that is unspecified":              {host("0.0.0.0"), "agents never dial"},
+		"localhost":                             {host("LocalHost"), "must not be localhost"},
+		"a name in localhost":                   {host("api.localhost"), "must not be localhost"},
+		"external server on loopback":           {externally("nats://127.0.0.1:4222"), "members never dial"},
+		"external server on localhost":          {externally("nats://LOCALHOST"), "members never dial"},
+		"external server on IPv6 loopback":      {externally("nats://[::1]:4222"), "members never dial"},
+		"external server that is unwritten":     {externally("nats://[::]"), "members never dial"},
+		"external server on a link":             {externally("nats://[fe80::1]:4222"), "members never dial"},
+		"external server of metadata":           {externally("nats://169.254.169.254"), "members never dial"},
 		"endpoint that is no name of a Service": {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = "1.front" }), "beginning with a letter"},
 		"endpoint with a long name":             {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = strings.Repeat("a", 41) }), "at most 40"},
 		"an unknown coding":                     {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Codings = []v1alpha1.HTTPCoding{"br"} }), `supported values: "gzip"`},

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/policy"
@@ -34,6 +35,7 @@ const patience = time.Minute
 // proxySettings compress everything from 100 bytes on with gzip.
 func proxySettings(backend string) httpproxy.Settings {
 	return httpproxy.Settings{
+		Egress:  egress.Policy{Loopback: true},
 		Backend: backend, Codings: []negotiate.Coding{negotiate.Gzip}, Engines: engines.Default(),
 		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 20000, SoftwareMinSize: 100},
 		Health: httpproxy.Health{Timeout: patience},

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -122,7 +123,8 @@ func reach(t *testing.T, q *v1alpha1.Queue, directory string) error {
 	t.Helper()
 	x := q.Spec.Engine.External
 	e, err := external.New(external.Options{
-		Queue: "orders", Owner: "bank/orders", Member: "orders-0", Servers: x.Servers, CABundle: x.CABundle, Directory: directory, MaxMessage: 1 << 20,
+		Egress: egress.Policy{Loopback: true},
+		Queue:  "orders", Owner: "bank/orders", Member: "orders-0", Servers: x.Servers, CABundle: x.CABundle, Directory: directory, MaxMessage: 1 << 20,
 	})
 	if err != nil {
 		return err
@@ -203,7 +205,8 @@ func TestQueueCredentialsNeedTLS(t *testing.T) {
 		t.Fatal("the manager refuses what is right")
 	}
 	e, err := external.New(external.Options{
-		Queue: "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle, Directory: directory, MaxMessage: 1 << 20,
+		Egress: egress.Policy{Loopback: true},
+		Queue:  "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle, Directory: directory, MaxMessage: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +250,8 @@ func TestQueueFollowsNoAdvertisedServer(t *testing.T) {
 		t.Fatal("the manager refuses what is right")
 	}
 	e, err := external.New(external.Options{
-		Queue: "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle, Directory: directory, MaxMessage: 1 << 20,
+		Egress: egress.Policy{Loopback: true},
+		Queue:  "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle, Directory: directory, MaxMessage: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/egress"
 )
 
 // Options of a Backend. Times of 0 take the default.
@@ -44,6 +46,8 @@ type Options struct {
 	IdleTimeout time.Duration
 	// TLS to speak to the backend; nil: none.
 	TLS *tls.Config
+	// Egress dials. nil: one that permits neither loopback nor what is link-local.
+	Egress *egress.Guard
 	// Counter counts the bytes of connections; it may be nil.
 	Counter *atomic.Int64
 	// MaxIdle bounds the unused connections that are kept. Default 256.
@@ -64,6 +68,9 @@ func (o *Options) setDefaults() {
 			*d.value = d.def
 		}
 	}
+	if o.Egress == nil {
+		o.Egress = egress.NewGuard(egress.Policy{})
+	}
 	if o.MaxIdle == 0 {
 		o.MaxIdle = 256
 	}
@@ -75,7 +82,6 @@ func (o *Options) setDefaults() {
 // Backend sends requests to one server. It is safe for concurrent use.
 type Backend struct {
 	options Options
-	dialer  net.Dialer
 	general *http.Transport
 
 	mu     sync.Mutex
@@ -87,7 +93,7 @@ type Backend struct {
 // New returns a backend to which nobody has connected yet.
 func New(o Options) *Backend {
 	o.setDefaults()
-	b := &Backend{options: o, dialer: net.Dialer{Timeout: o.DialTimeout}}
+	b := &Backend{options: o}
 	b.general = &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return b.connect(ctx)
@@ -147,7 +153,7 @@ func (b *Backend) Do(req *http.Request, inform Informational) (*http.Response, e
 
 // connect opens a connection, without TLS.
 func (b *Backend) connect(ctx context.Context) (net.Conn, error) {
-	c, err := b.dialer.DialContext(ctx, "tcp", b.options.Address)
+	c, err := b.options.Egress.Dial(ctx, b.options.DialTimeout, b.options.Address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the backend: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy/backend"
 )
 
@@ -74,6 +75,9 @@ func always(answer string) func(int, net.Conn, *bufio.Reader) {
 
 func start(t *testing.T, o backend.Options) *backend.Backend {
 	t.Helper()
+	if o.Egress == nil {
+		o.Egress = egress.NewGuard(egress.Policy{Loopback: true})
+	}
 	b := backend.New(o)
 	t.Cleanup(b.Close)
 	return b

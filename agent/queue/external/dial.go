@@ -73,7 +73,7 @@ func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 func (e *External) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	conn, err := e.egress.Dial(ctx, 0, address)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,9 @@ type dialer struct{ e *External }
 func (d dialer) Dial(_, address string) (net.Conn, error) {
 	conn, err := d.e.dial(context.Background(), address)
 	if err != nil {
-		d.e.dialled.Store(&err)
+		if before := d.e.dialled.Swap(&err); before == nil || (*before).Error() != err.Error() {
+			d.e.options.Log.Warn("External server cannot be reached", "server", address, "error", err.Error())
+		}
 	} else {
 		d.e.dialled.Store(nil)
 	}

@@ -6,11 +6,13 @@ package external
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
+	"net"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/jserr"
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -68,11 +70,37 @@ func (e *External) explain(err error) *failure.Error {
 	}
 	if errors.Is(err, nats.ErrNoServers) || errors.Is(err, errDisconnected) {
 		if cause := e.lastDial(); cause != nil {
-			err = fmt.Errorf("%w: %w", err, cause)
+			err = cause
 		}
 	}
+	if errors.Is(err, egress.ErrBlocked) {
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE,
+			"spec.engine.external.servers lead to an address that members must not dial: name servers outside of this cluster, or a Service "+
+				"as NAME.NAMESPACE.svc, whose namespace allows this one by the annotation lighterage.dev/allow-backends-from"+goesOn)
+	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE,
-		"the external servers cannot be reached, or do not answer (%w): check spec.engine.external.servers, that they run and have a leader, and that the network lets this namespace reach them"+goesOn, err)
+		"the external servers cannot be reached, or do not answer (%w): check spec.engine.external.servers, that they run and have a leader, and that the network lets this namespace reach them"+goesOn, generic(err))
+}
+
+var (
+	errName       = errors.New("a name cannot be resolved")
+	errConnection = errors.New("connection failed")
+)
+
+// generic is what of an error goes to status. The error itself is in the log: with it, status would tell which ports of which servers are
+// open, and with what they begin.
+func generic(err error) error {
+	var name *net.DNSError
+	var network net.Error
+	switch {
+	case errors.Is(err, ErrProtocol):
+		return ErrProtocol
+	case errors.As(err, &name):
+		return errName
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, nats.ErrNoServers), errors.Is(err, errDisconnected):
+		return errConnection
+	}
+	return err
 }
 
 // explainCode says what a refusal of JetStream means for who made the Queue; nil: what others do.

@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -39,6 +40,9 @@ type Options struct {
 	Member string
 	// Servers as nats://HOST:PORT, or all as tls://HOST:PORT, which is never without TLS. Others of their cluster are not dialled.
 	Servers []string
+	// Egress says which addresses the servers may have. The zero value refuses those of this machine and its neighbours, loopback among
+	// them. SetEgress changes it.
+	Egress egress.Policy
 	// CABundle is who vouches for the servers, as PEM; empty: the CAs of the system.
 	CABundle []byte
 	// Directory has the credentials, which are sent by TLS only: all Servers begin with tls:// then. Empty: none are shown.
@@ -58,6 +62,7 @@ type External struct {
 	options Options
 	servers []*url.URL
 	roots   *x509.CertPool
+	egress  *egress.Guard
 
 	dialled   atomic.Pointer[error]  // why a server could not be reached, the last time
 	forbidden atomic.Pointer[string] // what the servers did not allow, the last time
@@ -100,7 +105,7 @@ func New(o Options) (*External, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &External{Streams: streams, options: o}
+	e := &External{Streams: streams, options: o, egress: egress.NewGuard(o.Egress)}
 	if e.servers, err = parseServers(o.Servers); err != nil {
 		return nil, err
 	}
@@ -115,6 +120,9 @@ func New(o Options) (*External, error) {
 	}
 	return e, nil
 }
+
+// SetEgress replaces Options.Egress. Connections to what it does not permit are closed.
+func (e *External) SetEgress(p egress.Policy) { e.egress.Set(p) }
 
 // Connect returns a connection of the agent itself, with all the rights that the credentials have. It connects anew by itself whenever it
 // is lost.

@@ -29,6 +29,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/queue/external/externaltest"
@@ -45,7 +46,7 @@ const (
 
 // options of a queue in servers.
 func options(servers ...*externaltest.Server) external.Options {
-	o := external.Options{Queue: "orders", Owner: "bank/orders", Member: "orders-0", MaxMessage: 1 << 20, Term: 500 * time.Millisecond}
+	o := external.Options{Egress: egress.Policy{Loopback: true}, Queue: "orders", Owner: "bank/orders", Member: "orders-0", MaxMessage: 1 << 20, Term: 500 * time.Millisecond}
 	for _, s := range servers {
 		o.Servers, o.CABundle = append(o.Servers, s.URL()), s.CABundle
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/queue/external/externaltest"
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -23,7 +24,7 @@ import (
 // inShared starts a queue in a server that others may use.
 func inShared(t *testing.T, s *externaltest.Server, name string) *queue {
 	t.Helper()
-	e, err := external.New(external.Options{Queue: name, Owner: "bank/" + name, Member: name + "-0", Servers: []string{s.URL()}, MaxMessage: 1 << 20})
+	e, err := external.New(external.Options{Egress: egress.Policy{Loopback: true}, Queue: name, Owner: "bank/" + name, Member: name + "-0", Servers: []string{s.URL()}, MaxMessage: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

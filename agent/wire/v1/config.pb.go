@@ -365,6 +365,80 @@ func (x *CompressionSettings) GetPrices() *Prices {
 	return nil
 }
 
+// DialPolicy says what an agent may dial at the wish of a tenant. Agents check the address that a name was resolved to, at every dial.
+// Whatever it says, they refuse addresses that are loopback, link-local, multicast, unspecified, reserved, or a cloud's metadata service.
+// Lists are of prefixes (192.0.2.0/24, 2001:db8::/32).
+type DialPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// denied are the networks of the cluster: what of them is not in allowed is refused.
+	Denied  []string `protobuf:"bytes,1,rep,name=denied,proto3" json:"denied,omitempty"`
+	Allowed []string `protobuf:"bytes,2,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	// never is refused even if it is in allowed: the API server.
+	Never []string `protobuf:"bytes,3,rep,name=never,proto3" json:"never,omitempty"`
+	// allow_loopback permits loopback addresses. It is for tests and measurements on one machine; the manager never sets it.
+	AllowLoopback bool `protobuf:"varint,4,opt,name=allow_loopback,json=allowLoopback,proto3" json:"allow_loopback,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DialPolicy) Reset() {
+	*x = DialPolicy{}
+	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DialPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DialPolicy) ProtoMessage() {}
+
+func (x *DialPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DialPolicy.ProtoReflect.Descriptor instead.
+func (*DialPolicy) Descriptor() ([]byte, []int) {
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DialPolicy) GetDenied() []string {
+	if x != nil {
+		return x.Denied
+	}
+	return nil
+}
+
+func (x *DialPolicy) GetAllowed() []string {
+	if x != nil {
+		return x.Allowed
+	}
+	return nil
+}
+
+func (x *DialPolicy) GetNever() []string {
+	if x != nil {
+		return x.Never
+	}
+	return nil
+}
+
+func (x *DialPolicy) GetAllowLoopback() bool {
+	if x != nil {
+		return x.AllowLoopback
+	}
+	return false
+}
+
 // ClaimPath is a directory in a claim.
 type ClaimPath struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -377,7 +451,7 @@ type ClaimPath struct {
 
 func (x *ClaimPath) Reset() {
 	*x = ClaimPath{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +463,7 @@ func (x *ClaimPath) String() string {
 func (*ClaimPath) ProtoMessage() {}
 
 func (x *ClaimPath) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[2]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +476,7 @@ func (x *ClaimPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimPath.ProtoReflect.Descriptor instead.
 func (*ClaimPath) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{2}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ClaimPath) GetNamespace() string {
@@ -468,7 +542,7 @@ type SendConfig struct {
 
 func (x *SendConfig) Reset() {
 	*x = SendConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +554,7 @@ func (x *SendConfig) String() string {
 func (*SendConfig) ProtoMessage() {}
 
 func (x *SendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[3]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +567,7 @@ func (x *SendConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendConfig.ProtoReflect.Descriptor instead.
 func (*SendConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{3}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SendConfig) GetRunId() string {
@@ -652,7 +726,7 @@ type ReceiveConfig struct {
 
 func (x *ReceiveConfig) Reset() {
 	*x = ReceiveConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +738,7 @@ func (x *ReceiveConfig) String() string {
 func (*ReceiveConfig) ProtoMessage() {}
 
 func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[4]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +751,7 @@ func (x *ReceiveConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveConfig.ProtoReflect.Descriptor instead.
 func (*ReceiveConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{4}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReceiveConfig) GetRunId() string {
@@ -762,7 +836,7 @@ type LocalConfig struct {
 
 func (x *LocalConfig) Reset() {
 	*x = LocalConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +848,7 @@ func (x *LocalConfig) String() string {
 func (*LocalConfig) ProtoMessage() {}
 
 func (x *LocalConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[5]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +861,7 @@ func (x *LocalConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalConfig.ProtoReflect.Descriptor instead.
 func (*LocalConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LocalConfig) GetSend() *SendConfig {
@@ -814,7 +888,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +900,7 @@ func (x *NodeConfig) String() string {
 func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_wire_v1_config_proto_msgTypes[6]
+	mi := &file_agent_wire_v1_config_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +913,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
-	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_agent_wire_v1_config_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NodeConfig) GetControlAddress() string {
@@ -868,7 +942,13 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x10software_engines\x18\b \x03(\tR\x0fsoftwareEngines\x12F\n" +
 	"\tobjective\x18\t \x01(\x0e2(.lighterage.wire.v1.CompressionObjectiveR\tobjective\x122\n" +
 	"\x06prices\x18\n" +
-	" \x01(\v2\x1a.lighterage.wire.v1.PricesR\x06prices\"\\\n" +
+	" \x01(\v2\x1a.lighterage.wire.v1.PricesR\x06prices\"{\n" +
+	"\n" +
+	"DialPolicy\x12\x16\n" +
+	"\x06denied\x18\x01 \x03(\tR\x06denied\x12\x18\n" +
+	"\aallowed\x18\x02 \x03(\tR\aallowed\x12\x14\n" +
+	"\x05never\x18\x03 \x03(\tR\x05never\x12%\n" +
+	"\x0eallow_loopback\x18\x04 \x01(\bR\rallowLoopback\"\\\n" +
 	"\tClaimPath\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
@@ -947,28 +1027,29 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_agent_wire_v1_config_proto_goTypes = []any{
 	(CompressionMode)(0),        // 0: lighterage.wire.v1.CompressionMode
 	(CompressionLevel)(0),       // 1: lighterage.wire.v1.CompressionLevel
 	(CompressionObjective)(0),   // 2: lighterage.wire.v1.CompressionObjective
 	(*Prices)(nil),              // 3: lighterage.wire.v1.Prices
 	(*CompressionSettings)(nil), // 4: lighterage.wire.v1.CompressionSettings
-	(*ClaimPath)(nil),           // 5: lighterage.wire.v1.ClaimPath
-	(*SendConfig)(nil),          // 6: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil),       // 7: lighterage.wire.v1.ReceiveConfig
-	(*LocalConfig)(nil),         // 8: lighterage.wire.v1.LocalConfig
-	(*NodeConfig)(nil),          // 9: lighterage.wire.v1.NodeConfig
+	(*DialPolicy)(nil),          // 5: lighterage.wire.v1.DialPolicy
+	(*ClaimPath)(nil),           // 6: lighterage.wire.v1.ClaimPath
+	(*SendConfig)(nil),          // 7: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil),       // 8: lighterage.wire.v1.ReceiveConfig
+	(*LocalConfig)(nil),         // 9: lighterage.wire.v1.LocalConfig
+	(*NodeConfig)(nil),          // 10: lighterage.wire.v1.NodeConfig
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
 	0, // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
 	1, // 1: lighterage.wire.v1.CompressionSettings.level:type_name -> lighterage.wire.v1.CompressionLevel
 	2, // 2: lighterage.wire.v1.CompressionSettings.objective:type_name -> lighterage.wire.v1.CompressionObjective
 	3, // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
-	5, // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
+	6, // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
 	4, // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	6, // 6: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	7, // 7: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
+	7, // 6: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	8, // 7: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
 	8, // [8:8] is the sub-list for method output_type
 	8, // [8:8] is the sub-list for method input_type
 	8, // [8:8] is the sub-list for extension type_name
@@ -987,7 +1068,7 @@ func file_agent_wire_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -140,6 +140,79 @@ func (CertificateState) EnumDescriptor() ([]byte, []int) {
 	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{1}
 }
 
+// BackendFailure is why a backend does not pass its health check. What exactly the network said is in the agent's log: a manager that
+// passed it on would find out for a tenant which ports of which servers are open.
+type BackendFailure int32
+
+const (
+	BackendFailure_BACKEND_FAILURE_UNSPECIFIED BackendFailure = 0
+	// BLOCKED: dial_policy does not permit the address.
+	BackendFailure_BACKEND_FAILURE_BLOCKED BackendFailure = 1
+	// NAME: the name cannot be resolved.
+	BackendFailure_BACKEND_FAILURE_NAME BackendFailure = 2
+	// REFUSED: nobody listens at the port.
+	BackendFailure_BACKEND_FAILURE_REFUSED BackendFailure = 3
+	// TIMEOUT: there is no answer within health_timeout.
+	BackendFailure_BACKEND_FAILURE_TIMEOUT BackendFailure = 4
+	// TLS: the backend does not speak TLS, or its certificate is not valid for server_name and ca_bundle.
+	BackendFailure_BACKEND_FAILURE_TLS BackendFailure = 5
+	// STATUS: the answer has a status of 400 or more, which backend_status says.
+	BackendFailure_BACKEND_FAILURE_STATUS BackendFailure = 6
+	// CONNECTION: anything else, such as a connection that was reset.
+	BackendFailure_BACKEND_FAILURE_CONNECTION BackendFailure = 7
+)
+
+// Enum value maps for BackendFailure.
+var (
+	BackendFailure_name = map[int32]string{
+		0: "BACKEND_FAILURE_UNSPECIFIED",
+		1: "BACKEND_FAILURE_BLOCKED",
+		2: "BACKEND_FAILURE_NAME",
+		3: "BACKEND_FAILURE_REFUSED",
+		4: "BACKEND_FAILURE_TIMEOUT",
+		5: "BACKEND_FAILURE_TLS",
+		6: "BACKEND_FAILURE_STATUS",
+		7: "BACKEND_FAILURE_CONNECTION",
+	}
+	BackendFailure_value = map[string]int32{
+		"BACKEND_FAILURE_UNSPECIFIED": 0,
+		"BACKEND_FAILURE_BLOCKED":     1,
+		"BACKEND_FAILURE_NAME":        2,
+		"BACKEND_FAILURE_REFUSED":     3,
+		"BACKEND_FAILURE_TIMEOUT":     4,
+		"BACKEND_FAILURE_TLS":         5,
+		"BACKEND_FAILURE_STATUS":      6,
+		"BACKEND_FAILURE_CONNECTION":  7,
+	}
+)
+
+func (x BackendFailure) Enum() *BackendFailure {
+	p := new(BackendFailure)
+	*p = x
+	return p
+}
+
+func (x BackendFailure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BackendFailure) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_wire_v1_http_proto_enumTypes[2].Descriptor()
+}
+
+func (BackendFailure) Type() protoreflect.EnumType {
+	return &file_agent_wire_v1_http_proto_enumTypes[2]
+}
+
+func (x BackendFailure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BackendFailure.Descriptor instead.
+func (BackendFailure) EnumDescriptor() ([]byte, []int) {
+	return file_agent_wire_v1_http_proto_rawDescGZIP(), []int{2}
+}
+
 // HTTPConfig is what the agent in mode http needs to know. The agent reads config.json again when it has changed: new connections
 // take what it says, open ones keep what they began with. listen_address, control_address and health_address count at the start only.
 type HTTPConfig struct {
@@ -181,8 +254,11 @@ type HTTPConfig struct {
 	// trusted_proxies are prefixes (192.0.2.0/24, 2001:db8::/32). What comes from there in X-Forwarded-* and Forwarded is kept and appended
 	// to; what others say there is replaced.
 	TrustedProxies []string `protobuf:"bytes,17,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// dial_policy for the backend. Without one the configuration is refused. A change counts at once: connections to what it does not permit
+	// any more are closed. It is no part of what revision names.
+	DialPolicy    *DialPolicy `protobuf:"bytes,18,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HTTPConfig) Reset() {
@@ -330,6 +406,13 @@ func (x *HTTPConfig) GetResetStatistics() string {
 func (x *HTTPConfig) GetTrustedProxies() []string {
 	if x != nil {
 		return x.TrustedProxies
+	}
+	return nil
+}
+
+func (x *HTTPConfig) GetDialPolicy() *DialPolicy {
+	if x != nil {
+		return x.DialPolicy
 	}
 	return nil
 }
@@ -813,13 +896,15 @@ type HTTPReport struct {
 	// config_error says why a newer configuration cannot be used; empty when there is none.
 	ConfigError string           `protobuf:"bytes,7,opt,name=config_error,json=configError,proto3" json:"config_error,omitempty"`
 	Certificate *HTTPCertificate `protobuf:"bytes,8,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// backend_error says why the backend does not pass its health check; empty when it does.
-	BackendError string          `protobuf:"bytes,9,opt,name=backend_error,json=backendError,proto3" json:"backend_error,omitempty"`
-	Statistics   *HTTPStatistics `protobuf:"bytes,10,opt,name=statistics,proto3" json:"statistics,omitempty"`
+	// backend_failure is why the backend does not pass its health check; unspecified when it does.
+	BackendFailure BackendFailure  `protobuf:"varint,9,opt,name=backend_failure,json=backendFailure,proto3,enum=lighterage.wire.v1.BackendFailure" json:"backend_failure,omitempty"`
+	Statistics     *HTTPStatistics `protobuf:"bytes,10,opt,name=statistics,proto3" json:"statistics,omitempty"`
 	// compression of all bodies since the start or the last reset: stored and skipped count what was sent as it is.
 	Compression *Compression `protobuf:"bytes,11,opt,name=compression,proto3" json:"compression,omitempty"`
 	// cpu: send_nanos is the whole process, compress_nanos what compressing took; both since the start or the last reset.
 	Cpu *CPU `protobuf:"bytes,12,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	// backend_status of a health check that failed with STATUS.
+	BackendStatus uint32 `protobuf:"varint,14,opt,name=backend_status,json=backendStatus,proto3" json:"backend_status,omitempty"`
 	// wire_bytes written to and read from clients and backend, TLS included, since the start or the last reset.
 	WireBytes     uint64 `protobuf:"varint,13,opt,name=wire_bytes,json=wireBytes,proto3" json:"wire_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -912,11 +997,11 @@ func (x *HTTPReport) GetCertificate() *HTTPCertificate {
 	return nil
 }
 
-func (x *HTTPReport) GetBackendError() string {
+func (x *HTTPReport) GetBackendFailure() BackendFailure {
 	if x != nil {
-		return x.BackendError
+		return x.BackendFailure
 	}
-	return ""
+	return BackendFailure_BACKEND_FAILURE_UNSPECIFIED
 }
 
 func (x *HTTPReport) GetStatistics() *HTTPStatistics {
@@ -940,6 +1025,13 @@ func (x *HTTPReport) GetCpu() *CPU {
 	return nil
 }
 
+func (x *HTTPReport) GetBackendStatus() uint32 {
+	if x != nil {
+		return x.BackendStatus
+	}
+	return 0
+}
+
 func (x *HTTPReport) GetWireBytes() uint64 {
 	if x != nil {
 		return x.WireBytes
@@ -951,7 +1043,7 @@ var File_agent_wire_v1_http_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/wire/v1/http.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x06\n" +
+	"\x18agent/wire/v1/http.proto\x12\x12lighterage.wire.v1\x1a\x1aagent/wire/v1/config.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x06\n" +
 	"\n" +
 	"HTTPConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12%\n" +
@@ -971,7 +1063,9 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\fidle_timeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12>\n" +
 	"\rdrain_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\fdrainTimeout\x12)\n" +
 	"\x10reset_statistics\x18\x10 \x01(\tR\x0fresetStatistics\x12'\n" +
-	"\x0ftrusted_proxies\x18\x11 \x03(\tR\x0etrustedProxies\"\xd2\x02\n" +
+	"\x0ftrusted_proxies\x18\x11 \x03(\tR\x0etrustedProxies\x12?\n" +
+	"\vdial_policy\x18\x12 \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
+	"dialPolicy\"\xd2\x02\n" +
 	"\vHTTPBackend\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
@@ -1013,7 +1107,7 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x05reset\x18\x0e \x01(\tR\x05reset\x1aD\n" +
 	"\x16ResponsesByCodingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xce\x04\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x9d\x05\n" +
 	"\n" +
 	"HTTPReport\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.lighterage.wire.v1.HTTPStateR\x05state\x12\x16\n" +
@@ -1024,14 +1118,15 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\tR\brevision\x12!\n" +
 	"\fconfig_error\x18\a \x01(\tR\vconfigError\x12E\n" +
-	"\vcertificate\x18\b \x01(\v2#.lighterage.wire.v1.HTTPCertificateR\vcertificate\x12#\n" +
-	"\rbackend_error\x18\t \x01(\tR\fbackendError\x12B\n" +
+	"\vcertificate\x18\b \x01(\v2#.lighterage.wire.v1.HTTPCertificateR\vcertificate\x12K\n" +
+	"\x0fbackend_failure\x18\t \x01(\x0e2\".lighterage.wire.v1.BackendFailureR\x0ebackendFailure\x12B\n" +
 	"\n" +
 	"statistics\x18\n" +
 	" \x01(\v2\".lighterage.wire.v1.HTTPStatisticsR\n" +
 	"statistics\x12A\n" +
 	"\vcompression\x18\v \x01(\v2\x1f.lighterage.wire.v1.CompressionR\vcompression\x12)\n" +
-	"\x03cpu\x18\f \x01(\v2\x17.lighterage.wire.v1.CPUR\x03cpu\x12\x1d\n" +
+	"\x03cpu\x18\f \x01(\v2\x17.lighterage.wire.v1.CPUR\x03cpu\x12%\n" +
+	"\x0ebackend_status\x18\x0e \x01(\rR\rbackendStatus\x12\x1d\n" +
 	"\n" +
 	"wire_bytes\x18\r \x01(\x04R\twireBytes*q\n" +
 	"\tHTTPState\x12\x1a\n" +
@@ -1044,7 +1139,16 @@ const file_agent_wire_v1_http_proto_rawDesc = "" +
 	"\x16CERTIFICATE_STATE_NONE\x10\x01\x12\x1c\n" +
 	"\x18CERTIFICATE_STATE_LOADED\x10\x02\x12\x1d\n" +
 	"\x19CERTIFICATE_STATE_MISSING\x10\x03\x12\x1d\n" +
-	"\x19CERTIFICATE_STATE_INVALID\x10\x042q\n" +
+	"\x19CERTIFICATE_STATE_INVALID\x10\x04*\xf7\x01\n" +
+	"\x0eBackendFailure\x12\x1f\n" +
+	"\x1bBACKEND_FAILURE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17BACKEND_FAILURE_BLOCKED\x10\x01\x12\x18\n" +
+	"\x14BACKEND_FAILURE_NAME\x10\x02\x12\x1b\n" +
+	"\x17BACKEND_FAILURE_REFUSED\x10\x03\x12\x1b\n" +
+	"\x17BACKEND_FAILURE_TIMEOUT\x10\x04\x12\x17\n" +
+	"\x13BACKEND_FAILURE_TLS\x10\x05\x12\x1a\n" +
+	"\x16BACKEND_FAILURE_STATUS\x10\x06\x12\x1e\n" +
+	"\x1aBACKEND_FAILURE_CONNECTION\x10\a2q\n" +
 	"\tHTTPAgent\x12d\n" +
 	"\rGetHTTPReport\x12(.lighterage.wire.v1.GetHTTPReportRequest\x1a).lighterage.wire.v1.GetHTTPReportResponseB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
@@ -1060,53 +1164,57 @@ func file_agent_wire_v1_http_proto_rawDescGZIP() []byte {
 	return file_agent_wire_v1_http_proto_rawDescData
 }
 
-var file_agent_wire_v1_http_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_agent_wire_v1_http_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_agent_wire_v1_http_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_agent_wire_v1_http_proto_goTypes = []any{
 	(HTTPState)(0),                // 0: lighterage.wire.v1.HTTPState
 	(CertificateState)(0),         // 1: lighterage.wire.v1.CertificateState
-	(*HTTPConfig)(nil),            // 2: lighterage.wire.v1.HTTPConfig
-	(*HTTPBackend)(nil),           // 3: lighterage.wire.v1.HTTPBackend
-	(*HTTPLimits)(nil),            // 4: lighterage.wire.v1.HTTPLimits
-	(*GetHTTPReportRequest)(nil),  // 5: lighterage.wire.v1.GetHTTPReportRequest
-	(*GetHTTPReportResponse)(nil), // 6: lighterage.wire.v1.GetHTTPReportResponse
-	(*HTTPCertificate)(nil),       // 7: lighterage.wire.v1.HTTPCertificate
-	(*HTTPStatistics)(nil),        // 8: lighterage.wire.v1.HTTPStatistics
-	(*HTTPReport)(nil),            // 9: lighterage.wire.v1.HTTPReport
-	nil,                           // 10: lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
-	(*CompressionSettings)(nil),   // 11: lighterage.wire.v1.CompressionSettings
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*Compression)(nil),           // 14: lighterage.wire.v1.Compression
-	(*CPU)(nil),                   // 15: lighterage.wire.v1.CPU
+	(BackendFailure)(0),           // 2: lighterage.wire.v1.BackendFailure
+	(*HTTPConfig)(nil),            // 3: lighterage.wire.v1.HTTPConfig
+	(*HTTPBackend)(nil),           // 4: lighterage.wire.v1.HTTPBackend
+	(*HTTPLimits)(nil),            // 5: lighterage.wire.v1.HTTPLimits
+	(*GetHTTPReportRequest)(nil),  // 6: lighterage.wire.v1.GetHTTPReportRequest
+	(*GetHTTPReportResponse)(nil), // 7: lighterage.wire.v1.GetHTTPReportResponse
+	(*HTTPCertificate)(nil),       // 8: lighterage.wire.v1.HTTPCertificate
+	(*HTTPStatistics)(nil),        // 9: lighterage.wire.v1.HTTPStatistics
+	(*HTTPReport)(nil),            // 10: lighterage.wire.v1.HTTPReport
+	nil,                           // 11: lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
+	(*CompressionSettings)(nil),   // 12: lighterage.wire.v1.CompressionSettings
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(*DialPolicy)(nil),            // 14: lighterage.wire.v1.DialPolicy
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Compression)(nil),           // 16: lighterage.wire.v1.Compression
+	(*CPU)(nil),                   // 17: lighterage.wire.v1.CPU
 }
 var file_agent_wire_v1_http_proto_depIdxs = []int32{
-	3,  // 0: lighterage.wire.v1.HTTPConfig.backend:type_name -> lighterage.wire.v1.HTTPBackend
-	11, // 1: lighterage.wire.v1.HTTPConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	4,  // 2: lighterage.wire.v1.HTTPConfig.limits:type_name -> lighterage.wire.v1.HTTPLimits
-	12, // 3: lighterage.wire.v1.HTTPConfig.idle_timeout:type_name -> google.protobuf.Duration
-	12, // 4: lighterage.wire.v1.HTTPConfig.drain_timeout:type_name -> google.protobuf.Duration
-	12, // 5: lighterage.wire.v1.HTTPBackend.health_interval:type_name -> google.protobuf.Duration
-	12, // 6: lighterage.wire.v1.HTTPBackend.health_timeout:type_name -> google.protobuf.Duration
-	12, // 7: lighterage.wire.v1.HTTPBackend.response_timeout:type_name -> google.protobuf.Duration
-	9,  // 8: lighterage.wire.v1.GetHTTPReportResponse.report:type_name -> lighterage.wire.v1.HTTPReport
-	1,  // 9: lighterage.wire.v1.HTTPCertificate.state:type_name -> lighterage.wire.v1.CertificateState
-	13, // 10: lighterage.wire.v1.HTTPCertificate.not_after:type_name -> google.protobuf.Timestamp
-	10, // 11: lighterage.wire.v1.HTTPStatistics.responses_by_coding:type_name -> lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
-	13, // 12: lighterage.wire.v1.HTTPStatistics.since:type_name -> google.protobuf.Timestamp
-	0,  // 13: lighterage.wire.v1.HTTPReport.state:type_name -> lighterage.wire.v1.HTTPState
-	13, // 14: lighterage.wire.v1.HTTPReport.start_time:type_name -> google.protobuf.Timestamp
-	7,  // 15: lighterage.wire.v1.HTTPReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	8,  // 16: lighterage.wire.v1.HTTPReport.statistics:type_name -> lighterage.wire.v1.HTTPStatistics
-	14, // 17: lighterage.wire.v1.HTTPReport.compression:type_name -> lighterage.wire.v1.Compression
-	15, // 18: lighterage.wire.v1.HTTPReport.cpu:type_name -> lighterage.wire.v1.CPU
-	5,  // 19: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
-	6,  // 20: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
-	20, // [20:21] is the sub-list for method output_type
-	19, // [19:20] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	4,  // 0: lighterage.wire.v1.HTTPConfig.backend:type_name -> lighterage.wire.v1.HTTPBackend
+	12, // 1: lighterage.wire.v1.HTTPConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	5,  // 2: lighterage.wire.v1.HTTPConfig.limits:type_name -> lighterage.wire.v1.HTTPLimits
+	13, // 3: lighterage.wire.v1.HTTPConfig.idle_timeout:type_name -> google.protobuf.Duration
+	13, // 4: lighterage.wire.v1.HTTPConfig.drain_timeout:type_name -> google.protobuf.Duration
+	14, // 5: lighterage.wire.v1.HTTPConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	13, // 6: lighterage.wire.v1.HTTPBackend.health_interval:type_name -> google.protobuf.Duration
+	13, // 7: lighterage.wire.v1.HTTPBackend.health_timeout:type_name -> google.protobuf.Duration
+	13, // 8: lighterage.wire.v1.HTTPBackend.response_timeout:type_name -> google.protobuf.Duration
+	10, // 9: lighterage.wire.v1.GetHTTPReportResponse.report:type_name -> lighterage.wire.v1.HTTPReport
+	1,  // 10: lighterage.wire.v1.HTTPCertificate.state:type_name -> lighterage.wire.v1.CertificateState
+	15, // 11: lighterage.wire.v1.HTTPCertificate.not_after:type_name -> google.protobuf.Timestamp
+	11, // 12: lighterage.wire.v1.HTTPStatistics.responses_by_coding:type_name -> lighterage.wire.v1.HTTPStatistics.ResponsesByCodingEntry
+	15, // 13: lighterage.wire.v1.HTTPStatistics.since:type_name -> google.protobuf.Timestamp
+	0,  // 14: lighterage.wire.v1.HTTPReport.state:type_name -> lighterage.wire.v1.HTTPState
+	15, // 15: lighterage.wire.v1.HTTPReport.start_time:type_name -> google.protobuf.Timestamp
+	8,  // 16: lighterage.wire.v1.HTTPReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	2,  // 17: lighterage.wire.v1.HTTPReport.backend_failure:type_name -> lighterage.wire.v1.BackendFailure
+	9,  // 18: lighterage.wire.v1.HTTPReport.statistics:type_name -> lighterage.wire.v1.HTTPStatistics
+	16, // 19: lighterage.wire.v1.HTTPReport.compression:type_name -> lighterage.wire.v1.Compression
+	17, // 20: lighterage.wire.v1.HTTPReport.cpu:type_name -> lighterage.wire.v1.CPU
+	6,  // 21: lighterage.wire.v1.HTTPAgent.GetHTTPReport:input_type -> lighterage.wire.v1.GetHTTPReportRequest
+	7,  // 22: lighterage.wire.v1.HTTPAgent.GetHTTPReport:output_type -> lighterage.wire.v1.GetHTTPReportResponse
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_http_proto_init() }
@@ -1121,7 +1229,7 @@ func file_agent_wire_v1_http_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_http_proto_rawDesc), len(file_agent_wire_v1_http_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -178,6 +178,9 @@ type QueueConfig struct {
 	// external servers keep the messages; absent: the members do. route_address is empty then, of storage memory and capacity count, and
 	// members stands for how many of the servers have each message as well. It counts at the start only.
 	External *QueueExternal `protobuf:"bytes,40,opt,name=external,proto3" json:"external,omitempty"`
+	// dial_policy for external servers. With external and without it the configuration is refused. A change counts at once: connections to
+	// what it does not permit any more are closed. It is no part of what revision names.
+	DialPolicy *DialPolicy `protobuf:"bytes,41,opt,name=dial_policy,json=dialPolicy,proto3" json:"dial_policy,omitempty"`
 	// archive of what the queue holds; absent: there is none.
 	Archive *QueueArchiveConfig `protobuf:"bytes,45,opt,name=archive,proto3" json:"archive,omitempty"`
 	// restore: messages of an archive that are put into the queue before it serves; absent: none.
@@ -359,6 +362,13 @@ func (x *QueueConfig) GetAcceptance() *ChannelAcceptance {
 func (x *QueueConfig) GetExternal() *QueueExternal {
 	if x != nil {
 		return x.External
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetDialPolicy() *DialPolicy {
+	if x != nil {
+		return x.DialPolicy
 	}
 	return nil
 }
@@ -2192,7 +2202,8 @@ var File_agent_wire_v1_queue_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\t\n" +
+	"\x19agent/wire/v1/queue.proto\x12\x12lighterage.wire.v1\x1a\x1bagent/wire/v1/channel.proto\x1a\x1aagent/wire/v1/config.proto\x1a\x18agent/wire/v1/http.proto\x1a\x1aagent/wire/v1/report.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\n" +
+	"\n" +
 	"\vQueueConfig\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12%\n" +
@@ -2219,7 +2230,9 @@ const file_agent_wire_v1_queue_proto_rawDesc = "" +
 	"\n" +
 	"acceptance\x18\x1f \x01(\v2%.lighterage.wire.v1.ChannelAcceptanceR\n" +
 	"acceptance\x12=\n" +
-	"\bexternal\x18( \x01(\v2!.lighterage.wire.v1.QueueExternalR\bexternal\x12@\n" +
+	"\bexternal\x18( \x01(\v2!.lighterage.wire.v1.QueueExternalR\bexternal\x12?\n" +
+	"\vdial_policy\x18) \x01(\v2\x1e.lighterage.wire.v1.DialPolicyR\n" +
+	"dialPolicy\x12@\n" +
 	"\aarchive\x18- \x01(\v2&.lighterage.wire.v1.QueueArchiveConfigR\aarchive\x12@\n" +
 	"\arestore\x18. \x01(\v2&.lighterage.wire.v1.QueueRestoreConfigR\arestore\"\x91\x01\n" +
 	"\rQueueExternal\x12\x18\n" +
@@ -2453,14 +2466,15 @@ var file_agent_wire_v1_queue_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
 	(*ChannelConfig)(nil),          // 23: lighterage.wire.v1.ChannelConfig
 	(*ChannelAcceptance)(nil),      // 24: lighterage.wire.v1.ChannelAcceptance
-	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
-	(*HTTPCertificate)(nil),        // 26: lighterage.wire.v1.HTTPCertificate
-	(*Compression)(nil),            // 27: lighterage.wire.v1.Compression
-	(*Decompression)(nil),          // 28: lighterage.wire.v1.Decompression
-	(*CPU)(nil),                    // 29: lighterage.wire.v1.CPU
-	(*ChannelStatus)(nil),          // 30: lighterage.wire.v1.ChannelStatus
-	(*ReceivedChannel)(nil),        // 31: lighterage.wire.v1.ReceivedChannel
-	(*Failure)(nil),                // 32: lighterage.wire.v1.Failure
+	(*DialPolicy)(nil),             // 25: lighterage.wire.v1.DialPolicy
+	(*timestamppb.Timestamp)(nil),  // 26: google.protobuf.Timestamp
+	(*HTTPCertificate)(nil),        // 27: lighterage.wire.v1.HTTPCertificate
+	(*Compression)(nil),            // 28: lighterage.wire.v1.Compression
+	(*Decompression)(nil),          // 29: lighterage.wire.v1.Decompression
+	(*CPU)(nil),                    // 30: lighterage.wire.v1.CPU
+	(*ChannelStatus)(nil),          // 31: lighterage.wire.v1.ChannelStatus
+	(*ReceivedChannel)(nil),        // 32: lighterage.wire.v1.ReceivedChannel
+	(*Failure)(nil),                // 33: lighterage.wire.v1.Failure
 }
 var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	7,  // 0: lighterage.wire.v1.QueueConfig.members:type_name -> lighterage.wire.v1.QueueMember
@@ -2474,53 +2488,54 @@ var file_agent_wire_v1_queue_proto_depIdxs = []int32{
 	23, // 8: lighterage.wire.v1.QueueConfig.channel:type_name -> lighterage.wire.v1.ChannelConfig
 	24, // 9: lighterage.wire.v1.QueueConfig.acceptance:type_name -> lighterage.wire.v1.ChannelAcceptance
 	3,  // 10: lighterage.wire.v1.QueueConfig.external:type_name -> lighterage.wire.v1.QueueExternal
-	4,  // 11: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
-	5,  // 12: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
-	22, // 13: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
-	22, // 14: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
-	22, // 15: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
-	22, // 16: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
-	22, // 17: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
-	0,  // 18: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
-	10, // 19: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
-	10, // 20: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
-	18, // 21: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
-	25, // 22: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
-	25, // 23: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
-	15, // 24: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
-	15, // 25: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
-	15, // 26: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
-	15, // 27: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
-	25, // 28: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
-	17, // 29: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
-	1,  // 30: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
-	25, // 31: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
-	26, // 32: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
-	14, // 33: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
-	16, // 34: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
-	27, // 35: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
-	28, // 36: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
-	29, // 37: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
-	30, // 38: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
-	31, // 39: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
-	32, // 40: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
-	19, // 41: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
-	20, // 42: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
-	32, // 43: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
-	25, // 44: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
-	32, // 45: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	25, // 46: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	27, // 47: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
-	22, // 48: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
-	32, // 49: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
-	25, // 50: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
-	12, // 51: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
-	13, // 52: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
-	52, // [52:53] is the sub-list for method output_type
-	51, // [51:52] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	25, // 11: lighterage.wire.v1.QueueConfig.dial_policy:type_name -> lighterage.wire.v1.DialPolicy
+	4,  // 12: lighterage.wire.v1.QueueConfig.archive:type_name -> lighterage.wire.v1.QueueArchiveConfig
+	5,  // 13: lighterage.wire.v1.QueueConfig.restore:type_name -> lighterage.wire.v1.QueueRestoreConfig
+	22, // 14: lighterage.wire.v1.QueueArchiveConfig.interval:type_name -> google.protobuf.Duration
+	22, // 15: lighterage.wire.v1.QueueArchiveConfig.retention:type_name -> google.protobuf.Duration
+	22, // 16: lighterage.wire.v1.QueueRedelivery.visibility_timeout:type_name -> google.protobuf.Duration
+	22, // 17: lighterage.wire.v1.QueueStorage.sync_interval:type_name -> google.protobuf.Duration
+	22, // 18: lighterage.wire.v1.QueueLimits.max_age:type_name -> google.protobuf.Duration
+	0,  // 19: lighterage.wire.v1.QueueLimits.overflow:type_name -> lighterage.wire.v1.QueueOverflow
+	10, // 20: lighterage.wire.v1.QueueAuthentication.token_roles:type_name -> lighterage.wire.v1.QueueRole
+	10, // 21: lighterage.wire.v1.QueueAuthentication.certificate_roles:type_name -> lighterage.wire.v1.QueueRole
+	18, // 22: lighterage.wire.v1.GetQueueReportResponse.report:type_name -> lighterage.wire.v1.QueueReport
+	26, // 23: lighterage.wire.v1.QueueContent.oldest_time:type_name -> google.protobuf.Timestamp
+	26, // 24: lighterage.wire.v1.QueueContent.created:type_name -> google.protobuf.Timestamp
+	15, // 25: lighterage.wire.v1.QueueStatistics.puts:type_name -> lighterage.wire.v1.QueueRate
+	15, // 26: lighterage.wire.v1.QueueStatistics.gets:type_name -> lighterage.wire.v1.QueueRate
+	15, // 27: lighterage.wire.v1.QueueStatistics.compressions:type_name -> lighterage.wire.v1.QueueRate
+	15, // 28: lighterage.wire.v1.QueueStatistics.decompressions:type_name -> lighterage.wire.v1.QueueRate
+	26, // 29: lighterage.wire.v1.QueueStatistics.since:type_name -> google.protobuf.Timestamp
+	17, // 30: lighterage.wire.v1.QueueStatistics.volume_syncs:type_name -> lighterage.wire.v1.QueueVolumeSyncs
+	1,  // 31: lighterage.wire.v1.QueueReport.state:type_name -> lighterage.wire.v1.QueueState
+	26, // 32: lighterage.wire.v1.QueueReport.start_time:type_name -> google.protobuf.Timestamp
+	27, // 33: lighterage.wire.v1.QueueReport.certificate:type_name -> lighterage.wire.v1.HTTPCertificate
+	14, // 34: lighterage.wire.v1.QueueReport.content:type_name -> lighterage.wire.v1.QueueContent
+	16, // 35: lighterage.wire.v1.QueueReport.statistics:type_name -> lighterage.wire.v1.QueueStatistics
+	28, // 36: lighterage.wire.v1.QueueReport.compression:type_name -> lighterage.wire.v1.Compression
+	29, // 37: lighterage.wire.v1.QueueReport.decompression:type_name -> lighterage.wire.v1.Decompression
+	30, // 38: lighterage.wire.v1.QueueReport.cpu:type_name -> lighterage.wire.v1.CPU
+	31, // 39: lighterage.wire.v1.QueueReport.channel:type_name -> lighterage.wire.v1.ChannelStatus
+	32, // 40: lighterage.wire.v1.QueueReport.received:type_name -> lighterage.wire.v1.ReceivedChannel
+	33, // 41: lighterage.wire.v1.QueueReport.external_failure:type_name -> lighterage.wire.v1.Failure
+	19, // 42: lighterage.wire.v1.QueueReport.archive:type_name -> lighterage.wire.v1.QueueArchiveStatus
+	20, // 43: lighterage.wire.v1.QueueReport.restore:type_name -> lighterage.wire.v1.QueueRestoreStatus
+	33, // 44: lighterage.wire.v1.QueueReport.storage_failure:type_name -> lighterage.wire.v1.Failure
+	26, // 45: lighterage.wire.v1.QueueArchiveStatus.last_time:type_name -> google.protobuf.Timestamp
+	33, // 46: lighterage.wire.v1.QueueArchiveStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	26, // 47: lighterage.wire.v1.QueueArchiveStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	28, // 48: lighterage.wire.v1.QueueArchiveStatus.compression:type_name -> lighterage.wire.v1.Compression
+	22, // 49: lighterage.wire.v1.QueueRestoreStatus.elapsed:type_name -> google.protobuf.Duration
+	33, // 50: lighterage.wire.v1.QueueRestoreStatus.last_error:type_name -> lighterage.wire.v1.Failure
+	26, // 51: lighterage.wire.v1.QueueRestoreStatus.last_error_time:type_name -> google.protobuf.Timestamp
+	12, // 52: lighterage.wire.v1.QueueAgent.GetQueueReport:input_type -> lighterage.wire.v1.GetQueueReportRequest
+	13, // 53: lighterage.wire.v1.QueueAgent.GetQueueReport:output_type -> lighterage.wire.v1.GetQueueReportResponse
+	53, // [53:54] is the sub-list for method output_type
+	52, // [52:53] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_queue_proto_init() }

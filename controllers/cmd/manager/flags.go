@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type settings struct {
 	healthAddress, metricsAddress string
 	concurrency                   int
 	acceleratorSlots              int64
+	clusterCIDRs                  []netip.Prefix
 	logLevel                      slog.Level
 	version                       bool
 }
@@ -71,6 +73,8 @@ func parse(arguments []string) (settings, error) {
 		"0 for any number; counted are those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues. "+
 		"Takes the right to patch nodes/status")
 	watchNamespaces := flags.String("watch-namespaces", "", "namespaces in which the manager has rights and looks after objects, with commas; its own is added; empty: all")
+	clusterCIDRs := flags.String("cluster-cidrs", "", "networks of this cluster's pods and Services, with commas between them, that it does not say itself "+
+		"(ServiceCIDRs and nodes' podCIDRs): HTTPEndpoints and Queues may not dial what is in them, Services that they may use excepted")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	if err := flags.Parse(arguments); err != nil {
@@ -85,6 +89,16 @@ func parse(arguments []string) (settings, error) {
 	var err error
 	if s.watched, err = watched.Parse(*watchNamespaces, s.namespace); err != nil {
 		return s, fmt.Errorf("--watch-namespaces: %w", err)
+	}
+	for text := range strings.SplitSeq(*clusterCIDRs, ",") {
+		if text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil || prefix.Addr().Is4In6() {
+			return s, fmt.Errorf("--cluster-cidrs: %q is no network; write for example 10.244.0.0/16,fd00:10:244::/56", text)
+		}
+		s.clusterCIDRs = append(s.clusterCIDRs, prefix.Masked())
 	}
 	s.agentArchitectures = strings.Split(*agentArchitectures, ",")
 	return s, s.validate()

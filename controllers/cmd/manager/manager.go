@@ -35,6 +35,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/dataquota"
 	"github.com/lighterage/lighterage/controllers/delivery"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
@@ -194,6 +195,9 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 		Client: mgr.GetClient(), Reader: reader, Authority: authority, Lifetime: s.runLifetime, Networks: networks,
 	})
 	image := plan.AgentImage{Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures}
+	permitted := egress.NewCluster(egress.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,
+	})
 	return parts{
 		agents:   agents,
 		gateways: gateways,
@@ -216,12 +220,13 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 		endpoints: httpendpoint.Options{
 			Client: mgr.GetClient(), Reader: reader, Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
-			Metrics: metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real,
+			Metrics: metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real, Egress: permitted,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		queues: queue.Options{
 			Client: mgr.GetClient(), Reader: reader, Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-queue"), Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
+			Egress:  permitted,
 			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 	}
