@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -134,12 +135,13 @@ func (c *Cluster) readNetworks(ctx context.Context) (Networks, error) {
 	n.Pods, n.Nodes = nodeNetworks(nodes.Items)
 
 	service := &corev1.Service{}
-	if _, err := lookup.Get(ctx, c.Reader, kubernetesService, service); err != nil {
+	if _, err := lookup.Get(ctx, c.Reader, kubernetesService, service); err != nil && !apierrors.IsForbidden(err) {
 		return n, err
 	}
-	own := single(service.Spec.ClusterIPs...)
+	// A manager that may read only some namespaces knows the Service from its own environment.
+	own := merge(append(single(service.Spec.ClusterIPs...), single(os.Getenv("KUBERNETES_SERVICE_HOST"))...))
 	slice := &discoveryv1.EndpointSlice{}
-	if _, err := lookup.Get(ctx, c.Reader, kubernetesService, slice); err != nil {
+	if _, err := lookup.Get(ctx, c.Reader, kubernetesService, slice); err != nil && !apierrors.IsForbidden(err) {
 		return n, err
 	}
 	n.APIServer = slices.Clone(own)
