@@ -37,6 +37,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/gateway"
+	"github.com/lighterage/lighterage/controllers/gateway/gatewaytest"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/node"
 	"github.com/lighterage/lighterage/controllers/peer"
@@ -85,12 +86,13 @@ func TestAgainstAnAPIServer(t *testing.T) {
 	w := &west{t: t, ca: westCA(), api: cluster.Client}
 	startManager(t, cluster)
 	startGateway(t, cluster, w)
+	w.Cluster = &gatewaytest.Cluster{T: t, CA: w.ca, Address: w.address, API: w.api, Gateway: w.gateway}
 
 	t.Run("Peers", func(t *testing.T) { testPeers(t, cluster) })
 	t.Run("PeerGrants", func(t *testing.T) { testPeerGrants(t, cluster) })
 	t.Run("CompressionPolicies", func(t *testing.T) { testPolicies(t, cluster) })
 	t.Run("NodeProfiles", func(t *testing.T) { testNodes(t, cluster) })
-	t.Run("Open, Withdraw, revoke", func(t *testing.T) { w.t = t; testGateway(t, cluster, w) })
+	t.Run("Open, Withdraw, revoke", func(t *testing.T) { w.t, w.T = t, t; testGateway(t, cluster, w) })
 }
 
 func start(t *testing.T, mgr ctrl.Manager) {
@@ -171,6 +173,8 @@ func startGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 		Issuer:      func() (*x509.Certificate, error) { return w.ca.Certificate, nil },
 		Limits:      passthrough.Limits{HelloTimeout: patience, DrainTimeout: time.Second},
 		Registerer:  prometheus.NewRegistry(),
+		// Clients below ask again and again until what they wait for is there.
+		RequestsPerSecond: 1000, RequestBurst: 10_000,
 	})
 	if err != nil {
 		t.Fatal(err)

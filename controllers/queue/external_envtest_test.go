@@ -87,7 +87,7 @@ func TestExternalValidation(t *testing.T) {
 	refused("an archive that comes", "archive and restore are for the members' own storage",
 		patch(external, `{"spec": {"archive": {"persistentVolumeClaim": {"claimName": "archives"}}}}`))
 	refused("an engine that goes", "create another Queue and move the messages", patch(external, `{"spec": {"engine": null}}`))
-	if err := patch(external, `{"spec": {"engine": {"external": {"servers": ["tls://[::1]:4222", "tls://nats.example"]}}}}`); err != nil {
+	if err := patch(external, `{"spec": {"engine": {"external": {"servers": ["tls://[2001:db8::1]:4222", "tls://nats.example"]}}}}`); err != nil {
 		t.Errorf("other servers: %v", err)
 	}
 }

@@ -30,6 +30,9 @@ const (
 // ErrProtocol says that who listens is no server of NATS, or not one with TLS where that was asked for.
 var ErrProtocol = errors.New("it does not speak the protocol of NATS")
 
+// errNoTLS says that a server of NATS has no TLS where tls:// asks for it.
+var errNoTLS = errors.New("a server offers no TLS: let it, or write nats:// in place of tls://")
+
 // parseServers reads addresses.
 func parseServers(texts []string) ([]*url.URL, error) {
 	var servers []*url.URL
@@ -103,7 +106,7 @@ func (e *External) greet(ctx context.Context, conn net.Conn, address string) (ne
 		return &preceded{Conn: conn, first: append(info, rest...)}, nil
 	}
 	if !says.Required && !says.Available || len(rest) > 0 {
-		return nil, fmt.Errorf("%w with TLS: let it, or write nats:// in place of tls://", ErrProtocol)
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, errNoTLS)
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -93,6 +93,8 @@ func generic(err error) error {
 	var name *net.DNSError
 	var network net.Error
 	switch {
+	case errors.Is(err, errNoTLS): // known of servers of NATS only, after they have said so
+		return errNoTLS
 	case errors.Is(err, ErrProtocol):
 		return ErrProtocol
 	case errors.As(err, &name):

@@ -231,7 +231,7 @@ func TestProblems(t *testing.T) {
 		reason   wirev1.FailureReason
 		mend     string
 	}{
-		"unreachable":    {gone, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, gone.Address()},
+		"unreachable":    {gone, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, "spec.engine.external.servers"},
 		"no credentials": {locked, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
 		"wrong password": {locked, func(o *external.Options) {
 			o.Directory = files(t, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "guess"})
