@@ -330,7 +330,10 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	east := newCA(t, "east")
 	given := grantOf(namespace, "east", "bank", "ledger-copy")
 	cluster.Create(t, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.PeerSpec{CABundle: east.CertificatePEM}}, given)
-	c := w.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Namespace = namespace }))
+	agentOf := func(run string) wirev1.GatewayClient {
+		return w.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Run, c.Namespace = run, namespace }))
+	}
+	c := agentOf("7f3ca")
 	controllertest.Eventually(t, func() error {
 		_, err := c.Hello(ctx, &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion})
 		return err
@@ -383,7 +386,7 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 		t.Error("the connection outlived its Delivery")
 	}
 
-	request.RunId = "8a4db"
+	c, request.RunId = agentOf("8a4db"), "8a4db"
 	key.Name = plan.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "8a4db", Attempt: 1})
 	s = admitted()
 	remove(t, cluster, given)
