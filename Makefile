@@ -99,7 +99,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults"
+	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,security"
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -181,6 +181,12 @@ test-asan: tools-go ## Tests of the engines in C, with the corpora of their fuzz
 test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run ./hack/cluster assets); \
 		KUBEBUILDER_ASSETS=$$assets go test -timeout 20m -tags envtest ./controllers/... ./test/...
+
+# Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
+.PHONY: test-security
+test-security: tools-go ## Play strangers, hostile peers, tenants, clients and agents against what the operator runs; leave the machine alone meanwhile
+	assets=$$(go run ./hack/cluster assets); \
+		KUBEBUILDER_ASSETS=$$assets go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
