@@ -9,7 +9,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// fallBack starts anew, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has
+// fallBack starts again, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has
 // no room for beside it. Without a slot the scheduler falls back by itself.
 func (d *transferDecision) fallBack(state agentState) bool {
 	request := d.placement()
@@ -31,7 +31,7 @@ func (d *transferDecision) fallBack(state agentState) bool {
 	return true
 }
 
-// comeBack starts anew an attempt that prefers an accelerator, was planned when none had a slot left, and that the
+// comeBack starts again an attempt that prefers an accelerator, was planned when none had a slot left, and that the
 // scheduler has no room for on the other nodes, once there is a slot, or no other node. Each time it waits longer, in
 // case there is no room beside the accelerator either.
 func (d *transferDecision) comeBack(state agentState) bool {
