@@ -8,14 +8,19 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
@@ -125,15 +130,30 @@ func TestReceiverWithoutPrivilegeCounts(t *testing.T) {
 	}
 }
 
-// Without the sending namespace's consent nothing is read.
+// Without the sending namespace's consent a Transfer that asks for privilege cannot be created, and one that was created with consent reads
+// nothing after that was withdrawn.
 func TestSenderWithoutPrivilegeIsRefused(t *testing.T) {
 	t.Parallel()
-	namespace := newNamespace(t)
+	ctx, namespace := context.Background(), newNamespace(t)
 	east.claim(t, namespace, "source", "", "10Mi")
 	transfer := newLocalTransfer(namespace, "owners")
 	transfer.Spec.Destination.Peer = "west"
 	transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
-	if err := east.Create(context.Background(), transfer); err != nil {
+	transfer.Spec.Suspend = true
+	if err := east.Create(ctx, transfer.DeepCopy()); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		t.Fatalf("a Transfer that asks for privilege was to be rejected: %v", err)
+	}
+	east.allow(t, namespace)
+	eventually(t, time.Minute, "a Transfer that asks for privilege to be accepted", func() (bool, string) {
+		err := east.Create(ctx, transfer)
+		return err == nil, fmt.Sprint(err)
+	})
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	withdrawn := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"`+v1alpha1.AllowPrivilegedAnnotation+`": null}}}`))
+	if err := east.Patch(ctx, object, withdrawn); err != nil {
+		t.Fatal(err)
+	}
+	if err := east.Patch(ctx, transfer, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"suspend": false}}`))); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, transfer, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPrivilegeNotAllowed)
