@@ -190,7 +190,7 @@ func (c callerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 		time.AfterFunc(strangerGrace, func() { _ = conn.Close() })
 		stranger := &boundedConn{Conn: conn}
 		stranger.left.Store(strangerBytes)
-		return stranger, info, nil
+		return stranger, info, nil //nolint:nilerr // Who it is shows when it asks for something, and it is told why then.
 	}
 	return conn, info, nil
 }

@@ -88,7 +88,7 @@ func (g *Gateway) EndRevoked(namespace string) {
 // goesOn reports whether the Delivery of a target still exists and is granted.
 func (g *Gateway) goesOn(name types.NamespacedName, uid types.UID) (bool, error) {
 	var delivery v1alpha1.Delivery
-	err := g.options.Client.Get(context.Background(), client.ObjectKey(name), &delivery)
+	err := g.options.Client.Get(context.Background(), name, &delivery)
 	if apierrors.IsNotFound(err) || err == nil && delivery.UID != uid {
 		return false, nil
 	}

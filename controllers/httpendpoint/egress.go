@@ -25,7 +25,7 @@ func (r *Reconciler) permitted(ctx context.Context, namespace string, content ag
 	}
 	host, _, err := net.SplitHostPort(config.GetBackend().GetAddress())
 	if err != nil {
-		return content, nil // the agent says what is wrong with it
+		return content, nil //nolint:nilerr // The agent says what is wrong with it.
 	}
 	policy, _, err := r.Egress.Policy(ctx, namespace, []egress.Use{{Host: host}})
 	if err != nil {

@@ -144,12 +144,13 @@ const (
 )
 
 // decideRecovery is pure. The annotation has priority over what the manager holds: an administrator who wants another CA
-// annotates the ConfigMap and deletes the Secret.
+// annotates the ConfigMap and deletes the Secret. A CA that is not the published one, as a manager that stands by may hold after
+// a rotation, is not written back.
 func decideRecovery(held *CA, secret *corev1.Secret, published *corev1.ConfigMap) recovery {
 	switch {
 	case published != nil && published.Annotations[ReplaceCAAnnotation] == "true":
 		return makeAnother
-	case held != nil:
+	case held != nil && (published == nil || published.Data[CAKey] == string(held.CertificatePEM)):
 		return writeBack
 	case published == nil && secret == nil:
 		return makeFirst

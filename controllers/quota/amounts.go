@@ -15,6 +15,7 @@ import (
 // Resource is something that is limited, by the name that it has in spec.hard of a DataQuota.
 type Resource string
 
+// What a DataQuota limits.
 const (
 	RunningTransfers  Resource = "runningTransfers"
 	RunningDeliveries Resource = "runningDeliveries"

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -173,38 +172,4 @@ func (r *recorder) Read(p []byte) (int, error) {
 	n, err := r.Conn.Read(p)
 	r.read.Add(int64(n))
 	return n, err
-}
-
-// TestEavesdropperHoldsAWay: somebody who read a channel's server name off the wire holds as many connections under it as a way has, in
-// silence or with a certificate of another CA. Who may send still connects, from the same address; and a channel that the Queue has
-// authenticated stays.
-//
-// M2: 128 connections took the way.
-func TestEavesdropperHoldsAWay(t *testing.T) {
-	w := newWay(t)
-	before := w.sender(t)
-	for range 300 { // answers of more than a handshake's length
-		exchange(t, before)
-	}
-	const held = 128
-	f := flood{
-		Address: w.west.Address, ServerName: w.name, Sources: []string{"127.0.0.1"},
-		First: held, Handshakes: 30, Silent: 30, Duration: 3 * time.Second,
-	}
-	ended := f.start(t)
-	after := time.After(f.Duration)
-	for i, flooded := 0, true; flooded; i++ {
-		select {
-		case <-after:
-			flooded = false
-		default:
-			exchange(t, w.sender(t))
-			exchange(t, before)
-		}
-	}
-	result := ended()
-	t.Logf("the eavesdropper: %d handshakes, CPU of the generator %s; %d connections reached the Queue", result.Handshakes, result.CPU, w.arrived.Load())
-	if w.arrived.Load() < held {
-		t.Errorf("only %d connections reached the Queue", w.arrived.Load())
-	}
 }

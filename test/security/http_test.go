@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/h2c"
+	"golang.org/x/net/http2/h2c" //nolint:staticcheck // What replaces it knows no upgrade from HTTP/1.1, which is the attack.
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
@@ -80,7 +80,7 @@ func TestUpgradeToH2CIsNoTunnel(t *testing.T) {
 		mu.Unlock()
 		_, _ = io.WriteString(w, "plain")
 	})
-	behind := httptest.NewServer(h2c.NewHandler(handler, new(http2.Server)))
+	behind := httptest.NewServer(h2c.NewHandler(handler, new(http2.Server))) //nolint:staticcheck // see the import
 	defer behind.Close()
 	backend := behind.Listener.Addr().String()
 

@@ -1,6 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build security
+
 package security
 
 import (

@@ -13,6 +13,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"math/big"
 	"slices"
 	"testing"
@@ -82,7 +83,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaf, ca, large := made(t, p256(t), nil, false, nil), made(t, curve(t, elliptic.P521()), nil, true, nil), made(t, p256(t), nil, false, func(c *x509.Certificate) {
-		for range 500 {
+		for range 1000 {
 			c.DNSNames = append(c.DNSNames, "a-name-of-some-length.example")
 		}
 	})
@@ -164,13 +165,31 @@ func TestOwners(t *testing.T) {
 // H2: roots of one name that key identifiers do not tell apart are not all tried.
 func TestCandidatesAreBounded(t *testing.T) {
 	roots, issuer := chain.NewRoots(), made(t, p256(t), nil, true, nil)
-	for range 40 {
+	for i := range 70 {
 		ca := made(t, p256(t), nil, true, nil)
 		ca.certificate.SubjectKeyId = nil
-		roots.Add("east", []*x509.Certificate{ca.certificate})
+		roots.Add(fmt.Sprintf("peer-%d", i), []*x509.Certificate{ca.certificate})
 	}
 	if _, err := roots.Owners([]*x509.Certificate{made(t, p256(t), issuer, false, nil).certificate}, time.Now(), x509.ExtKeyUsageAny); !errors.Is(err, chain.ErrExcessive) {
 		t.Errorf("%v", err)
+	}
+}
+
+// An owner whose bundle is full of certificates that look like another owner's CA takes nothing from that one.
+func TestBundleThatImitates(t *testing.T) {
+	east := made(t, p256(t), nil, true, nil)
+	roots := chain.NewRoots()
+	for range 16 {
+		alike := made(t, p256(t), nil, true, nil)
+		alike.certificate.SubjectKeyId = east.certificate.SubjectKeyId
+		alike.certificate.RawSubject = east.certificate.RawSubject
+		roots.Add("evil", []*x509.Certificate{alike.certificate})
+	}
+	roots.Add("east", []*x509.Certificate{east.certificate})
+	leaf := made(t, p256(t), east, false, nil).certificate
+	owners, err := roots.Owners([]*x509.Certificate{leaf}, time.Now(), x509.ExtKeyUsageAny)
+	if err != nil || !slices.Equal(owners, []string{"east"}) {
+		t.Errorf("%v, %v", owners, err)
 	}
 }
 

@@ -12,8 +12,13 @@ import (
 	"time"
 )
 
-// maxCandidates bounds the roots that have the name of a chain's issuer and no key identifier that tells them apart.
-const maxCandidates = 8
+const (
+	// maxCandidates bounds the roots of all owners that have the name, and the key identifier, of a chain's issuer.
+	maxCandidates = 64
+	// maxAlike bounds those of one owner with one name and key identifier, so that no owner takes the place of another. Two are there
+	// while a CA's certificate is renewed with the same key.
+	maxAlike = 2
+)
 
 // ErrUnknownIssuer is returned for a chain that no root can have issued, judged by names and key identifiers.
 var ErrUnknownIssuer = errors.New("no known CA has the name and the key identifier of the certificate's issuer")
@@ -31,17 +36,31 @@ type root struct {
 // NewRoots returns none.
 func NewRoots() *Roots { return &Roots{bySubject: map[string][]*root{}} }
 
-// Add adds the CA certificates of an owner, some of which others may have as well.
+// Add adds the CA certificates of an owner, some of which others may have as well. Of an owner's certificates with the same name and key
+// identifier the first two count.
 func (r *Roots) Add(owner string, certificates []*x509.Certificate) {
 	for _, certificate := range certificates {
 		subject := string(certificate.RawSubject)
 		known := r.bySubject[subject]
 		if i := slices.IndexFunc(known, func(o *root) bool { return o.certificate.Equal(certificate) }); i < 0 {
-			r.bySubject[subject] = append(known, &root{certificate: certificate, owners: []string{owner}})
+			if !full(known, owner, certificate) {
+				r.bySubject[subject] = append(known, &root{certificate: certificate, owners: []string{owner}})
+			}
 		} else if !slices.Contains(known[i].owners, owner) {
 			known[i].owners = append(known[i].owners, owner)
 		}
 	}
+}
+
+// full reports whether an owner has as many roots as it may with the name and key identifier of a certificate.
+func full(known []*root, owner string, certificate *x509.Certificate) bool {
+	alike := 0
+	for _, o := range known {
+		if slices.Contains(o.owners, owner) && bytes.Equal(o.certificate.SubjectKeyId, certificate.SubjectKeyId) {
+			alike++
+		}
+	}
+	return alike >= maxAlike
 }
 
 // Owners returns the names of those whose CA verifies the chain, leaf first, sorted; without an error there is at least one. The chain's

@@ -7,7 +7,7 @@ package wirev1
 // have too, such as username, token or creds, would let whoever names a Secret have its content sent to a server of its choice.
 // Of a certificate the key never leaves the agent, so that those of kubernetes.io/tls may be used.
 const (
-	ExternalCredsKey       = "lighterage-nats.creds"
+	ExternalCredsKey       = "lighterage-nats.creds" //nolint:gosec // It is the name of a key.
 	ExternalUsernameKey    = "lighterage-nats-username"
 	ExternalPasswordKey    = "lighterage-nats-password" //nolint:gosec // It is the name of a key.
 	ExternalTokenKey       = "lighterage-nats-token"    //nolint:gosec // It is the name of a key.
