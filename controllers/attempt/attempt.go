@@ -133,17 +133,19 @@ func foreign(job *batchv1.Job, owner client.Object) *plan.Problem {
 }
 
 // refusal turns the API server's refusal of what was to be created into a problem, and leaves other errors as they are.
+// The text is for people of this cluster: plan.RefuseDelivery keeps it from the sender.
 func refusal(kind string, owner client.Object, err error) (*plan.Problem, error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return nil, err
 	}
-	cluster, mend := "this cluster", "spec.podTemplate, or the quota or policy that it names"
-	if _, receives := owner.(*v1alpha1.Delivery); receives { // the sender reads it, too
-		cluster, mend = "the receiving cluster", "the quota or policy that it names"
+	change := "spec.podTemplate, or the quota or policy that it names"
+	if _, receives := owner.(*v1alpha1.Delivery); receives {
+		change = "the quota or policy that it names"
 	}
 	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
-		"the API server of %s refuses the agent's %s in namespace %q; change %s: %s", cluster, kind, owner.GetNamespace(), mend, status.Status().Message)}, nil
+		"the API server of this cluster rejects the agent's %s in namespace %q; change %s: %s",
+		kind, owner.GetNamespace(), change, status.Status().Message)}, nil
 }
 
 // writeSecret overwrites what an interrupted start may have left: there is no Job, so nobody uses it. The manager may not read Secrets
