@@ -4,6 +4,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,8 +16,10 @@ import (
 	"fmt"
 	"math/big"
 	"net/url"
+	"slices"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/wire/chain"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -116,7 +119,12 @@ func ParseCA(certificatePEM, keyPEM []byte) (*CA, error) {
 	if pair.Leaf == nil || !pair.Leaf.IsCA {
 		return nil, errors.New("reading the CA: the first certificate in tls.crt is not a CA's; put the issuing CA first")
 	}
-	return &CA{Certificate: pair.Leaf, CertificatePEM: certificatePEM, keyPair: pair, keyPEM: keyPEM}, nil
+	ca := &CA{Certificate: pair.Leaf, CertificatePEM: certificatePEM, keyPair: pair, keyPEM: keyPEM}
+	if certificates := 1 + len(ca.intermediates()); certificates > chain.MaxCertificates {
+		return nil, fmt.Errorf("reading the CA: what it issues would be presented in a chain of %d certificates, and peers accept at most %d; "+
+			"leave at most %d CAs in tls.crt besides the root", certificates, chain.MaxCertificates, chain.MaxCertificates-1)
+	}
+	return ca, nil
 }
 
 // Issue makes a key and a certificate for it.
@@ -168,12 +176,20 @@ func (c *CA) Issue(template Template, now time.Time) (KeyPair, error) {
 	return encode(der, key, c.intermediates())
 }
 
-// intermediates are what a verifier that trusts the root alone needs: everything given with a CA that is not self-signed.
+// intermediates are what a verifier that trusts the root alone needs: everything given with a CA that is not self-signed. Roots among
+// it are left out, since who trusts one has it.
 func (c *CA) intermediates() [][]byte {
-	if string(c.Certificate.RawIssuer) == string(c.Certificate.RawSubject) {
+	if selfIssued(c.Certificate) {
 		return nil
 	}
-	return c.keyPair.Certificate
+	return slices.DeleteFunc(slices.Clone(c.keyPair.Certificate), func(der []byte) bool {
+		certificate, err := x509.ParseCertificate(der)
+		return err == nil && selfIssued(certificate)
+	})
+}
+
+func selfIssued(certificate *x509.Certificate) bool {
+	return bytes.Equal(certificate.RawIssuer, certificate.RawSubject)
 }
 
 func encode(der []byte, key *ecdsa.PrivateKey, intermediates [][]byte) (KeyPair, error) {
