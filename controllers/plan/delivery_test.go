@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -139,5 +140,37 @@ func TestRetention(t *testing.T) {
 	facts.Retention = 0
 	if plan.DecideDelivery(d, facts, image).Expired {
 		t.Error("expired although it stays for ever")
+	}
+}
+
+// Peer.spec.revokedBefore is in the configuration of each receiving agent that starts.
+func TestReceiverLearnsWhatIsRevoked(t *testing.T) {
+	revoked := metav1.NewTime(now.Add(-time.Hour))
+	for name, test := range map[string]struct {
+		before *metav1.Time
+		want   int64
+	}{"revoked": {&revoked, revoked.Unix()}, "not revoked": {nil, 0}} {
+		facts := goodDeliveryFacts()
+		facts.Peer.Spec.RevokedBefore = test.before
+		first := plan.DecideDelivery(newDelivery("mine", 1), facts, image)
+		again := newDelivery("mine", 1)
+		again.Status = first.Status
+		// The manager ended before it made the Job.
+		for _, decision := range []plan.DeliveryDecision{first, plan.DecideDelivery(again, facts, image)} {
+			if decision.Start == nil {
+				t.Fatalf("%s: no agent starts: %+v", name, decision.Status)
+			}
+			text, err := decision.Start.Config()
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := &wirev1.ReceiveConfig{}
+			if err := protojson.Unmarshal(text, config); err != nil {
+				t.Fatal(err)
+			}
+			if config.GetRevokedBefore() != test.want {
+				t.Errorf("%s: revoked_before is %d, want %d", name, config.GetRevokedBefore(), test.want)
+			}
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -165,6 +166,25 @@ func TestAcceptance(t *testing.T) {
 	with, without := statefulSet(t, wantWith(t, newQueue(nil), neighbours), nil), statefulSet(t, want(t, newQueue(nil)), nil)
 	if with.Spec.Template.String() != without.Spec.Template.String() {
 		t.Error("a PeerGrant restarts the members")
+	}
+}
+
+// Peer.spec.revokedBefore is in the configuration of members, for that Peer alone.
+func TestMembersLearnWhatIsRevoked(t *testing.T) {
+	revoked := metav1.NewTime(now.Add(-time.Hour))
+	this := v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Name: "orders"}
+	east, north := peerOf("east", "", authority(t, "east")), peerOf("north", "", authority(t, "north"))
+	east.Spec.RevokedBefore = &revoked
+	neighbours := queue.Neighbours{
+		ChannelKey: []byte("key"), Peers: []v1alpha1.Peer{east, north},
+		Grants: []v1alpha1.PeerGrant{queueGrant("east", []string{"bank"}, this), queueGrant("north", []string{"bank"}, this)},
+	}
+	got := map[string]int64{}
+	for _, peer := range wantWith(t, newQueue(nil), neighbours).Config.GetAcceptance().GetPeers() {
+		got[peer.GetName()] = peer.GetRevokedBefore()
+	}
+	if want := map[string]int64{"east": revoked.Unix(), "north": 0}; !maps.Equal(got, want) {
+		t.Errorf("revoked_before is %v, want %v", got, want)
 	}
 }
 
