@@ -41,8 +41,8 @@ func (g *Guard) Set(p Policy) {
 	}
 }
 
-// Dial connects to HOST:PORT by TCP; a timeout of 0 leaves it to the context. Of the addresses that a name has, those that
-// the policy permits are tried. Errors match ErrBlocked if the first one is not permitted and no other answers.
+// Dial connects to HOST:PORT by TCP; a timeout of 0 leaves it to the context. Of the addresses that a name has, those
+// that the policy permits are tried. Errors match ErrBlocked if the first one is not permitted and no other answers.
 func (g *Guard) Dial(ctx context.Context, timeout time.Duration, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: timeout, Resolver: g.resolver, ControlContext: g.control}
 	inner, err := dialer.DialContext(ctx, "tcp", address)

@@ -12,8 +12,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Policy says which addresses may be dialled. The zero value refuses what is reserved and permits all else. A Policy must
-// not be changed once it is in use.
+// Policy says which addresses may be dialled. The zero value refuses what is reserved and permits all else. A Policy
+// must not be changed once it is in use.
 type Policy struct {
 	// Denied are the networks of the cluster, which are refused outside of Allowed.
 	Denied []netip.Prefix

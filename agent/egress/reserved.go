@@ -5,9 +5,9 @@ package egress
 
 import "net/netip"
 
-// reserved are the networks that lead to the machine itself, to its neighbours without a router, to many machines, or to
-// the metadata service of a cloud, which hands credentials to whoever asks. 100.64.0.0/10 is not among them: some clouds
-// use it for pods, which the manager says, and some networks for servers.
+// reserved are the networks that lead to the machine itself, to its neighbours without a router, to many machines, or
+// to the metadata service of a cloud, which hands credentials to whoever asks. 100.64.0.0/10 is not among them: some
+// clouds use it for pods, which the manager says, and some networks for servers.
 var reserved = []struct {
 	prefix netip.Prefix
 	what   string

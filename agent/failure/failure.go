@@ -60,8 +60,9 @@ func FromWire(f *wirev1.Failure) error {
 	return New(f.GetReason(), "%s", Shorten(f.GetMessage(), MaxMessage))
 }
 
-// Shorten returns s as valid UTF-8 of at most limit bytes that a terminal can show, with an ellipsis where something was cut off.
-// Names of files, which others choose, are in messages: characters that are not printed are written as in Go, line ends too.
+// Shorten returns s as valid UTF-8 of at most limit bytes that a terminal can show, with an ellipsis where something
+// was cut off. Names of files, which others choose, are in messages: characters that are not printed are written as in
+// Go, line ends too.
 func Shorten(s string, limit int) string {
 	const ellipsis = "..."
 	switch unprintable := func(r rune) bool { return !strconv.IsPrint(r) }; {

@@ -118,7 +118,8 @@ func (d *inStream) refuse(err error) error {
 	return errStream
 }
 
-// guarded is block, but that a defect which what came brings to light fails this run, and the process, which may have others, goes on.
+// guarded is block, but that a defect which what came brings to light fails this run, and the process, which may have
+// others, goes on.
 func (d *inStream) guarded() (last bool, err error) {
 	defer func() {
 		if defect := recover(); defect != nil {

@@ -164,8 +164,8 @@ func (c *Callers) FromContext(ctx context.Context) (Caller, error) {
 const (
 	// strangerGrace is how long the connection of a client that is not authorized is kept: long enough to be told why.
 	strangerGrace = 10 * time.Second
-	// strangerBytes is what it is sent after the TLS handshake at most. Gateways take a connection on which more comes from here for one of an
-	// authenticated client.
+	// strangerBytes is what it is sent after the TLS handshake at most. Gateways take a connection on which more comes
+	// from here for one of an authenticated client.
 	strangerBytes = 2 << 10
 )
 
@@ -230,7 +230,8 @@ func NewChannelServer(callers *Callers, maxMessage int) *grpc.Server {
 			MinVersion:   tls.VersionTLS13,
 			NextProtos:   []string{grpcProtocol},
 			Certificates: []tls.Certificate{*certificate},
-			// Any at first, so that a client that is not authorized is told in words, by who calls FromContext, rather than by a TLS alert.
+			// Any at first, so that a client that is not authorized is told in words, by who calls FromContext, rather
+			// than by a TLS alert.
 			ClientAuth: tls.RequireAnyClientCert,
 			// Called before the client's signature is verified, which is costly for keys that nobody needs.
 			VerifyConnection:       func(cs tls.ConnectionState) error { return chain.Check(cs.PeerCertificates) },

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns a path for people: UTF-8 of bounded length, quoted as in Go where it is not UTF-8 or has characters that are not
-// printed: control characters, which command a terminal, line ends, and those that change the direction of text. maxExample bounds what
-// is shown of the path in bytes; escapes may make that four times as long.
+// printable returns a path for people: UTF-8 of bounded length, quoted as in Go where it is not UTF-8 or has
+// characters that are not printed: control characters, which command a terminal, line ends, and those that change the
+// direction of text. maxExample bounds what is shown of the path in bytes; escapes may make that four times as long.
 func printable(path string) string {
 	cut := false
 	if len(path) > maxExample {

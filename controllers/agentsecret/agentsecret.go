@@ -76,8 +76,8 @@ type dialer interface {
 	*wirev1.HTTPConfig | *wirev1.QueueConfig
 }
 
-// Permit returns content with what agents may dial. It is written again when that changes, and agents act on it, while their
-// reports and the record name the same revision.
+// Permit returns content with what agents may dial. It is written again when that changes, and agents act on it, while
+// their reports and the record name the same revision.
 func Permit[T dialer](c Content, config T, policy *wirev1.DialPolicy) (Content, error) {
 	revision, err := Revision(policy)
 	if err != nil {

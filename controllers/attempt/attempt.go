@@ -82,8 +82,8 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 	return job, newest, nil
 }
 
-// Start makes the Secret and the Job of an attempt where they do not exist yet. The problem is what the API server, a Job of
-// somebody else or a Peer's caBundle has against it: trying again at once would meet it again.
+// Start makes the Secret and the Job of an attempt where they do not exist yet. The problem is what the API server, a
+// Job of somebody else or a Peer's caBundle has against it: trying again at once would meet it again.
 func (c *Cluster) Start(ctx context.Context, owner client.Object, a *plan.Attempt, wanted Certificate) (*plan.Problem, error) {
 	job := a.Job()
 	present := &batchv1.Job{}
@@ -148,8 +148,9 @@ func refusal(kind string, owner client.Object, err error) (*plan.Problem, error)
 		kind, owner.GetNamespace(), change, status.Status().Message)}, nil
 }
 
-// writeSecret overwrites what an interrupted start may have left: there is no Job, so nobody uses it. The manager may not read Secrets
-// in users' namespaces, so it cannot ask whose the Secret is: plan.AttemptSecretName is what keeps it from being somebody else's.
+// writeSecret overwrites what an interrupted start may have left: there is no Job, so nobody uses it. The manager may
+// not read Secrets in users' namespaces, so it cannot ask whose the Secret is: plan.AttemptSecretName is what keeps it
+// from being somebody else's.
 func (c *Cluster) writeSecret(ctx context.Context, secret *corev1.Secret) error {
 	err := c.options.Client.Create(ctx, secret.DeepCopy(), client.FieldOwner(conditions.FieldOwner))
 	if apierrors.IsAlreadyExists(err) {

@@ -35,8 +35,8 @@ type Certificate struct {
 // CertificateLifetime is how long certificates of agents are valid.
 func (c *Cluster) CertificateLifetime() time.Duration { return c.options.Lifetime }
 
-// issue makes what a Secret holds beside the configuration. The error matches pki.ErrInvalidBundle when the Peer's caBundle
-// holds no CA.
+// issue makes what a Secret holds beside the configuration. The error matches pki.ErrInvalidBundle when the Peer's
+// caBundle holds no CA.
 func (c *Cluster) issue(ctx context.Context, wanted Certificate) (plan.AttemptSecret, error) {
 	ca, err := c.options.Authority.CA(ctx)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// ensureNetwork writes the NetworkPolicy of an owner's attempts, which goes with the owner. It is there before the pod that it is for.
+// ensureNetwork writes the NetworkPolicy of an owner's attempts, which goes with the owner. It is there before the pod
+// that it is for.
 func (c *Cluster) ensureNetwork(ctx context.Context, owner client.Object, a *plan.Attempt) (*plan.Problem, error) {
 	kind, label := "Transfer", v1alpha1.TransferLabel
 	switch owner.(type) {

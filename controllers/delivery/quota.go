@@ -71,8 +71,8 @@ func (r *Reconciler) view(
 	return view, err
 }
 
-// freed lets pass what may leave something to another Delivery of the namespace that waits: one gives back what it held,
-// or waits no more and holds nothing.
+// freed lets pass what may leave something to another Delivery of the namespace that waits: one gives back what it
+// held, or waits no more and holds nothing.
 func freed() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -92,8 +92,8 @@ func freed() predicate.Predicate {
 	}
 }
 
-// queued lets pass that a Delivery begins to wait. It looks once more: what it waits for may have been given back before
-// anybody could see that it waits.
+// queued lets pass that a Delivery begins to wait. It looks once more: what it waits for may have been given back
+// before anybody could see that it waits.
 func queued() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

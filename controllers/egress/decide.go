@@ -34,8 +34,8 @@ type found struct {
 	service *corev1.Service
 }
 
-// decide is the policy for agents of a namespace, and why the first host that can be judged in advance cannot be dialled;
-// empty if all may be.
+// decide is the policy for agents of a namespace, and why the first host that can be judged in advance cannot be
+// dialled; empty if all may be.
 func decide(namespace string, hosts []found, n Networks) (policy *wirev1.DialPolicy, why string) {
 	var allowed []netip.Prefix
 	for _, host := range hosts {
@@ -49,9 +49,9 @@ func decide(namespace string, hosts []found, n Networks) (policy *wirev1.DialPol
 	return &wirev1.DialPolicy{Denied: texts(n.Denied()), Allowed: texts(merge(allowed)), Never: texts(merge(n.APIServer))}, why
 }
 
-// addresses are what a name of a Service resolves to. Those behind a headless one come and go with its pods, so all that
-// pods may have stand for them; which ones the name resolves to, the cluster's DNS says. An ExternalName has none: what it
-// names is judged by the address.
+// addresses are what a name of a Service resolves to. Those behind a headless one come and go with its pods, so all
+// that pods may have stand for them; which ones the name resolves to, the cluster's DNS says. An ExternalName has
+// none: what it names is judged by the address.
 func addresses(service *corev1.Service, n Networks) []netip.Prefix {
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:

@@ -15,8 +15,8 @@ type serviceName struct {
 	certain bool
 }
 
-// clusterDomain is the usual domain of a cluster. Names within another one are resolved by the cluster's DNS as well, to
-// addresses that agents refuse.
+// clusterDomain is the usual domain of a cluster. Names within another one are resolved by the cluster's DNS as well,
+// to addresses that agents refuse.
 const clusterDomain = ".cluster.local"
 
 // parseService reads the name of a Service as a pod of a namespace may write it: NAME, NAME.NAMESPACE, and

@@ -26,8 +26,8 @@ type Explanation struct {
 	// Running is true when the run goes on, so that every figure is one so far.
 	Running bool `json:"running"`
 	Run     Run  `json:"run"`
-	// Stalled is what keeps the run, or the next one, from going on, with its reason; empty when nothing does. Somebody has to act, unless it is
-	// a quota that is exhausted.
+	// Stalled is what keeps the run, or the next one, from going on, with its reason; empty when nothing does.
+	// Somebody has to act, unless it is a quota that is exhausted.
 	Stalled string `json:"stalled,omitempty"`
 	// NextRun: the run has ended, another one is wanted and cannot begin. Stalled is about that one, and all else about the one before.
 	NextRun bool `json:"nextRun,omitempty"`

@@ -67,7 +67,8 @@ func decide(r request, v view) step {
 		switch {
 		case !plan.IsGenuine(attempt):
 		case attempt.Namespace != r.namespace:
-			// It writes elsewhere. Whoever may make Deliveries there must not be able to keep this one waiting, or have it refused.
+			// It writes elsewhere. Whoever may make Deliveries there must not be able to keep this one waiting, or
+			// have it refused.
 			if attempt.DeletionTimestamp.IsZero() && !newer(attempt, r, v.now) {
 				s.remove = append(s.remove, *attempt)
 			}

@@ -56,7 +56,8 @@ func (g *Gateway) lookup(ctx context.Context, serverName string) (passthrough.Ta
 	}
 }
 
-// find looks into the cache, whatever became of the context of who asks. That the Delivery was granted when it was made is not enough.
+// find looks into the cache, whatever became of the context of who asks. That the Delivery was granted when it was
+// made is not enough.
 func (g *Gateway) find(serverName string) (passthrough.Target, bool) {
 	var found v1alpha1.DeliveryList
 	err := g.options.Client.List(context.Background(), &found, client.MatchingFields{ServerNameIndex: serverName})

@@ -27,20 +27,22 @@ type Options struct {
 	Reader client.Reader
 	// Certificate of the gateway, asked for with every handshake.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Issuer is the CA that issues in this cluster, asked for with every request of a Transfer: certificates of peers' Transfers
-	// must name it.
+	// Issuer is the CA that issues in this cluster, asked for with every request of a Transfer: certificates of peers'
+	// Transfers must name it.
 	Issuer func() (*x509.Certificate, error)
-	// ChannelKey returns the key of server names of channels, see pki.ChannelServerName. Default: there is none, and no channel.
+	// ChannelKey returns the key of server names of channels, see pki.ChannelServerName. Default: there is none, and
+	// no channel.
 	ChannelKey func() ([]byte, error)
 	// Limits of connections.
 	Limits passthrough.Limits
-	// RequestsPerSecond that a peer may make, on average, and that all callers without a Peer may make together. A namespace of a peer may
-	// make half of them, and so may its manager, whose requests do not count towards those of the peer. Default 20.
+	// RequestsPerSecond that a peer may make, on average, and that all callers without a Peer may make together. A
+	// namespace of a peer may make half of them, and so may its manager, whose requests do not count towards those of
+	// the peer. Default 20.
 	RequestsPerSecond float64
 	// RequestBurst is how many of them may come at once, and half of it for a namespace or a manager. Default 100.
 	RequestBurst int
-	// OpensPerPeer is how many runs of a peer may wait for their receiving agents at the same time, and half of it how many of a namespace
-	// of it. Default 256.
+	// OpensPerPeer is how many runs of a peer may wait for their receiving agents at the same time, and half of it how
+	// many of a namespace of it. Default 256.
 	OpensPerPeer int
 	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make room for new ones, oldest
 	// first; when none has ended, new runs wait. The limit may be passed by as many as arrive at the same moment. Default 500.

@@ -15,8 +15,8 @@ import (
 // maxTenants is how many namespaces of one peer are remembered. Those that are idle are forgotten when there are more.
 const maxTenants = 1024
 
-// peerLimits keep one peer from taking what the others need, and one namespace of a peer from taking what its others need. There are as
-// many entries as Peers ever vouched for a caller.
+// peerLimits keep one peer from taking what the others need, and one namespace of a peer from taking what its others
+// need. There are as many entries as Peers ever vouched for a caller.
 type peerLimits struct {
 	peer, tenant limits
 	// strangers bounds what callers without a Peer cost, and what is logged of them, all together.
@@ -39,8 +39,8 @@ type use struct {
 	opens    int
 }
 
-// peerUse is that of a peer and of its tenants: its namespaces and its manager. What the manager does counts towards its own limits only, so
-// that the namespaces together cannot take them either.
+// peerUse is that of a peer and of its tenants: its namespaces and its manager. What the manager does counts towards
+// its own limits only, so that the namespaces together cannot take them either.
 type peerUse struct {
 	use
 	tenants map[string]*use
@@ -70,7 +70,8 @@ func tenantOf(identity pki.Identity) string {
 	return namespace
 }
 
-// of returns what counts towards the limits of a peer and of a tenant. The tenant's is nil where the peer has too many that are not idle.
+// of returns what counts towards the limits of a peer and of a tenant. The tenant's is nil where the peer has too many
+// that are not idle.
 func (l *peerLimits) of(peer, tenant string) (*peerUse, *use) {
 	all := l.peers[peer]
 	if all == nil {
@@ -120,7 +121,8 @@ func (l *peerLimits) request(peer, tenant string) error {
 	return nil
 }
 
-// open returns an error if the tenant of a peer may not have one more run waiting. Without one, done must be called once.
+// open returns an error if the tenant of a peer may not have one more run waiting. Without one, done must be called
+// once.
 func (l *peerLimits) open(peer, tenant string) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

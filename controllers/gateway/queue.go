@@ -31,8 +31,8 @@ const (
 )
 
 // OpenQueue tells a Queue of a peer by which name it reaches a Queue here. Nothing is made for it: whether the Queue serves, and has come to know
-// of the grant, shows when the caller connects. Only who is granted learns whether it exists, here by the answer, and at the passed port by a
-// server name that nobody else can guess.
+// of the grant, shows when the caller connects. Only who is granted learns whether it exists, here by the answer, and
+// at the passed port by a server name that nobody else can guess.
 func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_ *wirev1.OpenQueueResponse, err error) {
 	from, err := s.caller(ctx)
 	defer func() { s.ended("OpenQueue", from, err) }()

@@ -18,8 +18,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Setup gives the manager a Gateway that listens on the address while the manager runs. Client and Log of the options are the manager's,
-// and so is Reader if it is nil.
+// Setup gives the manager a Gateway that listens on the address while the manager runs. Client and Log of the options
+// are the manager's, and so is Reader if it is nil.
 func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) error {
 	o.Client, o.Log = mgr.GetClient(), mgr.GetLogger()
 	if o.Reader == nil {

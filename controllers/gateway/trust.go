@@ -114,7 +114,8 @@ func (t *trust) roots(ctx context.Context) (*chain.Roots, error) {
 	return roots, nil
 }
 
-// revokedBefore returns before when a Peer's certificates are revoked, as of the last look at the Peers; zero for never.
+// revokedBefore returns before when a Peer's certificates are revoked, as of the last look at the Peers; zero for
+// never.
 func (t *trust) revokedBefore(peer string) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// Serving are the options of a server of metrics, which name namespaces and peers: it speaks TLS with the certificate that is asked for at every
-// handshake, and answers whom the API server authenticates and allows to get /metrics. That takes the right to create TokenReviews and
-// SubjectAccessReviews. Address 0 stands for no server.
+// Serving are the options of a server of metrics, which name namespaces and peers: it speaks TLS with the certificate
+// that is asked for at every handshake, and answers whom the API server authenticates and allows to get /metrics. That
+// takes the right to create TokenReviews and SubjectAccessReviews. Address 0 stands for no server.
 func Serving(address string, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) metricsserver.Options {
 	return metricsserver.Options{
 		BindAddress:    address,

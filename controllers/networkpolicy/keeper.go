@@ -23,12 +23,14 @@ type Keeper struct {
 	// Client reads from the manager's cache and writes; Reader reads past the cache.
 	Client client.Client
 	Reader client.Reader
-	// OperatorNamespace is where manager and gateway run; empty: the policies are switched off, and those that there are go.
+	// OperatorNamespace is where manager and gateway run; empty: the policies are switched off, and those that there
+	// are go.
 	OperatorNamespace string
 }
 
-// Ensure makes the policy of an owner to be what the spec says, which is asked for with the namespace of the operator. It is idempotent, and
-// writes nothing when there is nothing to change. The problem is what the API server, or somebody else's object, has against it.
+// Ensure makes the policy of an owner to be what the spec says, which is asked for with the namespace of the operator.
+// It is idempotent, and writes nothing when there is nothing to change. The problem is what the API server, or
+// somebody else's object, has against it.
 func (k *Keeper) Ensure(
 	ctx context.Context, kind string, owner client.Object, labels map[string]string, spec func(operatorNamespace string) networkingv1.NetworkPolicySpec,
 ) (*plan.Problem, error) {

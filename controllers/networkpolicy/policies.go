@@ -31,8 +31,9 @@ const (
 	receive   = "receive"
 )
 
-// Attempt is the policy of all attempts of one owner, a Transfer, Delivery or CompressionTrial, whose UID is in the label. A sender dials the peer's
-// gateway or receivers of this cluster; a receiver is dialled by the gateway or by senders of this cluster; a trial asks other agents.
+// Attempt is the policy of all attempts of one owner, a Transfer, Delivery or CompressionTrial, whose UID is in the
+// label. A sender dials the peer's gateway or receivers of this cluster; a receiver is dialled by the gateway or by
+// senders of this cluster; a trial asks other agents.
 func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffic) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
 	s.toNames(traffic.Gateway)
@@ -51,8 +52,9 @@ func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffi
 	return s.spec
 }
 
-// Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and each other. dialled are the
-// endpoints of a peer's gateway and of external servers, as host:port. clustered says that members talk to each other.
+// Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and
+// each other. dialled are the endpoints of a peer's gateway and of external servers, as host:port. clustered says that
+// members talk to each other.
 func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...string) networkingv1.NetworkPolicySpec {
 	selector := map[string]string{v1alpha1.QueueLabel: string(uid)}
 	s := newSpec(operatorNamespace, selector)
@@ -68,8 +70,9 @@ func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...s
 	return s.spec
 }
 
-// HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and the backend by its port.
-// service is the backend's, nil if it is none or is not there: policy engines see the ports of its pods.
+// HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and
+// the backend by its port. service is the backend's, nil if it is none or is not there: policy engines see the ports
+// of its pods.
 func HTTPEndpoint(operatorNamespace string, uid types.UID, backend int32, service *corev1.Service) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{v1alpha1.HTTPEndpointLabel: string(uid)})
 	s.from(tcp(plan.ControlPort), agents("", trialMode))

@@ -107,9 +107,9 @@ const (
 	acceleratedArchitecture = "s390x"
 )
 
-// implausible says what in a measurement cannot be; empty if nothing. kubelet is the architecture that the node's kubelet states. This
-// finds agents that are broken or of another node: figures are the agent's word, and whoever has taken over a node with an accelerator can
-// still claim to be a fast one.
+// implausible says what in a measurement cannot be; empty if nothing. kubelet is the architecture that the node's
+// kubelet states. This finds agents that are broken or of another node: figures are the agent's word, and whoever has
+// taken over a node with an accelerator can still claim to be a fast one.
 func implausible(measured *wirev1.NodeMeasurement, kubelet string, now time.Time) string {
 	verified := measured.GetAccelerator().GetState() == wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED
 	uses := func(e *wirev1.EngineMeasurement) bool {

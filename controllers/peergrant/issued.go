@@ -10,8 +10,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// IssuedAnnotation on a Delivery is when the sender's certificate was issued, in RFC 3339. Of two runs of a Transfer the one
-// with the later certificate is the newer, and Peer.spec.revokedBefore is compared with it.
+// IssuedAnnotation on a Delivery is when the sender's certificate was issued, in RFC 3339. Of two runs of a Transfer
+// the one with the later certificate is the newer, and Peer.spec.revokedBefore is compared with it.
 const IssuedAnnotation = "lighterage.dev/sender-certificate-issued"
 
 // Issued returns when the certificate was issued with which a Delivery was opened; long ago if that is not known. No

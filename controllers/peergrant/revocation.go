@@ -102,7 +102,8 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	return ctrl.Result{}, nil
 }
 
-// Judge returns what the PeerGrants that a reader sees say to a Delivery; nothing is allowed to one whose Peer does not exist.
+// Judge returns what the PeerGrants that a reader sees say to a Delivery; nothing is allowed to one whose Peer does
+// not exist.
 func Judge(ctx context.Context, reader client.Reader, delivery *v1alpha1.Delivery, now time.Time) (Verdict, error) {
 	if peer := delivery.Spec.Peer; peer != "" {
 		var found v1alpha1.Peer

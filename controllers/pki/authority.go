@@ -176,8 +176,8 @@ func (c *CA) Issue(template Template, now time.Time) (KeyPair, error) {
 	return encode(der, key, c.intermediates())
 }
 
-// intermediates are what a verifier that trusts the root alone needs: everything given with a CA that is not self-signed. Roots among
-// it are left out, since who trusts one has it.
+// intermediates are what a verifier that trusts the root alone needs: everything given with a CA that is not
+// self-signed. Roots among it are left out, since who trusts one has it.
 func (c *CA) intermediates() [][]byte {
 	if selfIssued(c.Certificate) {
 		return nil

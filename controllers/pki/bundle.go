@@ -76,8 +76,8 @@ func Fingerprint(certificate *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// VerifyAgainst returns the name of the one owner of a CA that verifies the chain, leaf first, and the identity that the leaf states. Only the
-// chain's signatures, times and uses are checked, not names.
+// VerifyAgainst returns the name of the one owner of a CA that verifies the chain, leaf first, and the identity that
+// the leaf states. Only the chain's signatures, times and uses are checked, not names.
 func VerifyAgainst(roots *chain.Roots, presented []*x509.Certificate, now time.Time) (string, Identity, error) {
 	owners, err := roots.Owners(presented, now, x509.ExtKeyUsageAny)
 	if err != nil {

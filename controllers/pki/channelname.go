@@ -33,13 +33,15 @@ const (
 // ErrNoChannelKey is returned where the gateway's Secret holds no channel.key.
 var ErrNoChannelKey = errors.New("the gateway's Secret " + GatewaySecret + " holds no " + ChannelKeyName + " of 32 bytes; the manager that leads adds it within a minute")
 
-// ChannelDomain is what the TLS server names of a Queue end with under which the Queues of other clusters reach it. Each caller has
-// its own, one label longer, so that the gateway can end the connections of one whose grant was withdrawn.
+// ChannelDomain is what the TLS server names of a Queue end with under which the Queues of other clusters reach it.
+// Each caller has its own, one label longer, so that the gateway can end the connections of one whose grant was
+// withdrawn.
 func ChannelDomain(namespace, queue string) string {
 	return queue + "." + namespace + queueSuffix
 }
 
-// ChannelServerName is the TLS server name of a Queue for the Queues in a namespace of a Peer. Who does not have the key cannot guess it.
+// ChannelServerName is the TLS server name of a Queue for the Queues in a namespace of a Peer. Who does not have the
+// key cannot guess it.
 func ChannelServerName(key []byte, peer, peerNamespace, namespace, queue string) string {
 	return ChannelLabel(key, peer, peerNamespace, namespace, queue) + "." + ChannelDomain(namespace, queue)
 }
@@ -62,8 +64,8 @@ func ParseChannelServerName(name string) (label, namespace, queue string, ok boo
 	return parts[0], parts[2], parts[1], true
 }
 
-// ChannelKey returns the cluster's key for server names of channels, which Renewer makes. The error of a Secret without one matches
-// ErrNoChannelKey.
+// ChannelKey returns the cluster's key for server names of channels, which Renewer makes. The error of a Secret
+// without one matches ErrNoChannelKey.
 func (a *Authority) ChannelKey(ctx context.Context) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +107,8 @@ func (a *Authority) keptChannelKey(secret *corev1.Secret) ([]byte, error) {
 	return key, nil
 }
 
-// ChannelKeyFile is the channel.key in a directory, which is read again when it has changed there. It is safe for concurrent use.
+// ChannelKeyFile is the channel.key in a directory, which is read again when it has changed there. It is safe for
+// concurrent use.
 type ChannelKeyFile struct {
 	path string
 

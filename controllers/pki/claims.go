@@ -13,12 +13,12 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// RunClaims say what the holder of a Transfer's certificate may ask for. Agents read them, too, so that they are defined
-// with what both halves share.
+// RunClaims say what the holder of a Transfer's certificate may ask for. Agents read them, too, so that they are
+// defined with what both halves share.
 type RunClaims = wirev1.RunClaims
 
-// Audience returns the fingerprints of a bundle's certificates, for RunClaims: the cluster that issues by one of them may be
-// asked.
+// Audience returns the fingerprints of a bundle's certificates, for RunClaims: the cluster that issues by one of them
+// may be asked.
 func Audience(bundle []byte) ([]string, error) {
 	certificates, err := ParseBundle(bundle)
 	if err != nil {
@@ -36,8 +36,8 @@ func Issued(certificate *x509.Certificate) time.Time {
 	return wirev1.CertificateIssued(certificate)
 }
 
-// CAFile is a file with the CA that issues in this cluster, first of what may follow. It is read again when it has changed;
-// while it cannot be read the last certificate stays in use. It is safe for concurrent use.
+// CAFile is a file with the CA that issues in this cluster, first of what may follow. It is read again when it has
+// changed; while it cannot be read the last certificate stays in use. It is safe for concurrent use.
 type CAFile struct {
 	path string
 

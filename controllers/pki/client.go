@@ -24,7 +24,8 @@ type Holder struct {
 	issuer *CA
 }
 
-// NewHolder returns a Holder; the first key pair is made when it is asked for. Who serves with it does so under the server names.
+// NewHolder returns a Holder; the first key pair is made when it is asked for. Who serves with it does so under the
+// server names.
 func NewHolder(authority *Authority, path string, lifetime time.Duration, serverNames ...string) *Holder {
 	return &Holder{
 		authority: authority,

@@ -34,8 +34,8 @@ func QueueCAName(queue string) string { return queue + "-ca" }
 // caMaxAge is how long a CA is used before its Secret is read again, so that a CA that was replaced is noticed.
 const caMaxAge = time.Minute
 
-// Authority gives out the cluster's CA and issues from it. It loads or makes the CA when it is first asked, and reads it again
-// after a minute. A Secret that was lost meanwhile is written back. It is safe for concurrent use.
+// Authority gives out the cluster's CA and issues from it. It loads or makes the CA when it is first asked, and reads
+// it again after a minute. A Secret that was lost meanwhile is written back. It is safe for concurrent use.
 type Authority struct {
 	options Options
 
@@ -84,7 +84,8 @@ func (a *Authority) Issue(ctx context.Context, template Template) (KeyPair, *CA,
 }
 
 // EnsureServingSecret keeps a Secret with tls.crt, tls.key and cluster-ca.crt for who serves under dnsNames, and renews it when
-// half of its lifetime is over or the CA has changed. That of the gateway has channel.key as well, which never changes. It is idempotent.
+// half of its lifetime is over or the CA has changed. That of the gateway has channel.key as well, which never
+// changes. It is idempotent.
 func (a *Authority) EnsureServingSecret(ctx context.Context, name string, identity Identity, lifetime time.Duration, dnsNames ...string) error {
 	ca, err := a.CA(ctx)
 	if err != nil {

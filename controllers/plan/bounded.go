@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// What of an agent's report reaches an object, whatever the agent says: an agent's pod may be its namespace's own, and an object of more
-// than a megabyte and a half could not be written any more.
+// What of an agent's report reaches an object, whatever the agent says: an agent's pod may be its namespace's own, and
+// an object of more than a megabyte and a half could not be written any more.
 const (
 	// maxWord bounds in bytes what names something: engines, codecs, reasons, revisions, examples of paths.
 	maxWord = 256
@@ -24,8 +24,8 @@ const (
 	maxReported = 128
 )
 
-// Bounded returns a report in whose texts nothing commands a terminal, and whose texts, lists and maps have bounded lengths. What is
-// within the bounds is returned as it is.
+// Bounded returns a report in whose texts nothing commands a terminal, and whose texts, lists and maps have bounded
+// lengths. What is within the bounds is returned as it is.
 func Bounded[M proto.Message](report M) M {
 	if !report.ProtoReflect().IsValid() {
 		return report
@@ -95,7 +95,8 @@ func boundValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (_
 	return value, false
 }
 
-// plain returns text as UTF-8 of at most limit bytes, with what is not printed escaped as in Go, and an ellipsis where it was cut.
+// plain returns text as UTF-8 of at most limit bytes, with what is not printed escaped as in Go, and an ellipsis where
+// it was cut.
 func plain(text string, limit int) string {
 	const ellipsis = "…"
 	var b strings.Builder

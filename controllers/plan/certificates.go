@@ -14,10 +14,12 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// clockStep is how much later than expected a certificate may end before the manager's clock was set back, by that much.
+// clockStep is how much later than expected a certificate may end before the manager's clock was set back, by that
+// much.
 const clockStep = time.Minute
 
-// RunClaims say what the sending agent of the run in status may ask for; who may be asked is left to who knows the Peer.
+// RunClaims say what the sending agent of the run in status may ask for; who may be asked is left to who knows the
+// Peer.
 func RunClaims(transfer *v1alpha1.Transfer) *pki.RunClaims {
 	destination := transfer.Spec.Destination.PersistentVolumeClaim
 	return &pki.RunClaims{
@@ -30,10 +32,10 @@ func RunClaims(transfer *v1alpha1.Transfer) *pki.RunClaims {
 	}
 }
 
-// certify records that the agent of the attempt in status gets a certificate now, and reports whether it is due: there was
-// none, half of its life is over, or its end is not what certificates of this lifetime have, because the lifetime or the clock
-// was changed. An attempt that follows another one soon keeps the earlier end, which is safe and changes no status. A
-// lifetime of 0 is not known.
+// certify records that the agent of the attempt in status gets a certificate now, and reports whether it is due: there
+// was none, half of its life is over, or its end is not what certificates of this lifetime have, because the lifetime
+// or the clock was changed. An attempt that follows another one soon keeps the earlier end, which is safe and changes
+// no status. A lifetime of 0 is not known.
 func certify(run *v1alpha1.RunStatus, now time.Time, lifetime time.Duration) bool {
 	if lifetime <= 0 {
 		return false

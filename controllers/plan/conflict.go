@@ -12,9 +12,10 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// checkConflict keeps two Transfers from writing into one place. Within a namespace the older one has it; of a Transfer of another
-// namespace only an attempt under way counts, and only where a PeerGrant allows it. Into another cluster those are told apart by the
-// Deliveries there. Nobody is told the name or the path of what is in a namespace that is not theirs.
+// checkConflict keeps two Transfers from writing into one place. Within a namespace the older one has it; of a
+// Transfer of another namespace only an attempt under way counts, and only where a PeerGrant allows it. Into another
+// cluster those are told apart by the Deliveries there. Nobody is told the name or the path of what is in a namespace
+// that is not theirs.
 func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *Problem {
 	for i := range facts.Others {
 		other := &facts.Others[i]
@@ -55,13 +56,15 @@ func UnderWay(transfer *v1alpha1.Transfer) bool {
 	return run != nil && run.CompletionTime == nil && run.NextAttemptTime == nil
 }
 
-// goesFirst: the other one's attempt is under way. Where both are, because each began before it saw the other, the older one goes first.
+// goesFirst: the other one's attempt is under way. Where both are, because each began before it saw the other, the
+// older one goes first.
 func goesFirst(other, transfer *v1alpha1.Transfer) bool {
 	return UnderWay(other) && (!UnderWay(transfer) || olderTransfer(other, transfer))
 }
 
-// holdsPlace reports whether a Transfer without an attempt under way keeps its place from younger ones, because it may run again by
-// itself, or when its user asks. One that is suspended, or that waits for somebody to change what keeps it from running, does not.
+// holdsPlace reports whether a Transfer without an attempt under way keeps its place from younger ones, because it may
+// run again by itself, or when its user asks. One that is suspended, or that waits for somebody to change what keeps
+// it from running, does not.
 func holdsPlace(transfer *v1alpha1.Transfer) bool {
 	stalled := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionStalled)
 	stuck := stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason != v1alpha1.ReasonDestinationInUse

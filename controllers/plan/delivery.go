@@ -29,7 +29,8 @@ type DeliveryFacts struct {
 	// Peer is nil when it does not exist; so is Claim, the destination.
 	Peer  *v1alpha1.Peer
 	Claim *metav1.PartialObjectMetadata
-	// Refusal says that no PeerGrant allows the Delivery, and what to do; empty when it is allowed. It is looked at before the agent starts.
+	// Refusal says that no PeerGrant allows the Delivery, and what to do; empty when it is allowed. It is looked at
+	// before the agent starts.
 	Refusal string
 	// PrivilegeAllowed: the namespace is annotated so that agents may have privilege.
 	PrivilegeAllowed bool

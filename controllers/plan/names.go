@@ -47,9 +47,9 @@ func IsAttemptName(owner, name string) bool {
 	return ok && attemptSuffix.MatchString(suffix)
 }
 
-// AttemptSecretName is the name of the Secret that is made for a Job of the owner's. The API server chooses UIDs, so nobody can have an
-// object whose attempts' Secrets have the name of a Secret that is there: the manager, which may not read Secrets, can overwrite and
-// delete what has this name. It is at most 11 characters longer than the Job's.
+// AttemptSecretName is the name of the Secret that is made for a Job of the owner's. The API server chooses UIDs, so
+// nobody can have an object whose attempts' Secrets have the name of a Secret that is there: the manager, which may
+// not read Secrets, can overwrite and delete what has this name. It is at most 11 characters longer than the Job's.
 func AttemptSecretName(job string, owner metav1.Object) string {
 	uid := sha256.Sum256([]byte(owner.GetUID()))
 	return job + "-" + hex.EncodeToString(uid[:5])
@@ -92,8 +92,8 @@ func NewDelivery(namespace string, spec v1alpha1.DeliverySpec) *v1alpha1.Deliver
 	return delivery
 }
 
-// IsGenuine reports whether a Delivery has the name and the labels that NewDelivery gives to what its spec says. One that has not was
-// made or changed by hand, and is no attempt of the Transfer that it names.
+// IsGenuine reports whether a Delivery has the name and the labels that NewDelivery gives to what its spec says. One
+// that has not was made or changed by hand, and is no attempt of the Transfer that it names.
 func IsGenuine(delivery *v1alpha1.Delivery) bool {
 	made := NewDelivery(delivery.Namespace, delivery.Spec)
 	for key := range made.Labels {

@@ -174,8 +174,9 @@ func (w Wanted) claim() corev1.PersistentVolumeClaim {
 // memberNumber is how a member's name and that of its claim end.
 var memberNumber = regexp.MustCompile(`^(0|[1-9][0-9]?)$`)
 
-// ownClaims are those that the StatefulSet made for members. They have no owner, and whoever may make claims can give one the Queue's
-// labels; the name has a hash of the UID in it, which the API server chose after any claim of a user's was named.
+// ownClaims are those that the StatefulSet made for members. They have no owner, and whoever may make claims can give
+// one the Queue's labels; the name has a hash of the UID in it, which the API server chose after any claim of a user's
+// was named.
 func ownClaims(queue *v1alpha1.Queue, labelled []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
 	return slices.DeleteFunc(labelled, func(claim corev1.PersistentVolumeClaim) bool {
 		number, ok := strings.CutPrefix(claim.Name, dataVolume+"-"+objectName(queue)+"-")

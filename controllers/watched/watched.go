@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watched makes clients for an operator that has rights in some namespaces only. What is in any other one does not exist for it: reading
-// there would fail, and every caller would have to know. The zero Namespaces stand for all.
+// Package watched makes clients for an operator that has rights in some namespaces only. What is in any other one does
+// not exist for it: reading there would fail, and every caller would have to know. The zero Namespaces stand for all.
 package watched
 
 import (

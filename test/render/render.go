@@ -50,8 +50,8 @@ func tool(modfile, name string) func() (string, error) {
 	})
 }
 
-// look looks at the files that the programs are going to read: go test takes a former result for the present one when the files that the
-// tests themselves looked at are as they were, and does not know of others.
+// look looks at the files that the programs are going to read: go test takes a former result for the present one when
+// the files that the tests themselves looked at are as they were, and does not know of others.
 func look() error {
 	for _, directory := range []string{ChartDir, "config", "hack/tools"} {
 		if err := filepath.WalkDir(filepath.Join(Root, directory), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
@@ -78,7 +78,8 @@ func Run(name string, args ...string) (string, error) {
 // renderings are what Chart gave, by the values: most of what a test takes is to start helm.
 var renderings sync.Map
 
-// Chart renders the chart with values set as on the command line, each choice of values once. Nobody may change the objects.
+// Chart renders the chart with values set as on the command line, each choice of values once. Nobody may change the
+// objects.
 func Chart(set ...string) ([]unstructured.Unstructured, error) {
 	program, err := Helm()
 	if err != nil {

@@ -87,8 +87,8 @@ var (
 	errConnection = errors.New("connection failed")
 )
 
-// generic is what of an error goes to status. The error itself is in the log: with it, status would tell which ports of which servers are
-// open, and with what they begin.
+// generic is what of an error goes to status. The error itself is in the log: with it, status would tell which ports
+// of which servers are open, and with what they begin.
 func generic(err error) error {
 	var name *net.DNSError
 	var network net.Error

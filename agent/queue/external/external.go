@@ -40,12 +40,13 @@ type Options struct {
 	Member string
 	// Servers as nats://HOST:PORT, or all as tls://HOST:PORT, which is never without TLS. Others of their cluster are not dialled.
 	Servers []string
-	// Egress says which addresses the servers may have. The zero value refuses those of this machine and its neighbours, loopback among
-	// them. SetEgress changes it.
+	// Egress says which addresses the servers may have. The zero value refuses those of this machine and its
+	// neighbours, loopback among them. SetEgress changes it.
 	Egress egress.Policy
 	// CABundle is who vouches for the servers, as PEM; empty: the CAs of the system.
 	CABundle []byte
-	// Directory has the credentials, which are sent by TLS only: all Servers begin with tls:// then. Empty: none are shown.
+	// Directory has the credentials, which are sent by TLS only: all Servers begin with tls:// then. Empty: none are
+	// shown.
 	Directory string
 	// Memory says that the servers keep messages in memory.
 	Memory bool

@@ -104,8 +104,8 @@ func (a *access) subscribe(pattern []byte) roles.Request {
 	return roles.Unknown
 }
 
-// publish says what it is to publish to a subject. Inboxes are the server's to publish to: whoever could would tell others that
-// their messages are stored.
+// publish says what it is to publish to a subject. Inboxes are the server's to publish to: whoever could would tell
+// others that their messages are stored.
 func (a *access) publish(subject []byte) roles.Request {
 	switch {
 	case a.ofQueue(subject):

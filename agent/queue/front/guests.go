@@ -100,7 +100,8 @@ type Guest struct {
 	judged bool
 }
 
-// Client is who it was when it came. Without operations it may not come in. It does not change: when its operations do, it is cut.
+// Client is who it was when it came. Without operations it may not come in. It does not change: when its operations
+// do, it is cut.
 func (g *Guest) Client() roles.Client { return g.client }
 
 // guests are all of them.
@@ -109,8 +110,8 @@ type guests struct {
 	all map[*Guest]struct{}
 }
 
-// Watch returns who credentials stand for, and has cut called, which must not wait for anything, when their operations become others.
-// Leave has to follow.
+// Watch returns who credentials stand for, and has cut called, which must not wait for anything, when their operations
+// become others. Leave has to follow.
 func (f *Front) Watch(cut func(), shown ...*Credential) *Guest {
 	g := &Guest{front: f, shown: shown, cut: cut}
 	f.guests.mu.Lock()

@@ -159,7 +159,8 @@ func request(out []byte, op *operation, body []byte) []byte {
 const (
 	// maxRequest bounds requests for lists in bytes.
 	maxRequest = 64 << 10
-	// maxConsumer bounds requests to make consumers in bytes. The server keeps what they say, metadata included, several times.
+	// maxConsumer bounds requests to make consumers in bytes. The server keeps what they say, metadata included,
+	// several times.
 	maxConsumer = 8 << 10
 )
 

@@ -63,7 +63,8 @@ func (s *Streams) Owns(c jetstream.StreamConfig) bool {
 	return s.owner == "" || c.Metadata[ownerKey] == s.owner
 }
 
-// MaxConsumers is how many consumers the stream of a queue has at most, the agents' own included. Each takes memory of every member.
+// MaxConsumers is how many consumers the stream of a queue has at most, the agents' own included. Each takes memory of
+// every member.
 const MaxConsumers = 1024
 
 // ownerKey is that of the owner among a stream's metadata.

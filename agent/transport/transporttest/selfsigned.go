@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// SelfSigned returns a certificate for addresses, by default 127.0.0.1, that signed itself, good for an hour, and a pool with it alone.
+// SelfSigned returns a certificate for addresses, by default 127.0.0.1, that signed itself, good for an hour, and a
+// pool with it alone.
 func SelfSigned(t testing.TB, addresses ...string) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	ips := []net.IP{net.IPv4(127, 0, 0, 1)}

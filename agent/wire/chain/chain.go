@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chain bounds what it costs to find out who presents a chain of certificates. Whoever listens for other clusters has to find out,
-// of clients that may be anybody and before it knows which CA to believe.
+// Package chain bounds what it costs to find out who presents a chain of certificates. Whoever listens for other
+// clusters has to find out, of clients that may be anybody and before it knows which CA to believe.
 package chain
 
 import (
@@ -45,8 +45,8 @@ func Check(chain []*x509.Certificate) error {
 	return nil
 }
 
-// acceptable keys are cheap to verify signatures with. CAs may have P-521 as well: one signature of theirs is looked at where that of a leaf
-// comes with every handshake.
+// acceptable keys are cheap to verify signatures with. CAs may have P-521 as well: one signature of theirs is looked
+// at where that of a leaf comes with every handshake.
 func acceptable(key any, leaf bool) bool {
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:

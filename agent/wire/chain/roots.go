@@ -23,7 +23,8 @@ const (
 // ErrUnknownIssuer is returned for a chain that no root can have issued, judged by names and key identifiers.
 var ErrUnknownIssuer = errors.New("no known CA has the name and the key identifier of the certificate's issuer")
 
-// Roots are the CA certificates of several owners. They are complete before Owners is called; from then on they are safe for concurrent use.
+// Roots are the CA certificates of several owners. They are complete before Owners is called; from then on they are
+// safe for concurrent use.
 type Roots struct {
 	bySubject map[string][]*root
 }
@@ -107,8 +108,8 @@ func (r *Roots) Owners(chain []*x509.Certificate, now time.Time, usage x509.ExtK
 	return slices.Compact(owners), nil
 }
 
-// candidates are the roots that may have issued a certificate of the chain, or are in it. Those whose key identifier is the one that the
-// certificate names come alone if there are any.
+// candidates are the roots that may have issued a certificate of the chain, or are in it. Those whose key identifier
+// is the one that the certificate names come alone if there are any.
 func (r *Roots) candidates(chain []*x509.Certificate) []*root {
 	var exact, possible []*root
 	add := func(list []*root, o *root) []*root {

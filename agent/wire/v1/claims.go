@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// CertificateBackdating is how far certificates reach back from when they were issued, so that a peer whose clock is behind
-// by a day accepts them.
+// CertificateBackdating is how far certificates reach back from when they were issued, so that a peer whose clock is
+// behind by a day accepts them.
 const CertificateBackdating = 25 * time.Hour
 
 // CertificateIssued returns when a certificate of a cluster was issued, by the clock of that cluster.
@@ -44,12 +44,13 @@ var (
 	claimsFingerprint = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// RunClaims say what the holder of a Transfer's certificate may ask for. They are the second URI of the certificate, after
-// the identity.
+// RunClaims say what the holder of a Transfer's certificate may ask for. They are the second URI of the certificate,
+// after the identity.
 type RunClaims struct {
 	// Run is the identifier of the run: 1 to 6 lower-case letters or digits.
 	Run string
-	// Audience are the SHA-256 fingerprints, in lower-case hexadecimal, of the CAs of the cluster that may be asked: 1 to 16.
+	// Audience are the SHA-256 fingerprints, in lower-case hexadecimal, of the CAs of the cluster that may be asked: 1
+	// to 16.
 	Audience []string
 	// Namespace and Claim to write to, and Path of the directory in the claim: absolute, clean, at most 4096 bytes.
 	Namespace, Claim, Path string
@@ -132,7 +133,8 @@ func RunClaimsOf(certificate *x509.Certificate) (RunClaims, error) {
 	return ParseRunClaims(certificate.URIs[1].String())
 }
 
-// IdentityURI returns the URI that names a certificate's holder: the first, and the only one but for the claims of a run.
+// IdentityURI returns the URI that names a certificate's holder: the first, and the only one but for the claims of a
+// run.
 func IdentityURI(certificate *x509.Certificate) (*url.URL, error) {
 	switch uris := certificate.URIs; {
 	case len(uris) == 1, len(uris) == 2 && uris[1].Scheme == claimsScheme:

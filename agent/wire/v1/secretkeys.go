@@ -3,9 +3,10 @@
 
 package wirev1
 
-// The keys of a Secret with credentials for external NATS servers, and the files that an agent reads. Keys that other Secrets
-// have too, such as username, token or creds, would let whoever names a Secret have its content sent to a server of its choice.
-// Of a certificate the key never leaves the agent, so that those of kubernetes.io/tls may be used.
+// The keys of a Secret with credentials for external NATS servers, and the files that an agent reads. Keys that other
+// Secrets have too, such as username, token or creds, would let whoever names a Secret have its content sent to a
+// server of its choice. Of a certificate the key never leaves the agent, so that those of kubernetes.io/tls may be
+// used.
 const (
 	ExternalCredsKey       = "lighterage-nats.creds" //nolint:gosec // It is the name of a key.
 	ExternalUsernameKey    = "lighterage-nats-username"

@@ -153,8 +153,8 @@ var WestCA = sync.OnceValue(func() *pki.CA {
 	return ca
 })
 
-// Issue returns a certificate that was issued at a time, for an hour. That of a Transfer is for run 7f3ca into claim ledger-copy of
-// namespace vault.
+// Issue returns a certificate that was issued at a time, for an hour. That of a Transfer is for run 7f3ca into claim
+// ledger-copy of namespace vault.
 func Issue(t testing.TB, ca *pki.CA, identity pki.Identity, at time.Time, names ...string) tls.Certificate {
 	t.Helper()
 	if _, _, isTransfer := identity.Transfer(); isTransfer {

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// unknownBytes is what a client may send before it is authenticated: a ClientHello, a few certificates and one request fit.
+// unknownBytes is what a client may send before it is authenticated: a ClientHello, a few certificates and one request
+// fit.
 const unknownBytes = 64 << 10
 
 // errUnknownBytes ends a connection.
@@ -39,15 +40,16 @@ type Owner struct {
 	Name, Part string
 }
 
-// LocalConn is what Server.Local gives out: a connection of which nothing was read. Its client is unknown until Authenticated is called, and
-// the connection may be evicted at any time, sooner before that than after.
+// LocalConn is what Server.Local gives out: a connection of which nothing was read. Its client is unknown until
+// Authenticated is called, and the connection may be evicted at any time, sooner before that than after.
 type LocalConn struct {
 	// Conn is the interface alone: io.Copy must not find ways round Read.
 	net.Conn
 	server  *Server
 	release func()
 
-	// replay is what was read of the connection before, and is to be read again. budget is what may be read of an unknown client.
+	// replay is what was read of the connection before, and is to be read again. budget is what may be read of an
+	// unknown client.
 	replay []byte
 	budget int
 	// authenticated is true when the budget does not count any more.
@@ -60,8 +62,8 @@ type LocalConn struct {
 	closed bool
 }
 
-// Authenticated says that the client was authenticated, and whose it is. A connection has one owner: later calls change nothing. It reports
-// false if the connection was evicted, or closed, before.
+// Authenticated says that the client was authenticated, and whose it is. A connection has one owner: later calls
+// change nothing. It reports false if the connection was evicted, or closed, before.
 func (c *LocalConn) Authenticated(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,24 +29,24 @@ type Carried struct {
 
 // Limits bound what clients can take. A field that is zero stands for its default.
 //
-// Clients are unknown until the server in this process, or a target, has authenticated them. Unknown ones are bounded apart from the others,
-// and where they are too many the oldest is evicted, so that however many come, a new one gets the time of a handshake: with the defaults,
-// and 1000 of them a second, a second.
+// Clients are unknown until the server in this process, or a target, has authenticated them. Unknown ones are bounded
+// apart from the others, and where they are too many the oldest is evicted, so that however many come, a new one gets
+// the time of a handshake: with the defaults, and 1000 of them a second, a second.
 type Limits struct {
-	// Connections is how many may be passed to targets that have authenticated their clients, in all. Half as many may be passed beside them
-	// to targets that have not yet. Default 4096.
+	// Connections is how many may be passed to targets that have authenticated their clients, in all. Half as many may
+	// be passed beside them to targets that have not yet. Default 4096.
 	Connections int
 	// ConnectionsPerTarget is the same for one target, but as many of either kind. Default 128.
 	ConnectionsPerTarget int
-	// LocalConnections is how many authenticated clients may have to the server in this process, in all. One more evicts the one that was
-	// idle longest. Default 4096.
+	// LocalConnections is how many authenticated clients may have to the server in this process, in all. One more
+	// evicts the one that was idle longest. Default 4096.
 	LocalConnections int
 	// LocalConnectionsPerOwner is the same for each owner. Default 384.
 	LocalConnectionsPerOwner int
 	// LocalConnectionsPerPart is the same for each part of an owner. Default 192.
 	LocalConnectionsPerPart int
-	// Handshakes is how many may not have finished their ClientHello, and how many may have finished it but are not authenticated by the
-	// server in this process. Default 1024 of each.
+	// Handshakes is how many may not have finished their ClientHello, and how many may have finished it but are not
+	// authenticated by the server in this process. Default 1024 of each.
 	Handshakes int
 	// HandshakesPerSource is the same for each source: an IPv4 address or an IPv6 /64. Default 512.
 	HandshakesPerSource int

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// handshakeBytes is more than a target sends to a client before it has authenticated it: its part of a TLS handshake, with a certificate
-	// and two of intermediate CAs, and an alert.
+	// handshakeBytes is more than a target sends to a client before it has authenticated it: its part of a TLS
+	// handshake, with a certificate and two of intermediate CAs, and an alert.
 	handshakeBytes = 8 << 10
 	// handshakeTime is longer than a target keeps a client that it has not authenticated.
 	handshakeTime = 30 * time.Second
@@ -71,8 +71,8 @@ func (s *Server) pass(ctx context.Context, conn *net.TCPConn, w wanted) (result 
 	return resultPassed
 }
 
-// proof is what a connection shows by which its target has authenticated the client: it has carried more from there than a handshake, or
-// has lasted longer than the target would have kept a stranger. Nobody evicts it then.
+// proof is what a connection shows by which its target has authenticated the client: it has carried more from there
+// than a handshake, or has lasted longer than the target would have kept a stranger. Nobody evicts it then.
 type proof struct {
 	server *Server
 	entry  *pooled
@@ -83,8 +83,8 @@ type proof struct {
 	over   bool
 }
 
-// found may be called more than once. Where the target, or the gateway, has as many proven connections as it may have, the connection stays
-// as it is.
+// found may be called more than once. Where the target, or the gateway, has as many proven connections as it may have,
+// the connection stays as it is.
 func (p *proof) found() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// pool bounds connections in one state, in all and for each of the groups that they belong to. It never rejects one: a connection that
-// would exceed a bound evicts the one that was used longest ago, of those that are not busy if there are any. Where nothing is ever used
-// that is the oldest. An honest connection leaves the state of an unknown one within a round trip or two, so the oldest are the least
-// likely to be honest.
+// pool bounds connections in one state, in all and for each of the groups that they belong to. It never rejects one: a
+// connection that would exceed a bound evicts the one that was used longest ago, of those that are not busy if there
+// are any. Where nothing is ever used that is the oldest. An honest connection leaves the state of an unknown one
+// within a round trip or two, so the oldest are the least likely to be honest.
 type pool struct {
 	limit int
 

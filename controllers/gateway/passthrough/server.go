@@ -31,7 +31,8 @@ type Server struct {
 	hellos *pool
 	// unknown and known are connections to the server in this process, before and after it has authenticated the client.
 	unknown, known *pool
-	// unproven and proven are connections that are passed to targets, before and after those have authenticated the client.
+	// unproven and proven are connections that are passed to targets, before and after those have authenticated the
+	// client.
 	unproven, proven *pool
 
 	mu      sync.Mutex

@@ -83,7 +83,8 @@ func (s *splice) run(abort func()) error {
 	return errors.Join(errs...)
 }
 
-// move copies until from ends, and then ends to. Of what it moves first it watches so many bytes, and tells when they have passed.
+// move copies until from ends, and then ends to. Of what it moves first it watches so many bytes, and tells when they
+// have passed.
 func (s *splice) move(to, from *net.TCPConn, count prometheus.Counter, watched int64) error {
 	for {
 		chunk := int64(spliceChunk)
