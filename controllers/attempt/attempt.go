@@ -84,7 +84,9 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 
 // Start makes the Secret and the Job of an attempt where they do not exist yet. The problem is what the API server, a
 // Job of somebody else or a Peer's caBundle has against it: trying again at once would meet it again.
-func (c *Cluster) Start(ctx context.Context, owner client.Object, a *plan.Attempt, wanted Certificate) (*plan.Problem, error) {
+func (c *Cluster) Start(
+	ctx context.Context, owner client.Object, a *plan.Attempt, wanted Certificate,
+) (*plan.Problem, error) {
 	job := a.Job()
 	present := &batchv1.Job{}
 	err := c.options.Reader.Get(ctx, client.ObjectKeyFromObject(job), present)

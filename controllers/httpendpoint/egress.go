@@ -18,7 +18,9 @@ import (
 
 // permitted is content with what replicas may dial. That is looked up for the backend in the content, which may be one
 // of an earlier spec, and is no part of what the revision names: it changes with the nodes of the cluster.
-func (r *Reconciler) permitted(ctx context.Context, namespace string, content agentsecret.Content) (agentsecret.Content, error) {
+func (r *Reconciler) permitted(
+	ctx context.Context, namespace string, content agentsecret.Content,
+) (agentsecret.Content, error) {
 	config, ok := content.Config.(*wirev1.HTTPConfig)
 	if !ok {
 		return content, nil

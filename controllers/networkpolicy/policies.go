@@ -73,7 +73,9 @@ func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...s
 // HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and
 // the backend by its port. service is the backend's, nil if it is none or is not there: policy engines see the ports
 // of its pods.
-func HTTPEndpoint(operatorNamespace string, uid types.UID, backend int32, service *corev1.Service) networkingv1.NetworkPolicySpec {
+func HTTPEndpoint(
+	operatorNamespace string, uid types.UID, backend int32, service *corev1.Service,
+) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{v1alpha1.HTTPEndpointLabel: string(uid)})
 	s.from(tcp(plan.ControlPort), agents("", trialMode))
 	s.from(tcp(httpPort))
@@ -89,7 +91,9 @@ func HTTPEndpoint(operatorNamespace string, uid types.UID, backend int32, servic
 }
 
 // Of makes the NetworkPolicy of an owner. Its name holds the owner's UID, so that it is that of nobody else's.
-func Of(kind string, owner metav1.Object, labels map[string]string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
+func Of(
+	kind string, owner metav1.Object, labels map[string]string, spec networkingv1.NetworkPolicySpec,
+) *networkingv1.NetworkPolicy {
 	uid := sha256.Sum256([]byte(owner.GetUID()))
 	own := map[string]string{plan.AppLabel: plan.AppName, plan.ManagedByLabel: plan.ManagedBy}
 	for key, value := range labels {

@@ -19,7 +19,9 @@ import (
 // permitted is content with what members may dial, if they have external servers. That is looked up for the servers in
 // the content, which may be those of an earlier spec, and is no part of what the revision names: it changes with the
 // nodes of the cluster.
-func (r *Reconciler) permitted(ctx context.Context, namespace string, content agentsecret.Content) (agentsecret.Content, error) {
+func (r *Reconciler) permitted(
+	ctx context.Context, namespace string, content agentsecret.Content,
+) (agentsecret.Content, error) {
 	config, ok := content.Config.(*wirev1.QueueConfig)
 	if !ok || config.GetExternal() == nil {
 		return content, nil

@@ -75,7 +75,9 @@ type hiding struct {
 }
 
 // Get finds nothing in a namespace that is not watched.
-func (h hiding) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (h hiding) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	if h.namespaces.hide(key.Namespace) {
 		return notFound(object, h.Scheme(), key)
 	}

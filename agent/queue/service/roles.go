@@ -57,7 +57,9 @@ func (s *Service) may(ctx context.Context, r roles.Request) error {
 }
 
 // intercept has only those calls served that the client may ask for.
-func (s *Service) intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (s *Service) intercept(
+	ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+) (any, error) {
 	if err := s.may(ctx, requests[info.FullMethod]); err != nil {
 		return nil, err
 	}

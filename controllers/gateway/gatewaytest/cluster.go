@@ -164,7 +164,9 @@ func Issue(t testing.TB, ca *pki.CA, identity pki.Identity, at time.Time, names 
 }
 
 // IssueFor is Issue for a Transfer with other claims.
-func IssueFor(t testing.TB, ca *pki.CA, identity pki.Identity, at time.Time, change func(*pki.RunClaims)) tls.Certificate {
+func IssueFor(
+	t testing.TB, ca *pki.CA, identity pki.Identity, at time.Time, change func(*pki.RunClaims),
+) tls.Certificate {
 	t.Helper()
 	claims := &pki.RunClaims{
 		Run: "7f3ca", Audience: []string{pki.Fingerprint(WestCA().Certificate)}, Namespace: "vault", Claim: "ledger-copy", Path: "/",
