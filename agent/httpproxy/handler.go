@@ -57,7 +57,8 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuse(http.StatusMethodNotAllowed, "This method is not passed on.")
 		return
 	case !sendable(r.RequestURI):
-		x.refuse(http.StatusBadRequest, "The request's path or query contains a blank or a control character: percent-encode it.")
+		x.refuse(http.StatusBadRequest,
+			"The request's path or query contains a blank or a control character: percent-encode it.")
 		return
 	case g.unhealthy():
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(g.health.options.Interval.Seconds()))))

@@ -168,7 +168,8 @@ func (x *exchange) repeatable() bool {
 // retryLater tells the client that compression is at its limit.
 func (x *exchange) retryLater() {
 	x.w.Header().Set("Retry-After", "1")
-	x.refuse(http.StatusServiceUnavailable, "Compression is at its limit, and Accept-Encoding refuses a response that is not compressed.")
+	x.refuse(http.StatusServiceUnavailable,
+		"Compression is at its limit, and Accept-Encoding refuses a response that is not compressed.")
 }
 
 // copyBody sends a body of a length, or of an unknown one when that is negative, and

@@ -24,7 +24,8 @@ func (s *segment) check(chunk int64) error {
 		return invalid("a segment of %d bytes; the session's chunks have %d", s.length, chunk)
 	}
 	if n := partsOf(int64(s.length), chunk); (s.reused|s.holes)>>n != 0 || s.reused&s.holes != 0 {
-		return invalid("a segment of %d bytes: parts %#x are to be reused and %#x are holes, which cannot be", s.length, s.reused, s.holes)
+		return invalid("a segment of %d bytes: parts %#x are to be reused and %#x are holes, which cannot be", s.length,
+			s.reused, s.holes)
 	}
 	return nil
 }

@@ -75,7 +75,8 @@ func peerPath(cs tls.ConnectionState) (string, error) {
 		return "", fmt.Errorf("the peer's %w", err)
 	}
 	if uri.Scheme != identityScheme {
-		return "", fmt.Errorf("the peer's certificate names its holder by scheme %q in place of %s", uri.Scheme, identityScheme)
+		return "", fmt.Errorf("the peer's certificate names its holder by scheme %q in place of %s", uri.Scheme,
+			identityScheme)
 	}
 	return uri.Path, nil
 }

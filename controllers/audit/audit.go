@@ -127,6 +127,7 @@ func (r *Rejections) Record(rejection Rejection) {
 	if !ok {
 		return
 	}
-	r.log.Info("Request rejected", "audit", true, "peer", rejection.Peer, "method", rejection.Method, "reason", rejection.Reason,
+	r.log.Info("Request rejected", "audit", true, "peer", rejection.Peer, "method", rejection.Method,
+		"reason", rejection.Reason,
 		"identity", conditions.Shorten(rejection.Identity), "cause", conditions.Shorten(rejection.Message), "suppressed", suppressed)
 }

@@ -58,7 +58,8 @@ func (s step) acts() bool {
 // decide says what to do about a request.
 func decide(r request, v view) step {
 	if verdict := peergrant.Decide(v.grants, r.grant(), v.now); !verdict.Allowed {
-		return step{refuse: refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s", verdict.Refusal)}
+		return step{refuse: refuse(codes.PermissionDenied, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%s",
+			verdict.Refusal)}
 	}
 	var s step
 	var own, waiting *v1alpha1.Delivery
@@ -117,7 +118,8 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 	case own.Spec.Destination.PersistentVolumeClaim != r.claim:
 		return step{refuse: invalid("attempt %d of run %s was opened before for another destination", r.transfer.Attempt, r.transfer.Run)}
 	case own.Spec.Delete != r.mirror || own.Spec.Privilege != r.privilege:
-		return step{refuse: invalid("attempt %d of run %s was opened before with another mirror or privileged", r.transfer.Attempt, r.transfer.Run)}
+		return step{refuse: invalid("attempt %d of run %s was opened before with another mirror or privileged",
+			r.transfer.Attempt, r.transfer.Run)}
 	case !own.DeletionTimestamp.IsZero():
 		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
 	case failed:

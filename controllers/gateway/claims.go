@@ -44,7 +44,8 @@ func permits(claims pki.RunClaims, r request) error {
 		return untrusted(mismatch, claims.Run, claims.Path, claims.Namespace, claims.Claim,
 			wanted.Path+" of claim "+wanted.Namespace+"/"+wanted.Claim)
 	case r.mirror && !claims.Delete:
-		return untrusted(mismatch, claims.Run, claims.Path, claims.Namespace, claims.Claim, "removing what the source does not have")
+		return untrusted(mismatch, claims.Run, claims.Path, claims.Namespace, claims.Claim,
+			"removing what the source does not have")
 	case r.privileged() && !claims.Privileged:
 		return untrusted(mismatch, claims.Run, claims.Path, claims.Namespace, claims.Claim, "a privileged agent")
 	}

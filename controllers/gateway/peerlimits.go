@@ -114,7 +114,8 @@ func (l *peerLimits) request(peer, tenant string) error {
 	all, own := l.of(peer, tenant)
 	switch {
 	case own == nil, !own.requests.Allow():
-		return unavailable("%s of peer %s makes more requests than this gateway allows; trying again later helps", describe(tenant), peer)
+		return unavailable("%s of peer %s makes more requests than this gateway allows; trying again later helps",
+			describe(tenant), peer)
 	case tenant != pki.ManagerPath && !all.requests.Allow():
 		return unavailable("peer %s makes more requests than this gateway allows; trying again later helps", peer)
 	}
@@ -129,7 +130,8 @@ func (l *peerLimits) open(peer, tenant string) (done func(), err error) {
 	all, own := l.of(peer, tenant)
 	switch {
 	case own == nil, own.opens >= l.tenant.opens:
-		return nil, unavailable("%s of peer %s has as many runs waiting as this gateway allows; trying again later helps", describe(tenant), peer)
+		return nil, unavailable("%s of peer %s has as many runs waiting as this gateway allows; trying again later helps",
+			describe(tenant), peer)
 	case all.opens >= l.peer.opens:
 		return nil, unavailable("peer %s has as many runs waiting as this gateway allows; trying again later helps", peer)
 	}

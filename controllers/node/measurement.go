@@ -123,7 +123,8 @@ func implausible(measured *wirev1.NodeMeasurement, kubelet string, now time.Time
 	case kubelet != "" && measured.GetArchitecture() != kubelet:
 		return fmt.Sprintf("architecture %q on a node of architecture %q", cut(measured.GetArchitecture(), maxName), kubelet)
 	case hardware && measured.GetArchitecture() != acceleratedArchitecture:
-		return fmt.Sprintf("engine %s on architecture %q; only %s has it", placement.EngineHardware, cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
+		return fmt.Sprintf("engine %s on architecture %q; only %s has it", placement.EngineHardware,
+			cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
 	case verified && measured.GetArchitecture() != acceleratedArchitecture:
 		return fmt.Sprintf("an accelerator on architecture %q; only %s has one", cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
 	case verified && !slices.ContainsFunc(listed, uses):

@@ -102,7 +102,8 @@ func Decide(grants []v1alpha1.PeerGrant, request Request, now time.Time) Verdict
 		v.Refusal = fmt.Sprintf("a PeerGrant of %s does not allow all of it; set in its spec.to: %s%s",
 			parties(request), strings.Join(lacking, ", "), otherwise(request, lacking))
 	default:
-		v.Refusal = fmt.Sprintf("there is no PeerGrant of %s; create one there with spec: %s", parties(request), example(request))
+		v.Refusal = fmt.Sprintf("there is no PeerGrant of %s; create one there with spec: %s", parties(request),
+			example(request))
 	}
 	return v
 }
@@ -165,7 +166,8 @@ func within(granted, directory string) bool {
 // parties says of whom and what a grant is.
 func parties(r Request) string {
 	if r.Peer == "" {
-		return fmt.Sprintf("namespace %s for namespace %s of this cluster to write %s %s", r.ToNamespace, r.Namespace, r.Kind, r.Name)
+		return fmt.Sprintf("namespace %s for namespace %s of this cluster to write %s %s", r.ToNamespace, r.Namespace,
+			r.Kind, r.Name)
 	}
 	return fmt.Sprintf("namespace %s of the receiving cluster for namespace %s of peer %s to write %s %s",
 		r.ToNamespace, r.Namespace, r.Peer, r.Kind, r.Name)

@@ -102,7 +102,8 @@ func (l *Log) Begin(c roles.Client, protocol, remote string) *Session {
 	s.alone = l.take(&known.lines, now, burst, perSecond, 2) // one for the end
 	l.mu.Unlock()
 	if s.alone {
-		l.log.Info("Client authenticated", "client", c.Name, "protocol", protocol, "remote", remote, "operations", c.Operations.String())
+		l.log.Info("Client authenticated", "client", c.Name, "protocol", protocol, "remote", remote,
+			"operations", c.Operations.String())
 	}
 	return s
 }
@@ -124,7 +125,8 @@ func (s *Session) End() {
 	}
 	l, now := s.log, s.log.now()
 	if s.alone {
-		l.log.Info("Client disconnected", "client", s.client, "protocol", s.protocol, "remote", s.remote, "puts", s.Puts.Load(), "gets", s.Gets.Load(),
+		l.log.Info("Client disconnected", "client", s.client, "protocol", s.protocol, "remote", s.remote,
+			"puts", s.Puts.Load(), "gets", s.Gets.Load(),
 			"acknowledgements", s.Acks.Load(), "bytes", s.Bytes.Load(), "duration", now.Sub(s.begun).String())
 		return
 	}

@@ -69,14 +69,18 @@ func readCredentials(directory string) (credentials, error) {
 	}
 	switch {
 	case ways > 1:
-		return credentials{}, fmt.Errorf("%w: %s, %s with %s, and %s are given beside each other: leave one of them", ErrCredentials,
+		return credentials{}, fmt.Errorf("%w: %s, %s with %s, and %s are given beside each other: leave one of them",
+			ErrCredentials,
 			credentialsFile, userFile, passwordFile, tokenFile)
 	case has(userFile) != has(passwordFile):
-		return credentials{}, fmt.Errorf("%w: %s and %s belong together, and one of them is missing", ErrCredentials, userFile, passwordFile)
+		return credentials{}, fmt.Errorf("%w: %s and %s belong together, and one of them is missing", ErrCredentials,
+			userFile, passwordFile)
 	case has(certificateFile) != has(keyFile):
-		return credentials{}, fmt.Errorf("%w: %s and %s belong together, and one of them is missing", ErrCredentials, certificateFile, keyFile)
+		return credentials{}, fmt.Errorf("%w: %s and %s belong together, and one of them is missing", ErrCredentials,
+			certificateFile, keyFile)
 	case ways == 0 && !has(certificateFile):
-		return credentials{}, fmt.Errorf("%w: the Secret is missing or has none of the keys %s", ErrCredentials, strings.Join(wirev1.ExternalKeys(), ", "))
+		return credentials{}, fmt.Errorf("%w: the Secret is missing or has none of the keys %s", ErrCredentials,
+			strings.Join(wirev1.ExternalKeys(), ", "))
 	}
 	if has(credentialsFile) {
 		key, err := nkeys.ParseDecoratedUserNKey([]byte(files[credentialsFile]))
@@ -90,7 +94,8 @@ func readCredentials(directory string) (credentials, error) {
 			c.jwt, err = nkeys.ParseDecoratedJWT([]byte(files[credentialsFile]))
 		}
 		if err != nil || c.jwt == "" {
-			return credentials{}, fmt.Errorf("%w: %s is no JWT of a user with its key, as nsc writes it", ErrCredentials, credentialsFile)
+			return credentials{}, fmt.Errorf("%w: %s is no JWT of a user with its key, as nsc writes it", ErrCredentials,
+				credentialsFile)
 		}
 	}
 	if has(certificateFile) {

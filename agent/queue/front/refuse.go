@@ -171,7 +171,8 @@ var judged = []string{"config", "action", "name", "durable_name", "filter_subjec
 // filtered returns a request to make a consumer with filters for the queue's subjects.
 func (f *Front) filtered(body []byte) ([]byte, error) {
 	if len(body) > maxConsumer {
-		return nil, fmt.Errorf("a request of %d bytes; the limit is %d: shorten metadata, description or filters", len(body), maxConsumer)
+		return nil, fmt.Errorf("a request of %d bytes; the limit is %d: shorten metadata, description or filters",
+			len(body), maxConsumer)
 	}
 	var request, config map[string]json.RawMessage
 	if err := json.Unmarshal(body, &request); err != nil {

@@ -130,7 +130,8 @@ func (s settings) validate() error {
 		errs = append(errs, errors.New("--run-certificate-lifetime and --serving-certificate-lifetime must be at least 1m"))
 	}
 	if s.runLifetime > maxRunLifetime {
-		errs = append(errs, fmt.Errorf("--run-certificate-lifetime must be at most %s, not %s", maxRunLifetime, s.runLifetime))
+		errs = append(errs, fmt.Errorf("--run-certificate-lifetime must be at most %s, not %s", maxRunLifetime,
+			s.runLifetime))
 	}
 	if s.retention < 0 {
 		errs = append(errs, errors.New("--delivery-retention must not be negative"))
