@@ -67,6 +67,15 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 			t.Errorf("the manager may not patch %s: %v", change, err)
 		}
 	}
+	// The gateway dials the endpoint that the status names.
+	dial := func(c client.Client) error {
+		return c.Status().Patch(ctx, delivery(namespace, real),
+			client.RawPatch("application/merge-patch+json", []byte(`{"status":{"endpoint":"metadata.bank.svc:443"}}`)))
+	}
+	says(t, forbidden(t, func() error { return dial(tenant) }, nil), "write the status")
+	if err := dial(as(t, cluster, managerAccount)); err != nil {
+		t.Errorf("the manager may not write the status: %v", err)
+	}
 	if err := tenant.Delete(ctx, delivery(namespace, real)); err != nil {
 		t.Errorf("a tenant may not delete a Delivery: %v", err)
 	}

@@ -131,6 +131,17 @@ func TestManagersObjects(t *testing.T) {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "salaries", Labels: labels}}
 	}
 	const label = "with the label app.kubernetes.io/managed-by"
+
+	// The gateway dials the endpoint that the status names.
+	dialled := made.DeepCopy()
+	dialled.Status.Endpoint = "metadata.bank.svc:443"
+	for user, mend := range map[string]string{
+		"tenant": "only the manager and the gateway of Lighterage write the status", "kubernetes-admin": "write the status",
+		managerAccount: "", gatewayAccount: "",
+	} {
+		r := request{user, admission.Update, v1alpha1.GroupVersion.WithResource("deliveries/status"), dialled, made, bank}
+		expect(t, "the status of "+user, r, mend)
+	}
 	for _, c := range []struct {
 		what, resource string
 		object, old    client.Object

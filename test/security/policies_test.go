@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -39,7 +40,7 @@ const (
 type request struct {
 	user      string
 	operation admission.Operation
-	resource  schema.GroupVersionResource
+	resource  schema.GroupVersionResource // with the subresource, as in "deliveries/status"
 	object    client.Object
 	old       client.Object
 	namespace *corev1.Namespace
@@ -183,12 +184,15 @@ func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
 	if r.old != nil {
 		old, named = unstructuredOf(t, r.old), r.old
 	}
-	attributes := admission.NewAttributesRecord(object, old, kind, named.GetNamespace(), named.GetName(), r.resource, "", r.operation, nil, false,
+	whole := r.resource
+	var part string
+	whole.Resource, part, _ = strings.Cut(r.resource.Resource, "/")
+	attributes := admission.NewAttributesRecord(object, old, kind, named.GetNamespace(), named.GetName(), whole, part, r.operation, nil, false,
 		&user.DefaultInfo{Name: r.user})
 	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind}
 	versioned.VersionedObject.Set(object)
 	versioned.VersionedOldObject.Set(old)
-	asked := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(r.resource), metav1.GroupVersionKind(kind))
+	asked := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(whole), metav1.GroupVersionKind(kind))
 	results, _, err := evaluator.ForInput(context.Background(), versioned, asked, cel.OptionalVariableBindings{}, r.namespace, apiservercel.RuntimeCELCostBudget)
 	if err != nil {
 		t.Fatal(err)
