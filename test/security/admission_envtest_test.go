@@ -141,9 +141,12 @@ func TestStolenTokenOfTheManager(t *testing.T) {
 			permitted(t, func() error { return create(make(consenting, pod)) })
 		}
 	}
-	pod := template()
-	pod.Spec.Volumes[0].Secret.SecretName = "payroll"
-	says(t, forbidden(t, func() error { return create(job(namespace, pod)) }, nil), "which has the Job's name")
+	for what, change := range otherSecrets {
+		t.Log(what)
+		pod := template()
+		change(&pod)
+		says(t, forbidden(t, func() error { return create(job(namespace, pod)) }, nil), "10 hexadecimal digits")
+	}
 
 	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bare"}, Spec: template().Spec}
 	says(t, forbidden(t, func() error { return create(bare) }, nil), "Jobs, Deployments and StatefulSets only")

@@ -76,9 +76,24 @@ func TestPodsOfTheManager(t *testing.T) {
 			expect(t, kind+", "+c.name+", with consent", ask(consents, managerAccount, pod), "")
 		}
 	}
+	for kind, make := range map[string]func(string, corev1.PodTemplateSpec) client.Object{"Deployment": deployment, "StatefulSet": statefulSet} {
+		for _, args := range jobsOnly {
+			pod := template()
+			first(&pod).Args = args
+			r := request{managerAccount, admission.Create, resources[kind], make("bank", pod), nil, bank}
+			expect(t, kind+" that runs "+strings.Join(args, " "), r, "queue and http only")
+		}
+	}
+	for what, change := range otherSecrets {
+		pod := template()
+		change(&pod)
+		expect(t, what, request{managerAccount, admission.Create, resources["Job"], job("bank", pod), nil, bank}, "10 hexadecimal digits")
+	}
 	pod := template()
-	pod.Spec.Volumes[0].Secret.SecretName = "payroll"
-	expect(t, "another Secret", request{managerAccount, admission.Create, resources["Job"], job("bank", pod), nil, bank}, "which has the Job's name")
+	pod.Spec.Volumes[0].Secret.SecretName = "db-credentials"
+	chosen := job("bank", pod)
+	chosen.SetName("db-cred")
+	expect(t, "a name that the thief chose", request{managerAccount, admission.Create, resources["Job"], chosen, nil, bank}, "10 hexadecimal digits")
 	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "bare"}, Spec: template().Spec}
 	expect(t, "a bare pod", request{gatewayAccount, admission.Create, corev1.SchemeGroupVersion.WithResource("pods"), bare, nil, bank},
 		"Jobs, Deployments and StatefulSets only")
@@ -116,6 +131,17 @@ func TestDeliveriesAreTheOperators(t *testing.T) {
 		}
 		expect(t, c.what, r, c.mend)
 	}
+
+	// The gateway dials the endpoint that the status names.
+	dialled := made.DeepCopy()
+	dialled.Status.Endpoint = "metadata.bank.svc:443"
+	for user, mend := range map[string]string{
+		"tenant": "only the manager and the gateway of Lighterage write the status", "kubernetes-admin": "write the status",
+		managerAccount: "", gatewayAccount: "",
+	} {
+		r := request{user, admission.Update, v1alpha1.GroupVersion.WithResource("deliveries/status"), dialled, made, bank}
+		expect(t, "the status of "+user, r, mend)
+	}
 }
 
 // M5, H3: the manager's right to write Secrets and to delete Secrets and claims ends at those that it made.
@@ -131,17 +157,6 @@ func TestManagersObjects(t *testing.T) {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "salaries", Labels: labels}}
 	}
 	const label = "with the label app.kubernetes.io/managed-by"
-
-	// The gateway dials the endpoint that the status names.
-	dialled := made.DeepCopy()
-	dialled.Status.Endpoint = "metadata.bank.svc:443"
-	for user, mend := range map[string]string{
-		"tenant": "only the manager and the gateway of Lighterage write the status", "kubernetes-admin": "write the status",
-		managerAccount: "", gatewayAccount: "",
-	} {
-		r := request{user, admission.Update, v1alpha1.GroupVersion.WithResource("deliveries/status"), dialled, made, bank}
-		expect(t, "the status of "+user, r, mend)
-	}
 	for _, c := range []struct {
 		what, resource string
 		object, old    client.Object

@@ -4,6 +4,8 @@
 package security
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,16 +41,26 @@ func delivery(namespace, name string) *v1alpha1.Delivery {
 	}
 }
 
+// sending are the arguments of an agent that sends a claim.
+var sending = []string{"send", "--config-dir", "/etc/lighterage"}
+
+// attemptSecret is the Secret of the Job "agent".
+var attemptSecret = plan.AttemptSecretName("agent", &metav1.ObjectMeta{UID: "6e0e7b0a-1f6c-4a3e-9d3b-2f1f4f0f9a11"})
+
 // template is the pod of an agent that needs no privilege.
 func template() corev1.PodTemplateSpec {
 	agent := plan.Container(plan.AgentImage{Name: agentImage}, v1alpha1.AgentPodTemplate{})
+	agent.Args = slices.Clone(sending)
+	agent.VolumeMounts = []corev1.VolumeMount{
+		{Name: "config", MountPath: "/etc/lighterage", ReadOnly: true}, {Name: "data", MountPath: "/volume", SubPath: "2026", ReadOnly: true},
+	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false),
 			SecurityContext: plan.PodSecurity(), Containers: []corev1.Container{agent},
 			Volumes: []corev1.Volume{
-				{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "agent-1234"}}},
+				{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: attemptSecret}}},
 				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "ledger"}}},
 			},
 		},
@@ -59,15 +71,24 @@ func job(namespace string, pod corev1.PodTemplateSpec) client.Object {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, Spec: batchv1.JobSpec{Template: pod}}
 }
 
-func deployment(namespace string, pod corev1.PodTemplateSpec) client.Object {
+// serving is the pod of an agent that serves, in place of one that ends.
+func serving(pod corev1.PodTemplateSpec, mode string) corev1.PodTemplateSpec {
+	if slices.Equal(first(&pod).Args, sending) {
+		first(&pod).Args = []string{mode, "--config-dir", "/etc/lighterage"}
+	}
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	return pod
+}
+
+func deployment(namespace string, pod corev1.PodTemplateSpec) client.Object {
+	pod = serving(pod, "http")
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod,
 	}}
 }
 
 func statefulSet(namespace string, pod corev1.PodTemplateSpec) client.Object {
-	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	pod = serving(pod, "queue")
 	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod,
 	}}
@@ -114,12 +135,49 @@ var neverAllowed = []hostilePod{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "payroll"}, Key: "password",
 		}}}}
 	}},
+	{"renamed key of a Secret", "under the names of their keys", func(p *corev1.PodTemplateSpec) {
+		p.Spec.Volumes[0].Secret.Items = []corev1.KeyToPath{{Key: "tls.crt", Path: "tls.crt"}, {Key: "password", Path: "tls.key"}}
+	}},
+	{"subPath of a Secret", "under the names of their keys", func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].SubPath = "password" }},
+	{"subPathExpr of a Secret", "under the names of their keys", func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].SubPathExpr = "$(KEY)" }},
+	{"Secret where data is", "under the names of their keys", func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].MountPath = "/volume/secret" }},
+	{"Secret in two places", "under the names of their keys", func(p *corev1.PodTemplateSpec) {
+		first(p).VolumeMounts = append(first(p).VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/etc/lighterage/secret"})
+	}},
+	{"another command", "start by the command /agent", func(p *corev1.PodTemplateSpec) { first(p).Command = []string{"/agent", "send"} }},
+	{"the image's command", "start by the command /agent", func(p *corev1.PodTemplateSpec) { first(p).Command = nil }},
+	{"command of a probe", "start by the command /agent", func(p *corev1.PodTemplateSpec) {
+		first(p).StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/agent", "send"}}}}
+	}},
+	{"command of a hook", "start by the command /agent", func(p *corev1.PodTemplateSpec) {
+		first(p).Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/agent", "send"}}}}
+	}},
 	{"privileged", "no agent is privileged", func(p *corev1.PodTemplateSpec) {
 		first(p).SecurityContext.Privileged, first(p).SecurityContext.AllowPrivilegeEscalation = ptr.To(true), nil
 	}},
 	{"SYS_ADMIN", "add no capabilities but", func(p *corev1.PodTemplateSpec) {
 		first(p).SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
 	}},
+}
+
+// otherSecrets change the pod of a Job's agent into one with a Secret that was not made for it.
+var otherSecrets = map[string]func(*corev1.PodTemplateSpec){
+	"another Secret":                func(p *corev1.PodTemplateSpec) { p.Spec.Volumes[0].Secret.SecretName = "payroll" },
+	"Secret that it is a prefix of": func(p *corev1.PodTemplateSpec) { p.Spec.Volumes[0].Secret.SecretName = "agent-credentials" },
+	"Secret with a longer suffix":   func(p *corev1.PodTemplateSpec) { p.Spec.Volumes[0].Secret.SecretName = attemptSecret + "0" },
+	"second Secret": func(p *corev1.PodTemplateSpec) {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "second", VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: attemptSecret},
+		}})
+	},
+	"Secret in the directory of tokens": func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].MountPath = "/etc/lighterage-tokens" },
+}
+
+// jobsOnly are arguments of agents that read the directory that their configuration names, which in a Deployment may hold any Secret, and such
+// as no agent has.
+var jobsOnly = [][]string{
+	{"send", "--config-dir", "/etc/lighterage", "--termination-log", "/dev/termination-log"}, {"trial", "--config-dir", "/etc/lighterage"},
+	{"http", "--config-dir", "/etc/lighterage-tokens"}, nil,
 }
 
 // allowedByConsent are pods that the operator may run where the namespace consents.
