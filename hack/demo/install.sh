@@ -17,7 +17,7 @@ VERSION=${VERSION:?make sets VERSION to the tag of the images}
 if [ "$MODE" = local ]; then GATEWAY_SERVICE_TYPE=NodePort; fi
 GATEWAY_SERVICE_TYPE=${GATEWAY_SERVICE_TYPE:-LoadBalancer}
 gateway_values=(--set gateway.service.type="$GATEWAY_SERVICE_TYPE")
-if [ "$GATEWAY_SERVICE_TYPE" = NodePort ]; then gateway_values+=(--set gateway.service.nodePort="$GATEWAY_NODE_PORT" --set "networkPolicy.peerPorts={8443,$GATEWAY_NODE_PORT}"); fi
+if [ "$GATEWAY_SERVICE_TYPE" = NodePort ]; then gateway_values+=(--set gateway.service.nodePort="$GATEWAY_NODE_PORT"); fi
 
 # gateway_endpoint CLUSTER prints the host and port under which the other cluster reaches its gateway.
 gateway_endpoint() {

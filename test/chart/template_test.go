@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,20 @@ func TestTemplate(t *testing.T) {
 				t.Errorf("%v is %v, want %v", c.path, got, c.want)
 			}
 		})
+	}
+}
+
+// TestAnyPeerPort: peers choose the port of their gateway, so by default the manager may dial any TCP port.
+func TestAnyPeerPort(t *testing.T) {
+	t.Parallel()
+	objects, err := template(t, registry, withoutCRDs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	egress := at(find(objects, "NetworkPolicy", "lighterage-manager").Object, "spec", "egress")
+	want := map[string]any{"ports": []any{map[string]any{"protocol": "TCP"}}}
+	if !slices.ContainsFunc(egress.([]any), func(rule any) bool { return reflect.DeepEqual(rule, want) }) {
+		t.Errorf("the manager may dial %v", egress)
 	}
 }
 
