@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,17 +35,37 @@ type found struct {
 	service *corev1.Service
 }
 
-// decide is the policy for agents of a namespace, and why the first host that can be judged in advance cannot be
-// dialled; empty if all may be.
+// headless reports whether a host is a headless Service that may be used.
+func (f found) headless() bool {
+	return f.service != nil && f.consents && f.service.Spec.Type != corev1.ServiceTypeExternalName &&
+		f.service.Spec.ClusterIP == corev1.ClusterIPNone
+}
+
+// ambiguous reports whether the host may be the name of another server, outside the cluster, too: NAME.NAMESPACE is one when no pod is behind
+// the Service, or with a dot at its end.
+func (f found) ambiguous() bool {
+	return !f.of.certain && strings.Contains(strings.TrimSuffix(f.Host, "."), ".")
+}
+
+// decide is the policy for agents of a namespace, and why the first host that can be judged in advance cannot be dialled;
+// empty if all may be.
+//
+// A policy does not tell which host an address is dialled for. So networks of pods are allowed only if every host is a
+// headless Service: a host of the tenant's choice beside one could resolve to pods of any namespace.
 func decide(namespace string, hosts []found, n Networks) (policy *wirev1.DialPolicy, why string) {
+	allPods := !slices.ContainsFunc(hosts, func(f found) bool { return !f.headless() || f.ambiguous() })
 	var allowed []netip.Prefix
 	for _, host := range hosts {
-		if host.service != nil && host.consents {
+		if host.service != nil && host.consents && (allPods || !host.headless()) {
 			allowed = append(allowed, addresses(host.service, n)...)
 		}
 		if why == "" {
 			why = refusal(namespace, host, n)
 		}
+	}
+	if i := slices.IndexFunc(hosts, found.headless); why == "" && i >= 0 && !allPods {
+		why = fmt.Sprintf("%s: %q is a headless Service, which agents dial only if every server of the list is one: "+
+			"give the Service a cluster IP, or leave the other servers out", hosts[i].Field, hosts[i].Written)
 	}
 	return &wirev1.DialPolicy{Denied: texts(n.Denied()), Allowed: texts(merge(allowed)), Never: texts(merge(n.APIServer))}, why
 }
@@ -80,6 +101,8 @@ func refusal(namespace string, host found, n Networks) string {
 	case host.service != nil && host.consents && host.service.Spec.Type == corev1.ServiceTypeExternalName && inCluster(host.service.Spec.ExternalName):
 		return written + " is a Service of type ExternalName that leads to another Service, which agents do not follow: name that one as " +
 			"NAME.NAMESPACE.svc, and have its namespace allow it by the annotation " + v1alpha1.AllowBackendsFromAnnotation
+	case host.headless() && host.ambiguous():
+		return written + " is a headless Service by a name that another server may have: name it as NAME.NAMESPACE.svc"
 	case host.service != nil && host.consents && overlaps(single(host.service.Spec.ClusterIPs...), n.APIServer):
 		return written + apiServer
 	}

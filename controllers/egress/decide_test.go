@@ -81,6 +81,47 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestDecideLists: pod networks are allowed to all hosts of a list or to none, since a policy does not tell one host from another.
+func TestDecideLists(t *testing.T) {
+	headless := func(host string) found { return found{Use: Use{Host: host}, consents: true, service: service("None")} }
+	plain := func(host string) found {
+		return found{Use: Use{Host: host}, consents: true, service: service("10.96.3.4")}
+	}
+	unknown := func(host string) found { return found{Use: Use{Host: host}} }
+	refused := func(host string) found { return found{Use: Use{Host: host}, service: service("None")} }
+	const pods = "10.244.0.0/16 100.64.0.0/16"
+	for name, test := range map[string]struct {
+		hosts   []found
+		allowed string
+		why     string // a part of it; empty: none
+	}{
+		"headless ones":            {[]found{headless("nats.shop.svc"), headless("nats-0.nats.shop.svc"), headless("nats")}, pods, ""},
+		"beside a host":            {[]found{headless("nats.shop.svc"), unknown("rebind.example")}, "", `"nats.shop.svc" is a headless Service`},
+		"beside a host, reversed":  {[]found{unknown("rebind.example"), headless("nats.shop.svc")}, "", `"nats.shop.svc" is a headless Service`},
+		"beside a pod's address":   {[]found{headless("nats.shop.svc"), unknown("10.244.9.9")}, "", `"10.244.9.9" is an address of this cluster`},
+		"beside no consent":        {[]found{headless("nats.shop.svc"), refused("nats.bank.svc")}, "", `"bank", which does not allow`},
+		"beside no Service":        {[]found{headless("nats.shop.svc"), unknown("nothing.shop")}, "", "headless Service"},
+		"beside another Service":   {[]found{plain("one.shop.svc"), headless("nats.shop.svc")}, "10.96.3.4/32", "headless Service"},
+		"beside an ExternalName":   {[]found{headless("nats.shop.svc"), {Use: Use{Host: "out.shop.svc"}, consents: true, service: external("nats.example")}}, "", "headless Service"},
+		"no headless one":          {[]found{plain("one.shop.svc"), unknown("nats.example")}, "10.96.3.4/32", ""},
+		"may be a name outside":    {[]found{headless("rebind.shop")}, "", "NAME.NAMESPACE.svc"},
+		"absolute, a name outside": {[]found{headless("rebind.shop.")}, "", "NAME.NAMESPACE.svc"},
+	} {
+		for i := range test.hosts {
+			host := &test.hosts[i]
+			host.Field, host.Written = "spec.engine.external.servers", host.Host
+			host.of, host.ok = parseService(host.Host, "shop")
+		}
+		policy, why := decide("shop", test.hosts, networks())
+		if got := strings.Join(policy.GetAllowed(), " "); got != test.allowed {
+			t.Errorf("%s: allowed %s", name, got)
+		}
+		if (why == "") != (test.why == "") || !strings.Contains(why, test.why) {
+			t.Errorf("%s: %s", name, why)
+		}
+	}
+}
+
 func TestParseService(t *testing.T) {
 	for host, want := range map[string]serviceName{
 		"api": {"shop", "api", false}, "api.bank": {"bank", "api", false}, "api.bank.svc": {"bank", "api", true}, "API.Bank.SVC.": {"bank", "api", true},
