@@ -59,26 +59,38 @@ type Cluster struct {
 // NewCluster returns a Cluster of which nothing is known yet.
 func NewCluster(o Options) *Cluster { return &Cluster{Options: o} }
 
-// Policy is what agents of a namespace may dial that are to use these hosts. The problem is why the first one cannot be
-// dialled, where that is known in advance; the policy refuses it then.
-func (c *Cluster) Policy(ctx context.Context, namespace string, uses []Use) (*wirev1.DialPolicy, *plan.Problem, error) {
+// Permission is what agents may dial.
+type Permission struct {
+	Policy *wirev1.DialPolicy
+	// Problem is why one of the hosts cannot be dialled, where that is known in advance; the policy refuses it then.
+	Problem *plan.Problem
+	// Services are those that the hosts name and that may be used, by Use.Host.
+	Services map[string]*corev1.Service
+}
+
+// Permission is what agents of a namespace may dial that are to use these hosts.
+func (c *Cluster) Permission(ctx context.Context, namespace string, uses []Use) (Permission, error) {
 	networks, err := c.Networks(ctx)
 	if err != nil {
-		return nil, nil, err
+		return Permission{}, err
 	}
+	permission := Permission{Services: map[string]*corev1.Service{}}
 	var hosts []found
 	for _, use := range uses {
 		host, err := c.find(ctx, namespace, use)
 		if err != nil {
-			return nil, nil, err
+			return Permission{}, err
+		}
+		if host.service != nil {
+			permission.Services[use.Host] = host.service
 		}
 		hosts = append(hosts, host)
 	}
-	policy, why := decide(namespace, hosts, networks)
-	if why != "" {
-		return policy, &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: why}, nil
+	var why string
+	if permission.Policy, why = decide(namespace, hosts, networks); why != "" {
+		permission.Problem = &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: why}
 	}
-	return policy, nil, nil
+	return permission, nil
 }
 
 // find looks up what a host names. What may not be looked at is taken for what does not consent.

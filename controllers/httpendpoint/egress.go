@@ -29,11 +29,11 @@ func (r *Reconciler) permitted(
 	if err != nil {
 		return content, nil //nolint:nilerr // The agent says what is wrong with it.
 	}
-	policy, _, err := r.Egress.Policy(ctx, namespace, []egress.Use{{Host: host}})
+	permission, err := r.Egress.Permission(ctx, namespace, []egress.Use{{Host: host}})
 	if err != nil {
 		return content, err
 	}
-	return agentsecret.Permit(content, config, policy)
+	return agentsecret.Permit(content, config, permission.Policy)
 }
 
 // backendUse is the backend as a spec names it.

@@ -23,12 +23,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
@@ -37,7 +39,7 @@ const lifetime = 2 * time.Minute
 // running is an HTTPEndpoint of one replica that is looked after step by step.
 type running struct {
 	*testing.T
-	client.Client
+	client.WithWatch
 	clock      *clocktesting.FakePassiveClock
 	agents     *controllertest.Agents
 	reconciler *httpendpoint.Reconciler
@@ -64,7 +66,7 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 	}})
 	r := &running{
 		T: t, endpoint: endpoint, deployment: &appsv1.Deployment{}, clock: clocktesting.NewFakePassiveClock(now), agents: &controllertest.Agents{},
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(endpoint, &appsv1.Deployment{}).Build(),
+		WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(endpoint, &appsv1.Deployment{}).Build(),
 	}
 	r.restart()
 	r.look()
@@ -97,11 +99,13 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 
 // restart is one of the manager, which forgets everything.
 func (r *running) restart() {
+	policies := interceptor.NewClient(r.WithWatch, interceptor.Funcs{Apply: controllertest.ApplyNetworkPolicy})
 	r.reconciler = httpendpoint.NewReconciler(httpendpoint.Options{
-		Client: r.Client, Reader: r.Client, Agents: r.agents, Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
-		Authority: pki.NewAuthority(pki.Options{Client: r.Client, Reader: r.Client, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
+		Client: r.WithWatch, Reader: r.WithWatch, Agents: r.agents, Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
+		Authority: pki.NewAuthority(pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
 		Recorder:  events.NewFakeRecorder(100), Metrics: metrics.NewHTTPEndpoints(prometheus.NewRegistry(), now),
-		Egress: egress.NewCluster(egress.Options{Client: r.Client, Reader: r.Client, Clock: r.clock}),
+		Egress:   egress.NewCluster(egress.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock}),
+		Networks: &networkpolicy.Keeper{Client: policies, Reader: r.WithWatch, OperatorNamespace: "operator"},
 	})
 }
 

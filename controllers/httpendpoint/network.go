@@ -13,7 +13,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// ensureNetwork writes the NetworkPolicy of the replicas. service is the backend's, nil if there is none.
+// ensureNetwork writes the NetworkPolicy of the replicas. service is the one that the backend names; nil if it
+// names none, or none that it may use.
 func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, service *corev1.Service) (*plan.Problem, error) {
 	endpoint := wanted.Endpoint
 	var port int32

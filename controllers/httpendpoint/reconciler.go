@@ -109,9 +109,12 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	wanted, problem := Want(endpoint, inputs.policies, inputs.privilegeAllowed)
 	if problem == nil {
 		usable = &wanted
-		if _, facts.NotAllowed, err = r.Egress.Policy(ctx, endpoint.Namespace, []egress.Use{backendUse(endpoint)}); err != nil {
+		use := backendUse(endpoint)
+		permission, err := r.Egress.Permission(ctx, endpoint.Namespace, []egress.Use{use})
+		if err != nil {
 			return ctrl.Result{}, err
 		}
+		facts.NotAllowed = permission.Problem
 		where := placement.Decide(wanted.Placement(r.Image.Architectures), inputs.placement)
 		facts.Placement = &where.Status
 		if where.Blocked != nil {
@@ -123,7 +126,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		if !placeable {
 			problem = facts.Blocked
-		} else if facts.Deployment, facts.Problem, err = r.ensureAll(ctx, wanted, inputs.deployment, inputs.backend, where.Affinity); err != nil {
+		} else if facts.Deployment, facts.Problem, err = r.ensureAll(ctx, wanted, inputs.deployment, permission.Services[use.Host], where.Affinity); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

@@ -5,7 +5,6 @@ package networkpolicy_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
@@ -32,21 +32,9 @@ func TestKeeper(t *testing.T) {
 	}
 	writes := 0
 	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		// The fake merges no objects of mixed kinds, so what is applied takes the place of what there is.
 		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 			writes++
-			policy := &networkingv1.NetworkPolicy{}
-			encoded, err := json.Marshal(object)
-			if err == nil {
-				err = json.Unmarshal(encoded, policy)
-			}
-			if err != nil {
-				return err
-			}
-			if err := c.Delete(ctx, policy.DeepCopy()); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-			return c.Create(ctx, policy)
+			return controllertest.ApplyNetworkPolicy(ctx, c, object)
 		},
 	}).Build()
 	owner := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "t1"}}

@@ -11,8 +11,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -36,7 +34,7 @@ const (
 // senders of this cluster; a trial asks other agents.
 func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffic) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{label: string(uid)})
-	s.toNames(traffic.Gateway)
+	s.toNames(Dialled{Endpoint: traffic.Gateway})
 	if traffic.ReceiverNamespace != "" {
 		s.to(tcp(plan.DataPort), agents(traffic.ReceiverNamespace, receive))
 	}
@@ -52,10 +50,9 @@ func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffi
 	return s.spec
 }
 
-// Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and
-// each other. dialled are the endpoints of a peer's gateway and of external servers, as host:port. clustered says that
-// members talk to each other.
-func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...string) networkingv1.NetworkPolicySpec {
+// Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and each other. dialled are a
+// peer's gateway and external servers. clustered says that members talk to each other.
+func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...Dialled) networkingv1.NetworkPolicySpec {
 	selector := map[string]string{v1alpha1.QueueLabel: string(uid)}
 	s := newSpec(operatorNamespace, selector)
 	s.from(tcp(plan.ControlPort), agents("", trialMode))
@@ -70,24 +67,13 @@ func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...s
 	return s.spec
 }
 
-// HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and
-// the backend by its port. service is the backend's, nil if it is none or is not there: policy engines see the ports
-// of its pods.
-func HTTPEndpoint(
-	operatorNamespace string, uid types.UID, backend int32, service *corev1.Service,
-) networkingv1.NetworkPolicySpec {
+// HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and the backend by its port.
+// service is the one that the backend names; nil if it names none, or none that it may use.
+func HTTPEndpoint(operatorNamespace string, uid types.UID, backend int32, service *corev1.Service) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{v1alpha1.HTTPEndpointLabel: string(uid)})
 	s.from(tcp(plan.ControlPort), agents("", trialMode))
 	s.from(tcp(httpPort))
-	ports := tcp(int(backend))
-	if service != nil {
-		for _, port := range service.Spec.Ports {
-			if port.Port == backend && port.TargetPort != intstr.FromInt32(backend) && port.TargetPort != (intstr.IntOrString{}) {
-				ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(port.TargetPort)})
-			}
-		}
-	}
-	return s.to(ports).resolves().spec
+	return s.to(portsOf(corev1.ProtocolTCP, seenPorts(backend, service)...)).resolves().spec
 }
 
 // Of makes the NetworkPolicy of an owner. Its name holds the owner's UID, so that it is that of nobody else's.

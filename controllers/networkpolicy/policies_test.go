@@ -114,10 +114,13 @@ func TestPolicies(t *testing.T) {
 	samples := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", plan.Traffic{AsksAgents: true})
 	reads := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", plan.Traffic{})
 	alone := networkpolicy.Queue(operator, "q1", false)
-	clustered := networkpolicy.Queue(operator, "q1", true, "gateway.west.example:443", "nats.example:4333")
+	clustered := networkpolicy.Queue(operator, "q1", true,
+		networkpolicy.Dialled{Endpoint: "gateway.west.example:443"}, networkpolicy.Dialled{Endpoint: "nats.example:4333"})
 	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		{Port: 80, TargetPort: intstr.FromInt32(8080)}, {Port: 81, TargetPort: intstr.FromString("admin")},
 	}}}
+	relays := networkpolicy.Queue(operator, "q1", false,
+		networkpolicy.Dialled{Endpoint: "nats.bank.svc:80", Service: service}, networkpolicy.Dialled{Endpoint: "nats.shop.svc:81", Service: service})
 	front := networkpolicy.HTTPEndpoint(operator, "h1", 80, service)
 	named := networkpolicy.HTTPEndpoint(operator, "h1", 81, service)
 	outside := networkpolicy.HTTPEndpoint(operator, "h1", 9000, nil)
@@ -165,6 +168,9 @@ func TestPolicies(t *testing.T) {
 		{"member, another Queue's", clustered, member, in, other, 6222, false},
 		{"member, peer's gateway", clustered, member, out, stranger, 443, true},
 		{"member, external server", clustered, member, out, stranger, 4333, true},
+		{"member, external Service", relays, member, out, stranger, 80, true},
+		{"member, pods of an external Service", relays, member, out, stranger, 8080, true},
+		{"member, another port of these pods", relays, member, out, stranger, 8081, false},
 		{"replica, clients", front, replica, in, stranger, 8443, true},
 		{"replica, a stranger at control", front, replica, in, stranger, 9443, false},
 		{"replica, trial", front, replica, in, trial, 9443, true},
@@ -179,6 +185,9 @@ func TestPolicies(t *testing.T) {
 	}
 	if !admits(t, named, replica, out, stranger, corev1.ProtocolTCP, intstr.FromString("admin")) {
 		t.Error("a replica cannot reach a port of the backend's pods that has a name")
+	}
+	if !admits(t, relays, member, out, stranger, corev1.ProtocolTCP, intstr.FromString("admin")) {
+		t.Error("a member cannot reach a port of an external server's pods that has a name")
 	}
 	for what, c := range map[string]struct {
 		spec networkingv1.NetworkPolicySpec

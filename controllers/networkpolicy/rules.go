@@ -4,6 +4,7 @@
 package networkpolicy
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"strconv"
@@ -58,30 +59,55 @@ func (s *Spec) to(ports []networkingv1.NetworkPolicyPort, peers ...networkingv1.
 	return s
 }
 
-// toNames admits connections to host:port pairs, by port, and what it takes to resolve the hosts.
-func (s *Spec) toNames(endpoints ...string) *Spec {
-	var ports []int
-	for _, endpoint := range endpoints {
-		_, text, err := net.SplitHostPort(endpoint)
+// Dialled is what agents connect to.
+type Dialled struct {
+	// Endpoint is host:port.
+	Endpoint string
+	// Service is the one that the host names; nil if it names none, or none that may be used.
+	Service *corev1.Service
+}
+
+// toNames admits connections to what is dialled, by port, and what it takes to resolve the hosts.
+func (s *Spec) toNames(dialled ...Dialled) {
+	var ports []intstr.IntOrString
+	for _, one := range dialled {
+		_, text, err := net.SplitHostPort(one.Endpoint)
 		if err != nil {
 			continue // checked elsewhere, and nothing that could be dialled
 		}
 		if port, err := strconv.Atoi(text); err == nil && port > 0 && port < 1<<16 {
-			ports = append(ports, port)
+			ports = append(ports, seenPorts(int32(port), one.Service)...)
 		}
 	}
 	if len(ports) == 0 {
-		return s
+		return
 	}
-	slices.Sort(ports)
-	return s.to(tcp(slices.Compact(ports)...)).resolves()
+	slices.SortFunc(ports, func(a, b intstr.IntOrString) int {
+		return cmp.Or(cmp.Compare(a.IntVal, b.IntVal), cmp.Compare(a.StrVal, b.StrVal))
+	})
+	s.to(portsOf(corev1.ProtocolTCP, slices.Compact(ports)...)).resolves()
+}
+
+// seenPorts are those that policy engines see when a port is dialled: before the address of a Service is translated that
+// port, afterwards the one of its pods, which may be a name.
+func seenPorts(dialled int32, service *corev1.Service) []intstr.IntOrString {
+	ports := []intstr.IntOrString{intstr.FromInt32(dialled)}
+	if service == nil {
+		return ports
+	}
+	for _, port := range service.Spec.Ports {
+		if port.Port == dialled && port.TargetPort != ports[0] && port.TargetPort != (intstr.IntOrString{}) {
+			ports = append(ports, port.TargetPort)
+		}
+	}
+	return ports
 }
 
 // resolves admits DNS.
 func (s *Spec) resolves() *Spec {
 	var ports []networkingv1.NetworkPolicyPort
 	for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
-		ports = append(ports, portsOf(protocol, dnsPorts...)...)
+		ports = append(ports, portsOf(protocol, numbers(dnsPorts...)...)...)
 	}
 	return s.to(ports)
 }
@@ -105,14 +131,22 @@ func agents(namespace, mode string) networkingv1.NetworkPolicyPeer {
 	return pods(namespace, map[string]string{plan.AppLabel: plan.AppName, plan.ComponentLabel: mode})
 }
 
-func tcp(numbers ...int) []networkingv1.NetworkPolicyPort {
-	return portsOf(corev1.ProtocolTCP, numbers...)
+func tcp(ports ...int) []networkingv1.NetworkPolicyPort {
+	return portsOf(corev1.ProtocolTCP, numbers(ports...)...)
 }
 
-func portsOf(protocol corev1.Protocol, numbers ...int) []networkingv1.NetworkPolicyPort {
-	ports := make([]networkingv1.NetworkPolicyPort, 0, len(numbers))
-	for _, number := range numbers {
-		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(int32(number)))})
+func numbers(ports ...int) []intstr.IntOrString {
+	all := make([]intstr.IntOrString, 0, len(ports))
+	for _, port := range ports {
+		all = append(all, intstr.FromInt32(int32(port)))
 	}
-	return ports
+	return all
+}
+
+func portsOf(protocol corev1.Protocol, ports ...intstr.IntOrString) []networkingv1.NetworkPolicyPort {
+	all := make([]networkingv1.NetworkPolicyPort, 0, len(ports))
+	for _, port := range ports {
+		all = append(all, networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(port)})
+	}
+	return all
 }

@@ -54,7 +54,7 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content()); problem != nil || err != nil {
 		return in.set, problem, err
 	}
-	if problem, err := r.ensureNetwork(ctx, wanted); problem != nil || err != nil {
+	if problem, err := r.ensureNetwork(ctx, wanted, in.servers); problem != nil || err != nil {
 		return in.set, problem, err
 	}
 	present := in.set

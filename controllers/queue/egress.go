@@ -26,11 +26,11 @@ func (r *Reconciler) permitted(
 	if !ok || config.GetExternal() == nil {
 		return content, nil
 	}
-	policy, _, err := r.Egress.Policy(ctx, namespace, uses(config.GetExternal().GetServers()))
+	permission, err := r.Egress.Permission(ctx, namespace, uses(config.GetExternal().GetServers()))
 	if err != nil {
 		return content, err
 	}
-	return agentsecret.Permit(content, config, policy)
+	return agentsecret.Permit(content, config, permission.Policy)
 }
 
 // serverUses are the external servers as a spec names them; none without.

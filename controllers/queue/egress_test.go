@@ -16,6 +16,15 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
+func (r *running) dialPolicy() *wirev1.DialPolicy {
+	r.Helper()
+	config := &wirev1.QueueConfig{}
+	if err := protojson.Unmarshal(r.secret().Data["config.json"], config); err != nil {
+		r.Fatal(err)
+	}
+	return config.GetDialPolicy()
+}
+
 // TestExternalConsent: M4: members may dial external servers that are a Service of another namespace for as long as that consents.
 func TestExternalConsent(t *testing.T) {
 	queue := newQueue(func(s *v1alpha1.QueueSpec) {
@@ -31,14 +40,7 @@ func TestExternalConsent(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}},
 	})
-	policy := func() *wirev1.DialPolicy {
-		config := &wirev1.QueueConfig{}
-		if err := protojson.Unmarshal(r.secret().Data["config.json"], config); err != nil {
-			t.Fatal(err)
-		}
-		return config.GetDialPolicy()
-	}
-	if p := policy(); !slices.Equal(p.GetAllowed(), []string{"10.96.3.4/32"}) || !slices.Equal(p.GetNever(), []string{"10.96.0.1/32"}) {
+	if p := r.dialPolicy(); !slices.Equal(p.GetAllowed(), []string{"10.96.3.4/32"}) || !slices.Equal(p.GetNever(), []string{"10.96.0.1/32"}) {
 		t.Errorf("with consent: %v", p)
 	}
 	if err := r.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
@@ -50,7 +52,7 @@ func TestExternalConsent(t *testing.T) {
 	}
 	r.look()
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
-	if p := policy(); p == nil || len(p.GetAllowed()) != 0 {
+	if p := r.dialPolicy(); p == nil || len(p.GetAllowed()) != 0 {
 		t.Errorf("without consent: %v", p)
 	}
 }

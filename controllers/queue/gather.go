@@ -33,6 +33,8 @@ type inputs struct {
 	set              *appsv1.StatefulSet
 	claims           []corev1.PersistentVolumeClaim
 	placement        placement.Facts
+	// servers are the Services that external servers name and that may be used, by host.
+	servers map[string]*corev1.Service
 }
 
 func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs, error) {

@@ -23,12 +23,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/queue"
 )
@@ -38,7 +40,7 @@ const lifetime = 2 * time.Minute
 // running is a Queue of one member that is looked after step by step.
 type running struct {
 	*testing.T
-	client.Client
+	client.WithWatch
 	clock      *clocktesting.FakePassiveClock
 	agents     *controllertest.Agents
 	reconciler *queue.Reconciler
@@ -63,7 +65,7 @@ func begin(t *testing.T, q *v1alpha1.Queue, objects ...client.Object) *running {
 	}})
 	r := &running{
 		T: t, queue: q, set: &appsv1.StatefulSet{}, clock: clocktesting.NewFakePassiveClock(now), agents: &controllertest.Agents{},
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(q, &appsv1.StatefulSet{}).Build(),
+		WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(q, &appsv1.StatefulSet{}).Build(),
 	}
 	r.restart()
 	r.look()
@@ -95,11 +97,13 @@ func begin(t *testing.T, q *v1alpha1.Queue, objects ...client.Object) *running {
 
 // restart is one of the manager, which forgets everything.
 func (r *running) restart() {
+	policies := interceptor.NewClient(r.WithWatch, interceptor.Funcs{Apply: controllertest.ApplyNetworkPolicy})
 	r.reconciler = queue.NewReconciler(queue.Options{
-		Client: r.Client, Reader: r.Client, Agents: r.agents, Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
-		Authority: pki.NewAuthority(pki.Options{Client: r.Client, Reader: r.Client, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
+		Client: r.WithWatch, Reader: r.WithWatch, Agents: r.agents, Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
+		Authority: pki.NewAuthority(pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
 		Recorder:  events.NewFakeRecorder(100), Metrics: metrics.NewQueues(prometheus.NewRegistry(), now),
-		Egress: egress.NewCluster(egress.Options{Client: r.Client, Reader: r.Client, Clock: r.clock}),
+		Egress:   egress.NewCluster(egress.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock}),
+		Networks: &networkpolicy.Keeper{Client: policies, Reader: r.WithWatch, OperatorNamespace: "operator"},
 	})
 }
 

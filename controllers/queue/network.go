@@ -9,25 +9,26 @@ import (
 	"net/url"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// ensureNetwork writes the NetworkPolicy of the members.
-func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted) (*plan.Problem, error) {
+// ensureNetwork writes the NetworkPolicy of the members. services are those that external servers name and that may be used, by host.
+func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, services map[string]*corev1.Service) (*plan.Problem, error) {
 	queue := wanted.Queue
 	return r.Networks.Ensure(ctx, kind, queue, labels(queue.UID), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
-		return networkpolicy.Queue(operatorNamespace, queue.UID, len(wanted.Config.GetMembers()) > 1, wanted.dialled()...)
+		return networkpolicy.Queue(operatorNamespace, queue.UID, len(wanted.Config.GetMembers()) > 1, wanted.dialled(services)...)
 	})
 }
 
-// dialled are the endpoints that members connect to, as host:port: the peer's gateway, and external servers.
-func (w Wanted) dialled() []string {
-	var endpoints []string
+// dialled is what members connect to: the peer's gateway, and external servers.
+func (w Wanted) dialled(services map[string]*corev1.Service) []networkpolicy.Dialled {
+	var all []networkpolicy.Dialled
 	if channel := w.Config.GetChannel(); channel != nil {
-		endpoints = append(endpoints, channel.GetGatewayEndpoint())
+		all = append(all, networkpolicy.Dialled{Endpoint: channel.GetGatewayEndpoint()})
 	}
 	for _, server := range w.Config.GetExternal().GetServers() {
 		address, err := url.Parse(server)
@@ -38,7 +39,9 @@ func (w Wanted) dialled() []string {
 		if port == "" {
 			port = strconv.Itoa(clientPort)
 		}
-		endpoints = append(endpoints, net.JoinHostPort(address.Hostname(), port))
+		all = append(all, networkpolicy.Dialled{
+			Endpoint: net.JoinHostPort(address.Hostname(), port), Service: services[address.Hostname()],
+		})
 	}
-	return endpoints
+	return all
 }

@@ -129,9 +129,11 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if usable != nil {
 		wanted = *usable
-		if _, facts.NotAllowed, err = r.Egress.Policy(ctx, queue.Namespace, serverUses(queue.Spec.Engine.External)); err != nil {
+		permission, err := r.Egress.Permission(ctx, queue.Namespace, serverUses(queue.Spec.Engine.External))
+		if err != nil {
 			return ctrl.Result{}, err
 		}
+		facts.NotAllowed, in.servers = permission.Problem, permission.Services
 		where := placement.Decide(wanted.Placement(r.Image.Architectures), in.placement)
 		facts.Placement = &where.Status
 		if where.Blocked != nil {
