@@ -75,7 +75,7 @@ func (s *Spec) toNames(dialled ...Dialled) {
 		if err != nil {
 			continue // checked elsewhere, and nothing that could be dialled
 		}
-		if port, err := strconv.Atoi(text); err == nil && port > 0 && port < 1<<16 {
+		if port, err := strconv.ParseUint(text, 10, 16); err == nil && port > 0 {
 			ports = append(ports, seenPorts(int32(port), one.Service)...)
 		}
 	}
