@@ -6,6 +6,9 @@ package egress_test
 import (
 	"errors"
 	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/egress"
@@ -96,6 +99,47 @@ func TestParse(t *testing.T) {
 	if err != nil || p.Check(netip.MustParseAddr("10.200.0.1")) == nil {
 		t.Errorf("a prefix with other bits: %v, %v", p, err)
 	}
+}
+
+// FuzzParse: what is understood of a policy is in force, whatever else it lists; what is not understood leaves no policy.
+func FuzzParse(f *testing.F) {
+	f.Add("10.96.0.0/12", "10.96.3.4/32", "10.96.0.1/32", false)
+	f.Add("10.244.0.0/16 fd00::/8", "0.0.0.0/0 ::/0", "fd00::1/128 127.0.0.1/32", true)
+	f.Add("::ffff:10.0.0.0/104", "10.0.0.1", "fe80::1%eth0/64", false)
+	f.Add("64:ff9b::7f00:1/128", "2002:7f00:1::/48", "::/0", true)
+	f.Fuzz(func(t *testing.T, denied, allowed, never string, loopback bool) {
+		p, err := egress.Parse(&wirev1.DialPolicy{
+			Denied: strings.Fields(denied), Allowed: strings.Fields(allowed), Never: strings.Fields(never), AllowLoopback: loopback,
+		})
+		if err != nil {
+			if len(p.Denied)+len(p.Allowed)+len(p.Never) > 0 || p.Loopback {
+				t.Errorf("%v leaves %+v", err, p)
+			}
+			return
+		}
+		for _, prefix := range p.Never {
+			if p.Check(prefix.Addr()) == nil {
+				t.Errorf("%v of never may be dialled", prefix)
+			}
+		}
+		for _, prefix := range p.Denied {
+			a := prefix.Addr()
+			permitted := slices.ContainsFunc(p.Allowed, func(b netip.Prefix) bool { return b.Contains(a) }) || p.Loopback && a.IsLoopback()
+			if p.Check(a) == nil && !permitted {
+				t.Errorf("%v of denied may be dialled", prefix)
+			}
+		}
+		text := func(prefixes []netip.Prefix) (out []string) {
+			for _, prefix := range prefixes {
+				out = append(out, prefix.String())
+			}
+			return out
+		}
+		again, err := egress.Parse(&wirev1.DialPolicy{Denied: text(p.Denied), Allowed: text(p.Allowed), Never: text(p.Never), AllowLoopback: p.Loopback})
+		if err != nil || !reflect.DeepEqual(again, p) {
+			t.Errorf("%+v, written and read again: %+v, %v", p, again, err)
+		}
+	})
 }
 
 // FuzzCheck: whatever form it has, an address whose last or first bits are one of IPv4 that is refused is refused where translators

@@ -141,7 +141,7 @@ func (c *Cluster) Networks(ctx context.Context) (Networks, error) {
 func (c *Cluster) readNetworks(ctx context.Context) (Networks, error) {
 	n := Networks{Configured: c.Configured}
 	nodes := &corev1.NodeList{}
-	if err := c.Client.List(ctx, nodes); err != nil {
+	if err := c.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return n, fmt.Errorf("listing Nodes: %w", err)
 	}
 	n.Pods, n.Nodes = nodeNetworks(nodes.Items)

@@ -131,8 +131,8 @@ func refuseLiteral(written string, a netip.Addr, n Networks) string {
 }
 
 func localhost(host string) bool {
-	name, _ := parseService(host, "")
-	return name.name == "localhost" && !name.certain && name.namespace == "" || name.namespace == "localhost" && !name.certain
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 func overlaps(some, others []netip.Prefix) bool {

@@ -6,6 +6,8 @@ package egress
 import (
 	"net/netip"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // serviceName is a Service as the cluster's DNS names it.
@@ -20,24 +22,27 @@ type serviceName struct {
 const clusterDomain = ".cluster.local"
 
 // parseService reads the name of a Service as a pod of a namespace may write it: NAME, NAME.NAMESPACE, and
-// [POD.]NAME.NAMESPACE.svc with or without cluster.local.
-func parseService(host, namespace string) (serviceName, bool) {
+// [POD.]NAME.NAMESPACE.svc with or without cluster.local. What no Service or namespace can be called is none.
+func parseService(host, namespace string) (name serviceName, ok bool) {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	inside, certain := strings.CutSuffix(strings.TrimSuffix(host, clusterDomain), ".svc")
 	labels := strings.Split(inside, ".")
 	switch {
-	case host == "", literal(host).IsValid():
+	case literal(host).IsValid():
 		return serviceName{}, false
 	case certain && len(labels) == 3: // a pod of a headless Service
-		return serviceName{namespace: labels[2], name: labels[1], certain: true}, true
+		name = serviceName{namespace: labels[2], name: labels[1], certain: true}
 	case certain && len(labels) == 2:
-		return serviceName{namespace: labels[1], name: labels[0], certain: true}, true
+		name = serviceName{namespace: labels[1], name: labels[0], certain: true}
 	case !certain && len(labels) == 2:
-		return serviceName{namespace: labels[1], name: labels[0]}, true
+		name = serviceName{namespace: labels[1], name: labels[0]}
 	case !certain && len(labels) == 1:
-		return serviceName{namespace: namespace, name: labels[0]}, true
+		name = serviceName{namespace: namespace, name: labels[0]}
 	}
-	return serviceName{}, false
+	if len(validation.IsDNS1123Label(name.name)) > 0 || len(validation.IsDNS1123Label(name.namespace)) > 0 {
+		return serviceName{}, false
+	}
+	return name, true
 }
 
 // literal is the address that a host is written as; not valid if it is a name.
