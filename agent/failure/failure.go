@@ -21,7 +21,10 @@ const MaxMessage = 1024
 // Error is an error with a reason that programs understand.
 type Error struct {
 	Reason wirev1.FailureReason
-	err    error
+	// NewestAttempt of the same run, where Reason is SUPERSEDED; 0 when it is not known.
+	NewestAttempt uint32
+
+	err error
 }
 
 // New returns an Error whose message is formatted like that of fmt.Errorf, %w included. The message says what to do.
@@ -47,7 +50,7 @@ func ToWire(err error) *wirev1.Failure {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
-		return &wirev1.Failure{Reason: e.Reason, Message: Shorten(e.Error(), MaxMessage)}
+		return &wirev1.Failure{Reason: e.Reason, Message: Shorten(e.Error(), MaxMessage), NewestAttempt: e.NewestAttempt}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_ABORTED, Message: Shorten(err.Error(), MaxMessage)}
 	default:
@@ -57,7 +60,9 @@ func ToWire(err error) *wirev1.Failure {
 
 // FromWire returns the failure that a peer stated as an error. A peer's message is cut to MaxMessage bytes.
 func FromWire(f *wirev1.Failure) error {
-	return New(f.GetReason(), "%s", Shorten(f.GetMessage(), MaxMessage))
+	e := New(f.GetReason(), "%s", Shorten(f.GetMessage(), MaxMessage))
+	e.NewestAttempt = f.GetNewestAttempt()
+	return e
 }
 
 // Shorten returns s as valid UTF-8 of at most limit bytes that a terminal can show, with an ellipsis where something

@@ -5,15 +5,10 @@ package queueagent_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -36,6 +31,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/test/corpus"
 )
@@ -75,29 +71,11 @@ func (m *member) write(path, text string) {
 // certify writes a certificate for clients and returns who trusts it.
 func (m *member) certify() *x509.CertPool {
 	m.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		m.Fatal(err)
-	}
 	host, _, err := net.SplitHostPort(m.config.GetListenAddress())
 	if err != nil {
 		m.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(host)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		m.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		m.Fatal(err)
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	m.write(filepath.Join(m.directory, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
-	m.write(filepath.Join(m.directory, "tls.crt"), string(public))
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(public)
-	return pool
+	return transporttest.WriteSelfSigned(m, m.directory, host)
 }
 
 // await waits until a report is as it should be.

@@ -125,6 +125,31 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// A gateway of the release before is spoken to in its version, and of one that is older nothing is asked twice.
+func TestOpenInAnOlderVersion(t *testing.T) {
+	speaks := func(newest uint32) script {
+		return func(r *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
+			if r.GetProtocolVersion() > newest {
+				return refused(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE)(r, s)
+			}
+			return ready("x")(r, s)
+		}
+	}
+	for newest, calls := range map[uint32]int64{
+		wirev1.OldestProtocolVersion + 1: 1, wirev1.OldestProtocolVersion: 2, wirev1.OldestProtocolVersion - 1: 2,
+	} {
+		g := &gateway{scripts: []script{speaks(newest)}}
+		request := &wirev1.OpenRequest{ProtocolVersion: wirev1.OldestProtocolVersion + 1}
+		_, err := transfer.Open(t.Context(), g.serve(t), request, transfer.NewSendReport(), transfer.DefaultBackoff)
+		if older := newest < wirev1.OldestProtocolVersion; (err != nil) != older || older != failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) {
+			t.Errorf("a gateway that speaks %d: %v", newest, err)
+		}
+		if g.calls.Load() != calls || err == nil && request.GetProtocolVersion() != newest {
+			t.Errorf("a gateway that speaks %d: %d calls, version %d in the end", newest, g.calls.Load(), request.GetProtocolVersion())
+		}
+	}
+}
+
 func TestOpenShowsWhatItWaitsFor(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	g := &gateway{scripts: []script{both(pending("the claim is not bound"), func(_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {

@@ -208,7 +208,7 @@ func (s *session) accept() error {
 	if begin == nil {
 		return invalid("the session does not begin with its beginning")
 	}
-	if v := begin.GetProtocolVersion(); v != wirev1.ProtocolVersion {
+	if v := begin.GetProtocolVersion(); !wirev1.Speaks(v) {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
 			"the sender speaks version %d of the protocol, this receiver (%s) version %d: use the same release of Lighterage in both clusters",
 			v, wirev1.Version, wirev1.ProtocolVersion)

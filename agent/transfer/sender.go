@@ -4,6 +4,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,10 @@ type Conn interface {
 type SendOptions struct {
 	RunID   string
 	Attempt uint32
-	Source  *tree.Source
+	// ProtocolVersion in which to speak to the receiver; default: the newest.
+	ProtocolVersion uint32
+
+	Source *tree.Source
 	// Engines to compress with, the preferred ones first. Those of class Hardware count as verified.
 	Engines *codec.Registry
 	// Accelerator is what is known of the machine's, for the reason to give when software has to do its work.
@@ -223,7 +227,7 @@ func (s *sender) tell(err error) {
 
 func (s *sender) begin() error {
 	begin := &wirev1.Begin{
-		ProtocolVersion:    wirev1.ProtocolVersion,
+		ProtocolVersion:    cmp.Or(s.ProtocolVersion, wirev1.ProtocolVersion),
 		RunId:              s.RunID,
 		Attempt:            s.Attempt,
 		ChunkSize:          ChunkSize,

@@ -6,6 +6,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -122,9 +123,17 @@ func (c *Client) Untrusted() error {
 	if c.trust.err == nil {
 		return nil
 	}
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED,
-		"no trust between this cluster and %s (%w): compare caBundle of the Peers on both sides with the ConfigMap lighterage-ca of the other cluster",
-		c.Target(), c.trust.err)
+	advice := "compare caBundle of the Peers on both sides with the ConfigMap lighterage-ca of the other cluster"
+	if outdated(c.trust.err) {
+		advice = "certificates of runs are valid for a few hours, so check the clocks of both clusters"
+	}
+	return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, "no trust between this cluster and %s (%w): %s", c.Target(), c.trust.err, advice)
+}
+
+// outdated reports whether a handshake failed because the server's certificate is not valid by this side's clock.
+func outdated(err error) bool {
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &invalid) && invalid.Reason == x509.Expired
 }
 
 // Target returns the address that the connection goes to.

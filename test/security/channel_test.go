@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -103,31 +104,47 @@ func newWay(t *testing.T) *way {
 // sender opens the channel, as the member of a Queue does.
 func (w *way) sender(t *testing.T) wirev1.Channel_RunClient {
 	t.Helper()
+	run, err := w.connect(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// connect is one attempt of a sender to connect and to have a batch stored.
+func (w *way) connect(t *testing.T) (wirev1.Channel_RunClient, error) {
+	t.Helper()
 	files := transport.NewFiles(w.east.Directory(t, w.member, transport.QueuePath("bank", "out"), "sender"))
 	client, err := (&transport.Dialer{Address: w.west.Address, Files: files}).Dial(w.name)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), gatewaytest.Patience)
 	t.Cleanup(cancel)
 	run, err := wirev1.NewChannelClient(client).Run(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	exchange(t, run)
-	return run
+	return run, storeBatch(run)
 }
 
 // exchange sends a batch and waits until it is stored.
 func exchange(t *testing.T, run wirev1.Channel_RunClient) {
 	t.Helper()
+	if err := storeBatch(run); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func storeBatch(run wirev1.Channel_RunClient) error {
 	if err := run.Send(&wirev1.ChannelRunRequest{}); err != nil {
-		t.Fatalf("sending: %v", err)
+		return fmt.Errorf("sending a batch: %w", err)
 	}
 	if _, err := run.Recv(); err != nil {
-		t.Fatalf("in place of an answer: %v", err)
+		return fmt.Errorf("receiving the answer to a batch: %w", err)
 	}
+	return nil
 }
 
 // TestGuessedChannels: a stranger probes names of Queues, those that former releases gave out included, and learns nothing of which exist.

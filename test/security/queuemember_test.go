@@ -6,16 +6,11 @@ package security
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -38,6 +33,7 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	agenttransfer "github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -96,7 +92,7 @@ func prepareQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...str
 	if change != nil {
 		change(m.config)
 	}
-	m.certify(m.directory, host)
+	m.pool = transporttest.WriteSelfSigned(t, m.directory, host)
 	return m
 }
 
@@ -176,29 +172,6 @@ func freeAddress(t *testing.T, host string) string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
-}
-
-// certify writes a certificate for clients.
-func (m *queueMember) certify(directory, host string) {
-	m.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		m.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(host)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		m.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		m.Fatal(err)
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	m.write(filepath.Join(directory, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
-	m.write(filepath.Join(directory, "tls.crt"), string(public))
-	m.pool = x509.NewCertPool()
-	m.pool.AppendCertsFromPEM(public)
 }
 
 func (m *queueMember) tlsConfig() *tls.Config {

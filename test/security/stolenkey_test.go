@@ -55,6 +55,7 @@ func newTarget(t *testing.T, name string, east *pki.CA) *target {
 	c := &target{ca: authority(t, name), clock: clocktesting.NewFakePassiveClock(time.Now())}
 	c.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Delivery{}).
 		WithIndex(&v1alpha1.Delivery{}, gateway.ServerNameIndex, gateway.IndexServerName).
+		WithIndex(&v1alpha1.Delivery{}, gateway.SenderIndex, gateway.IndexSender).
 		WithObjects(&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.PeerSpec{CABundle: east.CertificatePEM}},
 			grant("vault"), grant("archive")).Build()
 	serving := keyPair(t, c.ca, pki.Template{

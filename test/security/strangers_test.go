@@ -46,9 +46,7 @@ func TestStrangersAndHonestPeer(t *testing.T) {
 				if err == nil {
 					return
 				}
-				switch {
-				case round < floodRounds:
-				default:
+				if round == floodRounds {
 					t.Fatal(err)
 				}
 				t.Logf("round %d: %v", round, err)
@@ -57,7 +55,7 @@ func TestStrangersAndHonestPeer(t *testing.T) {
 	}
 }
 
-// errBusy says that the strangers themselves did not get the CPU that they need, so that nothing was shown.
+// errBusy says that the strangers did not get the CPU that they need, so that the round is no proof. The test fails if no round is.
 var errBusy = errors.New("the machine is too busy")
 
 func floodOnce(t *testing.T, sources []string) error {
@@ -92,6 +90,9 @@ func floodOnce(t *testing.T, sources []string) error {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	result := ended()
+	if len(h.latencies) == 0 {
+		return fmt.Errorf("%w: the honest peer made no request", errBusy)
+	}
 	slices.Sort(h.latencies)
 	p50, p99 := h.latencies[len(h.latencies)/2], h.latencies[len(h.latencies)*99/100]
 	t.Logf("strangers: %d handshakes (%.0f/s), %d refused or evicted before their end, CPU of the generator %s; gateway and honest peer: CPU %s; "+

@@ -8,8 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // configError says that the agent cannot start as it was set up.
@@ -26,7 +27,7 @@ func badConfig(format string, args ...any) error {
 // maxConfig is the largest config.json in bytes.
 const maxConfig = 1 << 20
 
-// readConfig reads config.json into a message. Unknown fields are errors: the manager and the agent are of one release.
+// readConfig reads config.json into a message. The manager may be of another release: what is unknown is ignored, unless it is critical.
 func (a *agent) readConfig(m proto.Message) error {
 	path := filepath.Join(a.configDir, "config.json")
 	info, err := os.Stat(path)
@@ -40,7 +41,7 @@ func (a *agent) readConfig(m proto.Message) error {
 	if err != nil {
 		return badConfig("read the configuration: %w", err)
 	}
-	if err := protojson.Unmarshal(b, m); err != nil {
+	if err := wirev1.UnmarshalConfig(b, m); err != nil {
 		return badConfig("read the configuration %s: %w", path, err)
 	}
 	return nil

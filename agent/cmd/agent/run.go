@@ -71,10 +71,10 @@ func (a *agent) send(ctx context.Context) error {
 		// The engines are tried while the receiver starts.
 		chosen := make(chan encoders, 1)
 		go func() { chosen <- a.encoders(ctx, compression) }()
-		address, name := c.GetReceiverEndpoint(), c.GetReceiverServerName()
+		address, name, version := c.GetReceiverEndpoint(), c.GetReceiverServerName(), uint32(wirev1.ProtocolVersion)
 		if address == "" {
 			address = c.GetGatewayEndpoint()
-			if name, err = a.open(ctx, &c, files, report); err != nil {
+			if name, version, err = a.open(ctx, &c, files, report); err != nil {
 				return err
 			}
 		}
@@ -84,6 +84,7 @@ func (a *agent) send(ctx context.Context) error {
 		options.Dial = func() (transfer.Conn, error) { return data.Dial(name) }
 		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) }
 		options.Direct = c.GetReceiverEndpoint() != ""
+		options.ProtocolVersion = version
 		return transfer.Send(ctx, options)
 	}()
 	return a.end(report, err)
@@ -132,27 +133,30 @@ func mirror(c *wirev1.SendConfig) *wirev1.Mirror {
 	return &wirev1.Mirror{Include: c.GetInclude(), Exclude: c.GetExclude(), AllowEmptySource: c.GetAllowEmptySource()}
 }
 
-// open opens the run at the peer's gateway and returns the TLS server name of the receiving agent.
-func (a *agent) open(ctx context.Context, c *wirev1.SendConfig, files *transport.Files, report *transfer.Report) (string, error) {
+// open opens the run at the peer's gateway and returns the TLS server name of the receiving agent, and the version of the protocol in which
+// to speak to it.
+func (a *agent) open(
+	ctx context.Context, c *wirev1.SendConfig, files *transport.Files, report *transfer.Report,
+) (name string, version uint32, err error) {
 	dialer := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files}
 	gateway, err := dialer.Dial(transport.GatewayServerName)
 	if err != nil {
-		return "", badConfig("%w", err)
+		return "", 0, badConfig("%w", err)
 	}
 	defer gateway.Close()
-	name, err := transfer.Open(ctx, gateway, &wirev1.OpenRequest{
+	request := &wirev1.OpenRequest{
 		ProtocolVersion: wirev1.ProtocolVersion,
 		RunId:           c.GetRunId(),
 		Attempt:         c.GetAttempt(),
 		Destination:     c.GetDestination(),
 		Privileged:      c.GetPrivileged(),
 		Mirror:          c.GetMirror(),
-	}, report, transfer.DefaultBackoff)
-	if err != nil {
-		return "", err
 	}
-	a.log.Info("Receiving agent is ready", "serverName", name)
-	return name, nil
+	if name, err = transfer.Open(ctx, gateway, request, report, transfer.DefaultBackoff); err != nil {
+		return "", 0, err
+	}
+	a.log.Info("Receiving agent is ready", "serverName", name, "protocol", request.GetProtocolVersion())
+	return name, request.GetProtocolVersion(), nil
 }
 
 // sendOptions are those of a sender but for how it reaches its receiver.

@@ -28,7 +28,7 @@ func checkBegin(b *wirev1.ChannelBegin) error {
 	if b == nil {
 		return invalid("the sending queue did not begin with ChannelBegin")
 	}
-	if b.GetProtocolVersion() != wirev1.ProtocolVersion {
+	if !wirev1.Speaks(b.GetProtocolVersion()) {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
 			"the sending queue speaks protocol %d and the receiving one (version %s) %d; upgrade the older cluster",
 			b.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)

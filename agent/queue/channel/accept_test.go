@@ -250,3 +250,22 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+func TestNextVersion(t *testing.T) {
+	const newest, oldest = wirev1.ProtocolVersion, wirev1.OldestProtocolVersion
+	incompatible := failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE, "no")
+	for name, c := range map[string]struct {
+		version uint32
+		err     error
+		want    uint32
+	}{
+		"accepted":        {oldest, nil, newest},
+		"lost":            {oldest + 1, errors.New("lost"), newest},
+		"rejected":        {oldest + 1, incompatible, oldest},
+		"nothing is left": {oldest, incompatible, newest},
+	} {
+		if got := nextVersion(c.version, c.err); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

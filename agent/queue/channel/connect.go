@@ -44,16 +44,29 @@ func (d *Destination) Connect(ctx context.Context) (Link, error) {
 	if err := gateway.Ready(ctx); err != nil {
 		return nil, unreachable(gateway, err)
 	}
-	answer, err := wirev1.NewGatewayClient(gateway).OpenQueue(ctx, &wirev1.OpenQueueRequest{
-		ProtocolVersion: wirev1.ProtocolVersion, Namespace: d.Namespace, Name: d.Queue,
-	})
+	answer, err := d.open(ctx, gateway, wirev1.ProtocolVersion)
 	if err != nil {
-		return nil, unreachable(gateway, err)
+		return nil, err
 	}
 	if answer.GetServerName() == "" {
 		return nil, invalid("the peer's gateway named no way to the queue")
 	}
 	return dialer.Dial(answer.GetServerName())
+}
+
+// open asks in a version of the protocol, and in an older one, if that is spoken here, where the gateway rejects the newer.
+func (d *Destination) open(ctx context.Context, gateway *transport.Client, version uint32) (*wirev1.OpenQueueResponse, error) {
+	answer, err := wirev1.NewGatewayClient(gateway).OpenQueue(ctx, &wirev1.OpenQueueRequest{
+		ProtocolVersion: version, Namespace: d.Namespace, Name: d.Queue,
+	})
+	if err == nil {
+		return answer, nil
+	}
+	err = unreachable(gateway, err)
+	if failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) && wirev1.Speaks(version-1) {
+		return d.open(ctx, gateway, version-1)
+	}
+	return nil, err
 }
 
 // unreachable gives an error of a call to a gateway a reason.

@@ -74,6 +74,8 @@ type Sender struct {
 	status  *status
 	// suspect is how far messages are looked into, see recoder. Only the session that runs uses it.
 	suspect uint64
+	// version of the protocol in which the next session begins.
+	version uint32
 }
 
 // standbyPause is between looks whether this member leads.
@@ -99,7 +101,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	if o.Backoff == (Backoff{}) {
 		o.Backoff = DefaultBackoff
 	}
-	return &Sender{options: o, status: newStatus()}, nil
+	return &Sender{options: o, status: newStatus(), version: wirev1.ProtocolVersion}, nil
 }
 
 // Status returns what there is to say of the channel now.

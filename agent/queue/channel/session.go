@@ -82,6 +82,7 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 	if !late.Stop() && err != nil {
 		err = failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE, "%w: %w", errSilent, err)
 	}
+	s.version = nextVersion(s.version, err)
 	if err != nil {
 		return false, x.explain(link, err)
 	}
@@ -113,6 +114,15 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 		s.suspect = x.last
 	}
 	return x.progressed, err
+}
+
+// nextVersion is the version of the protocol in which to begin after what became of a beginning: an older one, if that is spoken here, where
+// the other end rejected the newer. Once it was accepted the newest is tried again, since the other end may be upgraded meanwhile.
+func nextVersion(version uint32, err error) uint32 {
+	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) || !wirev1.Speaks(version-1) {
+		return wirev1.ProtocolVersion
+	}
+	return version - 1
 }
 
 // explain gives an error a reason.
@@ -154,7 +164,7 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 		return nil, lost(err)
 	}
 	begin := &wirev1.ChannelBegin{
-		ProtocolVersion: wirev1.ProtocolVersion, Epoch: strconv.FormatInt(info.Created.UnixNano(), 10), LastSequence: info.State.LastSeq,
+		ProtocolVersion: x.version, Epoch: strconv.FormatInt(info.Created.UnixNano(), 10), LastSequence: info.State.LastSeq,
 	}
 	for _, id := range x.options.Codecs {
 		begin.Codecs = append(begin.Codecs, id.String())

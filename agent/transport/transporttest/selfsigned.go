@@ -7,8 +7,11 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -40,4 +43,22 @@ func SelfSigned(t testing.TB, addresses ...string) (tls.Certificate, *x509.CertP
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// WriteSelfSigned writes a certificate of SelfSigned as tls.crt, and its key as tls.key, into a directory.
+func WriteSelfSigned(t testing.TB, directory string, addresses ...string) *x509.CertPool {
+	t.Helper()
+	certificate, pool := SelfSigned(t, addresses...)
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"tls.key": {Type: "PRIVATE KEY", Bytes: key}, "tls.crt": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]},
+	} {
+		if err := os.WriteFile(filepath.Join(directory, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pool
 }

@@ -12,6 +12,7 @@ package wirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	descriptorpb "google.golang.org/protobuf/types/descriptorpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -923,11 +924,32 @@ func (x *NodeConfig) GetControlAddress() string {
 	return ""
 }
 
+var file_agent_wire_v1_config_proto_extTypes = []protoimpl.ExtensionInfo{
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         52100,
+		Name:          "lighterage.wire.v1.critical",
+		Tag:           "varint,52100,opt,name=critical",
+		Filename:      "agent/wire/v1/config.proto",
+	},
+}
+
+// Extension fields to descriptorpb.FieldOptions.
+var (
+	// critical marks a field of a configuration that an agent of an earlier release, which ignores fields that it does not know, must not
+	// ignore: one that restricts what it does or whom it serves. Such an agent does not start with it. It is for fields that are added;
+	// agents of all releases that there were know the others.
+	//
+	// optional bool critical = 52100;
+	E_Critical = &file_agent_wire_v1_config_proto_extTypes[0]
+)
+
 var File_agent_wire_v1_config_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1aagent/wire/v1/config.proto\x12\x12lighterage.wire.v1\"Z\n" +
+	"\x1aagent/wire/v1/config.proto\x12\x12lighterage.wire.v1\x1a google/protobuf/descriptor.proto\"Z\n" +
 	"\x06Prices\x12$\n" +
 	"\x0ecpu_hour_nanos\x18\x01 \x01(\x04R\fcpuHourNanos\x12*\n" +
 	"\x11network_gib_nanos\x18\x02 \x01(\x04R\x0fnetworkGibNanos\"\xf7\x03\n" +
@@ -1012,7 +1034,8 @@ const file_agent_wire_v1_config_proto_rawDesc = "" +
 	"\x1aCOMPRESSION_OBJECTIVE_COST\x10\x01\x12!\n" +
 	"\x1dCOMPRESSION_OBJECTIVE_ELAPSED\x10\x02\x12\x1d\n" +
 	"\x19COMPRESSION_OBJECTIVE_CPU\x10\x03\x12\x1f\n" +
-	"\x1bCOMPRESSION_OBJECTIVE_BYTES\x10\x04B7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
+	"\x1bCOMPRESSION_OBJECTIVE_BYTES\x10\x04:;\n" +
+	"\bcritical\x12\x1d.google.protobuf.FieldOptions\x18\x84\x97\x03 \x01(\bR\bcriticalB7Z5github.com/lighterage/lighterage/agent/wire/v1;wirev1b\x06proto3"
 
 var (
 	file_agent_wire_v1_config_proto_rawDescOnce sync.Once
@@ -1029,32 +1052,34 @@ func file_agent_wire_v1_config_proto_rawDescGZIP() []byte {
 var file_agent_wire_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_agent_wire_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_agent_wire_v1_config_proto_goTypes = []any{
-	(CompressionMode)(0),        // 0: lighterage.wire.v1.CompressionMode
-	(CompressionLevel)(0),       // 1: lighterage.wire.v1.CompressionLevel
-	(CompressionObjective)(0),   // 2: lighterage.wire.v1.CompressionObjective
-	(*Prices)(nil),              // 3: lighterage.wire.v1.Prices
-	(*CompressionSettings)(nil), // 4: lighterage.wire.v1.CompressionSettings
-	(*DialPolicy)(nil),          // 5: lighterage.wire.v1.DialPolicy
-	(*ClaimPath)(nil),           // 6: lighterage.wire.v1.ClaimPath
-	(*SendConfig)(nil),          // 7: lighterage.wire.v1.SendConfig
-	(*ReceiveConfig)(nil),       // 8: lighterage.wire.v1.ReceiveConfig
-	(*LocalConfig)(nil),         // 9: lighterage.wire.v1.LocalConfig
-	(*NodeConfig)(nil),          // 10: lighterage.wire.v1.NodeConfig
+	(CompressionMode)(0),              // 0: lighterage.wire.v1.CompressionMode
+	(CompressionLevel)(0),             // 1: lighterage.wire.v1.CompressionLevel
+	(CompressionObjective)(0),         // 2: lighterage.wire.v1.CompressionObjective
+	(*Prices)(nil),                    // 3: lighterage.wire.v1.Prices
+	(*CompressionSettings)(nil),       // 4: lighterage.wire.v1.CompressionSettings
+	(*DialPolicy)(nil),                // 5: lighterage.wire.v1.DialPolicy
+	(*ClaimPath)(nil),                 // 6: lighterage.wire.v1.ClaimPath
+	(*SendConfig)(nil),                // 7: lighterage.wire.v1.SendConfig
+	(*ReceiveConfig)(nil),             // 8: lighterage.wire.v1.ReceiveConfig
+	(*LocalConfig)(nil),               // 9: lighterage.wire.v1.LocalConfig
+	(*NodeConfig)(nil),                // 10: lighterage.wire.v1.NodeConfig
+	(*descriptorpb.FieldOptions)(nil), // 11: google.protobuf.FieldOptions
 }
 var file_agent_wire_v1_config_proto_depIdxs = []int32{
-	0, // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
-	1, // 1: lighterage.wire.v1.CompressionSettings.level:type_name -> lighterage.wire.v1.CompressionLevel
-	2, // 2: lighterage.wire.v1.CompressionSettings.objective:type_name -> lighterage.wire.v1.CompressionObjective
-	3, // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
-	6, // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
-	4, // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
-	7, // 6: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
-	8, // 7: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	0,  // 0: lighterage.wire.v1.CompressionSettings.mode:type_name -> lighterage.wire.v1.CompressionMode
+	1,  // 1: lighterage.wire.v1.CompressionSettings.level:type_name -> lighterage.wire.v1.CompressionLevel
+	2,  // 2: lighterage.wire.v1.CompressionSettings.objective:type_name -> lighterage.wire.v1.CompressionObjective
+	3,  // 3: lighterage.wire.v1.CompressionSettings.prices:type_name -> lighterage.wire.v1.Prices
+	6,  // 4: lighterage.wire.v1.SendConfig.destination:type_name -> lighterage.wire.v1.ClaimPath
+	4,  // 5: lighterage.wire.v1.SendConfig.compression:type_name -> lighterage.wire.v1.CompressionSettings
+	7,  // 6: lighterage.wire.v1.LocalConfig.send:type_name -> lighterage.wire.v1.SendConfig
+	8,  // 7: lighterage.wire.v1.LocalConfig.receive:type_name -> lighterage.wire.v1.ReceiveConfig
+	11, // 8: lighterage.wire.v1.critical:extendee -> google.protobuf.FieldOptions
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	8,  // [8:9] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agent_wire_v1_config_proto_init() }
@@ -1069,13 +1094,14 @@ func file_agent_wire_v1_config_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_wire_v1_config_proto_rawDesc), len(file_agent_wire_v1_config_proto_rawDesc)),
 			NumEnums:      3,
 			NumMessages:   8,
-			NumExtensions: 0,
+			NumExtensions: 1,
 			NumServices:   0,
 		},
 		GoTypes:           file_agent_wire_v1_config_proto_goTypes,
 		DependencyIndexes: file_agent_wire_v1_config_proto_depIdxs,
 		EnumInfos:         file_agent_wire_v1_config_proto_enumTypes,
 		MessageInfos:      file_agent_wire_v1_config_proto_msgTypes,
+		ExtensionInfos:    file_agent_wire_v1_config_proto_extTypes,
 	}.Build()
 	File_agent_wire_v1_config_proto = out.File
 	file_agent_wire_v1_config_proto_goTypes = nil

@@ -31,7 +31,7 @@ const (
 //
 // HTTPAgent is served by agents in mode http, for the manager of their cluster only.
 type HTTPAgentClient interface {
-	// GetHTTPReport is idempotent and cheap: the manager calls it every 15 seconds.
+	// GetHTTPReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetHTTPReport(ctx context.Context, in *GetHTTPReportRequest, opts ...grpc.CallOption) (*GetHTTPReportResponse, error)
 }
 
@@ -59,7 +59,7 @@ func (c *hTTPAgentClient) GetHTTPReport(ctx context.Context, in *GetHTTPReportRe
 //
 // HTTPAgent is served by agents in mode http, for the manager of their cluster only.
 type HTTPAgentServer interface {
-	// GetHTTPReport is idempotent and cheap: the manager calls it every 15 seconds.
+	// GetHTTPReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetHTTPReport(context.Context, *GetHTTPReportRequest) (*GetHTTPReportResponse, error)
 	mustEmbedUnimplementedHTTPAgentServer()
 }

@@ -31,7 +31,7 @@ const (
 //
 // QueueAgent is served by agents in mode queue, for the manager of their cluster only.
 type QueueAgentClient interface {
-	// GetQueueReport is idempotent and cheap: the manager calls it every 15 seconds.
+	// GetQueueReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetQueueReport(ctx context.Context, in *GetQueueReportRequest, opts ...grpc.CallOption) (*GetQueueReportResponse, error)
 }
 
@@ -59,7 +59,7 @@ func (c *queueAgentClient) GetQueueReport(ctx context.Context, in *GetQueueRepor
 //
 // QueueAgent is served by agents in mode queue, for the manager of their cluster only.
 type QueueAgentServer interface {
-	// GetQueueReport is idempotent and cheap: the manager calls it every 15 seconds.
+	// GetQueueReport is idempotent and cheap: the manager calls it every 3 seconds, or less often where there are many agents.
 	GetQueueReport(context.Context, *GetQueueReportRequest) (*GetQueueReportResponse, error)
 	mustEmbedUnimplementedQueueAgentServer()
 }

@@ -57,6 +57,8 @@ const (
 	FailureReason_FAILURE_REASON_DESTINATION_CHANGED FailureReason = 22
 	// FAILURE_REASON_SOURCE_IN_USE: something else takes the messages that a channel is to send.
 	FailureReason_FAILURE_REASON_SOURCE_IN_USE FailureReason = 23
+	// FAILURE_REASON_SUPERSEDED: the receiving cluster knows of a newer attempt; an older release says ABORTED.
+	FailureReason_FAILURE_REASON_SUPERSEDED FailureReason = 24
 	// The external servers of a queue do not answer; do not prove who they are; do not let it in; are not what it needs; have its stream in
 	// others' use.
 	FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE FailureReason = 40
@@ -67,6 +69,8 @@ const (
 	// The volume of a queue's member is full; cannot be written for another reason.
 	FailureReason_FAILURE_REASON_STORAGE_FULL   FailureReason = 50
 	FailureReason_FAILURE_REASON_STORAGE_FAILED FailureReason = 51
+	// FAILURE_REASON_EVICTED: the cluster took the agent's pod away, for example to drain its node.
+	FailureReason_FAILURE_REASON_EVICTED FailureReason = 60
 )
 
 // Enum value maps for FailureReason.
@@ -96,6 +100,7 @@ var (
 		21: "FAILURE_REASON_SOURCE_EMPTY",
 		22: "FAILURE_REASON_DESTINATION_CHANGED",
 		23: "FAILURE_REASON_SOURCE_IN_USE",
+		24: "FAILURE_REASON_SUPERSEDED",
 		40: "FAILURE_REASON_EXTERNAL_UNREACHABLE",
 		41: "FAILURE_REASON_EXTERNAL_UNTRUSTED",
 		42: "FAILURE_REASON_EXTERNAL_REFUSED",
@@ -103,6 +108,7 @@ var (
 		44: "FAILURE_REASON_EXTERNAL_IN_USE",
 		50: "FAILURE_REASON_STORAGE_FULL",
 		51: "FAILURE_REASON_STORAGE_FAILED",
+		60: "FAILURE_REASON_EVICTED",
 	}
 	FailureReason_value = map[string]int32{
 		"FAILURE_REASON_UNSPECIFIED":              0,
@@ -129,6 +135,7 @@ var (
 		"FAILURE_REASON_SOURCE_EMPTY":             21,
 		"FAILURE_REASON_DESTINATION_CHANGED":      22,
 		"FAILURE_REASON_SOURCE_IN_USE":            23,
+		"FAILURE_REASON_SUPERSEDED":               24,
 		"FAILURE_REASON_EXTERNAL_UNREACHABLE":     40,
 		"FAILURE_REASON_EXTERNAL_UNTRUSTED":       41,
 		"FAILURE_REASON_EXTERNAL_REFUSED":         42,
@@ -136,6 +143,7 @@ var (
 		"FAILURE_REASON_EXTERNAL_IN_USE":          44,
 		"FAILURE_REASON_STORAGE_FULL":             50,
 		"FAILURE_REASON_STORAGE_FAILED":           51,
+		"FAILURE_REASON_EVICTED":                  60,
 	}
 )
 
@@ -233,9 +241,11 @@ func (AgentState) EnumDescriptor() ([]byte, []int) {
 
 // Failure is why something ended early, with what to do about it in message. It never holds secrets.
 type Failure struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        FailureReason          `protobuf:"varint,1,opt,name=reason,proto3,enum=lighterage.wire.v1.FailureReason" json:"reason,omitempty"`
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Reason  FailureReason          `protobuf:"varint,1,opt,name=reason,proto3,enum=lighterage.wire.v1.FailureReason" json:"reason,omitempty"`
+	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// newest_attempt is the attempt of the same run that superseded this one; 0 when it is of another run.
+	NewestAttempt uint32 `protobuf:"varint,3,opt,name=newest_attempt,json=newestAttempt,proto3" json:"newest_attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,6 +292,13 @@ func (x *Failure) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *Failure) GetNewestAttempt() uint32 {
+	if x != nil {
+		return x.NewestAttempt
+	}
+	return 0
 }
 
 // Operations counts calls and the plain bytes that they worked on.
@@ -1091,10 +1108,11 @@ var File_agent_wire_v1_report_proto protoreflect.FileDescriptor
 
 const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\n" +
-	"\x1aagent/wire/v1/report.proto\x12\x12lighterage.wire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"^\n" +
+	"\x1aagent/wire/v1/report.proto\x12\x12lighterage.wire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x01\n" +
 	"\aFailure\x129\n" +
 	"\x06reason\x18\x01 \x01(\x0e2!.lighterage.wire.v1.FailureReasonR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"B\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12%\n" +
+	"\x0enewest_attempt\x18\x03 \x01(\rR\rnewestAttempt\"B\n" +
 	"\n" +
 	"Operations\x12\x1e\n" +
 	"\n" +
@@ -1182,7 +1200,7 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"wire_bytes\x18\v \x01(\x04R\twireBytes\x12:\n" +
 	"\tomissions\x18\f \x03(\v2\x1c.lighterage.wire.v1.OmissionR\tomissions\x12\x16\n" +
 	"\x06detail\x18\r \x01(\tR\x06detail\x12\x14\n" +
-	"\x05trial\x18\x0e \x01(\fR\x05trial*\xeb\b\n" +
+	"\x05trial\x18\x0e \x01(\fR\x05trial*\xa6\t\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FAILURE_REASON_INTERNAL\x10\x01\x12#\n" +
@@ -1208,14 +1226,16 @@ const file_agent_wire_v1_report_proto_rawDesc = "" +
 	"\x1dFAILURE_REASON_INVALID_FILTER\x10\x14\x12\x1f\n" +
 	"\x1bFAILURE_REASON_SOURCE_EMPTY\x10\x15\x12&\n" +
 	"\"FAILURE_REASON_DESTINATION_CHANGED\x10\x16\x12 \n" +
-	"\x1cFAILURE_REASON_SOURCE_IN_USE\x10\x17\x12'\n" +
+	"\x1cFAILURE_REASON_SOURCE_IN_USE\x10\x17\x12\x1d\n" +
+	"\x19FAILURE_REASON_SUPERSEDED\x10\x18\x12'\n" +
 	"#FAILURE_REASON_EXTERNAL_UNREACHABLE\x10(\x12%\n" +
 	"!FAILURE_REASON_EXTERNAL_UNTRUSTED\x10)\x12#\n" +
 	"\x1fFAILURE_REASON_EXTERNAL_REFUSED\x10*\x12!\n" +
 	"\x1dFAILURE_REASON_EXTERNAL_UNFIT\x10+\x12\"\n" +
 	"\x1eFAILURE_REASON_EXTERNAL_IN_USE\x10,\x12\x1f\n" +
 	"\x1bFAILURE_REASON_STORAGE_FULL\x102\x12!\n" +
-	"\x1dFAILURE_REASON_STORAGE_FAILED\x103*\xc7\x01\n" +
+	"\x1dFAILURE_REASON_STORAGE_FAILED\x103\x12\x1a\n" +
+	"\x16FAILURE_REASON_EVICTED\x10<*\xc7\x01\n" +
 	"\n" +
 	"AgentState\x12\x1b\n" +
 	"\x17AGENT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
