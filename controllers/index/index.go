@@ -1,0 +1,174 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package index has the manager's cache find objects by what questions are about, so that none of them costs more in a large cluster than
+// in a small one.
+package index
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// Fields for client.MatchingFields. Those of Transfers come first.
+const (
+	// UID of a Transfer, Delivery, CompressionTrial, Queue or HTTPEndpoint, which is in a label of its pods.
+	UID = "metadata.uid"
+	// Waits is Yes for a Transfer, CompressionTrial, Queue or HTTPEndpoint that a change of nodes may help: those that have an agent without a node.
+	Waits = "lighterage.waits"
+	// Policy is the CompressionPolicy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names; empty for the default one.
+	Policy = "lighterage.policy"
+	// Destination is plan.DestinationKey.
+	Destination = "lighterage.destination"
+	// Peer of a Transfer, empty for this cluster, or of a Queue that sends to one.
+	Peer = "lighterage.peer"
+	// SourceClaim is the claim that a Transfer reads.
+	SourceClaim = "lighterage.sourceClaim"
+	// WrittenClaim is the claim that a Transfer writes to now in a pod of its own, or a Delivery that has not ended.
+	WrittenClaim = "lighterage.writtenClaim"
+	// GrantedBy is the other namespace of this cluster that a Transfer writes to.
+	GrantedBy = "lighterage.grantedBy"
+	// Sender is plan.SenderHash of the Transfer that a Delivery is of.
+	Sender = "lighterage.sender"
+	// ArchiveClaim is a claim that a Queue names.
+	ArchiveClaim = "lighterage.archiveClaim"
+	// Backend is the Service that an HTTPEndpoint names.
+	Backend = "spec.backend.service.name"
+	// Job is the name of that which a pod is of.
+	Job = "lighterage.job"
+	// Owner is the UID of the Transfer, Delivery, CompressionTrial, Queue or HTTPEndpoint whose agent a pod or a Job is, by their labels.
+	Owner = "lighterage.owner"
+	// Node is the name of that which a pod is on, or that its DaemonSet has made it for.
+	Node = "lighterage.node"
+	// HoldsSlot is Yes for an agent's pod that has a slot of an accelerator or waits for one.
+	HoldsSlot = "lighterage.holdsSlot"
+	// BoundClaim is the namespace/name of the claim that a PersistentVolume is bound to.
+	BoundClaim = "lighterage.boundClaim"
+	// Volume is the PersistentVolume that a VolumeAttachment is of.
+	Volume = "lighterage.volume"
+
+	// Yes is the value of fields that have one.
+	Yes = "yes"
+)
+
+// field by which objects of a kind are found.
+type field struct {
+	object client.Object
+	name   string
+	values client.IndexerFunc
+}
+
+// of makes a field of the values of a kind.
+func of[T any, P interface {
+	*T
+	client.Object
+}](name string, values func(P) []string) field {
+	return field{P(new(T)), name, func(object client.Object) []string {
+		if typed, ok := object.(P); ok {
+			return values(typed)
+		}
+		return nil
+	}}
+}
+
+// uid makes the field UID of a kind.
+func uid[T any, P interface {
+	*T
+	client.Object
+}]() field {
+	return of(UID, func(object P) []string { return []string{string(object.GetUID())} })
+}
+
+func when(condition bool, value string) []string {
+	if !condition {
+		return nil
+	}
+	return []string{value}
+}
+
+// fields are all that there are.
+func fields() []field {
+	return []field{
+		uid[v1alpha1.Transfer](), uid[v1alpha1.Delivery](), uid[v1alpha1.CompressionTrial](), uid[v1alpha1.Queue](), uid[v1alpha1.HTTPEndpoint](),
+
+		of(Waits, func(t *v1alpha1.Transfer) []string { return when(plan.TransferWaitsForNode(t), Yes) }),
+		of(Waits, func(t *v1alpha1.CompressionTrial) []string { return when(plan.TrialWaits(t), Yes) }),
+		of(Waits, func(q *v1alpha1.Queue) []string { return when(!ready(q.Status.Conditions), Yes) }),
+		of(Waits, func(e *v1alpha1.HTTPEndpoint) []string { return when(!ready(e.Status.Conditions), Yes) }),
+
+		of(Policy, func(t *v1alpha1.Transfer) []string {
+			return when(t.Status.Phase != v1alpha1.TransferComplete, transferPolicy(t))
+		}),
+		of(Policy, func(q *v1alpha1.Queue) []string { return []string{queuePolicy(q)} }),
+		of(Policy, func(e *v1alpha1.HTTPEndpoint) []string { return []string{endpointPolicy(e)} }),
+
+		of(Destination, func(t *v1alpha1.Transfer) []string { return []string{plan.DestinationKey(t)} }),
+		of(Peer, func(t *v1alpha1.Transfer) []string { return []string{t.Spec.Destination.Peer} }),
+		of(Peer, func(q *v1alpha1.Queue) []string {
+			if q.Spec.Channel == nil {
+				return nil
+			}
+			return []string{q.Spec.Channel.Peer}
+		}),
+		of(SourceClaim, func(t *v1alpha1.Transfer) []string { return []string{t.Spec.Source.PersistentVolumeClaim.ClaimName} }),
+		of(WrittenClaim, func(t *v1alpha1.Transfer) []string {
+			return when(plan.WritesHere(t), t.Spec.Destination.PersistentVolumeClaim.ClaimName)
+		}),
+		of(WrittenClaim, func(d *v1alpha1.Delivery) []string {
+			return when(!plan.DeliveryEnded(d), d.Spec.Destination.PersistentVolumeClaim.ClaimName)
+		}),
+		of(GrantedBy, func(t *v1alpha1.Transfer) []string {
+			to := plan.DestinationNamespace(t)
+			return when(plan.IsLocal(t) && to != t.Namespace, to)
+		}),
+		of(Sender, func(d *v1alpha1.Delivery) []string {
+			transfer := d.Spec.Transfer
+			return []string{plan.SenderHash(d.Spec.Peer, transfer.Namespace, transfer.Name)}
+		}),
+		of(ArchiveClaim, archiveClaims),
+		of(Backend, func(e *v1alpha1.HTTPEndpoint) []string {
+			if e.Spec.Backend.Service == nil {
+				return nil
+			}
+			return []string{e.Spec.Backend.Service.Name}
+		}),
+
+		of(Job, func(p *corev1.Pod) []string {
+			return when(p.Labels[batchv1.JobNameLabel] != "", p.Labels[batchv1.JobNameLabel])
+		}),
+		of(Owner, func(p *corev1.Pod) []string { return owners(p.Labels) }),
+		of(Owner, func(j *batchv1.Job) []string { return owners(j.Labels) }),
+		of(Node, func(p *corev1.Pod) []string { return when(NodeOf(p) != "", NodeOf(p)) }),
+		of(HoldsSlot, func(p *corev1.Pod) []string { return when(plan.SlotsOf(p) > 0, Yes) }),
+		of(BoundClaim, func(v *corev1.PersistentVolume) []string {
+			if v.Status.Phase != corev1.VolumeBound || v.Spec.ClaimRef == nil {
+				return nil
+			}
+			return []string{v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name}
+		}),
+		of(Volume, func(a *storagev1.VolumeAttachment) []string {
+			if a.Spec.Source.PersistentVolumeName == nil {
+				return nil
+			}
+			return []string{*a.Spec.Source.PersistentVolumeName}
+		}),
+	}
+}
+
+// Setup adds all fields to the cache of a manager that has not been started.
+func Setup(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, f := range fields() {
+		if err := indexer.IndexField(ctx, f.object, f.name, f.values); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", f.object, f.name, err)
+		}
+	}
+	return nil
+}

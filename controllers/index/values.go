@@ -1,0 +1,88 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+)
+
+func ready(conditions []metav1.Condition) bool {
+	return meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)
+}
+
+func transferPolicy(t *v1alpha1.Transfer) string {
+	if t.Spec.Compression == nil {
+		return ""
+	}
+	return t.Spec.Compression.PolicyName
+}
+
+func queuePolicy(q *v1alpha1.Queue) string {
+	if q.Spec.Compression == nil {
+		return ""
+	}
+	return q.Spec.Compression.PolicyName
+}
+
+func endpointPolicy(e *v1alpha1.HTTPEndpoint) string {
+	if e.Spec.Compression == nil {
+		return ""
+	}
+	return e.Spec.Compression.PolicyName
+}
+
+// PolicyNames are the values of Policy that a change of a CompressionPolicy concerns: its name, and the empty one if it is annotated as a
+// default. Of a change both what was and what is are asked about.
+func PolicyNames(policy client.Object) []string {
+	names := []string{policy.GetName()}
+	if policy.GetAnnotations()[v1alpha1.DefaultPolicyAnnotation] == "true" {
+		names = append(names, "")
+	}
+	return names
+}
+
+func archiveClaims(q *v1alpha1.Queue) (claims []string) {
+	if q.Spec.Archive != nil {
+		claims = append(claims, q.Spec.Archive.PersistentVolumeClaim.ClaimName)
+	}
+	if q.Spec.Restore != nil {
+		claims = append(claims, q.Spec.Restore.PersistentVolumeClaim.ClaimName)
+	}
+	return claims
+}
+
+func owners(labels map[string]string) (uids []string) {
+	for _, label := range []string{
+		v1alpha1.TransferLabel, v1alpha1.DeliveryLabel, v1alpha1.TrialLabel, v1alpha1.QueueLabel, v1alpha1.HTTPEndpointLabel,
+	} {
+		if labels[label] != "" {
+			uids = append(uids, labels[label])
+		}
+	}
+	return uids
+}
+
+// NodeOf is the node that a pod is on, or that its DaemonSet has made it for; empty if neither is known.
+func NodeOf(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wake is how controllers learn that something which their objects depend on has changed, without looking at all objects.
+package wake
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lighterage/lighterage/controllers/index"
+)
+
+// Later lets pass what a manager has not found when it started. Then every object is reconciled, after all kinds that its controller
+// watches have been read; to look besides for whom each of them concerns takes time that grows with the product of both numbers.
+func Later() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+}
+
+// Requests are those of the objects that a list would have. keep, unless it is nil, takes some of them, which it must not change: they are
+// the cache's. An error is logged, as there is nobody to return it to, and the clock looks again later.
+func Requests[T client.Object](
+	ctx context.Context, reader client.Reader, list client.ObjectList, keep func(T) bool, options ...client.ListOption,
+) []reconcile.Request {
+	if err := reader.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "Objects cannot be listed", "kind", fmt.Sprintf("%T", list))
+		return nil
+	}
+	var requests []reconcile.Request
+	// Nothing in it returns an error.
+	_ = meta.EachListItem(list, func(item runtime.Object) error {
+		if object, ok := item.(T); ok && (keep == nil || keep(object)) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+		}
+		return nil
+	})
+	return requests
+}
+
+// Labelled finds the object whose UID is in a label of another of its namespace. list makes an empty list of its kind.
+func Labelled(reader client.Reader, list func() client.ObjectList, label string) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		uid := object.GetLabels()[label]
+		if uid == "" {
+			return nil
+		}
+		return Requests[client.Object](ctx, reader, list(), nil, client.InNamespace(object.GetNamespace()), client.MatchingFields{index.UID: uid})
+	}
+}
+
+// AtNormalPriority has what is looked at again take its turn with all else. Objects that a manager finds when it starts come after what
+// happens then; without this they would do so for as long as it runs.
+func AtNormalPriority(r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		result, err := r.Reconcile(ctx, request)
+		if result.Priority == nil {
+			result.Priority = new(int)
+		}
+		return result, err
+	})
+}

@@ -1,0 +1,96 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wake_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
+	"github.com/lighterage/lighterage/controllers/wake"
+)
+
+func newCluster(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).Build()
+}
+
+func transfer(namespace, name string) *v1alpha1.Transfer {
+	return &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "-" + name)}}
+}
+
+// TestLabelled: the label is tenants' input, so it finds nothing in another namespace.
+func TestLabelled(t *testing.T) {
+	c := newCluster(t, transfer("bank", "ledger"), transfer("bank", "other"), transfer("shop", "ledger"))
+	of := wake.Labelled(c, func() client.ObjectList { return &v1alpha1.TransferList{} }, v1alpha1.TransferLabel)
+	for uid, want := range map[string][]reconcile.Request{
+		"bank-ledger": {{NamespacedName: client.ObjectKey{Namespace: "bank", Name: "ledger"}}},
+		"shop-ledger": nil,
+		"":            nil,
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Labels: map[string]string{v1alpha1.TransferLabel: uid}}}
+		if got := of(context.Background(), pod); !slices.Equal(got, want) {
+			t.Errorf("%q: %v", uid, got)
+		}
+	}
+}
+
+func TestRequestsKeeps(t *testing.T) {
+	c := newCluster(t, transfer("bank", "ledger"), transfer("bank", "other"))
+	keep := func(transfer *v1alpha1.Transfer) bool { return transfer.Name == "other" }
+	got := wake.Requests(context.Background(), c, &v1alpha1.TransferList{}, keep)
+	if len(got) != 1 || got[0].Name != "other" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestLater(t *testing.T) {
+	p := wake.Later()
+	if p.Create(event.CreateEvent{IsInInitialList: true}) {
+		t.Error("what is there at the start wakes somebody")
+	}
+	if !p.Create(event.CreateEvent{}) || !p.Update(event.UpdateEvent{}) || !p.Delete(event.DeleteEvent{}) {
+		t.Error("a change wakes nobody")
+	}
+}
+
+func TestAtNormalPriority(t *testing.T) {
+	failure, own := errors.New("busy"), -7
+	for name, test := range map[string]struct {
+		result reconcile.Result
+		err    error
+		want   int
+	}{
+		"again":  {result: reconcile.Result{RequeueAfter: time.Second}},
+		"failed": {err: failure},
+		"chosen": {result: reconcile.Result{Priority: &own}, want: own},
+	} {
+		r := wake.AtNormalPriority(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return test.result, test.err }))
+		got, err := r.Reconcile(context.Background(), reconcile.Request{})
+		if !errors.Is(err, test.err) || got.RequeueAfter != test.result.RequeueAfter || got.Priority == nil || *got.Priority != test.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
