@@ -106,6 +106,8 @@ const (
 	ReasonAgentNotStarted = "AgentNotStarted"
 	// ReasonAgentLost: the agent ended without leaving a report.
 	ReasonAgentLost = "AgentLost"
+	// ReasonEvicted: the cluster took the agent's pod away, for example to drain its node. It does not count as a failure.
+	ReasonEvicted = "Evicted"
 	// ReasonConnectionLost: the connection between the agents broke.
 	ReasonConnectionLost = "ConnectionLost"
 	// ReasonInvalidData: a side received what the protocol does not allow.
@@ -114,6 +116,9 @@ const (
 	ReasonInternal = "Internal"
 	// ReasonAborted: the sending side withdrew the run.
 	ReasonAborted = "Aborted"
+	// ReasonSuperseded: the receiving cluster knows of a newer attempt, because this cluster was restored from a backup; the next attempt
+	// follows that one.
+	ReasonSuperseded = "Superseded"
 	// ReasonMaxAttemptsReached: every attempt that spec.maxAttempts allows has failed.
 	ReasonMaxAttemptsReached = "MaxAttemptsReached"
 )
@@ -140,7 +145,8 @@ const (
 	ReasonCertificateExpired = "CertificateExpired"
 	// ReasonNameConflict: something that the HTTPEndpoint needs, such as its Service, exists and belongs to somebody else.
 	ReasonNameConflict = "NameConflict"
-	// ReasonRefused: the API server refuses what the HTTPEndpoint needs, for example because of a quota; the message says what.
+	// ReasonRefused: the API server rejects what the object needs, for example because of a quota or a webhook that fails; the message
+	// says what.
 	ReasonRefused = "Refused"
 	// ReasonAgentUnreachable: replicas run but do not answer the manager.
 	ReasonAgentUnreachable = "AgentUnreachable"
@@ -148,6 +154,8 @@ const (
 
 // Reasons of Queue conditions, beside those that they share with others.
 const (
+	// ReasonClaimsRemain: a former Queue of this name left claims, which may hold messages, and spec.storage.adopt does not name them.
+	ReasonClaimsRemain = "ClaimsRemain"
 	// ReasonMessagesRemain: the Queue is to be deleted, and has messages or does not say whether it has any.
 	ReasonMessagesRemain = "MessagesRemain"
 	// ReasonAuthenticationUnusable: members cannot use what spec.authentication names.

@@ -476,7 +476,7 @@ type HTTPEndpointStatus struct {
 	// cost at the policy's prices; absent when the policy states none.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
-	// statistics are read from the replicas every 15 seconds. The annotation lighterage.dev/reset-statistics with any new value sets
+	// statistics are read from the replicas every 15 seconds, or less often where there are hundreds of objects. The annotation lighterage.dev/reset-statistics with any new value sets
 	// them to 0, those of compression and cpu too.
 	// +optional
 	Statistics *HTTPStatistics `json:"statistics,omitempty"`

@@ -25,6 +25,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="size must not become smaller: volumes do not shrink; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot be changed; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.storageClassName)",message="storageClassName is for type File; leave it out with type Memory"
+// +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.adopt)",message="adopt is for type File; leave it out with type Memory"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adopt) || has(self.adopt) && self.adopt == oldSelf.adopt",message="adopt cannot be changed once it is set; create another Queue and move the messages"
 // +kubebuilder:validation:XValidation:rule="self.type == 'File' || !has(self.sync)",message="sync is for type File; leave it out with type Memory"
 type QueueStorage struct {
 	// type is File or Memory.
@@ -46,6 +48,14 @@ type QueueStorage struct {
 	// sync says when what was acknowledged is on the volumes. A change restarts the members, one after the other.
 	// +optional
 	Sync *QueueSync `json:"sync,omitempty"`
+	// adopt names the StatefulSet of a former Queue of this name, whose claims, and with them its messages, this Queue takes over: those
+	// that are named data-ADOPT-0 and so on. For a Queue that a backup or a GitOps tool created again. The condition ClaimsRemain names
+	// the value.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=55
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?-queue-[0-9a-f]{8}$')",message="adopt must be the name of a Queue's StatefulSet; write for example orders-queue-1a2b3c4d"
+	Adopt string `json:"adopt,omitempty"`
 }
 
 // QueueCompression is what is wanted of compression for one Queue. What is set here wins over the named policy, which wins over the
@@ -170,7 +180,9 @@ type QueueExternal struct {
 	// servers of the cluster, of which members use any that answers: tls://HOST:PORT, or nats://HOST:PORT without credentials, by which what
 	// is put and got can be read on the way. Servers that these advertise are not used.
 	// Members check the address at every connection, as replicas of an HTTPEndpoint do (see spec.backend.host.name there): of this cluster
-	// they dial Services only, of other namespaces only with those' consent. The list may change to other servers of the same cluster, which restarts the members.
+	// they dial Services only, of other namespaces only with those' consent. A headless Service is dialled only if every server of the list is one or a pod
+	// of one, and none is written as NAME.NAMESPACE without .svc: members may then dial all pods, and any other name could lead to one of them.
+	// The list may change to other servers of the same cluster, which restarts the members.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -204,6 +216,7 @@ type QueueEngine struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.engine) && has(self.engine.external)) == (has(oldSelf.engine) && has(oldSelf.engine.external))",message="engine.external cannot be added or taken away; create another Queue and move the messages, for example by a channel"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.storageClassName)",message="storage.storageClassName is for members' own volumes; leave it out with engine.external"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.sync)",message="storage.sync is for members' own volumes; leave it out with engine.external, and set sync_interval of those servers"
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.storage.adopt)",message="storage.adopt is for members' own volumes; leave it out with engine.external"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || has(oldSelf.restore) && self.restore == oldSelf.restore",message="restore counts when a Queue is made: it cannot be added or changed, only taken away; create another Queue to restore into"
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || !has(self.engine.external) || !has(self.archive) && !has(self.restore)",message="archive and restore are for the members' own storage; leave them out with engine.external, and archive those servers by their own means"
 type QueueSpec struct {
@@ -483,7 +496,7 @@ type QueueStatus struct {
 	// cpu of the members that run now, each since its start or the last reset.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// statistics are read from the members every 15 seconds. The annotation lighterage.dev/reset-statistics with any new value sets what
+	// statistics are read from the members every 15 seconds, or less often where there are hundreds of objects. The annotation lighterage.dev/reset-statistics with any new value sets what
 	// they count to 0, and compression, decompression and cpu too.
 	// +optional
 	Statistics *QueueStatistics `json:"statistics,omitempty"`
@@ -521,6 +534,7 @@ type QueueStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=lighterage
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a Queue is that of its Service: at most 40 lower-case letters, digits and -, beginning with a letter"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.storage.adopt) || self.spec.storage.adopt.startsWith(self.metadata.name + '-queue-') && self.spec.storage.adopt.size() == self.metadata.name.size() + 15",message="storage.adopt must name the StatefulSet of a Queue with this very name"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`,description="ready and wanted members"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Serving, or why it is not all that its spec says"
 // +kubebuilder:printcolumn:name="Depth",type=integer,JSONPath=`.status.statistics.depth`,description="messages in the queue"

@@ -20,7 +20,7 @@ type QueueLoss struct {
 	// noticedTime is when the manager saw it.
 	// +required
 	NoticedTime metav1.Time `json:"noticedTime,omitzero"`
-	// messages that status showed in the queue last, up to 15 seconds or as long as the members did not answer before the loss. What
+	// messages that status showed in the queue last, when statistics were read before the loss. What
 	// was put after that is not counted, and what was got after that is.
 	// +optional
 	Messages QueueMessages `json:"messages,omitzero"`

@@ -197,7 +197,8 @@ type TransferSpec struct {
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 
-	// maxAttempts bounds the tries of one run. The waits between them grow from 5 seconds to 5 minutes.
+	// maxAttempts bounds the failed tries of one run; see status.run.failures for which count. The waits between them grow from 5 seconds
+	// to 5 minutes.
 	// +optional
 	// +default=5
 	// +kubebuilder:validation:Minimum=1
@@ -264,7 +265,8 @@ type RunStatus struct {
 	// +optional
 	Route Route `json:"route,omitempty"`
 	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that only somebody
-	// can mend, such as a missing grant, do not.
+	// can mend, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt that was interrupted after it had
+	// made bytes safe at the destination begins the count again.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
 	// deliveredBytes are of the whole files that those attempts of the run which have ended brought to the destination. Unset for a

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,8 +19,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
-	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
@@ -42,7 +41,7 @@ func (f fixedCredentials) Certificate(context.Context) (*tls.Certificate, *pki.C
 	return pair, f.ca, err
 }
 
-func newCA(t *testing.T) *pki.CA {
+func newCA(t testing.TB) *pki.CA {
 	t.Helper()
 	ca, _, err := pki.NewCA("east", time.Now())
 	if err != nil {
@@ -66,9 +65,10 @@ type server struct {
 	wirev1.UnimplementedNodeAgentServer
 	wirev1.UnimplementedHTTPAgentServer
 	wirev1.UnimplementedGatewayServer
-	err         error
-	protocol    uint32
-	connections atomic.Int32
+	err      error
+	protocol uint32
+	// connections that there were, and those that are open.
+	connections, open atomic.Int32
 }
 
 func (s *server) GetReport(context.Context, *wirev1.GetReportRequest) (*wirev1.GetReportResponse, error) {
@@ -92,7 +92,7 @@ func (s *server) Withdraw(context.Context, *wirev1.WithdrawRequest) (*wirev1.Wit
 }
 
 // serve listens on loopback with a certificate of ca for name, and believes clients of clientCA.
-func (s *server) serve(t *testing.T, ca *pki.CA, name string, clientCA *pki.CA) string {
+func (s *server) serve(t testing.TB, ca *pki.CA, name string, clientCA *pki.CA) string {
 	t.Helper()
 	pair, err := issue(ca, pki.GatewayPath, name)
 	if err != nil {
@@ -110,58 +110,78 @@ func (s *server) serve(t *testing.T, ca *pki.CA, name string, clientCA *pki.CA) 
 	wirev1.RegisterNodeAgentServer(g, s)
 	wirev1.RegisterHTTPAgentServer(g, s)
 	wirev1.RegisterGatewayServer(g, s)
-	go func() { _ = g.Serve(&countingListener{Listener: listener, count: &s.connections}) }()
+	go func() { _ = g.Serve(&countingListener{Listener: listener, server: s}) }()
 	t.Cleanup(g.Stop)
 	return listener.Addr().String()
 }
 
 type countingListener struct {
 	net.Listener
-	count *atomic.Int32
+	server *server
 }
 
 func (l *countingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
-	if err == nil {
-		l.count.Add(1)
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	l.server.connections.Add(1)
+	l.server.open.Add(1)
+	return &countedConn{Conn: conn, server: l.server}, nil
 }
 
-func TestAgentsReuseConnections(t *testing.T) {
+type countedConn struct {
+	net.Conn
+	server *server
+	closed sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.closed.Do(func() { c.server.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// TestConnections: one is kept for agents that are asked again soon, until it has been idle, and none for others.
+func TestConnections(t *testing.T) {
 	ca := newCA(t)
 	s := &server{}
 	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
-	fake := clocktesting.NewFakeClock(time.Now())
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: fake, Timeout: patience})
-	ask := func() {
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience, IdleLimit: 3 * time.Second})
+	asked := 0
+	ask := func(soon bool, want int32) {
 		t.Helper()
+		asked++
+		target.Soon = soon
 		report, err := agents.Report(context.Background(), target)
 		if err != nil || report.GetState() != wirev1.AgentState_AGENT_STATE_OPENING {
 			t.Fatalf("%v, %v", report, err)
 		}
+		if n := s.connections.Load(); n != want {
+			t.Fatalf("%d connections after %d questions, want %d", n, asked, want)
+		}
 	}
-	for range 3 {
-		ask()
-		fake.Step(2 * time.Second)
+	open := func(want int32) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); s.open.Load() != want; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d connections are open, want %d", s.open.Load(), want)
+			}
+		}
 	}
-	if n := s.connections.Load(); n != 1 {
-		t.Fatalf("%d connections for three questions", n)
-	}
-	fake.Step(2 * time.Minute)
-	ask()
-	if n := s.connections.Load(); n != 2 {
-		t.Fatalf("%d connections after a long pause, want a second one", n)
-	}
+	ask(false, 1)
+	open(0)
+	ask(true, 2)
+	ask(true, 2)
+	open(1)
+	open(0) // after three seconds
+	ask(true, 3)
 	s.err = status.Error(codes.Unavailable, "measuring")
 	if _, err := agents.Report(context.Background(), target); !errors.Is(err, agentclient.ErrUnreachable) {
 		t.Fatal(err)
 	}
+	open(0)
 	s.err = nil
-	ask()
-	if n := s.connections.Load(); n != 3 {
-		t.Fatalf("%d connections after an error, want a fresh one", n)
-	}
+	ask(true, 4)
 }
 
 func TestAgentErrors(t *testing.T) {
@@ -181,13 +201,13 @@ func TestAgentErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: test.err}
 			target := agentclient.Target{Address: s.serve(t, test.ca, test.serverName, test.clientCA), ServerName: serverName}
-			agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}, Timeout: patience})
+			agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience})
 			if _, err := agents.Report(context.Background(), target); !errors.Is(err, test.want) {
 				t.Fatal(err)
 			}
 		})
 	}
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}, Timeout: patience})
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience})
 	if _, err := agents.Profile(context.Background(), agentclient.Target{Address: closed, ServerName: serverName}); !errors.Is(err, agentclient.ErrUnreachable) {
 		t.Fatal(err)
 	}
@@ -232,7 +252,7 @@ func TestGateway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: test.err, protocol: test.protocol}
 			gateway := agentclient.Gateway{Endpoint: s.serve(t, theirs, test.serverName, test.clientCA), CABundle: test.bundle}
-			client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}, Timeout: patience})
+			client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Timeout: patience})
 			hello, err := client.Hello(context.Background(), gateway)
 			if test.want == nil {
 				if err != nil || hello.GetKnownAs() != "east" {
@@ -248,7 +268,7 @@ func TestGateway(t *testing.T) {
 			}
 		})
 	}
-	client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Clock: clock.RealClock{}, Timeout: patience})
+	client := agentclient.NewPeerGateway(agentclient.Options{Credentials: fixedCredentials{ours}, Timeout: patience})
 	_, err := client.Hello(context.Background(), agentclient.Gateway{Endpoint: closed, CABundle: theirs.CertificatePEM})
 	if !errors.Is(err, agentclient.ErrUnreachable) || !strings.Contains(err.Error(), "firewalls") {
 		t.Fatal(err)
@@ -259,7 +279,7 @@ func TestHTTPReport(t *testing.T) {
 	ca := newCA(t)
 	s := &server{}
 	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Clock: clock.RealClock{}, Timeout: patience})
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience})
 	report, err := agents.HTTPReport(context.Background(), target)
 	if err != nil || report.GetRevision() != "abc" {
 		t.Errorf("%v, %v", report, err)
@@ -268,4 +288,36 @@ func TestHTTPReport(t *testing.T) {
 	if _, err := agents.HTTPReport(context.Background(), target); !errors.Is(err, agentclient.ErrIncompatible) {
 		t.Errorf("want an agent of another version told from one that is away, got %v", err)
 	}
+}
+
+// BenchmarkQuestion: both sides are in this process, so the CPU time is that of both.
+func BenchmarkQuestion(b *testing.B) {
+	ca := newCA(b)
+	s := &server{}
+	target := agentclient.Target{Address: s.serve(b, ca, serverName, ca), ServerName: serverName}
+	credentials := &heldCredentials{fixedCredentials: fixedCredentials{ca}}
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: credentials, Timeout: patience})
+	for name, soon := range map[string]bool{"kept": true, "new": false} {
+		b.Run(name, func(b *testing.B) {
+			target.Soon = soon
+			for b.Loop() {
+				if _, err := agents.Report(b.Context(), target); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// heldCredentials are issued once.
+type heldCredentials struct {
+	fixedCredentials
+	once sync.Once
+	pair *tls.Certificate
+	err  error
+}
+
+func (h *heldCredentials) Certificate(ctx context.Context) (*tls.Certificate, *pki.CA, error) {
+	h.once.Do(func() { h.pair, _, h.err = h.fixedCredentials.Certificate(ctx) })
+	return h.pair, h.ca, h.err
 }

@@ -4,9 +4,11 @@
 package agentclient
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"sync"
 	"time"
@@ -14,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/utils/clock"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -23,10 +24,12 @@ import (
 const (
 	// agentTimeout bounds a question to an agent: it is in the same cluster and answers from memory.
 	agentTimeout = 1500 * time.Millisecond
-	// idleLimit is how long a connection that nobody uses is kept.
-	idleLimit = time.Minute
+	// idleLimit is how long a connection is kept for the next question.
+	idleLimit = 15 * time.Second
 	// maxMessageBytes bounds what is read from an agent or a gateway.
 	maxMessageBytes = 256 << 10
+	// bufferBytes of a connection to an agent, each way: a question and its answer are small, and there may be hundreds of connections.
+	bufferBytes = 4 << 10
 )
 
 // Credentials give the manager's own certificate. *pki.Holder is one.
@@ -37,30 +40,36 @@ type Credentials interface {
 // Options of the clients.
 type Options struct {
 	Credentials Credentials
-	Clock       clock.PassiveClock
 	// Timeout of a question, connecting included. Zero stands for 1.5s to an agent and 10s to another cluster's gateway.
 	Timeout time.Duration
+	// IdleLimit is how long a connection to an agent is kept for the next question. Zero stands for 15s.
+	IdleLimit time.Duration
 }
 
-// agents keeps a connection to every agent that was asked within the last minute.
+// agents keeps connections to those agents only that are asked again soon.
 type agents struct {
 	options Options
 
 	mu          sync.Mutex
 	connections map[Target]*connection
+	// roots are those of bundle, which was the cluster's CA when they were needed last.
+	roots  *x509.CertPool
+	bundle []byte
 }
 
 type connection struct {
-	conn *grpc.ClientConn
-	log  *handshakeLog
+	*grpc.ClientConn
+	log *handshakeLog
+	// idle closes it some time after it was used.
+	idle *time.Timer
 	used time.Time
 }
 
 var _ Agents = (*agents)(nil)
 
-// NewAgents returns a client of agents that is safe for concurrent use and reuses connections.
+// NewAgents returns a client of agents that is safe for concurrent use.
 func NewAgents(o Options) Agents {
-	o.Timeout = cmp.Or(o.Timeout, agentTimeout)
+	o.Timeout, o.IdleLimit = cmp.Or(o.Timeout, agentTimeout), cmp.Or(o.IdleLimit, idleLimit)
 	return &agents{options: o, connections: map[Target]*connection{}}
 }
 
@@ -102,9 +111,12 @@ func ask[Answer any](ctx context.Context, a *agents, target Target, what string,
 	if err != nil {
 		return nil, err
 	}
-	answer, err := question(ctx, conn)
+	answer, err := question(ctx, conn.ClientConn)
+	if err != nil || !target.Soon {
+		a.close(target, conn)
+	}
 	if err != nil {
-		return nil, a.failed(target, err)
+		return nil, failed(target, conn.log, err)
 	}
 	if answer == nil {
 		return nil, fmt.Errorf("asking the agent at %s for its %s: %w: it answered without one", target.Address, what, ErrIncompatible)
@@ -112,55 +124,75 @@ func ask[Answer any](ctx context.Context, a *agents, target Target, what string,
 	return answer, nil
 }
 
-// connection returns one to the target, new or used, and closes those that have been idle for long.
-func (a *agents) connection(ctx context.Context, target Target) (*grpc.ClientConn, error) {
+// connection returns one to the target: the one that was kept, or a new one.
+func (a *agents) connection(ctx context.Context, target Target) (*connection, error) {
 	pair, ca, err := a.options.Credentials.Certificate(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("taking the manager's certificate: %w", err)
 	}
-	roots, err := pki.ParseBundle(ca.CertificatePEM)
-	if err != nil {
-		return nil, fmt.Errorf("reading the cluster's CA: %w", err)
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.options.Clock.Now()
-	for key, idle := range a.connections {
-		if now.Sub(idle.used) > idleLimit {
-			idle.conn.Close()
-			delete(a.connections, key)
-		}
-	}
 	if known := a.connections[target]; known != nil {
-		known.used = now
-		return known.conn, nil
+		known.used = time.Now()
+		known.idle.Reset(a.options.IdleLimit)
+		return known, nil
 	}
-	transport := newCredentials(pki.ClientConfig(pair, pki.Pool(roots), target.ServerName))
+	if !bytes.Equal(a.bundle, ca.CertificatePEM) {
+		roots, err := pki.ParseBundle(ca.CertificatePEM)
+		if err != nil {
+			return nil, fmt.Errorf("reading the cluster's CA: %w", err)
+		}
+		a.roots, a.bundle = pki.Pool(roots), ca.CertificatePEM
+	}
+	// A session that is resumed saves neither the key exchange nor what gRPC does, which cost most.
+	transport := newCredentials(pki.ClientConfig(pair, a.roots, target.ServerName))
 	conn, err := grpc.NewClient("passthrough:///"+target.Address,
 		grpc.WithTransportCredentials(transport),
 		grpc.WithAuthority(target.ServerName),
 		grpc.WithNoProxy(),
+		grpc.WithReadBufferSize(bufferBytes),
+		grpc.WithWriteBufferSize(bufferBytes),
+		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the agent at %s: %w", target.Address, err)
 	}
-	a.connections[target] = &connection{conn: conn, log: transport.log, used: now}
-	return conn, nil
+	opened := &connection{ClientConn: conn, log: transport.log, used: time.Now()}
+	if target.Soon {
+		opened.idle = time.AfterFunc(a.options.IdleLimit, func() { a.closeIdle(target, opened) })
+		a.connections[target] = opened
+	}
+	return opened, nil
 }
 
-// failed forgets the connection, so that the next question begins with fresh credentials and no back-off, and types the error.
-func (a *agents) failed(target Target, err error) error {
-	kind := ErrUnreachable
+// closeIdle closes a connection, unless it was used since its time was up.
+func (a *agents) closeIdle(target Target, conn *connection) {
 	a.mu.Lock()
-	if known := a.connections[target]; known != nil {
-		if distrust(known.log.last()) {
-			kind = ErrUntrusted
-		}
-		known.conn.Close()
+	used := time.Since(conn.used) < a.options.IdleLimit
+	a.mu.Unlock()
+	if !used {
+		a.close(target, conn)
+	}
+}
+
+// close closes a connection that nobody is to use any more, so that the next question begins with fresh credentials and no back-off.
+func (a *agents) close(target Target, conn *connection) {
+	a.mu.Lock()
+	if a.connections[target] == conn {
 		delete(a.connections, target)
+		conn.idle.Stop()
 	}
 	a.mu.Unlock()
+	conn.Close()
+}
+
+// failed types the error of a question.
+func failed(target Target, handshake *handshakeLog, err error) error {
+	kind := ErrUnreachable
+	if distrust(handshake.last()) {
+		kind = ErrUntrusted
+	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		kind = ErrUntrusted

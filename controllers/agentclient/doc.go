@@ -27,6 +27,8 @@ type Target struct {
 	Address string
 	// ServerName that the agent's certificate must hold.
 	ServerName string
+	// Soon: it is asked again within seconds, so the connection is kept.
+	Soon bool
 }
 
 // Agents asks agents of this cluster. Every method is idempotent, may be retried and is bounded by a short deadline of its own.

@@ -44,7 +44,7 @@ func (p *peerGateway) Hello(ctx context.Context, gateway Gateway) (*wirev1.Hello
 	if err != nil {
 		return nil, err
 	}
-	if response.GetProtocolVersion() != wirev1.ProtocolVersion {
+	if _, ok := wirev1.InCommon(response.GetProtocolVersion()); !ok {
 		return nil, fmt.Errorf("%w: the gateway at %s (version %s) speaks protocol %d and this cluster (version %s) %d; upgrade the older one",
 			ErrIncompatible, gateway.Endpoint, response.GetVersion(), response.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)
 	}

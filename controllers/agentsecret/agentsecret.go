@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,16 +46,21 @@ type Keeper struct {
 	Clock     clock.PassiveClock
 }
 
-// State is what is remembered of one Secret. When it is lost with the manager, the Secret is written once more.
+// State is what is remembered of one Secret. A manager that was started again reads from the holder what the Secret holds.
 type State struct {
-	// pair and authority are what the Secret holds, revision of which configuration, and when it was written.
-	pair      pki.KeyPair
-	authority *pki.CA
-	revision  string
-	written   time.Time
+	// held is what the Secret holds, and written when it was written or read from the holder.
+	held    held
+	written time.Time
+	// pair is empty until this manager has written the Secret.
+	pair pki.KeyPair
+	// noted is what the holder was last given.
+	noted held
 	// Settled: the agents were all seen to do what the Secret holds.
 	Settled bool
 }
+
+// Unchanged reports whether the Secret is as a manager that ran before has left it.
+func (s *State) Unchanged() bool { return s.held != (held{}) && s.pair.Leaf == nil }
 
 // Content is what a Secret is to hold.
 type Content struct {
@@ -94,38 +98,44 @@ func Permit[T dialer](c Content, config T, policy *wirev1.DialPolicy) (Content, 
 	return c, nil
 }
 
-// revision names all of the content but the identity.
-func (c Content) revision() string {
+// digest names all that the Secret holds but the key pair and the CA, and what the certificate is to say.
+func (c Content) digest(lifetime time.Duration) string {
 	sum := sha256.New()
+	// A hash never fails to take what is written. Quotes and lengths keep one thing from passing for two.
+	_, _ = fmt.Fprintf(sum, "%q %q %q %s\n", c.Revision, c.Identity, c.ServerNames, lifetime)
 	for _, key := range slices.Sorted(maps.Keys(c.Files)) {
-		// A hash never fails to take what is written. Lengths keep one file from passing for two.
 		_, _ = fmt.Fprintf(sum, "%q %d %s\n", key, len(c.Files[key]), c.Files[key])
 	}
-	return c.Revision + "/" + hex.EncodeToString(sum.Sum(nil)[:6])
+	return hex.EncodeToString(sum.Sum(nil)[:12])
 }
 
 // Ensure writes a Secret when its configuration has changed or its certificate is to be renewed. It overwrites what may be there: the
-// name must be that of no other's. The problem is what the API server has against it.
-func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMeta, content Content) (*plan.Problem, error) {
+// name must be that of no other's. The holder is an object in the manager's cache that is made with the agents; nil while there is none.
+// It is told what the Secret holds, so that a manager that is started again writes nothing. The problem is what the API server has
+// against the Secret.
+func (k *Keeper) Ensure(
+	ctx context.Context, state *State, meta metav1.ObjectMeta, content Content, holder client.Object,
+) (*plan.Problem, error) {
 	now := k.Clock.Now()
 	ca, err := k.Authority.CA(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster's CA: %w", err)
 	}
-	issue := state.authority == nil || !state.authority.Certificate.Equal(ca.Certificate) || !pki.Fresh(state.pair.Leaf, now)
+	state.recall(holder, now, k.Lifetime)
+	wanted := held{Digest: content.digest(k.Lifetime), CA: fingerprint(ca)}
+	issue := state.held.CA != wanted.CA || !pki.FreshUntil(state.held.Issued, state.held.Expires, now)
 	lost := !state.Settled && now.Sub(state.written) >= rewriteInterval
-	revision := content.revision()
-	if !issue && !lost && state.revision == revision {
-		return nil, nil
+	if !issue && !lost && state.held.Digest == wanted.Digest {
+		return nil, k.note(ctx, state, holder)
 	}
 	pair := state.pair
-	if issue {
+	if issue || pair.Leaf == nil {
 		template := pki.Template{Identity: content.Identity, DNSNames: content.ServerNames, Lifetime: k.Lifetime}
 		if pair, ca, err = k.Authority.Issue(ctx, template); err != nil {
 			return nil, fmt.Errorf("issuing the certificate of %s: %w", content.Identity, err)
 		}
 	}
-	config, err := protojson.Marshal(content.Config)
+	config, err := wirev1.MarshalConfig(content.Config)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the configuration of %s: %w", content.Identity, err)
 	}
@@ -141,8 +151,9 @@ func (k *Keeper) Ensure(ctx context.Context, state *State, meta metav1.ObjectMet
 	if err := k.write(ctx, secret); err != nil {
 		return owned.Refusal(secret, err)
 	}
-	state.pair, state.authority, state.revision, state.written, state.Settled = pair, ca, revision, now, false
-	return nil, nil
+	wanted.CA, wanted.Issued, wanted.Expires = fingerprint(ca), pki.Issued(pair.Leaf).UTC(), pair.Leaf.NotAfter.UTC()
+	state.held, state.pair, state.written, state.Settled = wanted, pair, now, false
+	return nil, k.note(ctx, state, holder)
 }
 
 func (k *Keeper) write(ctx context.Context, secret *corev1.Secret) error {

@@ -37,7 +37,7 @@ func TestManagerThatIsDownForADayStopsNoQueue(t *testing.T) {
 	}
 	shortest, issued := lifetime, map[string]bool{}
 	for range 30 * 24 {
-		problem, err := keeper.Ensure(ctx, state, meta, content)
+		problem, err := keeper.Ensure(ctx, state, meta, content, nil)
 		if err != nil || problem != nil {
 			t.Fatal(problem, err)
 		}

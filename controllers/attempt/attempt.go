@@ -19,9 +19,11 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/refusal"
 )
 
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
@@ -69,7 +71,7 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 		return nil, nil, nil
 	}
 	pods := &corev1.PodList{}
-	if err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: name}); err != nil {
+	if err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingFields{index.Job: name}); err != nil {
 		return nil, nil, fmt.Errorf("listing the pods of Job %s/%s: %w", namespace, name, err)
 	}
 	var newest *corev1.Pod
@@ -111,13 +113,13 @@ func (c *Cluster) Start(
 	}
 	secret := a.Secret(issued)
 	if err := c.writeSecret(ctx, secret); err != nil {
-		return refusal("Secret", owner, err)
+		return rejection("Secret", owner, err)
 	}
 	err = c.options.Client.Create(ctx, job, client.FieldOwner(conditions.FieldOwner))
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil, nil
 	}
-	problem, err := refusal("Job", owner, fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err))
+	problem, err := rejection("Job", owner, fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err))
 	if problem != nil {
 		// Nobody will use the key.
 		err = c.RemoveSecret(ctx, owner, job.Name)
@@ -134,11 +136,11 @@ func foreign(job *batchv1.Job, owner client.Object) *plan.Problem {
 		"Job %q in namespace %q has the name of the agent's Job and was made by somebody else; delete it", job.Name, job.Namespace)}
 }
 
-// refusal turns the API server's refusal of what was to be created into a problem, and leaves other errors as they are.
+// rejection turns the API server's refusal of what was to be created into a problem, and leaves other errors as they are.
 // The text is for people of this cluster: plan.RefuseDelivery keeps it from the sender.
-func refusal(kind string, owner client.Object, err error) (*plan.Problem, error) {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+func rejection(kind string, owner client.Object, err error) (*plan.Problem, error) {
+	words, final := refusal.Final(err)
+	if !final {
 		return nil, err
 	}
 	change := "spec.podTemplate, or the quota or policy that it names"
@@ -147,7 +149,7 @@ func refusal(kind string, owner client.Object, err error) (*plan.Problem, error)
 	}
 	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
 		"the API server of this cluster rejects the agent's %s in namespace %q; change %s: %s",
-		kind, owner.GetNamespace(), change, status.Status().Message)}, nil
+		kind, owner.GetNamespace(), change, words)}, nil
 }
 
 // writeSecret overwrites what an interrupted start may have left: there is no Job, so nobody uses it. The manager may
@@ -179,7 +181,8 @@ func (c *Cluster) RemoveSecret(ctx context.Context, owner client.Object, job str
 func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep string) error {
 	namespace := owner.GetNamespace()
 	jobs := &batchv1.JobList{}
-	if err := c.options.Client.List(ctx, jobs, client.InNamespace(namespace), client.MatchingLabels{label: string(owner.GetUID())}); err != nil {
+	err := c.options.Client.List(ctx, jobs, client.InNamespace(namespace), ownedBy(owner), client.MatchingLabels{label: string(owner.GetUID())})
+	if err != nil {
 		return fmt.Errorf("listing Jobs in %s: %w", namespace, err)
 	}
 	for i := range jobs.Items {
@@ -199,11 +202,16 @@ func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep s
 	return nil
 }
 
+func ownedBy(owner client.Object) client.MatchingFields {
+	return client.MatchingFields{index.Owner: string(owner.GetUID())}
+}
+
 // PodsLeft reports whether pods of the owner's Jobs, with its UID in that label, still run, or may. The Jobs may be gone already.
 func (c *Cluster) PodsLeft(ctx context.Context, owner client.Object, label string) (bool, error) {
 	namespace := owner.GetNamespace()
 	pods := &corev1.PodList{}
-	if err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{label: string(owner.GetUID())}); err != nil {
+	err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), ownedBy(owner), client.MatchingLabels{label: string(owner.GetUID())})
+	if err != nil {
 		return false, fmt.Errorf("listing pods in %s: %w", namespace, err)
 	}
 	for i := range pods.Items {
@@ -225,6 +233,7 @@ const writerPatience = 2 * time.Minute
 func (c *Cluster) Writers(ctx context.Context, transfer *v1alpha1.Transfer, now time.Time) ([]string, error) {
 	pods := &corev1.PodList{}
 	err := c.options.Client.List(ctx, pods, client.InNamespace(transfer.Namespace),
+		ownedBy(transfer),
 		client.MatchingLabels{v1alpha1.TransferLabel: string(transfer.UID), plan.ComponentLabel: plan.LocalMode})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods in %s: %w", transfer.Namespace, err)

@@ -23,6 +23,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -31,6 +32,11 @@ import (
 const own = "ledger-a2b3c-1-01234567"
 
 // ownSecret is the name of the Secret of the Job of that name.
+// newBuilder builds fake clusters that find objects as the manager's cache does.
+func newBuilder() *fake.ClientBuilder {
+	return indextest.In(fake.NewClientBuilder(), &corev1.Pod{}, &batchv1.Job{})
+}
+
 func ownSecret() string { return plan.AttemptSecretName(own, owner()) }
 
 func owner() *v1alpha1.Delivery {
@@ -61,7 +67,7 @@ func secret(name string) *corev1.Secret {
 
 // cluster is one whose cache c reads and writes, and whose API server knows of the live objects, which the cache may not.
 func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
-	store := fake.NewClientBuilder().Build()
+	store := newBuilder().Build()
 	authority := pki.NewAuthority(pki.Options{
 		Client: store, Reader: store, Clock: clock.RealClock{}, Namespace: "lighterage-system", Cluster: "west",
 	})
@@ -71,7 +77,7 @@ func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
 		panic(err)
 	}
 	return attempt.NewCluster(attempt.Options{
-		Client: c, Reader: fake.NewClientBuilder().WithObjects(live...).Build(), Authority: authority, Lifetime: time.Hour,
+		Client: c, Reader: newBuilder().WithObjects(live...).Build(), Authority: authority, Lifetime: time.Hour,
 	})
 }
 
@@ -94,7 +100,7 @@ func key(t *testing.T, c client.Client, name string) string {
 }
 
 func TestStart(t *testing.T) {
-	c := fake.NewClientBuilder().WithObjects(secret(ownSecret())).Build()
+	c := newBuilder().WithObjects(secret(ownSecret())).Build()
 	if problem, err := start(cluster(c)); problem != nil || err != nil {
 		t.Fatal(problem, err)
 	}
@@ -108,7 +114,7 @@ func TestStart(t *testing.T) {
 
 // TestStartWithStaleCache: the Job is there and the cache does not know yet, so its agent uses the Secret.
 func TestStartWithStaleCache(t *testing.T) {
-	c := fake.NewClientBuilder().WithObjects(secret(ownSecret())).Build()
+	c := newBuilder().WithObjects(secret(ownSecret())).Build()
 	if problem, err := start(cluster(c, job(own, controlledBy("Delivery", own, "uid")))); problem != nil || err != nil {
 		t.Fatal(problem, err)
 	}
@@ -118,7 +124,7 @@ func TestStartWithStaleCache(t *testing.T) {
 }
 
 func TestStartBesideAForeignJob(t *testing.T) {
-	c := fake.NewClientBuilder().Build()
+	c := newBuilder().Build()
 	problem, err := start(cluster(c, job(own, nil)))
 	if err != nil || problem == nil || problem.Reason != v1alpha1.ReasonAgentNotStarted || !strings.Contains(problem.Message, "delete it") {
 		t.Fatal(problem, err)
@@ -141,7 +147,7 @@ func TestStartRefused(t *testing.T) {
 		"busy API server": {apierrors.NewTooManyRequests("later", 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			c := newBuilder().WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 					if _, isJob := object.(*batchv1.Job); isJob {
 						return test.err
@@ -176,7 +182,7 @@ func TestFindTrustsNoLabels(t *testing.T) {
 		"of a namesake long ago": {job(own, controlledBy("Delivery", own, "uid-before")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithObjects(test.job, forged, pod("true", controlledBy("Job", own, test.job.UID))).Build()
+			c := newBuilder().WithObjects(test.job, forged, pod("true", controlledBy("Job", own, test.job.UID))).Build()
 			gotJob, gotPod, err := cluster(c).Find(context.Background(), owner(), own)
 			if err != nil || (gotJob != nil) != (test.wantPod != "") || (gotPod != nil) != (test.wantPod != "") {
 				t.Fatal(gotJob, gotPod, err)
@@ -190,7 +196,7 @@ func TestFindTrustsNoLabels(t *testing.T) {
 
 func TestRetireTrustsNoLabels(t *testing.T) {
 	mine := controlledBy("Delivery", own, "uid")
-	c := fake.NewClientBuilder().WithObjects(
+	c := newBuilder().WithObjects(
 		job(own, mine), secret(ownSecret()), secret(own),
 		job("labelled", nil), secret("labelled"),
 		job("forged", mine), secret("forged"),
@@ -219,7 +225,7 @@ func TestPodsLeft(t *testing.T) {
 		"of other Jobs": {pod("other", controlledBy("Job", "other", "job")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithObjects(test.pod).Build()
+			c := newBuilder().WithObjects(test.pod).Build()
 			if got, err := cluster(c).PodsLeft(context.Background(), owner(), v1alpha1.DeliveryLabel); got != test.want || err != nil {
 				t.Error(got, err)
 			}

@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -74,7 +73,7 @@ func TestAudience(t *testing.T) {
 		"this cluster":    {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := fake.NewClientBuilder().Build()
+			store := newBuilder().Build()
 			d := owner()
 			problem, err := cluster(store).Start(t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), sending(t, c.peers...))
 			if err != nil || problem != nil {
@@ -98,7 +97,7 @@ func TestAudience(t *testing.T) {
 	broken := sending(t)
 	broken.PeerCA = []byte("not PEM")
 	d := owner()
-	problem, err := cluster(fake.NewClientBuilder().Build()).Start(t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), broken)
+	problem, err := cluster(newBuilder().Build()).Start(t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), broken)
 	if err != nil || problem == nil || problem.Reason != v1alpha1.ReasonInvalidCABundle {
 		t.Errorf("a bundle that cannot be used: %+v, %v", problem, err)
 	}
@@ -109,7 +108,7 @@ func TestRenew(t *testing.T) {
 	west := newCA(t, "west")
 	present := secret(ownSecret())
 	present.Data["config.json"] = []byte("{}")
-	store := fake.NewClientBuilder().WithObjects(present).Build()
+	store := newBuilder().WithObjects(present).Build()
 	blind := interceptor.NewClient(store, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("the manager may not read Secrets here")

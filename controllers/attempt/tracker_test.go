@@ -10,24 +10,26 @@ import (
 	"github.com/lighterage/lighterage/controllers/attempt"
 )
 
-func TestSilence(t *testing.T) {
+// TestTracker: an answer that is looked at often is one sample, and another attempt begins with none.
+func TestTracker(t *testing.T) {
 	tracker, now := attempt.NewTracker(), time.Now()
 	for _, step := range []struct {
 		after   time.Duration
 		attempt string
-		answers bool
-		want    time.Duration
+		bytes   uint64
+		samples int
+		rate    int64
 	}{
-		{0, "1", false, 0}, {4 * time.Second, "1", false, 4 * time.Second}, {6 * time.Second, "1", true, 0},
-		{9 * time.Second, "1", false, 3 * time.Second}, {10 * time.Second, "2", false, 0}, {12 * time.Second, "2", false, 2 * time.Second},
+		{0, "1", 0, 1, 0}, {time.Millisecond, "1", 0, 1, 0}, {4 * time.Second, "1", 400, 2, 100}, {4 * time.Second, "1", 400, 2, 100},
+		{80 * time.Second, "1", 4200, 2, 50}, {81 * time.Second, "2", 100, 1, 0},
 	} {
-		at := now.Add(step.after)
-		if step.answers {
-			tracker.Add("uid", step.attempt, at, 1)
-			continue
+		got := tracker.Add("uid", step.attempt, now.Add(step.after), step.bytes)
+		if len(got) != step.samples || got.Rate() != step.rate {
+			t.Errorf("after %s: %d samples, %d a second, want %d and %d", step.after, len(got), got.Rate(), step.samples, step.rate)
 		}
-		if got := tracker.Silence("uid", step.attempt, at); got != step.want {
-			t.Errorf("after %s: %s, want %s", step.after, got, step.want)
-		}
+	}
+	tracker.Forget("uid")
+	if got := tracker.Add("uid", "2", now, 0); len(got) != 1 {
+		t.Errorf("%d samples of one that was forgotten", len(got))
 	}
 }

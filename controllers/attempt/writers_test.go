@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -40,7 +39,7 @@ func TestWriters(t *testing.T) {
 			p.Finalizers = []string{"example.com/kept"} // so that it can be one that is being deleted
 			p.Labels[v1alpha1.TransferLabel], p.Labels[plan.ComponentLabel] = "transfer", plan.LocalMode
 			test.change(p)
-			c := fake.NewClientBuilder().WithObjects(p).Build()
+			c := newBuilder().WithObjects(p).Build()
 			got, err := cluster(c).Writers(context.Background(), transfer, now)
 			if err != nil || (len(got) == 1) != test.writes {
 				t.Error(got, err)
@@ -59,7 +58,7 @@ func TestWriterWhoseNodeIsGone(t *testing.T) {
 	p := pod("pod", controlledBy("Job", "ledger-abcde-1", "job"))
 	p.Finalizers, p.DeletionTimestamp = []string{"example.com/kept"}, &metav1.Time{Time: now.AddDate(0, 0, 1)}
 	p.Labels[v1alpha1.TransferLabel], p.Labels[plan.ComponentLabel] = "transfer", plan.LocalMode
-	c := cluster(fake.NewClientBuilder().WithObjects(p).Build())
+	c := cluster(newBuilder().WithObjects(p).Build())
 	for _, step := range []struct {
 		after time.Duration
 		want  int

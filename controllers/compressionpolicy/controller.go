@@ -23,6 +23,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/policy"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
 
 // conflictPause gives the cache time to catch up.
@@ -44,8 +46,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("compressionpolicy").
 		For(&v1alpha1.CompressionPolicy{}). // own writes too: what followed from an older status is looked at again
 		// Whether a policy is the default depends on the others that are said to be.
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults), changed).
-		Complete(r)
+		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults), builder.WithPredicates(wake.Later()), changed).
+		WithOptions(refusal.ControllerOptions(1)).
+		Complete(wake.AtNormalPriority(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -69,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var policies v1alpha1.CompressionPolicyList
-	if err := r.client.List(ctx, &policies); err != nil {
+	if err := r.client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	before := subject.DeepCopy()
@@ -114,7 +117,7 @@ func saidDefault(p *v1alpha1.CompressionPolicy) bool {
 // otherDefaults are the policies whose conditions may depend on the one that changed.
 func (r *Reconciler) otherDefaults(ctx context.Context, changed client.Object) []reconcile.Request {
 	var policies v1alpha1.CompressionPolicyList
-	if err := r.client.List(ctx, &policies); err != nil {
+	if err := r.client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "CompressionPolicies cannot be listed")
 		return nil
 	}

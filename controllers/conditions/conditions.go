@@ -54,6 +54,12 @@ func New(conditionType string, status bool, reason, message string) metav1.Condi
 	return metav1.Condition{Type: conditionType, Status: value, Reason: reason, Message: message}
 }
 
+// Refused reports whether conditions say that the API server rejects what is needed.
+func Refused(present []metav1.Condition) bool {
+	ready := meta.FindStatusCondition(present, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonRefused
+}
+
 // Merge returns the present conditions with the wanted ones set. The transition time moves only where the status changes. It
 // changes neither argument.
 func Merge(present, wanted []metav1.Condition, generation int64, now time.Time) []metav1.Condition {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -121,9 +123,15 @@ func (c *Cluster) Claim(t testing.TB, namespace, name string) {
 // NoJobs makes a quota that lets no Job into a namespace.
 func (c *Cluster) NoJobs(t testing.TB, namespace string) *corev1.ResourceQuota {
 	t.Helper()
-	none := corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")}
+	return c.NoneOf(t, "count/jobs.batch", AnyJob(namespace))
+}
+
+// NoneOf makes a quota that lets no object like the example into its namespace.
+func (c *Cluster) NoneOf(t testing.TB, name corev1.ResourceName, example client.Object) *corev1.ResourceQuota {
+	t.Helper()
+	none := corev1.ResourceList{name: resource.MustParse("0")}
 	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-jobs"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
+		ObjectMeta: metav1.ObjectMeta{Namespace: example.GetNamespace(), Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
 	}
 	c.Create(t, quota)
 	// What the quota controller would do.
@@ -133,7 +141,7 @@ func (c *Cluster) NoJobs(t testing.TB, namespace string) *corev1.ResourceQuota {
 	}
 	// The API server admits by what it has cached of quotas.
 	Eventually(t, func() error {
-		err := c.Client.Create(context.Background(), anyJob(namespace), client.DryRunAll)
+		err := c.tryCreate(example)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
 			return fmt.Errorf("the quota is not in force yet: %w", err)
 		}
@@ -142,8 +150,50 @@ func (c *Cluster) NoJobs(t testing.TB, namespace string) *corev1.ResourceQuota {
 	return quota
 }
 
-// anyJob is a Job that the API server finds nothing wrong with.
-func anyJob(namespace string) *batchv1.Job {
+// tryCreate creates nothing.
+func (c *Cluster) tryCreate(example client.Object) error {
+	copied, ok := example.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copying %T", example)
+	}
+	return c.Client.Create(context.Background(), copied, client.DryRunAll)
+}
+
+// FailingWebhook has the API server ask somebody who does not answer before it admits what is written in a namespace, and returns what
+// ends that. The resource is named as by RBAC, with its group.
+func (c *Cluster) FailingWebhook(t testing.TB, group, name string, example client.Object) (end func()) {
+	t.Helper()
+	webhook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name + "." + example.GetNamespace()},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "failing.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
+			ClientConfig:      admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
+			FailurePolicy:     ptr.To(admissionv1.Fail),
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: example.GetNamespace()}},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{name}},
+			}},
+		}},
+	}
+	c.Create(t, webhook)
+	Eventually(t, func() error {
+		if err := c.tryCreate(example); !apierrors.IsInternalError(err) {
+			return fmt.Errorf("the webhook is not in force yet: %w", err)
+		}
+		return nil
+	})
+	end = func() {
+		if err := c.Client.Delete(context.Background(), webhook); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// AnyJob is a Job that the API server finds nothing wrong with.
+func AnyJob(namespace string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "any-"},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,6 +25,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=dataquotas;transfers;deliveries;queues,verbs=get;list;watch
@@ -51,13 +52,14 @@ func NewReconciler(o Options) *Reconciler { return &Reconciler{options: o} }
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
-	ofNamespace, changed := handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(holdsChanged())
+	ofNamespace, changed := handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(wake.Later(), holdsChanged())
 	err := ctrl.NewControllerManagedBy(mgr).Named("dataquota").
 		For(&v1alpha1.DataQuota{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Transfer{}, ofNamespace, changed).
 		Watches(&v1alpha1.Delivery{}, ofNamespace, changed).
 		Watches(&v1alpha1.Queue{}, ofNamespace, changed).
-		Complete(r)
+		WithOptions(refusal.ControllerOptions(1)).
+		Complete(wake.AtNormalPriority(r))
 	if err != nil {
 		return fmt.Errorf("adding the controller of DataQuotas: %w", err)
 	}
@@ -136,14 +138,5 @@ func holds(object client.Object) (held quota.Held) {
 
 // ofNamespace lists the DataQuotas of an object's namespace.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	list := &v1alpha1.DataQuotaList{}
-	if err := r.options.Client.List(ctx, list, client.InNamespace(object.GetNamespace())); err != nil {
-		log.FromContext(ctx).Error(err, "DataQuotas cannot be listed")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return wake.Requests[*v1alpha1.DataQuota](ctx, r.options.Client, &v1alpha1.DataQuotaList{}, nil, client.InNamespace(object.GetNamespace()))
 }

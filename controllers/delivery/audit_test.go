@@ -19,10 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/audit"
+	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // audited is a Delivery of a peer that has received something, with a grant, and what is logged of it.
@@ -68,6 +71,7 @@ func newAudited(t *testing.T) *audited {
 	}, funcr.Options{})
 	a.r = delivery.NewReconciler(delivery.Options{
 		Client: a, Reader: a, Attempts: attempt.NewCluster(attempt.Options{Client: a, Reader: a}), Uses: audit.NewUses(log, a.uses),
+		Topology: topology.New(a), Reports: controllertest.Asking[*wirev1.Report](nil),
 		Recorder: events.NewFakeRecorder(100), Clock: clocktesting.NewFakePassiveClock(now), Cluster: "west",
 	})
 	return a

@@ -31,6 +31,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // retention is short, so that a test can see it end.
@@ -64,8 +65,17 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, fmt.Errorf("making a manager: %w", err)
 	}
+	seen, err := topology.Setup(context.Background(), mgr)
+	if err != nil {
+		return 1, err
+	}
+	pool, err := controllertest.Pool(mgr)
+	if err != nil {
+		return 1, err
+	}
 	err = delivery.Setup(mgr, delivery.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents,
+		Topology: seen,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(pool, "delivery", agents),
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),
@@ -318,7 +328,7 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 	d := f.make("ledger", 1, "/")
 	f.ends(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted, func() { cluster.Create(t, d) })
 	message := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled).Message
-	if !strings.Contains(message, "the receiving cluster") || strings.Contains(message, "no-jobs") || d.Status.Run.CompletionTime == nil {
+	if !strings.Contains(message, "the receiving cluster") || strings.Contains(message, "quota") || d.Status.Run.CompletionTime == nil {
 		t.Errorf("%q %+v", message, d.Status.Run)
 	}
 	f.gone(d)

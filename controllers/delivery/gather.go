@@ -6,22 +6,19 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
-	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // gather reads everything that a decision needs.
@@ -29,11 +26,15 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 	facts := plan.DeliveryFacts{
 		Now: r.Clock.Now().Truncate(time.Second), Retention: r.Retention, CertificateLifetime: r.Attempts.CertificateLifetime(),
 	}
-	if plan.DeliveryEnded(delivery) {
-		return facts, nil
-	}
 	var found bool
 	var err error
+	if plan.DeliveryEnded(delivery) {
+		r.Reports.Forget(client.ObjectKeyFromObject(delivery))
+		if delivery.Status.Phase == v1alpha1.DeliveryComplete {
+			facts.Job, _, err = r.Attempts.Find(ctx, delivery, delivery.Name)
+		}
+		return facts, err
+	}
 	if delivery.Spec.Peer != "" {
 		peer, name := &v1alpha1.Peer{}, client.ObjectKey{Name: delivery.Spec.Peer}
 		found, err = lookup.Get(ctx, r.Client, name, peer)
@@ -51,9 +52,11 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		if facts.Refusal, err = r.refusal(ctx, delivery, facts.Now); err != nil {
 			return facts, err
 		}
+		if err := r.gatherRivals(ctx, delivery, &facts); err != nil {
+			return facts, err
+		}
 	}
-	claim := &metav1.PartialObjectMetadata{}
-	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	claim := &corev1.PersistentVolumeClaim{}
 	key := client.ObjectKey{Namespace: delivery.Namespace, Name: delivery.Spec.Destination.PersistentVolumeClaim.ClaimName}
 	if found, err = lookup.Get(ctx, r.Client, key, claim); err != nil {
 		return facts, err
@@ -67,25 +70,28 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 		return facts, err
 	}
 	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
-	others := &v1alpha1.DeliveryList{}
-	if err := r.Client.List(ctx, others, client.InNamespace(delivery.Namespace)); err != nil {
-		return facts, fmt.Errorf("listing Deliveries in %s: %w", delivery.Namespace, err)
-	}
-	facts.Others = others.Items
 	if plan.NeedsPlacement(delivery.Status.Run, delivery.Status.Placement) {
-		if facts.Placement, err = topology.Facts(ctx, r.Client, key.Namespace, key.Name); err != nil {
+		if facts.Placement, err = r.Topology.Facts(ctx, key.Namespace, key.Name); err != nil {
 			return facts, err
 		}
 	}
-	transfers := &v1alpha1.TransferList{}
-	if err := r.Client.List(ctx, transfers, client.InNamespace(delivery.Namespace)); err != nil {
-		return facts, fmt.Errorf("listing Transfers in %s: %w", delivery.Namespace, err)
-	}
-	facts.Transfers = transfers.Items
 	if facts.Quota.Quotas, err = r.quotas(ctx, delivery.Namespace); err != nil {
 		return facts, err
 	}
 	return facts, r.gatherAgent(ctx, delivery, &facts)
+}
+
+// gatherRivals looks for who else writes into the claim now.
+func (r *Reconciler) gatherRivals(ctx context.Context, delivery *v1alpha1.Delivery, facts *plan.DeliveryFacts) error {
+	others, transfers := &v1alpha1.DeliveryList{}, &v1alpha1.TransferList{}
+	into := client.MatchingFields{index.WrittenClaim: delivery.Spec.Destination.PersistentVolumeClaim.ClaimName}
+	for _, list := range []client.ObjectList{others, transfers} {
+		if err := r.Client.List(ctx, list, client.InNamespace(delivery.Namespace), into, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing %T in %s: %w", list, delivery.Namespace, err)
+		}
+	}
+	facts.Others, facts.Transfers = others.Items, transfers.Items
+	return nil
 }
 
 // refusal says why no PeerGrant allows a Delivery; empty when one does. A grant that the cache has not seen yet counts.
@@ -97,30 +103,17 @@ func (r *Reconciler) refusal(ctx context.Context, delivery *v1alpha1.Delivery, n
 	return verdict.Refusal, err
 }
 
-// gatherAgent looks at the Job and its pod, and asks the agent.
+// gatherAgent looks at the Job and its pod, and at what the agent said.
 func (r *Reconciler) gatherAgent(ctx context.Context, delivery *v1alpha1.Delivery, facts *plan.DeliveryFacts) error {
 	var err error
 	if facts.Job, facts.Pod, err = r.Attempts.Find(ctx, delivery, delivery.Name); err != nil {
 		return err
 	}
-	ip, ok := plan.AgentToAsk(facts.Job, facts.Pod)
-	if !ok {
-		return nil
+	heard := attempt.Listen(r.Reports, client.ObjectKeyFromObject(delivery), facts.Job, facts.Pod, pki.ReceiveServerName(string(delivery.UID)))
+	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent
+	if progress := heard.Report.GetProgress(); heard.Report != nil {
+		arrived := progress.GetBytes() - min(progress.GetBytes(), progress.GetUnchangedBytes())
+		facts.Samples = r.tracker.Add(delivery.UID, delivery.Name, r.Clock.Now().Add(-heard.Age), arrived)
 	}
-	target := agentclient.Target{
-		Address:    net.JoinHostPort(ip, strconv.Itoa(plan.ControlPort)),
-		ServerName: pki.ReceiveServerName(string(delivery.UID)),
-	}
-	report, err := r.Agents.Report(ctx, target)
-	if err != nil {
-		// An agent that has just started or just ended does not answer; the status says so when it lasts.
-		facts.Silence = r.tracker.Silence(delivery.UID, delivery.Name, r.Clock.Now())
-		log.FromContext(ctx).V(1).Info("Agent does not answer", "pod", facts.Pod.Name, "reason", err.Error())
-		return nil
-	}
-	facts.Report = report
-	progress := report.GetProgress()
-	arrived := progress.GetBytes() - min(progress.GetBytes(), progress.GetUnchangedBytes())
-	facts.Samples = r.tracker.Add(delivery.UID, delivery.Name, r.Clock.Now(), arrived)
 	return nil
 }

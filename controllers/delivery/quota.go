@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
@@ -21,11 +22,7 @@ import (
 // +kubebuilder:rbac:groups=lighterage.dev,resources=dataquotas,verbs=get;list;watch
 
 func (r *Reconciler) quotas(ctx context.Context, namespace string) ([]v1alpha1.DataQuota, error) {
-	list := &v1alpha1.DataQuotaList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing DataQuotas in %s: %w", namespace, err)
-	}
-	return list.Items, nil
+	return lookup.DataQuotas(ctx, r.Client, namespace)
 }
 
 // decide has package plan decide, and the namespace's quotas admit what it wants started. written is to be called when

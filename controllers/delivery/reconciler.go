@@ -22,14 +22,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;patch;delete
@@ -47,14 +50,16 @@ type Options struct {
 	Client client.Client
 	// Reader reads past the cache: a grant that this manager has not seen yet must not look like one that is missing.
 	Reader client.Reader
-	// Agents asks agents for reports.
-	Agents agentclient.Agents
+	// Reports of agents.
+	Reports agentpoll.Poller[*wirev1.Report]
 	// Attempts makes Jobs and Secrets.
 	Attempts *attempt.Cluster
 	Recorder events.EventRecorder
 	// Uses is the audit trail; nil for none.
 	Uses  *audit.Uses
 	Clock clock.PassiveClock
+	// Topology is where agents can be.
+	Topology *topology.Topology
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
@@ -69,13 +74,17 @@ type Options struct {
 type Reconciler struct {
 	Options
 	tracker   *attempt.Tracker
+	refusals  *refusal.Shower
 	deletions attempt.Deletions
 	turns     quota.Turns
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, tracker: attempt.NewTracker()}
+	return &Reconciler{Options: o, tracker: attempt.NewTracker(), refusals: &refusal.Shower{
+		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
+		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there says why",
+	}}
 }
 
 // Reconcile looks after one Delivery.
@@ -85,15 +94,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		// The cache is behind; soon it will not be.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	}
-	return result, err
+	delivery := &v1alpha1.Delivery{}
+	return result, r.refusals.Show(ctx, request.NamespacedName, delivery, &delivery.Status.Conditions, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	delivery := &v1alpha1.Delivery{}
 	if err := r.Client.Get(ctx, request.NamespacedName, delivery); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Reports.Forget(request.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if delivery.DeletionTimestamp != nil {
+		r.Reports.Forget(request.NamespacedName)
 		return r.reconcileDelete(ctx, delivery)
 	}
 	if err := r.ensureFinalizer(ctx, delivery); err != nil {
@@ -115,9 +129,10 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if decision.Renew {
 		if err := r.Attempts.Renew(ctx, delivery, delivery.Name, r.certificate(delivery, facts.Peer)); err != nil {
-			// The agent goes on with the certificate that it has, and this is tried again with the next look.
+			// The agent goes on with the certificate that it has, and this is tried again soon.
 			log.FromContext(ctx).Error(err, "Certificate of the receiving agent cannot be renewed")
 			decision.Status.Run.CertificateExpirationTime = delivery.Status.Run.CertificateExpirationTime
+			decision.RequeueAfter = plan.RenewalRetry
 		}
 	}
 	if err := r.writeStatus(ctx, delivery, decision); err != nil {
@@ -155,6 +170,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, delivery *v1alpha1.Deliver
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, delivery); err != nil {
 		return err
 	}
+	if !decision.Later {
+		r.Reports.Shown(client.ObjectKeyFromObject(delivery))
+	}
 	if plan.DeliveryEnded(delivery) && !plan.DeliveryEnded(before) {
 		r.auditEnd(delivery)
 	}
@@ -170,6 +188,8 @@ func (r *Reconciler) execute(
 	ctx context.Context, delivery *v1alpha1.Delivery, facts plan.DeliveryFacts, decision plan.DeliveryDecision,
 ) (*plan.Problem, error) {
 	switch {
+	case decision.Clear:
+		return nil, r.Attempts.Retire(ctx, delivery, v1alpha1.DeliveryLabel, "")
 	case decision.Expired:
 		if err := r.Client.Delete(ctx, delivery, client.Preconditions{UID: &delivery.UID}); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("deleting Delivery %s, which ended long ago: %w", client.ObjectKeyFromObject(delivery), err)

@@ -24,10 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 const attemptName = "ledger-a2b3c-1-01234567"
@@ -40,6 +44,7 @@ func endedFixture() (*v1alpha1.Delivery, *stubborn, reconcile.Reconciler) {
 	s := newStubborn(append(endedAgent(object, attemptName), object)...)
 	return object, s, delivery.NewReconciler(delivery.Options{
 		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}),
+		Topology: topology.New(s), Reports: controllertest.Asking[*wirev1.Report](nil),
 		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "west",
 	})
 }
@@ -58,7 +63,7 @@ func newStubborn(objects ...client.Object) *stubborn {
 		}
 	}
 	s := &stubborn{}
-	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Delivery{}).
+	s.WithWatch = indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Delivery{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 				if s.deletes != nil {
@@ -152,6 +157,7 @@ func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
 		s := newStubborn(objects...)
 		r := delivery.NewReconciler(delivery.Options{
 			Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}),
+			Topology: topology.New(s), Reports: controllertest.Asking[*wirev1.Report](nil),
 			Recorder: events.NewFakeRecorder(10), Clock: own, Cluster: "west",
 		})
 		begin := own.Now()

@@ -21,11 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/delivery"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // The gateway passes the condition on to the sender. Names of quotas and policies are in the event alone.
@@ -51,7 +54,7 @@ func TestSenderReadsNoTextOfTheAPIServer(t *testing.T) {
 	})
 	recorder := events.NewFakeRecorder(10)
 	r := delivery.NewReconciler(delivery.Options{
-		Client: full, Reader: full, Recorder: recorder, Clock: clock.RealClock{}, Cluster: "west", Retention: time.Hour,
+		Client: full, Reader: full, Recorder: recorder, Topology: topology.New(full), Reports: controllertest.Asking[*wirev1.Report](nil), Clock: clock.RealClock{}, Cluster: "west", Retention: time.Hour,
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: full, Reader: full, Lifetime: time.Hour,
 			Authority: pki.NewAuthority(pki.Options{

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -78,8 +79,7 @@ func decide(r request, v view) step {
 		case !attempt.DeletionTimestamp.IsZero():
 			waiting = attempt
 		case newer(attempt, r, v.now) && !plan.DeliveryEnded(attempt):
-			return step{refuse: aborted("attempt %d of run %s has been replaced by attempt %d of run %s",
-				r.transfer.Attempt, r.transfer.Run, attempt.Spec.Transfer.Attempt, attempt.Spec.Transfer.Run)}
+			return step{refuse: superseded(r, attempt)}
 		default:
 			waiting = attempt
 			s.remove = append(s.remove, *attempt)
@@ -123,7 +123,7 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 	case !own.DeletionTimestamp.IsZero():
 		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
 	case failed:
-		return step{refuse: refuse(codes.FailedPrecondition, plan.WireReason(stalled.Reason), "%s", stalled.Message)}
+		return step{refuse: refuse(codes.FailedPrecondition, plan.WireReason(stalled.Reason), "%s", relayed(stalled))}
 	case plan.DeliveryEnded(own):
 		return step{refuse: aborted("attempt %d of run %s has already ended", r.transfer.Attempt, r.transfer.Run)}
 	case own.Status.ServerName != "" && own.Status.Endpoint != "":
@@ -131,10 +131,27 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 	default:
 		s.pending = "Waiting for the receiving cluster to start its agent"
 		if ready := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
-			s.pending = ready.Message
+			s.pending = relayed(ready)
 		}
 	}
 	return s
+}
+
+// ofOthers are the reasons whose messages quote scheduler, kubelet and container runtime, and what a peer reads in place of such a message.
+// All other messages of Deliveries are made for it.
+var ofOthers = map[string]string{
+	v1alpha1.ReasonUnschedulable:   "the receiving agent's pod cannot be placed on a node",
+	v1alpha1.ReasonAgentNotStarted: "the receiving agent's container does not start",
+	v1alpha1.ReasonAgentLost:       "the receiving agent's pod ended without a report",
+	v1alpha1.ReasonEvicted:         "the receiving agent's pod was evicted",
+}
+
+// relayed is what a peer may read of a Delivery's condition: nothing of nodes, their taints and numbers, volumes and registries.
+func relayed(condition *metav1.Condition) string {
+	if fixed, ok := ofOthers[condition.Reason]; ok {
+		return condition.Reason + ": " + fixed + "; the Delivery's conditions in the receiving cluster say why"
+	}
+	return condition.Message
 }
 
 // crowdedStep makes room by removing the oldest Delivery that has ended, or waits when all are at work.
@@ -156,6 +173,16 @@ func crowdedStep(r request, v view) step {
 		s.remove = []v1alpha1.Delivery{*oldest}
 	}
 	return s
+}
+
+// superseded refuses an attempt that is older than one that is known. A sending cluster that was restored from a backup goes on after it.
+func superseded(r request, by *v1alpha1.Delivery) *refusal {
+	refused := refuse(codes.Aborted, wirev1.FailureReason_FAILURE_REASON_SUPERSEDED, "attempt %d of run %s has been replaced by attempt %d of run %s",
+		r.transfer.Attempt, r.transfer.Run, by.Spec.Transfer.Attempt, by.Spec.Transfer.Run)
+	if by.Spec.Transfer.Run == r.transfer.Run {
+		refused.failure.NewestAttempt = uint32(max(0, by.Spec.Transfer.Attempt)) //nolint:gosec // not negative
+	}
+	return refused
 }
 
 func aborted(format string, arguments ...any) *refusal {

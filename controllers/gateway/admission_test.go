@@ -83,6 +83,7 @@ func TestDecide(t *testing.T) {
 	const (
 		granted    = wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED
 		aborted    = wirev1.FailureReason_FAILURE_REASON_ABORTED
+		superseded = wirev1.FailureReason_FAILURE_REASON_SUPERSEDED
 		inUse      = wirev1.FailureReason_FAILURE_REASON_DESTINATION_IN_USE
 		incoherent = wirev1.FailureReason_FAILURE_REASON_INVALID_DATA
 	)
@@ -93,6 +94,8 @@ func TestDecide(t *testing.T) {
 		// do is: create, wait, ready; remove says how many Deliveries go.
 		do     string
 		remove int
+		// newest attempt that a refusal names.
+		newest uint32
 	}{
 		"first":                           {view: view{}, do: "create"},
 		"own, not ready":                  {view: view{attempts: list{own()}}, do: "wait"},
@@ -109,11 +112,11 @@ func TestDecide(t *testing.T) {
 		"older attempt":                   {view: view{attempts: list{attempt("bbbbb", 1, before)}}, do: "wait", remove: 1},
 		"older attempt, going":            {view: view{attempts: list{attempt("bbbbb", 1, before, deleting)}}, do: "wait"},
 		"older attempt beside own":        {view: view{attempts: list{attempt("bbbbb", 1, before), own(ready)}}, do: "ready", remove: 1},
-		"newer attempt":                   {view: view{attempts: list{attempt("bbbbb", 3, after)}}, refuse: aborted},
-		"newer attempt beside own":        {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after)}}, refuse: aborted},
+		"newer attempt":                   {view: view{attempts: list{attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
+		"newer attempt beside own":        {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
 		"newer attempt, ended":            {view: view{attempts: list{attempt("bbbbb", 3, after, phase(v1alpha1.DeliveryFailed))}}, do: "wait", remove: 1},
 		"older run":                       {view: view{attempts: list{attempt("zzzzz", 9, before)}}, do: "wait", remove: 1},
-		"newer run":                       {view: view{attempts: list{attempt("aaaaa", 1, after)}}, refuse: aborted},
+		"newer run":                       {view: view{attempts: list{attempt("aaaaa", 1, after)}}, refuse: superseded},
 		"newer run, going":                {view: view{attempts: list{attempt("aaaaa", 1, after, deleting)}}, do: "wait"},
 		"forged name":                     {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Name += "0" })}}, do: "create"},
 		"forged label":                    {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Labels[plan.SenderLabel] = "0" })}}, do: "create"},
@@ -139,6 +142,9 @@ func TestDecide(t *testing.T) {
 			if next.refuse != nil {
 				if next.refuse.failure.GetMessage() == "" || next.create || next.ready != "" || len(next.remove) > 0 {
 					t.Errorf("a refusal without words or with deeds: %+v", next)
+				}
+				if got := next.refuse.failure.GetNewestAttempt(); got != c.newest {
+					t.Errorf("the newest attempt is %d, want %d", got, c.newest)
 				}
 				return
 			}

@@ -26,8 +26,8 @@ func (t *trust) bind(from caller, certificate *x509.Certificate) (caller, error)
 	}
 	// Only the CA that issues counts: what may follow it in the file may be the root of several clusters.
 	if !slices.Contains(claims.Audience, pki.Fingerprint(own)) {
-		return caller{}, untrusted("the certificate was issued for a cluster with another CA than the receiving one; put ca.crt of the receiving " +
-			"cluster's ConfigMap lighterage-ca, whole, into caBundle of the sending cluster's Peer")
+		return caller{}, untrusted("the certificate was issued for a cluster with another CA than the receiving one; put the CA that issues there, " +
+			"the first certificate in ca.crt of its ConfigMap lighterage-ca, into caBundle of the sending cluster's Peer; a root alone is not enough")
 	}
 	from.claims = claims
 	return from, nil

@@ -39,6 +39,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/gateway"
 	"github.com/lighterage/lighterage/controllers/gateway/gatewaytest"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/node"
 	"github.com/lighterage/lighterage/controllers/peer"
 	"github.com/lighterage/lighterage/controllers/peergrant"
@@ -130,11 +131,16 @@ func newManager(t *testing.T, cluster *controllertest.Cluster, config *rest.Conf
 func startManager(t *testing.T, cluster *controllertest.Cluster) {
 	t.Helper()
 	mgr := newManager(t, cluster, cluster.Config)
+	pool, err := controllertest.Pool(mgr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, err := range []error{
+		index.Setup(t.Context(), mgr.GetFieldIndexer()),
 		peer.Setup(mgr, peer.Options{Gateways: answers{}}),
 		peergrant.Setup(mgr, peergrant.Options{}),
 		compressionpolicy.Setup(mgr, compressionpolicy.Options{}),
-		node.Setup(mgr, node.Options{Agents: answers{}, Namespace: controllertest.OperatorNamespace}),
+		node.Setup(mgr, node.Options{Profiles: node.Profiles(pool, answers{}), Namespace: controllertest.OperatorNamespace}),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -40,6 +40,8 @@ type Gateway struct {
 	stop context.CancelFunc
 	// uses is the audit trail.
 	uses *audit.Uses
+	// waiters for receiving agents.
+	waiters waiters
 	// expiries of PeerGrants.
 	expiries expiries
 }
@@ -79,7 +81,7 @@ func New(o Options) (*Gateway, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	wirev1.RegisterGatewayServer(g.server, &service{
-		options: o, rejections: audit.NewRejections(o.Log, o.Registerer, o.Clock), trust: trusted, limits: newPeerLimits(o), metrics: counted, log: o.Log, stopping: stopping,
+		options: o, rejections: audit.NewRejections(o.Log, o.Registerer, o.Clock), trust: trusted, limits: newPeerLimits(o), metrics: counted, waiters: &g.waiters, log: o.Log, stopping: stopping,
 	})
 	return g, nil
 }

@@ -14,8 +14,11 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// ServerNameIndex is the index of Deliveries that the gateway's cache must have.
-const ServerNameIndex = "status.serverName"
+// Indexes of Deliveries that the gateway's cache must have.
+const (
+	ServerNameIndex = "status.serverName"
+	SenderIndex     = "lighterage.sender"
+)
 
 // lookupPause is the wait between looks for a Delivery that is not known yet.
 const lookupPause = 50 * time.Millisecond
@@ -28,6 +31,15 @@ func IndexServerName(object client.Object) []string {
 		return nil
 	}
 	return []string{delivery.Status.ServerName}
+}
+
+// IndexSender is the function of SenderIndex, whose values are plan.SenderHash.
+func IndexSender(object client.Object) []string {
+	delivery, ok := object.(*v1alpha1.Delivery)
+	if !ok {
+		return nil
+	}
+	return []string{senderOf(delivery)}
 }
 
 // lookup finds the queue or the receiving agent that serves under a name. The sender may have been told of it by another gateway, a moment before

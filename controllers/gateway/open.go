@@ -39,6 +39,8 @@ func (s *service) open(from caller, in *wirev1.OpenRequest, stream grpc.ServerSt
 	defer waiting.Dec()
 
 	ctx := stream.Context()
+	changed, leave := s.waiters.join(plan.SenderHash(r.peer, r.transfer.Namespace, r.transfer.Name))
+	defer leave()
 	tick := time.NewTicker(s.options.PollInterval)
 	defer tick.Stop()
 	seen, told := false, ""
@@ -61,6 +63,7 @@ func (s *service) open(from caller, in *wirev1.OpenRequest, stream grpc.ServerSt
 		}
 		seen = seen || next.present || next.create
 		select {
+		case <-changed:
 		case <-tick.C:
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
@@ -72,7 +75,7 @@ func (s *service) open(from caller, in *wirev1.OpenRequest, stream grpc.ServerSt
 
 // advance does the next step. What is in the cache may be old, so before anything is changed the API server is asked.
 func (s *service) advance(ctx context.Context, r request, seen bool) (step, error) {
-	now, err := s.view(ctx, s.options.Client, r, seen)
+	now, err := s.view(ctx, s.cached, r, seen)
 	if err != nil {
 		return step{}, err
 	}
@@ -80,7 +83,7 @@ func (s *service) advance(ctx context.Context, r request, seen bool) (step, erro
 	if !next.acts() {
 		return next, nil
 	}
-	if now, err = s.view(ctx, s.options.Reader, r, seen); err != nil {
+	if now, err = s.view(ctx, s.current, r, seen); err != nil {
 		return step{}, err
 	}
 	next = decide(r, now)
@@ -98,18 +101,19 @@ func (s *service) advance(ctx context.Context, r request, seen bool) (step, erro
 
 // view collects what decide needs. Grants come from the cache: they change rarely, and Deliveries that no grant allows any more are
 // ended by the manager.
-func (s *service) view(ctx context.Context, deliveries client.Reader, r request, seen bool) (view, error) {
+func (s *service) view(ctx context.Context, attempts attemptsOf, r request, seen bool) (view, error) {
 	v := view{now: s.options.Clock.Now(), limit: s.options.DeliveriesPerNamespace, seen: seen}
 	var grants v1alpha1.PeerGrantList
-	err := s.options.Client.List(ctx, &grants, client.InNamespace(r.namespace))
+	err := s.options.Client.List(ctx, &grants, client.InNamespace(r.namespace), client.UnsafeDisableDeepCopy)
 	if err == nil {
 		v.grants = grants.Items
-		v.attempts, err = s.attempts(ctx, deliveries, r.peer, r.transfer.Namespace, r.transfer.Name)
+		v.attempts, err = attempts(ctx, r.peer, r.transfer.Namespace, r.transfer.Name)
 	}
 	here := func(d v1alpha1.Delivery) bool { return d.Namespace == r.namespace }
 	if err == nil && !slices.ContainsFunc(v.attempts, here) {
 		var neighbours v1alpha1.DeliveryList
-		err = s.options.Client.List(ctx, &neighbours, client.InNamespace(r.namespace), client.MatchingLabels{plan.PeerLabel: r.peer})
+		err = s.options.Client.List(ctx, &neighbours, client.InNamespace(r.namespace), client.MatchingLabels{plan.PeerLabel: r.peer},
+			client.UnsafeDisableDeepCopy)
 		v.neighbours = neighbours.Items
 	}
 	if err != nil && ctx.Err() == nil {
@@ -119,10 +123,23 @@ func (s *service) view(ctx context.Context, deliveries client.Reader, r request,
 	return v, status.FromContextError(ctx.Err()).Err()
 }
 
-// attempts returns the Deliveries of a Transfer.
-func (s *service) attempts(ctx context.Context, reader client.Reader, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
+// attemptsOf returns the Deliveries of a Transfer. They must not be changed.
+type attemptsOf func(ctx context.Context, peer, namespace, name string) ([]v1alpha1.Delivery, error)
+
+// cached are those in the cache.
+func (s *service) cached(ctx context.Context, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
+	by := client.MatchingFields{SenderIndex: plan.SenderHash(peer, namespace, name)}
+	return attempts(ctx, s.options.Client, peer, namespace, name, by, client.UnsafeDisableDeepCopy)
+}
+
+// current are those that the API server has now.
+func (s *service) current(ctx context.Context, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
+	return attempts(ctx, s.options.Reader, peer, namespace, name, client.MatchingLabels{plan.SenderLabel: plan.SenderHash(peer, namespace, name)})
+}
+
+func attempts(ctx context.Context, reader client.Reader, peer, namespace, name string, by ...client.ListOption) ([]v1alpha1.Delivery, error) {
 	var found v1alpha1.DeliveryList
-	if err := reader.List(ctx, &found, client.MatchingLabels{plan.SenderLabel: plan.SenderHash(peer, namespace, name)}); err != nil {
+	if err := reader.List(ctx, &found, by...); err != nil {
 		return nil, fmt.Errorf("listing the Deliveries of Transfer %s/%s of peer %s: %w", namespace, name, peer, err)
 	}
 	return ofTransfer(found.Items, peer, namespace, name), nil

@@ -54,6 +54,50 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// What scheduler, kubelet and container runtime say of the receiving agent's pod stays in the receiving cluster; the peer learns the reason.
+func TestOpenTellsNothingOfNodes(t *testing.T) {
+	east := newCA(t, "east")
+	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	c := w.dial(issue(t, east, sender("east"), time.Now()))
+	const detail = "17 nodes, taint gpu-pool, registry.internal, pvc-4711"
+	hides := func(message, reason string) {
+		t.Helper()
+		if strings.Contains(message, detail) || !strings.Contains(message, reason) {
+			t.Errorf("%s: the peer reads %q", reason, message)
+		}
+	}
+	s := open(t, c, ledger("7f3ca", 1))
+	s.pending()
+	key := ledgerKey("7f3ca", 1)
+	for _, reason := range []string{v1alpha1.ReasonUnschedulable, v1alpha1.ReasonAgentNotStarted} {
+		w.say(key, conditions.Reconciling(reason, detail))
+		hides(s.pending(), reason)
+	}
+	for reason, wire := range map[string]wirev1.FailureReason{
+		v1alpha1.ReasonUnschedulable:   wirev1.FailureReason_FAILURE_REASON_UNSCHEDULABLE,
+		v1alpha1.ReasonAgentNotStarted: wirev1.FailureReason_FAILURE_REASON_AGENT_NOT_STARTED,
+		v1alpha1.ReasonAgentLost:       wirev1.FailureReason_FAILURE_REASON_AGENT_LOST,
+		v1alpha1.ReasonEvicted:         wirev1.FailureReason_FAILURE_REASON_EVICTED,
+	} {
+		w.say(key, conditions.Stalled(reason, detail))
+		hides(open(t, c, ledger("7f3ca", 1)).refused(wire), reason)
+	}
+}
+
+// A run that waits is told as soon as its Delivery has changed, and not only when the clock says so.
+func TestOpenIsWoken(t *testing.T) {
+	east := newCA(t, "east")
+	never := func(o *gateway.Options) { o.PollInterval = time.Hour }
+	w := newWest(t, never, peerOf("east", east), anyVerb(grantOf("vault", "east", "bank", "ledger-copy")))
+	s := open(t, w.dial(issue(t, east, sender("east"), time.Now())), ledger("7f3ca", 1))
+	s.pending()
+	name := w.ready(ledgerKey("7f3ca", 1), "10.0.0.7:8443")
+	w.Gateway.DeliveryChanged(&w.deliveries()[0], false)
+	if got := s.next().GetReady().GetServerName(); got != name {
+		t.Errorf("server name %q, want %q", got, name)
+	}
+}
+
 // A stream that broke may be opened again, at any gateway.
 func TestOpenAgain(t *testing.T) {
 	east := newCA(t, "east")
@@ -101,13 +145,13 @@ func TestNewerAttemptReplaces(t *testing.T) {
 	oldStream.refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
 	w.release(ledgerKey("7f3ca", 1))
 	second.pending()
-	open(t, old, ledger("7f3ca", 1)).refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
+	open(t, old, ledger("7f3ca", 1)).refused(wirev1.FailureReason_FAILURE_REASON_SUPERSEDED)
 
 	// Another run is newer when its certificate is.
 	of := func(run string, at time.Time) wirev1.GatewayClient {
 		return w.dial(issueFor(t, east, sender("east"), at, func(c *pki.RunClaims) { c.Run = run }))
 	}
-	open(t, of("00000", now.Add(-time.Minute)), ledger("00000", 9)).refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
+	open(t, of("00000", now.Add(-time.Minute)), ledger("00000", 9)).refused(wirev1.FailureReason_FAILURE_REASON_SUPERSEDED)
 	third := open(t, of("zzzzz", now.Add(time.Minute)), ledger("zzzzz", 1))
 	third.pending()
 	w.release(ledgerKey("7f3ca", 2))

@@ -21,7 +21,7 @@ import (
 
 // Options of New. Fields that are zero stand for their defaults where one is named.
 type Options struct {
-	// Client reads from a cache that has ServerNameIndex on Deliveries, and writes.
+	// Client reads from a cache that has ServerNameIndex and SenderIndex on Deliveries, and writes.
 	Client client.Client
 	// Reader reads without a cache. It is asked before something is created or deleted.
 	Reader client.Reader
@@ -47,7 +47,8 @@ type Options struct {
 	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make room for new ones, oldest
 	// first; when none has ended, new runs wait. The limit may be passed by as many as arrive at the same moment. Default 500.
 	DeliveriesPerNamespace int
-	// PollInterval is the pause between looks at what an open run waits for. Default 250ms.
+	// PollInterval is the longest pause between looks at what an open run waits for, in case that no change of its Delivery is seen before.
+	// Default 2s.
 	PollInterval time.Duration
 	// LookupGrace is the time that a Delivery has to become known to this gateway after another has told the sender of it. Default 1s.
 	LookupGrace time.Duration
@@ -69,7 +70,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.RequestBurst, 100)
 	setDefault(&o.OpensPerPeer, 256)
 	setDefault(&o.DeliveriesPerNamespace, 500)
-	setDefault(&o.PollInterval, 250*time.Millisecond)
+	setDefault(&o.PollInterval, 2*time.Second)
 	setDefault(&o.LookupGrace, time.Second)
 	if o.ChannelKey == nil {
 		o.ChannelKey = func() ([]byte, error) { return nil, pki.ErrNoChannelKey }

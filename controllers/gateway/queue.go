@@ -83,7 +83,7 @@ func newQueueRequest(from caller, in *wirev1.OpenQueueRequest) (peergrant.Reques
 	if !ok {
 		return peergrant.Request{}, untrusted("the certificate names %s, and only a Queue may send to a Queue", from.identity.Path)
 	}
-	if in.GetProtocolVersion() != wirev1.ProtocolVersion {
+	if !wirev1.Speaks(in.GetProtocolVersion()) {
 		return peergrant.Request{}, refuse(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
 			"the sending queue speaks protocol %d and the receiving cluster (version %s) %d; upgrade the older cluster",
 			in.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)

@@ -50,7 +50,7 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 	if !ok {
 		return request{}, untrusted("the certificate names %s, and only a Transfer may open a run", from.identity.Path)
 	}
-	if open.GetProtocolVersion() != wirev1.ProtocolVersion {
+	if !wirev1.Speaks(open.GetProtocolVersion()) {
 		return request{}, refuse(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
 			"the sending agent speaks protocol %d and the receiving cluster (version %s) %d; upgrade the older cluster",
 			open.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)

@@ -40,6 +40,7 @@ func parseDeliveryKey(key string) (name types.NamespacedName, uid types.UID, ok 
 
 // DeliveryChanged closes what is passed to the agent of a Delivery that is going. gone says that it is no more.
 func (g *Gateway) DeliveryChanged(delivery *v1alpha1.Delivery, gone bool) {
+	g.waiters.wake(delivery)
 	if gone || !delivery.DeletionTimestamp.IsZero() {
 		g.front.CloseTarget(deliveryKey(delivery))
 	}

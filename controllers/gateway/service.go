@@ -25,6 +25,7 @@ type service struct {
 	trust   *trust
 	limits  *peerLimits
 	metrics *metrics
+	waiters *waiters
 	// rejections is the audit trail.
 	rejections *audit.Rejections
 	log        logr.Logger
@@ -76,7 +77,7 @@ func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *
 	if !itself && from.identity.Path != pki.ManagerPath {
 		return nil, untrusted("the certificate names %s, and only a manager or the Transfer itself may withdraw it", from.identity.Path)
 	}
-	deliveries, err := s.attempts(ctx, s.options.Reader, from.peer, in.GetNamespace(), in.GetName())
+	deliveries, err := s.current(ctx, from.peer, in.GetNamespace(), in.GetName())
 	if err != nil {
 		s.log.Error(err, "Deliveries cannot be listed")
 		return nil, unavailable("the gateway cannot reach its API server now")

@@ -29,8 +29,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, address string, o Options) err
 	if err != nil {
 		return fmt.Errorf("making the gateway: %w", err)
 	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Delivery{}, ServerNameIndex, IndexServerName); err != nil {
-		return fmt.Errorf("indexing Deliveries: %w", err)
+	for name, values := range map[string]client.IndexerFunc{ServerNameIndex: IndexServerName, SenderIndex: IndexSender} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Delivery{}, name, values); err != nil {
+			return fmt.Errorf("indexing Deliveries by %s: %w", name, err)
+		}
 	}
 	deliveries, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Delivery{})
 	if err != nil {
@@ -108,6 +110,11 @@ func changed(before, after any) bool {
 // deliveryEvents tell the gateway what becomes of Deliveries.
 func deliveryEvents(g *Gateway) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if delivery, ok := object.(*v1alpha1.Delivery); ok {
+				g.DeliveryChanged(delivery, false)
+			}
+		},
 		UpdateFunc: func(_, object any) {
 			if delivery, ok := object.(*v1alpha1.Delivery); ok {
 				g.DeliveryChanged(delivery, false)

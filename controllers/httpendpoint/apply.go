@@ -10,11 +10,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -28,13 +30,39 @@ import (
 func (r *Reconciler) ensureAll(
 	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
 ) (*appsv1.Deployment, *plan.Problem, error) {
-	if problem, err := r.ensureSecret(ctx, wanted, wanted.content()); problem != nil || err != nil {
+	deployment, problem, err := r.tryAll(ctx, wanted, present, backend, affinity)
+	rejected, err := owned.Persistent(&r.rejected, wanted.Endpoint, err, r.Clock.Now())
+	if rejected != nil {
+		problem = rejected
+	}
+	return deployment, problem, err
+}
+
+// tryAll is ensureAll, whose error may be one that will not go.
+func (r *Reconciler) tryAll(
+	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
+) (*appsv1.Deployment, *plan.Problem, error) {
+	budget, err := r.budget(ctx, wanted.Endpoint)
+	if err != nil {
+		return present, nil, err
+	}
+	if problem, err := r.ensureSecret(ctx, wanted, wanted.content(), budget); problem != nil || err != nil {
 		return present, problem, err
 	}
 	if problem, err := r.ensureNetwork(ctx, wanted, backend); problem != nil || err != nil {
 		return present, problem, err
 	}
+	m := r.memories.Of(client.ObjectKeyFromObject(wanted.Endpoint), wanted.Endpoint.UID)
 	for _, object := range wanted.Objects(present, affinity, r.Image) {
+		if deployment, ok := object.(*appsv1.Deployment); ok {
+			may, err := r.mayRoll(wanted.Endpoint, deployment, present, budget)
+			if err != nil {
+				return present, nil, err
+			}
+			if m.rolloutWaits = !may; !may {
+				continue
+			}
+		}
 		after, problem, err := r.objects.Ensure(ctx, wanted.Endpoint, object)
 		if problem != nil || err != nil {
 			return present, problem, err
@@ -47,6 +75,24 @@ func (r *Reconciler) ensureAll(
 		return present, nil, r.removeAutoscaler(ctx, wanted.Endpoint)
 	}
 	return present, nil, nil
+}
+
+// mayRoll reports whether the Deployment may become what is wanted now. What nobody changed the spec for, such as another image, is paced
+// across HTTPEndpoints; so is no first start, and nothing that cannot become worse. The budget is as it was before this look.
+func (r *Reconciler) mayRoll(endpoint *v1alpha1.HTTPEndpoint, wanted, present *appsv1.Deployment, budget *policyv1.PodDisruptionBudget) (bool, error) {
+	if present == nil {
+		return true, nil
+	}
+	differs, err := owned.Differs(wanted, present)
+	switch {
+	case err != nil:
+		return false, err
+	case differs:
+		return budget != nil && owned.SpecChanged(endpoint, budget) || readyReplicas(present) == 0 || r.rollouts.Enter(endpoint.UID, r.Clock.Now()), nil
+	case rolledOut(present):
+		r.rollouts.Leave(endpoint.UID)
+	}
+	return true, nil
 }
 
 // removeAutoscaler is idempotent.

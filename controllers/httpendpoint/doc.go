@@ -23,10 +23,6 @@ const (
 	configDirectory  = "/etc/lighterage"
 	servingDirectory = "/etc/lighterage-serving"
 
-	// StatisticsInterval is the shortest time between two writes of statistics.
-	StatisticsInterval = 15 * time.Second
-	// watchInterval is how often replicas are asked while something is going on.
-	watchInterval = 3 * time.Second
 	// conflictPause is the wait after a write from a stale read.
 	conflictPause = 200 * time.Millisecond
 	// startGrace is how long a pod may take to start before that is called Stalled.

@@ -12,13 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -30,13 +27,13 @@ type inputs struct {
 	privilegeAllowed bool
 	backend          *corev1.Service
 	deployment       *appsv1.Deployment
-	placement        placement.Facts
+	cluster          *topology.Cluster
 }
 
 func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (inputs, error) {
 	var in inputs
 	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies); err != nil {
+	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	in.policies = policies.Items
@@ -65,51 +62,42 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	if found && metav1.IsControlledBy(deployment, endpoint) {
 		in.deployment = deployment
 	}
-	in.placement, err = topology.Facts(ctx, r.Client, endpoint.Namespace, "")
-	// Slots of accelerators are for agents that end; a replica that took one would keep it, and where it may be would change with what
-	// the others take.
-	in.placement.FreeSlots = nil
+	in.cluster, err = r.Topology.Cluster(ctx)
 	return in, err
 }
 
-// askReplicas returns the replicas that are not being stopped, with what they say. Whoever bears the labels without having the key of
-// the HTTPEndpoint's Secret cannot answer.
-func (r *Reconciler) askReplicas(
-	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, profiles map[string]v1alpha1.NodeProfileStatus,
-) ([]Replica, error) {
-	pods := &corev1.PodList{}
-	err := r.Client.List(ctx, pods, client.InNamespace(endpoint.Namespace), client.MatchingLabels(selector(endpoint.UID)))
-	if err != nil {
-		return nil, fmt.Errorf("listing the replicas of %s: %w", client.ObjectKeyFromObject(endpoint), err)
-	}
-	var list []Replica
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		owner := metav1.GetControllerOf(pod)
-		if replicas.Ended(pod) || owner == nil || owner.Kind != "ReplicaSet" || !strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
-			continue
-		}
-		list = append(list, Replica{
-			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
-		})
-	}
-	replicas.EachAtOnce(len(list), func(i int) {
-		if list[i].Asked {
-			r.ask(ctx, endpoint, &list[i])
-		}
-	})
-	return list, nil
+// heard are the replicas that are not being stopped, with what they said.
+type heard struct {
+	list []Replica
+	// due: it is the HTTPEndpoint's turn to show statistics.
+	due bool
+	// asked: all have been.
+	asked bool
 }
 
-// ask fills in a replica's report. One that does not answer has just started, or status will say so.
-func (r *Reconciler) ask(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, replica *Replica) {
-	report, err := r.Agents.HTTPReport(ctx, agentclient.Target{
-		Address:    replicas.Address(replica.Pod, controlPort),
-		ServerName: pki.HTTPServerName(string(endpoint.UID)),
-	})
+// listen has the replicas asked. Whoever bears the labels without having the key of the HTTPEndpoint's Secret cannot answer.
+func (r *Reconciler) listen(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, profiles map[string]v1alpha1.NodeProfileStatus) (heard, error) {
+	list := &corev1.PodList{}
+	err := r.Client.List(ctx, list, client.InNamespace(endpoint.Namespace), client.MatchingLabels(selector(endpoint.UID)))
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Replica does not answer", "pod", replica.Pod.Name, "reason", err.Error())
-		return
+		return heard{}, fmt.Errorf("listing the replicas of %s: %w", client.ObjectKeyFromObject(endpoint), err)
 	}
-	replica.Report = plan.Bounded(report)
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pod := &list.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		if !replicas.Ended(pod) && owner != nil && owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
+			pods = append(pods, pod)
+		}
+	}
+	all := replicas.Listen(r.Reports, client.ObjectKeyFromObject(endpoint), pods, controlPort, pki.HTTPServerName(string(endpoint.UID)))
+	found := heard{due: all.Due, asked: all.Asked}
+	for i, pod := range pods {
+		replica := Replica{Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName)}
+		if said := all.Agents[i]; said.Report != nil && !said.Silent {
+			replica.Report = plan.Bounded(said.Report)
+		}
+		found.list = append(found.list, replica)
+	}
+	return found, nil
 }

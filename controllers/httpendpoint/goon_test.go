@@ -25,13 +25,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 const lifetime = 2 * time.Minute
@@ -66,7 +69,7 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 	}})
 	r := &running{
 		T: t, endpoint: endpoint, deployment: &appsv1.Deployment{}, clock: clocktesting.NewFakePassiveClock(now), agents: &controllertest.Agents{},
-		WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(endpoint, &appsv1.Deployment{}).Build(),
+		WithWatch: indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(endpoint, &appsv1.Deployment{}).Build(),
 	}
 	r.restart()
 	r.look()
@@ -101,7 +104,8 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 func (r *running) restart() {
 	policies := interceptor.NewClient(r.WithWatch, interceptor.Funcs{Apply: controllertest.ApplyNetworkPolicy})
 	r.reconciler = httpendpoint.NewReconciler(httpendpoint.Options{
-		Client: r.WithWatch, Reader: r.WithWatch, Agents: r.agents, Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
+		Client: r.WithWatch, Reader: r.WithWatch, Reports: controllertest.Asking[*wirev1.HTTPReport](r.agents.HTTPReport), Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
+		Topology:  topology.New(r.WithWatch),
 		Authority: pki.NewAuthority(pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
 		Recorder:  events.NewFakeRecorder(100), Metrics: metrics.NewHTTPEndpoints(prometheus.NewRegistry(), now),
 		Egress:   egress.NewCluster(egress.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock}),
@@ -255,6 +259,7 @@ func TestCordoned(t *testing.T) {
 	if err := r.Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+	r.reconciler.Topology = topology.New(r.WithWatch) // as after the event
 	r.look()
 	r.expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	r.expectKept()

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -98,7 +99,8 @@ func (w Wanted) service() *corev1.Service {
 // budget bears the record, too. On the Deployment each change of it would make a generation that its controller has to see.
 func (w Wanted) budget() *policyv1.PodDisruptionBudget {
 	meta := w.meta(objectName(w.Endpoint))
-	meta.Annotations = maps.Clone(w.record)
+	meta.Annotations = owned.GenerationOf(w.Endpoint)
+	maps.Copy(meta.Annotations, w.record)
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
 		ObjectMeta: meta,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -17,7 +18,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/egress"
@@ -25,8 +26,10 @@ import (
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=httpendpoints,verbs=get;list;watch
@@ -41,8 +44,8 @@ type Options struct {
 	Client client.Client
 	// Reader reads past the cache.
 	Reader client.Reader
-	// Agents asks replicas for reports.
-	Agents agentclient.Agents
+	// Reports of replicas.
+	Reports agentpoll.Poller[*wirev1.HTTPReport]
 	// Authority issues the certificates with which replicas answer the manager; Lifetime is theirs, renewed at half of it.
 	Authority *pki.Authority
 	Lifetime  time.Duration
@@ -51,6 +54,8 @@ type Options struct {
 	Recorder events.EventRecorder
 	Metrics  *metrics.HTTPEndpoints
 	Clock    clock.PassiveClock
+	// Topology is where agents can be.
+	Topology *topology.Topology
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Egress says what replicas may dial.
@@ -67,6 +72,10 @@ type Reconciler struct {
 	objects  owned.Writer
 	secrets  agentsecret.Keeper
 	memories *owned.Memories[memory]
+	refusals *refusal.Shower
+	// rejected are HTTPEndpoints whose objects the API server rejects.
+	rejected refusal.Streaks
+	rollouts owned.Turnstile
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
@@ -76,6 +85,7 @@ func NewReconciler(o Options) *Reconciler {
 		objects:  owned.Writer{Client: o.Client, Reader: o.Reader, Kind: kind},
 		secrets:  agentsecret.Keeper{Client: o.Client, Authority: o.Authority, Lifetime: o.Lifetime, Clock: o.Clock},
 		memories: owned.NewMemories[memory](),
+		refusals: &refusal.Shower{Client: o.Client, Clock: o.Clock, Recorder: o.Recorder},
 	}
 }
 
@@ -86,7 +96,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		// The cache is behind; soon it will not be.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	}
-	return result, err
+	endpoint := &v1alpha1.HTTPEndpoint{}
+	return result, r.refusals.Show(ctx, request.NamespacedName, endpoint, &endpoint.Status.Conditions, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -94,7 +105,10 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err := r.Client.Get(ctx, request.NamespacedName, endpoint)
 	if apierrors.IsNotFound(err) || err == nil && endpoint.DeletionTimestamp != nil {
 		// All that it consists of is owned by it and goes with it.
-		r.Metrics.Forget(string(r.memories.Forget(request.NamespacedName)))
+		r.Reports.Forget(request.NamespacedName)
+		uid := r.memories.Forget(request.NamespacedName)
+		r.Metrics.Forget(string(uid))
+		r.rollouts.Forget(uid)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -115,7 +129,10 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 		facts.NotAllowed = permission.Problem
-		where := placement.Decide(wanted.Placement(r.Image.Architectures), inputs.placement)
+		where, err := inputs.cluster.Decide(wanted.Placement(r.Image.Architectures))
+		if err != nil {
+			return ctrl.Result{}, err
+		}
 		facts.Placement = &where.Status
 		if where.Blocked != nil {
 			facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
@@ -135,35 +152,50 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	if facts.Replicas, err = r.askReplicas(ctx, endpoint, inputs.placement.Profiles); err != nil {
+	found, err := r.listen(ctx, endpoint, inputs.cluster.Profiles())
+	if err != nil {
 		return ctrl.Result{}, err
 	}
+	facts.Replicas = found.list
 	if usable != nil && facts.Blocked == nil {
-		facts.seekRoom(usable.Placement(r.Image.Architectures), inputs.placement)
+		if err := facts.seekRoom(usable.Placement(r.Image.Architectures), inputs.cluster); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
-	return r.writeStatus(ctx, endpoint, usable, facts)
+	facts.RolloutWaits = r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID).rolloutWaits
+	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
+	result := ctrl.Result{RequeueAfter: replicas.LookAgain(pods(facts.Replicas), startGrace, r.Lifetime, 0, kept, facts.Now)}
+	if !found.asked {
+		return result, nil // this wakes when they have been
+	}
+	return result, r.writeStatus(ctx, endpoint, usable, facts, found.due)
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.
-func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) (ctrl.Result, error) {
+func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts, due bool) error {
 	m := r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
-	facts.RefreshStatistics = count(facts.Replicas) && (facts.Now.Sub(m.statistics) >= StatisticsInterval || newReset(endpoint, facts.Replicas))
+	facts.RefreshStatistics = count(facts.Replicas) && (due || endpoint.Status.Statistics == nil || newReset(endpoint, facts.Replicas))
 	before := endpoint.DeepCopy()
 	endpoint.Status = Observe(endpoint, wanted, facts)
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, endpoint); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	if facts.RefreshStatistics {
-		m.statistics = facts.Now
+	if due || facts.RefreshStatistics {
+		r.Reports.Shown(client.ObjectKeyFromObject(endpoint))
 	}
 	r.observe(endpoint, facts.Replicas)
 	conditions.Tell(r.Recorder, endpoint, before.Status.Conditions, endpoint.Status.Conditions,
 		v1alpha1.ReasonBackendUnhealthy, v1alpha1.ReasonAgentUnreachable)
 	m.secret.Settled = meta.IsStatusConditionTrue(endpoint.Status.Conditions, v1alpha1.ConditionReady)
-	if m.secret.Settled || facts.Problem != nil || facts.Blocked != nil || wanted != nil && wanted.PolicyProblem != nil {
-		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
+	return nil
+}
+
+func pods(list []Replica) []*corev1.Pod {
+	all := make([]*corev1.Pod, len(list))
+	for i, replica := range list {
+		all[i] = replica.Pod
 	}
-	return ctrl.Result{RequeueAfter: watchInterval}, nil
+	return all
 }
 
 // count reports whether there is anything to sum up: while no replica counts, the last sums stay.

@@ -5,7 +5,6 @@ package httpendpoint
 
 import (
 	"context"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -25,12 +24,24 @@ import (
 // memory is what the manager remembers of an HTTPEndpoint.
 type memory struct {
 	secret agentsecret.State
-	// statistics is when they were last written.
-	statistics time.Time
+	// rolloutWaits: replicas are to be replaced, and it is not this HTTPEndpoint's turn.
+	rolloutWaits bool
+}
+
+// budget is the disruption budget of an HTTPEndpoint, nil if there is none. It holds what is to be known of the Secret.
+func (r *Reconciler) budget(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (*policyv1.PodDisruptionBudget, error) {
+	budget := &policyv1.PodDisruptionBudget{}
+	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, budget)
+	if err != nil || !found || !metav1.IsControlledBy(budget, endpoint) {
+		return nil, err
+	}
+	return budget, nil
 }
 
 // ensureSecret writes the Secret with the replicas' configuration and identity when either has changed.
-func (r *Reconciler) ensureSecret(ctx context.Context, wanted Wanted, content agentsecret.Content) (*plan.Problem, error) {
+func (r *Reconciler) ensureSecret(
+	ctx context.Context, wanted Wanted, content agentsecret.Content, budget *policyv1.PodDisruptionBudget,
+) (*plan.Problem, error) {
 	endpoint := wanted.Endpoint
 	content, err := r.permitted(ctx, endpoint.Namespace, content)
 	if err != nil {
@@ -39,7 +50,11 @@ func (r *Reconciler) ensureSecret(ctx context.Context, wanted Wanted, content ag
 	m := r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
 	content.Identity = pki.HTTPEndpointIdentity(r.Cluster, endpoint.Namespace, endpoint.Name)
 	content.ServerNames = []string{pki.HTTPServerName(string(endpoint.UID))}
-	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(endpoint)), content)
+	var holder client.Object
+	if budget != nil {
+		holder = budget
+	}
+	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(endpoint)), content, holder)
 }
 
 // goOn looks after replicas that run while the spec cannot be followed for the problem. They go on with what it said before, and with
@@ -48,17 +63,20 @@ func (r *Reconciler) goOn(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, 
 	if deployment == nil {
 		return &problem, nil
 	}
-	budget := &policyv1.PodDisruptionBudget{}
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(deployment), budget)
+	budget, err := r.budget(ctx, endpoint)
 	if err != nil {
 		return nil, err
 	}
-	content, known := agentsecret.Recorded(budget, &wirev1.HTTPConfig{})
-	if !found || !known || !metav1.IsControlledBy(budget, endpoint) {
+	var content agentsecret.Content
+	known := false
+	if budget != nil {
+		content, known = agentsecret.Recorded(budget, &wirev1.HTTPConfig{})
+	}
+	if !known {
 		problem.Message += "; certificates of its replicas are not renewed until then"
 		return &problem, nil
 	}
-	refused, err := r.ensureSecret(ctx, Wanted{Endpoint: endpoint}, content)
+	refused, err := r.ensureSecret(ctx, Wanted{Endpoint: endpoint}, content, budget)
 	if refused != nil {
 		problem.Message += "; besides, " + refused.Message
 	}

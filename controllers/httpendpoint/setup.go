@@ -12,38 +12,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/topology"
+	"github.com/lighterage/lighterage/controllers/index"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
-
-// backendIndex finds HTTPEndpoints by the Service that they name.
-const backendIndex = "spec.backend.service.name"
 
 // Setup registers the controller.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
-	byBackend := func(object client.Object) []string {
-		endpoint, ok := object.(*v1alpha1.HTTPEndpoint)
-		if !ok || endpoint.Spec.Backend.Service == nil {
-			return nil
-		}
-		return []string{endpoint.Spec.Backend.Service.Name}
-	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.HTTPEndpoint{}, backendIndex, byBackend); err != nil {
-		return fmt.Errorf("indexing HTTPEndpoints by backend: %w", err)
-	}
 	// Writing a status is no reason to look again.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	later := builder.WithPredicates(wake.Later())
 	err := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.HTTPEndpoint{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&appsv1.Deployment{}).
@@ -51,54 +38,43 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofBackend)).
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), builder.WithPredicates(specOrAnnotations)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(topology.NodeChanged())).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, endpoints, v1alpha1.HTTPEndpointLabel)), later).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofBackend), later).
+		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later, builder.WithPredicates(specOrAnnotations)).
+		WatchesRawSource(o.Topology.Waiting(r.waiting)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrency)}).
-		Complete(r)
+		WatchesRawSource(o.Reports.Source()).
+		WithOptions(refusal.ControllerOptions(o.Concurrency)).
+		Complete(wake.AtNormalPriority(r))
 	if err != nil {
 		return fmt.Errorf("registering the HTTPEndpoint controller: %w", err)
 	}
 	return nil
 }
 
-// requests lists HTTPEndpoints; an error is logged, as there is nobody to return it to, and the clock looks again later.
+func endpoints() client.ObjectList { return &v1alpha1.HTTPEndpointList{} }
+
 func (r *Reconciler) requests(ctx context.Context, keep func(*v1alpha1.HTTPEndpoint) bool, options ...client.ListOption) []reconcile.Request {
-	endpoints := &v1alpha1.HTTPEndpointList{}
-	if err := r.Client.List(ctx, endpoints, options...); err != nil {
-		log.FromContext(ctx).Error(err, "HTTPEndpoints cannot be listed")
-		return nil
-	}
+	return wake.Requests(ctx, r.Client, endpoints(), keep, options...)
+}
+
+func (r *Reconciler) ofBackend(ctx context.Context, service client.Object) []reconcile.Request {
+	return r.requests(ctx, nil, client.InNamespace(service.GetNamespace()), client.MatchingFields{index.Backend: service.GetName()})
+}
+
+// ofPolicy wakes those that name a CompressionPolicy, and, if it is or was a default, those that name none.
+func (r *Reconciler) ofPolicy(ctx context.Context, object client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for i := range endpoints.Items {
-		if keep == nil || keep(&endpoints.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&endpoints.Items[i])})
-		}
+	for _, name := range index.PolicyNames(object) {
+		requests = append(requests, r.requests(ctx, nil, client.MatchingFields{index.Policy: name})...)
 	}
 	return requests
 }
 
-func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
-	uid := types.UID(pod.GetLabels()[v1alpha1.HTTPEndpointLabel])
-	if uid == "" {
-		return nil
-	}
-	return r.requests(ctx, func(e *v1alpha1.HTTPEndpoint) bool { return e.UID == uid }, client.InNamespace(pod.GetNamespace()))
-}
-
-func (r *Reconciler) ofBackend(ctx context.Context, service client.Object) []reconcile.Request {
-	return r.requests(ctx, nil, client.InNamespace(service.GetNamespace()), client.MatchingFields{backendIndex: service.GetName()})
-}
-
-func (r *Reconciler) ofNode(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.requests(ctx, nil)
-}
-
-func (r *Reconciler) ofPolicy(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.requests(ctx, nil)
+// waiting are those that are not Ready. Others are planned again by the clock, where that changes anything.
+func (r *Reconciler) waiting(ctx context.Context) []reconcile.Request {
+	return r.requests(ctx, nil, client.MatchingFields{index.Waits: index.Yes})
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // Replica is a pod and what its agent says.
@@ -51,19 +52,19 @@ type Facts struct {
 	Placement *v1alpha1.PlacementStatus
 	// Waits is what replicas wait for that the scheduler finds no node for, besides what it says itself; empty if nothing.
 	Waits string
+	// RolloutWaits: replicas are to be replaced, and others come first.
+	RolloutWaits bool
 	// RefreshStatistics: they are old enough to be written again.
 	RefreshStatistics bool
 }
 
 // seekRoom looks for replicas that the scheduler finds no node for.
-func (f *Facts) seekRoom(request placement.Request, cluster placement.Facts) {
-	pods := make([]*corev1.Pod, 0, len(f.Replicas))
-	for _, replica := range f.Replicas {
-		pods = append(pods, replica.Pod)
-	}
-	if where, waits := replicas.Room(request, cluster, pods); where != nil {
+func (f *Facts) seekRoom(request placement.Request, cluster *topology.Cluster) error {
+	where, waits, err := replicas.Room(request, cluster, pods(f.Replicas))
+	if where != nil {
 		f.Placement, f.Waits = where, waits
 	}
+	return err
 }
 
 // Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
@@ -111,8 +112,12 @@ func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 			return found
 		}
 	}
-	return conditions.Ready(v1alpha1.ReasonServing, fmt.Sprintf("%d replicas serve %s at Service %q, port %d", readyReplicas(facts.Deployment),
-		wanted.Config.GetBackend().GetAddress(), endpoint.Name, listenerPort(endpoint.Spec.Listener)))
+	message := fmt.Sprintf("%d replicas serve %s at Service %q, port %d", readyReplicas(facts.Deployment),
+		wanted.Config.GetBackend().GetAddress(), endpoint.Name, listenerPort(endpoint.Spec.Listener))
+	if facts.RolloutWaits {
+		message += "; they are replaced by ones of the operator's present version when fewer other HTTPEndpoints are rolling out"
+	}
+	return conditions.Ready(v1alpha1.ReasonServing, message)
 }
 
 // checkPolicy: one that was used is gone, or cannot be used any more.
@@ -196,7 +201,7 @@ func checkConfig(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1
 func checkRollout(_ *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Condition {
 	d := facts.Deployment
 	wanted, ready := wantedReplicas(d), readyReplicas(d)
-	if d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= wanted && ready >= wanted && d.Status.Replicas <= wanted {
+	if rolledOut(d) {
 		return nil
 	}
 	progress := fmt.Sprintf("%d of %d replicas are ready", ready, wanted)
@@ -304,6 +309,12 @@ func healthMessage(endpoint *v1alpha1.HTTPEndpoint, report *wirev1.HTTPReport) s
 		return "it does not answer in time"
 	}
 	return connection
+}
+
+// rolledOut: all replicas are of the present pod template, and ready.
+func rolledOut(d *appsv1.Deployment) bool {
+	wanted, s := wantedReplicas(d), d.Status
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas >= wanted && readyReplicas(d) >= wanted && s.Replicas <= wanted
 }
 
 func readyReplicas(d *appsv1.Deployment) int32 {

@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/httpendpoint"
 	"github.com/lighterage/lighterage/controllers/metrics"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 var (
@@ -50,8 +51,17 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, fmt.Errorf("making a manager: %w", err)
 	}
+	seen, err := topology.Setup(context.Background(), mgr)
+	if err != nil {
+		return 1, err
+	}
+	pool, err := controllertest.Pool(mgr)
+	if err != nil {
+		return 1, err
+	}
 	err = httpendpoint.Setup(mgr, httpendpoint.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: cluster.Authority(), Lifetime: time.Hour,
+		Topology: seen,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: httpendpoint.Reports(pool, agents), Authority: cluster.Authority(), Lifetime: time.Hour,
 		Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 		Metrics:  metrics.NewHTTPEndpoints(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
 		Image: image, Concurrency: 4,

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
 // Get reads an object and reports whether it exists. One that does not is no error.
@@ -22,4 +24,13 @@ func Get(ctx context.Context, reader client.Reader, key client.ObjectKey, object
 		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
 	}
 	return true, nil
+}
+
+// DataQuotas are those of a namespace; it may have none. They are the cache's own and must not be changed.
+func DataQuotas(ctx context.Context, reader client.Reader, namespace string) ([]v1alpha1.DataQuota, error) {
+	list := &v1alpha1.DataQuotaList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing DataQuotas in %s: %w", namespace, err)
+	}
+	return list.Items, nil
 }

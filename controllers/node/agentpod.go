@@ -8,24 +8,26 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // agentOn returns the node agent of the node: the newest that can be asked, otherwise the newest; nil if there is none.
 func (r *Reconciler) agentOn(ctx context.Context, node string) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(r.options.Namespace), client.MatchingLabels{ComponentLabel: NodeAgent}); err != nil {
-		return nil, fmt.Errorf("listing node agents: %w", err)
+	err := r.client.List(ctx, &pods, client.InNamespace(r.options.Namespace), client.MatchingLabels{ComponentLabel: NodeAgent},
+		client.MatchingFields{index.Node: node})
+	if err != nil {
+		return nil, fmt.Errorf("listing the node agents of %s: %w", node, err)
 	}
 	var best *corev1.Pod
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if nodeOf(pod) != node || !pod.DeletionTimestamp.IsZero() || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if !pod.DeletionTimestamp.IsZero() || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		better := best == nil || runs(pod) && !runs(best) || runs(pod) == runs(best) && best.CreationTimestamp.Before(&pod.CreationTimestamp)
@@ -34,25 +36,6 @@ func (r *Reconciler) agentOn(ctx context.Context, node string) (*corev1.Pod, err
 		}
 	}
 	return best, nil
-}
-
-// nodeOf is the node that a node agent is on, or that its DaemonSet has made it for; empty if neither is known.
-func nodeOf(pod *corev1.Pod) string {
-	if pod.Spec.NodeName != "" {
-		return pod.Spec.NodeName
-	}
-	affinity := pod.Spec.Affinity
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return ""
-	}
-	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		for _, field := range term.MatchFields {
-			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
-				return field.Values[0]
-			}
-		}
-	}
-	return ""
 }
 
 // runs: the agent is a process that can be asked.
@@ -105,8 +88,8 @@ func ailment(pod *corev1.Pod) string {
 // nodeOfPod is the node that a node agent belongs to.
 func nodeOfPod(_ context.Context, object client.Object) []reconcile.Request {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || nodeOf(pod) == "" {
+	if !ok || index.NodeOf(pod) == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: nodeOf(pod)}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: index.NodeOf(pod)}}}
 }

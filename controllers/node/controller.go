@@ -11,28 +11,33 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/topology"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
 
 const (
@@ -43,23 +48,23 @@ const (
 	// ControlPort is the port on which node agents answer.
 	ControlPort = 9443
 
-	// readyInterval is how often an agent that answers is asked again.
-	readyInterval = 5 * time.Minute
-	// retryFirst and retryMost bound the pause after an agent that does not. In between it is as long as the agent has been away.
-	retryFirst, retryMost = 2 * time.Second, time.Minute
+	// retryFirst is the shortest wait for the end of trust.
+	retryFirst = 2 * time.Second
 	// trust is for how long the last figures of an agent that does not answer say where agents are placed. After that the node counts
 	// as one without an accelerator: what ended the agent may end others.
 	trust = 10 * time.Minute
+	// implausibleInterval is how often what cannot be is looked at again.
+	implausibleInterval = 5 * time.Minute
 	// conflictPause gives the cache time to catch up.
 	conflictPause = 200 * time.Millisecond
-	// workers is how many agents are asked at the same time.
+	// workers is how many nodes are looked at at the same time.
 	workers = 4
 )
 
 // Options of Setup.
 type Options struct {
-	// Agents of this cluster.
-	Agents agentclient.Agents
+	// Profiles are what node agents measured.
+	Profiles agentpoll.Poller[*wirev1.NodeMeasurement]
 	// Namespace of the operator, where the node agents run.
 	Namespace string
 	// Slots is how many agents may be placed on a node for its accelerator; 0: any number. Takes the right to patch nodes/status.
@@ -77,6 +82,14 @@ type Options struct {
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
+// Profiles has node agents asked what they measured.
+func Profiles(pool *agentpoll.Pool, agents agentclient.Agents) agentpoll.Poller[*wirev1.NodeMeasurement] {
+	return agentpoll.NewPoller(pool, agentpoll.Question[*wirev1.NodeMeasurement]{
+		Name: "node", Class: agentpoll.Nodes, Ask: agents.Profile,
+		News: func(before, after *wirev1.NodeMeasurement) bool { return !proto.Equal(before, after) },
+	})
+}
+
 // Setup adds the controller to the manager. Its requests carry names of nodes, which those of NodeProfiles are too.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
@@ -87,8 +100,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.NodeProfile{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(isAgent)).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(topology.NodeChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+		WatchesRawSource(o.Profiles.Source()).
+		WithOptions(refusal.ControllerOptions(workers)).
+		Complete(wake.AtNormalPriority(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -109,6 +123,9 @@ func NewReconciler(c client.Client, o Options) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.options.Profiles.Forget(request.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the profile goes with its owner
 	}
 	pod, err := r.agentOn(ctx, node.Name)
@@ -119,9 +136,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if profile == nil || err != nil {
 		return ctrl.Result{}, err
 	}
+	said := r.listen(request.NamespacedName, pod)
+	if pod != nil && runs(pod) && !said.Asked {
+		return ctrl.Result{}, nil // this wakes when it has been
+	}
 	before := profile.DeepCopy()
 	now := r.options.Clock.Now()
-	wanted, label := r.measure(ctx, node, profile, pod)
+	wanted, label := r.measure(node, profile, pod, said)
 	if label != "" {
 		err := r.ensureLabel(ctx, node, label)
 		if err != nil && !apierrors.IsForbidden(err) {
@@ -155,7 +176,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		log.FromContext(ctx).Info("NodeProfile changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 		r.tell(node, before, profile)
 	}
-	return ctrl.Result{RequeueAfter: pause(profile, pod != nil && runs(pod), label, now)}, nil
+	return ctrl.Result{RequeueAfter: pause(profile, label, now)}, nil
 }
 
 // told are the conditions of which an event tells when they turn False, or do so for another reason.
@@ -179,9 +200,21 @@ func (r *Reconciler) tell(node *corev1.Node, before, after *v1alpha1.NodeProfile
 	}
 }
 
-// measure asks the agent, and returns the conditions and, if it is known, the value of the node's label.
+// listen returns what is known of the agent of a pod, which may be nil, and has no other agent of the node asked.
+func (r *Reconciler) listen(node types.NamespacedName, pod *corev1.Pod) agentpoll.Observation[*wirev1.NodeMeasurement] {
+	if pod == nil || !runs(pod) {
+		r.options.Profiles.Forget(node)
+		return agentpoll.Observation[*wirev1.NodeMeasurement]{}
+	}
+	return r.options.Profiles.Observe(node, agentpoll.Target{Pod: pod.UID, Target: agentclient.Target{
+		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(ControlPort)),
+		ServerName: pki.NodeAgentServerName,
+	}}).Agents[0]
+}
+
+// measure returns the conditions and, if it is known, the value of the node's label, by what the agent said.
 func (r *Reconciler) measure(
-	ctx context.Context, node *corev1.Node, profile *v1alpha1.NodeProfile, pod *corev1.Pod,
+	node *corev1.Node, profile *v1alpha1.NodeProfile, pod *corev1.Pod, said agentpoll.Observation[*wirev1.NodeMeasurement],
 ) ([]metav1.Condition, string) {
 	switch {
 	case pod == nil:
@@ -189,15 +222,11 @@ func (r *Reconciler) measure(
 	case !runs(pod):
 		return r.distrust(profile, ailment(pod))
 	}
-	measured, err := r.options.Agents.Profile(ctx, agentclient.Target{
-		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(ControlPort)),
-		ServerName: pki.NodeAgentServerName,
-	})
-	if err != nil {
+	if said.Report == nil || said.Silent {
 		return r.distrust(profile, fmt.Sprintf("Node agent %s gives no figures (%v); while it starts that is so, later kubectl -n %s describe pod %s, and its "+
-			"log, may say why", pod.Name, err, pod.Namespace, pod.Name))
+			"log, may say why", pod.Name, said.Err, pod.Namespace, pod.Name))
 	}
-	measured = plan.Bounded(measured)
+	measured := plan.Bounded(said.Report)
 	now := r.options.Clock.Now()
 	if lie := implausible(measured, node.Status.NodeInfo.Architecture, now); lie != "" {
 		return conditions.Stalled(v1alpha1.ReasonImplausibleMeasurement, fmt.Sprintf("Node agent %s reports what cannot be: %s. Agents are placed as on a node "+
@@ -303,18 +332,15 @@ func (r *Reconciler) ensureSlots(ctx context.Context, node *corev1.Node, label s
 	return nil
 }
 
-// pause is how long until the agent is asked again; without one that runs, until there is an event or it is not trusted any more.
-func pause(profile *v1alpha1.NodeProfile, runs bool, label string, now time.Time) time.Duration {
+// pause is how long until an agent that does not answer is not trusted any more, or until what one said that cannot be may be, as when
+// only its clock is ahead; 0 when it has to do something first.
+func pause(profile *v1alpha1.NodeProfile, label string, now time.Time) time.Duration {
 	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
-	away := now.Sub(ready.LastTransitionTime.Time)
 	switch {
-	case !runs && label != "":
+	case ready.Reason == v1alpha1.ReasonImplausibleMeasurement:
+		return implausibleInterval
+	case label != "":
 		return 0
-	case !runs:
-		return max(trust-away, retryFirst)
-	case ready.Status == metav1.ConditionTrue:
-		return readyInterval
-	default:
-		return min(max(away, retryFirst), retryMost)
 	}
+	return max(trust-now.Sub(ready.LastTransitionTime.Time), retryFirst)
 }

@@ -9,9 +9,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -28,6 +28,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/refusal"
 )
 
 // digestAnnotation is a digest of what an object was made as.
@@ -160,7 +161,12 @@ func specOf(object client.Object) any {
 	case *appsv1.Deployment:
 		return o.Spec
 	case *appsv1.StatefulSet:
-		return o.Spec
+		// Objects within objects lose their type on the way from the API server.
+		spec := o.Spec.DeepCopy()
+		for i := range spec.VolumeClaimTemplates {
+			spec.VolumeClaimTemplates[i].TypeMeta = metav1.TypeMeta{}
+		}
+		return *spec
 	case *corev1.Service:
 		return o.Spec
 	case *corev1.ConfigMap:
@@ -177,12 +183,21 @@ func specOf(object client.Object) any {
 
 // Refusal turns the API server's refusal into a problem, and leaves other errors as they are.
 func Refusal(object client.Object, err error) (*plan.Problem, error) {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+	words, final := refusal.Final(err)
+	if !final {
 		return nil, err
 	}
 	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server refuses %s %q in namespace %q; change the spec, or the quota "+
-		"or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), status.Status().Message)}, nil
+		"or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), words)}, nil
+}
+
+// Persistent turns an error into a problem when the API server has rejected what the owner needs for some time, and leaves others as
+// they are. It is to be called with what became of every try, nil for success.
+func Persistent(streaks *refusal.Streaks, owner client.Object, err error, now time.Time) (*plan.Problem, error) {
+	if !streaks.Persists(client.ObjectKeyFromObject(owner), err, now) {
+		return nil, err
+	}
+	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server rejects what is needed, which is tried again: %v", err)}, nil
 }
 
 // digest of what an object is to be, without what others may change, and without annotations.

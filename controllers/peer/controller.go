@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -28,6 +27,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
 
 const (
@@ -58,9 +59,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	// What is written to status is no reason to look again; a mended bundle is, for those that shared a certificate with it.
 	return ctrl.NewControllerManagedBy(mgr).Named("peer").
 		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.sharersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.sharersOf),
+			builder.WithPredicates(wake.Later(), predicate.GenerationChangedPredicate{})).
+		WithOptions(refusal.ControllerOptions(workers)).
+		Complete(wake.AtNormalPriority(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -121,7 +123,7 @@ func (r *Reconciler) observe(ctx context.Context, peer *v1alpha1.Peer) ([]metav1
 		return conditions.Stalled(v1alpha1.ReasonInvalidCABundle, err.Error()), nil
 	}
 	var peers v1alpha1.PeerList
-	if err := r.client.List(ctx, &peers); err != nil {
+	if err := r.client.List(ctx, &peers, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Peers: %w", err)
 	}
 	if names := sharers(peer, held.fingerprints, peers.Items); len(names) > 0 {
@@ -178,7 +180,7 @@ func (r *Reconciler) sharersOf(ctx context.Context, changed client.Object) []rec
 		return nil
 	}
 	var peers v1alpha1.PeerList
-	if err := r.client.List(ctx, &peers); err != nil {
+	if err := r.client.List(ctx, &peers, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Peers cannot be listed")
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,6 +23,8 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
 
 // conflictPause gives the cache time to catch up.
@@ -43,13 +44,15 @@ type Options struct {
 // Setup adds to the manager the controller of PeerGrants and the one that ends Deliveries that are not granted any more.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
+	later := builder.WithPredicates(wake.Later())
 	comesOrGoes := builder.WithPredicates(predicate.Funcs{UpdateFunc: neverOnUpdate})
 	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant").
 		For(&v1alpha1.PeerGrant{}). // own writes too: what followed from an older status is looked at again
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.grantsNamingPeer), comesOrGoes).
-		WatchesMetadata(metadata(v1alpha1.GrantedPersistentVolumeClaim), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), comesOrGoes).
-		WatchesMetadata(metadata(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)), comesOrGoes).
-		Complete(r)
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.grantsNamingPeer), later, comesOrGoes).
+		Watches(granted(v1alpha1.GrantedPersistentVolumeClaim), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), later, comesOrGoes).
+		Watches(granted(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)), later, comesOrGoes).
+		WithOptions(refusal.ControllerOptions(1)).
+		Complete(wake.AtNormalPriority(r))
 	if err != nil {
 		return fmt.Errorf("adding the controller of PeerGrants: %w", err)
 	}
@@ -141,7 +144,7 @@ func (r *Reconciler) missing(ctx context.Context, grant *v1alpha1.PeerGrant) ([]
 		if to.Name == "" {
 			continue
 		}
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: grant.Namespace, Name: to.Name}, metadata(to.Kind))
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: grant.Namespace, Name: to.Name}, granted(to.Kind))
 		if err := note(string(to.Kind), to.Name, err); err != nil {
 			return nil, err
 		}
@@ -166,27 +169,13 @@ func (r *Reconciler) grantsNaming(kind v1alpha1.GrantedKind) handler.MapFunc {
 
 // grants returns requests for the grants in a namespace, or in all, that a condition holds for.
 func (r *Reconciler) grants(ctx context.Context, namespace string, holds func(*v1alpha1.PeerGrant) bool) []reconcile.Request {
-	var list v1alpha1.PeerGrantList
-	if err := r.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		log.FromContext(ctx).Error(err, "PeerGrants cannot be listed")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if holds(&list.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+	return wake.Requests(ctx, r.client, &v1alpha1.PeerGrantList{}, holds, client.InNamespace(namespace))
 }
 
-// metadata is an object of a kind of which only the metadata are read, so that only they are kept in memory.
-func metadata(kind v1alpha1.GrantedKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	version := corev1.SchemeGroupVersion
+// granted is an empty object of a kind.
+func granted(kind v1alpha1.GrantedKind) client.Object {
 	if kind == v1alpha1.GrantedQueue {
-		version = v1alpha1.GroupVersion
+		return &v1alpha1.Queue{}
 	}
-	object.SetGroupVersionKind(version.WithKind(string(kind)))
-	return object
+	return &corev1.PersistentVolumeClaim{}
 }

@@ -118,6 +118,19 @@ func Active(grants []v1alpha1.PeerGrant, now time.Time) []v1alpha1.PeerGrant {
 	return slices.DeleteFunc(slices.Clone(grants), func(grant v1alpha1.PeerGrant) bool { return Expired(&grant, now) })
 }
 
+// UntilExpiration is how long until the first of the grants expires that have not; 0 when none will.
+func UntilExpiration(grants []v1alpha1.PeerGrant, now time.Time) time.Duration {
+	var first time.Duration
+	for i := range grants {
+		if at := grants[i].Spec.ExpirationTime; at != nil && !Expired(&grants[i], now) {
+			if left := untilExpiry(at.Time, now); first == 0 || left < first {
+				first = left
+			}
+		}
+	}
+	return first
+}
+
 // covers reports whether a grant is for who asks.
 func covers(grant *v1alpha1.PeerGrant, request Request) bool {
 	return grant.Namespace == request.ToNamespace && grant.DeletionTimestamp.IsZero() &&

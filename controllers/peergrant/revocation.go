@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;delete
@@ -58,7 +60,8 @@ func setupRevocation(mgr ctrl.Manager, o Options) error {
 			UpdateFunc: predicate.GenerationChangedPredicate{}.Update,
 		})).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), changes).
-		Complete(r)
+		WithOptions(refusal.ControllerOptions(1)).
+		Complete(wake.AtNormalPriority(r))
 	if err != nil {
 		return fmt.Errorf("adding the controller that revokes: %w", err)
 	}
@@ -120,7 +123,7 @@ func Judge(ctx context.Context, reader client.Reader, delivery *v1alpha1.Deliver
 		}
 	}
 	var grants v1alpha1.PeerGrantList
-	if err := reader.List(ctx, &grants, client.InNamespace(delivery.Namespace)); err != nil {
+	if err := reader.List(ctx, &grants, client.InNamespace(delivery.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return Verdict{}, fmt.Errorf("listing PeerGrants in namespace %s: %w", delivery.Namespace, err)
 	}
 	return Decide(grants.Items, OfDelivery(delivery), now), nil
@@ -135,16 +138,5 @@ func (r *Revoker) ofPeer(ctx context.Context, peer client.Object) []reconcile.Re
 }
 
 func (r *Revoker) deliveries(ctx context.Context, namespace string, holds func(*v1alpha1.Delivery) bool) []reconcile.Request {
-	var list v1alpha1.DeliveryList
-	if err := r.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		log.FromContext(ctx).Error(err, "Deliveries cannot be listed")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if holds(&list.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+	return wake.Requests(ctx, r.client, &v1alpha1.DeliveryList{}, holds, client.InNamespace(namespace))
 }

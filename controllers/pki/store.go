@@ -152,8 +152,12 @@ func stillServes(secret *corev1.Secret, ca *CA, identity Identity, dnsNames []st
 // Fresh says of a certificate that this cluster's CA issued that it needs no renewal: it is in the first half of its lifetime, and was not
 // issued by a clock that was ahead and has been set back since, which would leave less of ClockSkew to peers that are behind.
 func Fresh(leaf *x509.Certificate, now time.Time) bool {
-	issued := Issued(leaf)
-	return issued.Before(now.Add(maxAhead)) && now.Before(issued.Add(leaf.NotAfter.Sub(issued)/2))
+	return FreshUntil(Issued(leaf), leaf.NotAfter, now)
+}
+
+// FreshUntil is Fresh for a certificate of which only this is known.
+func FreshUntil(issued, expires, now time.Time) bool {
+	return issued.Before(now.Add(maxAhead)) && now.Before(issued.Add(expires.Sub(issued)/2))
 }
 
 func labels() map[string]string {

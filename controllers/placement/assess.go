@@ -59,8 +59,13 @@ func candidates(nodes []assessed) []assessed {
 // assessAll returns all nodes by name.
 func assessAll(r Request, f Facts) []assessed {
 	all := make([]assessed, 0, len(f.Nodes))
+	counted, promised := r.counted(f), r.promised(f)
 	for i := range f.Nodes {
-		all = append(all, assess(r, f, &f.Nodes[i]))
+		a := assess(r, f, &f.Nodes[i])
+		if counted && a.serves() && a.obstacle == "" && (promised || f.FreeSlots[a.name] <= 0) {
+			a.obstacle = v1alpha1.PlacementReasonAcceleratorBusy
+		}
+		all = append(all, a)
 	}
 	slices.SortFunc(all, func(a, b assessed) int { return strings.Compare(a.name, b.name) })
 	return all
@@ -71,12 +76,8 @@ func assess(r Request, f Facts, node *corev1.Node) assessed {
 	a := assessed{name: node.Name, obstacle: obstacle(r, f, node, profile)}
 	a.announced, a.shortfall = accelerator(r, node, profile)
 	a.silent = a.shortfall == v1alpha1.CompressionNoAccelerator && proved(profile)
-	switch {
-	case !a.serves() || a.obstacle != "":
-	case r.Shun != "":
+	if a.serves() && a.obstacle == "" {
 		a.obstacle = r.Shun
-	case r.counted(f) && f.slotsLeft(r, node.Name) <= 0:
-		a.obstacle = v1alpha1.PlacementReasonAcceleratorBusy
 	}
 	switch {
 	case !r.Inflates && r.Mode == v1alpha1.CompressionNever:

@@ -62,9 +62,9 @@ type Request struct {
 	Asker, WayOut string
 }
 
-// Facts are what was seen of the cluster.
+// Facts are what was seen of the cluster. They are shared, and nothing in this package or in package plan changes them.
 type Facts struct {
-	// Nodes of the cluster; of each only name, labels, spec and the condition Ready are looked at.
+	// Nodes of the cluster, best in the order of their names; of each only name, labels, spec and the condition Ready are looked at.
 	Nodes []corev1.Node
 	// Profiles that the node agents filled, by the name of the node.
 	Profiles map[string]v1alpha1.NodeProfileStatus

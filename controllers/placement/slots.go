@@ -38,13 +38,10 @@ func wantsSlot(r Request, f Facts, nodes []assessed) bool {
 	return r.Placement == v1alpha1.PlacementRequireHardware || len(candidates(nodes)) > 0 || len(busy(nodes)) > 0 && !elsewhere
 }
 
-// slotsLeft are those of a node for the agent. One whose pod is there already takes its turn with the others that wait; a new one comes after
-// them, and they may go to any node.
-func (f Facts) slotsLeft(r Request, node string) int64 {
-	if !r.Waits && f.unused() <= f.AwaitedSlots {
-		return 0
-	}
-	return f.FreeSlots[node]
+// promised: no slot is left for the agent, as others wait for all of them. One whose pod is there already takes its turn with those; a new one
+// comes after them, and they may go to any node.
+func (r Request) promised(f Facts) bool {
+	return !r.Waits && f.unused() <= f.AwaitedSlots
 }
 
 // unused are the slots of all nodes that no agent is there for. A node may have more agents than slots, which takes none from others.

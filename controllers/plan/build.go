@@ -6,7 +6,6 @@ package plan
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +33,7 @@ func (a *Attempt) Job() *batchv1.Job { return a.job() }
 
 // Config is the agent's configuration as JSON.
 func (a *Attempt) Config() ([]byte, error) {
-	config, err := protojson.Marshal(a.config)
+	config, err := wirev1.MarshalConfig(a.config)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the configuration of agent %s: %w", a.name, err)
 	}

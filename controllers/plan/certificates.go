@@ -50,6 +50,14 @@ func certify(run *v1alpha1.RunStatus, now time.Time, lifetime time.Duration) boo
 	return true
 }
 
+// untilRenewal is how long until certify reports that a certificate is due; 0 when it is not known.
+func untilRenewal(run *v1alpha1.RunStatus, now time.Time, lifetime time.Duration) time.Duration {
+	if lifetime <= 0 || run.CertificateExpirationTime == nil {
+		return 0
+	}
+	return max(run.CertificateExpirationTime.Sub(now)-lifetime/2, time.Second)
+}
+
 // revoke has a receiving agent reject certificates that were issued before then; nil: none.
 func (a *Attempt) revoke(before *metav1.Time) {
 	if config, receives := a.config.(*wirev1.ReceiveConfig); receives && before != nil {

@@ -22,7 +22,7 @@ func TestCertificateIsRenewedWhileTheAgentRuns(t *testing.T) {
 	facts.CertificateLifetime = lifetime
 	facts.Pod = runningPod()
 	expiry, renewals := facts.Now, 0
-	for range 24 * 60 {
+	for end := facts.Now.Add(24 * time.Hour); facts.Now.Before(end); {
 		decision := plan.DecideTransfer(transfer, facts, image)
 		transfer.Status = decision.Status
 		if decision.Renew {
@@ -35,10 +35,10 @@ func TestCertificateIsRenewedWhileTheAgentRuns(t *testing.T) {
 		if ends := transfer.Status.Run.CertificateExpirationTime; ends == nil || !ends.Time.Equal(expiry) {
 			t.Fatalf("the status says %v, and the certificate ends at %s", ends, expiry)
 		}
-		if decision.RequeueAfter <= 0 || decision.RequeueAfter > time.Minute {
-			t.Fatalf("the next look is in %s", decision.RequeueAfter)
+		if decision.RequeueAfter <= 0 {
+			t.Fatal("nobody looks again")
 		}
-		facts.Now = facts.Now.Add(time.Minute)
+		facts.Now = facts.Now.Add(decision.RequeueAfter)
 	}
 	if renewals != 12 {
 		t.Errorf("%d certificates in 24 hours, want 12", renewals)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -81,7 +82,7 @@ func checkPeer(name string, peer *v1alpha1.Peer) *Problem {
 	return &Problem{reason, fmt.Sprintf("Peer %q is not ready: %s", name, ready.Message)}
 }
 
-func checkSource(namespace, name string, claim *metav1.PartialObjectMetadata) *Problem {
+func checkSource(namespace, name string, claim *corev1.PersistentVolumeClaim) *Problem {
 	if claim == nil {
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf(
 			"there is no PersistentVolumeClaim %q in namespace %q; create it there (claims of the own namespace are read, and no others)",

@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -28,23 +29,25 @@ type DeliveryFacts struct {
 	CertificateLifetime time.Duration
 	// Peer is nil when it does not exist; so is Claim, the destination.
 	Peer  *v1alpha1.Peer
-	Claim *metav1.PartialObjectMetadata
+	Claim *corev1.PersistentVolumeClaim
 	// Refusal says that no PeerGrant allows the Delivery, and what to do; empty when it is allowed. It is looked at
 	// before the agent starts.
 	Refusal string
 	// PrivilegeAllowed: the namespace is annotated so that agents may have privilege.
 	PrivilegeAllowed bool
-	// Others are the Deliveries of the namespace; the Delivery itself may be among them. Transfers are those of the namespace, some of
-	// which may write into its claims without a Delivery.
+	// Others are the namespace's Deliveries into the claim that have not ended; the Delivery itself may be among them. Transfers are those that
+	// write into it without a Delivery. They are looked at until the run has begun.
 	Others    []v1alpha1.Delivery
 	Transfers []v1alpha1.Transfer
 	// Job and Pod of the Delivery; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
-	// Report is what the agent answered just now; nil when it was not asked or did not answer.
+	// Report is what the agent answered last; nil when it has not, or is silent.
 	Report *wirev1.Report
-	// Silence is for how long an agent that runs has not answered; 0 when it has just now.
-	Silence time.Duration
+	// Early: progress was shown a short while ago, so a report of nothing else is shown later.
+	Early bool
+	// Silent: the agent runs and has not answered for some time.
+	Silent  bool
 	Samples Samples
 	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
 	Placement placement.Facts
@@ -68,8 +71,12 @@ type DeliveryDecision struct {
 	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after which nobody would
 	// look for it.
 	Ended bool
+	// Clear is true when the Delivery is complete and its Job still there, which is to be removed, after Status is written.
+	Clear bool
 	// Expired is true when the Delivery has been kept long enough and is to be deleted.
 	Expired bool
+	// Later is true when Status does not show Report yet, which has nothing but progress.
+	Later bool
 	// RequeueAfter is when to look again if nothing happens before; 0 for never.
 	RequeueAfter time.Duration
 }
@@ -82,6 +89,10 @@ func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image Agen
 	d.out.Status = d.delivery.Status
 	d.out.Status.ObservedGeneration = delivery.Generation
 	d.out.Status.Peer = peerName(delivery.Spec.Peer)
+	if facts.Report != nil && facts.Early && equality.Semantic.DeepEqual(deliveryState(d.out.Status), deliveryState(delivery.Status)) {
+		d.out.Status, d.out.Later = delivery.Status, true
+	}
+	d.out.Clear = facts.Job != nil && d.out.Status.Phase == v1alpha1.DeliveryComplete
 	return d.out
 }
 
@@ -152,7 +163,7 @@ func (d *deliveryDecision) admit() {
 			continue
 		}
 		if sameTransfer(other, d.delivery) || other.DeletionTimestamp != nil {
-			d.out.RequeueAfter = PullInterval
+			d.out.RequeueAfter = endingInterval
 			d.set(v1alpha1.DeliveryPending, conditions.Reconciling(v1alpha1.ReasonPending,
 				"another Delivery, which writes into the same place, is being ended"))
 			return
@@ -222,7 +233,7 @@ func (d *deliveryDecision) start() {
 	if d.facts.Peer != nil {
 		d.out.Start.revoke(d.facts.Peer.Spec.RevokedBefore)
 	}
-	d.out.RequeueAfter = PullInterval
+	d.out.RequeueAfter = startGrace
 	message := "the agent's pod is being started"
 	if d.delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && !d.facts.PrivilegeAllowed {
 		// The Delivery goes on, as what its agent cannot keep is counted; whoever wants it kept reads how.
@@ -252,7 +263,12 @@ func (d *deliveryDecision) follow() {
 			d.finish(lost("the agent's Job was deleted by somebody else"))
 			return
 		}
+		present := d.delivery.Status.Conditions
 		d.start()
+		if conditions.Refused(present) {
+			// What they say stays until the start is not refused any more.
+			d.delivery.Status.Conditions = present
+		}
 	case agentStarting:
 		d.followStarting(state)
 		d.renew()
@@ -266,17 +282,20 @@ func (d *deliveryDecision) follow() {
 
 // renew has the certificate of the agent renewed when it is due. Without the Peer there is no sender to show it to.
 func (d *deliveryDecision) renew() {
-	if !d.peerGone() {
-		d.out.Renew = certify(d.delivery.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
+	if d.peerGone() {
+		return
 	}
+	run := d.delivery.Status.Run
+	d.out.Renew = certify(run, d.facts.Now, d.facts.CertificateLifetime)
+	d.out.RequeueAfter = sooner(d.out.RequeueAfter, untilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
 }
 
 func (d *deliveryDecision) followStarting(state agentState) {
-	d.out.RequeueAfter = PullInterval
+	waited := d.facts.Now.Sub(state.since)
+	d.out.RequeueAfter = untilFirst(waited, startGrace)
 	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
 		d.delivery.Status.Placement = expected(waiting(receivePlacement(d.image), d.facts.Placement, d.facts.Job))
 	}
-	waited := d.facts.Now.Sub(state.since)
 	if state.stuck == nil || waited < startGrace && state.stuck.Reason != v1alpha1.ReasonUnschedulable {
 		d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, "the agent's pod is being started"))
 		return
@@ -286,13 +305,15 @@ func (d *deliveryDecision) followStarting(state agentState) {
 }
 
 func (d *deliveryDecision) followRunning() {
-	d.out.RequeueAfter = PullInterval
 	report := d.facts.Report
 	if report == nil {
+		if !d.facts.Silent {
+			return
+		}
 		if d.delivery.Status.Phase == v1alpha1.DeliveryStarting {
 			d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
 				"the agent runs and has not answered the manager yet; a NetworkPolicy must let the manager reach its port 9443"))
-		} else if d.facts.Silence >= silenceGrace {
+		} else {
 			d.delivery.Status.Progress = withoutRate(d.delivery.Status.Progress)
 			d.set(d.delivery.Status.Phase, silent(d.delivery.Status.Conditions))
 		}
@@ -324,7 +345,7 @@ func (d *deliveryDecision) apply(report *wirev1.Report, rate int64) {
 			DecompressSeconds: seconds(float64(c.GetDecompressNanos())),
 		}
 	}
-	if left := omissions(report.GetOmissions()); left != nil {
+	if left := omissions(report); left != nil {
 		status.Omissions = left
 	}
 }

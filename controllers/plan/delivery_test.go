@@ -51,7 +51,7 @@ func TestForgedDelivery(t *testing.T) {
 
 func goodDeliveryFacts() plan.DeliveryFacts {
 	return plan.DeliveryFacts{
-		Now: now, Peer: &v1alpha1.Peer{}, Claim: &metav1.PartialObjectMetadata{}, Retention: 7 * 24 * time.Hour,
+		Now: now, Peer: &v1alpha1.Peer{}, Claim: &corev1.PersistentVolumeClaim{}, Retention: 7 * 24 * time.Hour,
 	}
 }
 

@@ -13,8 +13,12 @@ import (
 )
 
 const (
-	// PullInterval is the time between two questions to an agent that runs.
-	PullInterval = 2 * time.Second
+	// endingInterval is the time between two looks at what is being ended, in case no event tells of its end.
+	endingInterval = 5 * time.Second
+	// apartDelay is the wait before an attempt with one agent is followed by one with two.
+	apartDelay = 2 * time.Second
+	// RenewalRetry is the wait after a certificate could not be renewed, which is tried with half of its life left.
+	RenewalRetry = 30 * time.Second
 
 	// retryFirst doubles with every failed attempt, up to retryLast.
 	retryFirst = 5 * time.Second
@@ -49,6 +53,26 @@ func retryDelay(failures int32) time.Duration {
 		delay *= 2
 	}
 	return min(delay, retryLast)
+}
+
+// untilFirst is how long to wait for the first of several times after the start of something that has been waited for, those over
+// excepted; startGrace at most.
+func untilFirst(waited time.Duration, times ...time.Duration) time.Duration {
+	wait := startGrace
+	for _, at := range times {
+		if at > waited {
+			wait = min(wait, at-waited)
+		}
+	}
+	return wait
+}
+
+// sooner is the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // spread makes a wait up to half as long again, so that Transfers that one fault has hit do not all come back at the same moment. The

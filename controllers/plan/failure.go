@@ -40,8 +40,10 @@ var reasons = map[wirev1.FailureReason]string{
 	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED:         v1alpha1.ReasonExternalRefused,
 	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT:           v1alpha1.ReasonExternalUnfit,
 	wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE:          v1alpha1.ReasonExternalInUse,
+	wirev1.FailureReason_FAILURE_REASON_SUPERSEDED:               v1alpha1.ReasonSuperseded,
 	wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL:             v1alpha1.ReasonStorageFull,
 	wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED:           v1alpha1.ReasonStorageFailed,
+	wirev1.FailureReason_FAILURE_REASON_EVICTED:                  v1alpha1.ReasonEvicted,
 }
 
 // FailureReason is the condition reason of a wire reason; one that this version does not know is Internal.
@@ -77,8 +79,26 @@ func NeedsSomebody(reason string) bool {
 	return slices.Contains(needsSomebody, reason)
 }
 
+// interruptions are the reasons of attempts that would have gone on with what they did.
+var interruptions = []string{
+	v1alpha1.ReasonEvicted,
+	v1alpha1.ReasonAborted,
+	v1alpha1.ReasonAgentLost,
+	v1alpha1.ReasonConnectionLost,
+	v1alpha1.ReasonPeerUnreachable,
+}
+
 // endsRun are the reasons that no further attempt of a run can mend: its spec has to change, or what it is to move.
 var endsRun = []string{v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonSourceEmpty}
 
 // EndsRun reports whether a run ends with an attempt that ends for this reason.
 func EndsRun(reason string) bool { return slices.Contains(endsRun, reason) }
+
+// inARow is how many of the last attempts of a run, newest first, ended for a reason that counts.
+func inARow(history []v1alpha1.AttemptRecord, run string, counts func(reason string) bool) int32 {
+	n := slices.IndexFunc(history, func(record v1alpha1.AttemptRecord) bool { return record.RunID != run || !counts(record.Reason) })
+	if n < 0 {
+		n = len(history)
+	}
+	return int32(min(n, maxHistory)) //nolint:gosec // It is at most maxHistory.
+}

@@ -46,7 +46,7 @@ func goodFacts() plan.TransferFacts {
 			ObjectMeta: metav1.ObjectMeta{Name: "west", Generation: 1},
 			Spec:       v1alpha1.PeerSpec{Endpoint: "gateway.west.example:8443", CABundle: []byte("pem")},
 		},
-		Claim: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
+		Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
 	}
 }
 
@@ -79,9 +79,12 @@ func ended(exitCode int32, reason, message string) *corev1.Pod {
 
 func failed(t *testing.T, reason wirev1.FailureReason, message string) *corev1.Pod {
 	t.Helper()
-	text, err := protojson.Marshal(&wirev1.Report{
-		State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{Reason: reason, Message: message},
-	})
+	return failedWith(t, &wirev1.Failure{Reason: reason, Message: message})
+}
+
+func failedWith(t *testing.T, failure *wirev1.Failure) *corev1.Pod {
+	t.Helper()
+	text, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: failure})
 	if err != nil {
 		t.Fatal(err)
 	}

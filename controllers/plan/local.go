@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -22,12 +21,12 @@ type LocalFacts struct {
 	// Refusal says that no PeerGrant allows the Transfer, and what to do; empty when it is allowed.
 	Refusal string
 	// Claim is the destination; nil when it does not exist.
-	Claim *metav1.PartialObjectMetadata
+	Claim *corev1.PersistentVolumeClaim
 	// Volume says from which nodes the claim's volume can be reached; nil: from all, or it is not known.
 	Volume *corev1.NodeSelector
 	// Rivals are the Transfers of other namespaces into the same claim that a PeerGrant allows.
 	Rivals []v1alpha1.Transfer
-	// Deliveries of the destination's namespace; the Transfer's own may be among them.
+	// Deliveries into the destination that have not ended, and the Transfer's own.
 	Deliveries []v1alpha1.Delivery
 	// Writers are the names of the Transfer's Jobs whose pods may still write to the destination, the present attempt's included.
 	Writers []string
@@ -150,6 +149,7 @@ func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.
 	switch {
 	case busy != "":
 		d.starting(v1alpha1.ReasonStarting, busy+" of an earlier attempt is being ended")
+		d.out.RequeueAfter = endingInterval
 	case run.Route == v1alpha1.RoutePod:
 		d.out.Start = PodAttempt(d.transfer, resolved, where, d.image)
 		d.starting(v1alpha1.ReasonStarting, fmt.Sprintf("attempt %d of run %s: the agent's pod, with both claims, is being started", run.Attempt, run.ID))
@@ -188,7 +188,7 @@ func (d *transferDecision) startSender(resolved policy.Resolved, where placement
 }
 
 func (d *transferDecision) starting(reason, message string) {
-	d.out.RequeueAfter = PullInterval
+	d.out.RequeueAfter = startGrace
 	d.set(v1alpha1.TransferStarting, conditions.Reconciling(reason, message))
 }
 
@@ -201,7 +201,7 @@ func (d *transferDecision) takeApart(stuck Problem) {
 	d.record(report, stuck.Reason, stuck.Message)
 	d.out.Finished = &Finished{Reason: stuck.Reason, Report: report}
 	run.Route = v1alpha1.RouteDirect
-	d.next(PullInterval)
+	d.next(apartDelay)
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
 		"one pod cannot mount both claims, so two agents will: %s", stuck.Message)))
 	if len(d.facts.Quota.Quotas) > 0 {

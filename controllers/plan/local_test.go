@@ -26,7 +26,7 @@ func localTransfer(namespace string) (*v1alpha1.Transfer, plan.TransferFacts) {
 	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
 	transfer.Spec.Destination.Peer, transfer.Spec.Destination.Namespace = "", namespace
 	facts.Peer = nil
-	facts.Local.Claim = &metav1.PartialObjectMetadata{}
+	facts.Local.Claim = &corev1.PersistentVolumeClaim{}
 	return transfer, facts
 }
 

@@ -100,3 +100,21 @@ func hasSlot(job *batchv1.Job) bool {
 func NeedsPlacement(run *v1alpha1.RunStatus, present *v1alpha1.PlacementStatus) bool {
 	return run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil || present == nil || present.Node == ""
 }
+
+// TransferWaitsForNode reports whether an attempt has no node yet, or cannot begin for want of one, so that a change of nodes or of a volume may help.
+func TransferWaitsForNode(transfer *v1alpha1.Transfer) bool {
+	switch transfer.Status.Phase {
+	case v1alpha1.TransferPending, v1alpha1.TransferStarting, v1alpha1.TransferRetrying:
+		return NeedsPlacement(transfer.Status.Run, transfer.Status.Placement)
+	}
+	return false
+}
+
+// TrialWaits reports whether the agent has no node yet, or there is none, so that a change of what the trial is about may help.
+func TrialWaits(trial *v1alpha1.CompressionTrial) bool {
+	switch trial.Status.Phase {
+	case v1alpha1.TrialComplete, v1alpha1.TrialFailed, v1alpha1.TrialMeasuring:
+		return false
+	}
+	return NeedsPlacement(trial.Status.Run, trial.Status.Placement)
+}

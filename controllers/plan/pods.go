@@ -118,8 +118,15 @@ func (a attempt) job() *batchv1.Job {
 		Spec: batchv1.JobSpec{
 			// The manager makes attempts; a Job that made its own would reuse the run's certificate and hide the failure.
 			BackoffLimit: ptr.To[int32](0),
-			Parallelism:  ptr.To[int32](1),
-			Completions:  ptr.To[int32](1),
+			// The Job remembers of a pod that is gone that it was evicted.
+			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action: batchv1.PodFailurePolicyActionFailJob,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{
+					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+				}},
+			}}},
+			Parallelism: ptr.To[int32](1),
+			Completions: ptr.To[int32](1),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: a.labels},
 				Spec:       a.pod(),

@@ -5,14 +5,17 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
 // maxTerminationMessage is what the kubelet keeps.
@@ -59,6 +62,47 @@ func observe(job *batchv1.Job, pod *corev1.Pod) agentState {
 	if job == nil {
 		return agentState{phase: agentAbsent}
 	}
+	state := seen(job, pod)
+	if why := evicted(job, pod); why != "" && state.final != nil {
+		state.final = asEvicted(state.final, why)
+	}
+	return state
+}
+
+// evicted says why the cluster took a pod away, in its words; empty if it did not, or is not known to have.
+func evicted(job *batchv1.Job, pod *corev1.Pod) string {
+	if pod != nil {
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
+				return fmt.Sprintf("%s: %s", condition.Reason, condition.Message)
+			}
+		}
+		return ""
+	}
+	for _, condition := range job.Status.Conditions {
+		// There is one rule, which is about evictions.
+		if condition.Type == batchv1.JobFailed && condition.Status == corev1.ConditionTrue && condition.Reason == batchv1.JobReasonPodFailurePolicy {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+// asEvicted is the final report of an agent whose pod was taken away, unless it ended for a reason of its own.
+func asEvicted(report *wirev1.Report, why string) *wirev1.Report {
+	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED || !slices.Contains(interruptions, FailureReason(report.GetFailure().GetReason())) {
+		return report
+	}
+	report = proto.CloneOf(report)
+	report.Failure = &wirev1.Failure{
+		Reason:  wirev1.FailureReason_FAILURE_REASON_EVICTED,
+		Message: conditions.Shorten("the agent's pod was evicted: " + why),
+	}
+	return report
+}
+
+// seen is observe for a pod that nobody evicted.
+func seen(job *batchv1.Job, pod *corev1.Pod) agentState {
 	finished, succeeded, message := jobFinished(job)
 	if pod == nil {
 		state := agentState{phase: agentStarting, since: job.CreationTimestamp.Time}

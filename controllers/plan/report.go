@@ -4,7 +4,9 @@
 package plan
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +23,8 @@ const (
 	gib          = 1 << 30
 	maxOmissions = 16
 	maxExamples  = 5
+	// maxReasons bounds the reasons that are counted, of which there are fewer, and maxReason each in bytes.
+	maxReasons, maxReason = 32, 64
 )
 
 // rateWindow is how far back the rate of a running attempt looks.
@@ -153,8 +157,10 @@ func counts(reported map[string]uint64) map[string]int64 {
 		return nil
 	}
 	m := make(map[string]int64, len(reported))
-	for reason, count := range reported {
-		m[reason] = clamp(count)
+	for _, reason := range slices.Sorted(maps.Keys(reported)) {
+		if len(reason) <= maxReason && len(m) < maxReasons {
+			m[reason] = clamp(reported[reason])
+		}
 	}
 	return m
 }
@@ -255,16 +261,21 @@ func cost(report *wirev1.Report, perGiB *float64, prices *v1alpha1.Prices) *v1al
 	}
 }
 
-func omissions(reported []*wirev1.Omission) []v1alpha1.Omission {
+// omissions have no examples until the agent has ended: with each of a run's progress they would be written again.
+func omissions(report *wirev1.Report) []v1alpha1.Omission {
 	var list []v1alpha1.Omission
 	seen := map[string]bool{}
-	for _, o := range reported {
+	examples := 0
+	if ended(report) {
+		examples = maxExamples
+	}
+	for _, o := range report.GetOmissions() {
 		if o.GetWhat() == "" || len(o.GetWhat()) > 64 || seen[o.GetWhat()] || len(list) == maxOmissions {
 			continue
 		}
 		seen[o.GetWhat()] = true
 		omission := v1alpha1.Omission{What: o.GetWhat(), Count: clamp(o.GetCount())}
-		for _, example := range o.GetExamples()[:min(len(o.GetExamples()), maxExamples)] {
+		for _, example := range o.GetExamples()[:min(len(o.GetExamples()), examples)] {
 			omission.Examples = append(omission.Examples, conditions.Shorten(example))
 		}
 		list = append(list, omission)

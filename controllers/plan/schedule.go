@@ -150,8 +150,5 @@ func (d *transferDecision) wakeForSchedule() {
 	if schedule == nil || schedule.NextTime == nil {
 		return
 	}
-	wait := max(schedule.NextTime.Sub(d.facts.Now), time.Second)
-	if d.out.RequeueAfter == 0 || wait < d.out.RequeueAfter {
-		d.out.RequeueAfter = wait
-	}
+	d.out.RequeueAfter = sooner(d.out.RequeueAfter, max(schedule.NextTime.Sub(d.facts.Now), time.Second))
 }

@@ -4,17 +4,12 @@
 package plan
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
-
-// silenceGrace is how long an agent that has answered before may keep silent until the status says so: a few questions.
-const silenceGrace = 10 * time.Second
 
 // silent are the conditions of an agent that runs and has stopped answering. It may work on, so nothing is ended; the reason stays.
 func silent(present []metav1.Condition) []metav1.Condition {

@@ -4,6 +4,10 @@
 package plan
 
 import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/policy"
@@ -36,8 +40,7 @@ func (d *transferDecision) fallBack(state agentState) bool {
 // case there is no room beside the accelerator either.
 func (d *transferDecision) comeBack(state agentState) bool {
 	request, run := d.placement(), d.transfer.Status.Run
-	patience := slotPatience << min(max(run.Attempt-run.Failures-1, 0), maxSlotDoublings)
-	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" || d.facts.Now.Sub(state.since) < patience {
+	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" || d.facts.Now.Sub(state.since) < d.slotPatience() {
 		return false
 	}
 	request.Shun = ""
@@ -49,4 +52,23 @@ func (d *transferDecision) comeBack(state agentState) bool {
 	d.forgetAttempt()
 	d.start(policy.Kept(d.transfer.Status.Policy), where)
 	return true
+}
+
+// slotPatience is how long such an attempt waits for the scheduler.
+func (d *transferDecision) slotPatience() time.Duration {
+	run := d.transfer.Status.Run
+	return slotPatience << min(max(run.Attempt-d.lastEnded()-1, 0), maxSlotDoublings)
+}
+
+// SlotsOf is how many slots of accelerators an agent's pod holds, or waits for; none when it has ended.
+func SlotsOf(pod *corev1.Pod) int64 {
+	if pod.Labels[AppLabel] != AppName || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return 0
+	}
+	var held int64
+	for i := range pod.Spec.Containers {
+		asked := pod.Spec.Containers[i].Resources.Requests[v1alpha1.AcceleratorSlotsResource]
+		held += asked.Value()
+	}
+	return held
 }

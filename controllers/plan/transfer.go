@@ -5,10 +5,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +34,7 @@ type TransferFacts struct {
 	Peer *v1alpha1.Peer
 	// Local is of a Transfer within this cluster.
 	Local            LocalFacts
-	Claim            *metav1.PartialObjectMetadata
+	Claim            *corev1.PersistentVolumeClaim
 	PrivilegeAllowed bool
 	// Others are the namespace's Transfers into the same claim; the Transfer itself may be among them.
 	Others   []v1alpha1.Transfer
@@ -40,10 +42,12 @@ type TransferFacts struct {
 	// Job and Pod of the attempt that status names; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
-	// Report is what the agent answered just now; nil when it was not asked or did not answer.
+	// Report is what the agent answered last; nil when it has not, or is silent.
 	Report *wirev1.Report
-	// Silence is for how long an agent that runs has not answered; 0 when it has just now.
-	Silence time.Duration
+	// Early: progress was shown a short while ago, so a report of nothing else is shown later.
+	Early bool
+	// Silent: the agent runs and has not answered for some time.
+	Silent bool
 	// Samples of the attempt, Report's included.
 	Samples Samples
 	// NetworkSecondsPerGiB of the node, nil when it is not known.
@@ -77,9 +81,13 @@ type TransferDecision struct {
 	Renew bool
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
 	Retire bool
+	// Clear is true when the run is complete and its Job still there: all Jobs are to be removed, after Status is written.
+	Clear bool
 	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody
 	// would look for it.
 	Finished *Finished
+	// Later is true when Status does not show Report yet, which has nothing but progress.
+	Later bool
 	// RequeueAfter is when to look again if nothing happens before; 0 for never.
 	RequeueAfter time.Duration
 }
@@ -98,6 +106,10 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image Agen
 	d.out.Status = d.transfer.Status
 	d.out.Status.ObservedGeneration = transfer.Generation
 	d.out.Status.Peer = peerName(transfer.Spec.Destination.Peer)
+	if facts.Report != nil && facts.Early && equality.Semantic.DeepEqual(transferState(d.out.Status), transferState(transfer.Status)) {
+		d.out.Status, d.out.Later = transfer.Status, true
+	}
+	d.out.Clear = facts.Job != nil && d.out.Status.Phase == v1alpha1.TransferComplete
 	return d.out
 }
 
@@ -305,7 +317,9 @@ func (d *transferDecision) renew() {
 	if d.out.Start != nil || d.out.Finished != nil || !IsLocal(d.transfer) && d.facts.Peer == nil {
 		return
 	}
-	d.out.Renew = certify(d.transfer.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
+	run := d.transfer.Status.Run
+	d.out.Renew = certify(run, d.facts.Now, d.facts.CertificateLifetime)
+	d.out.RequeueAfter = sooner(d.out.RequeueAfter, untilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
 }
 
 // followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody removed it.
@@ -324,8 +338,8 @@ func (d *transferDecision) followAbsent() {
 	present := d.transfer.Status.Conditions
 	// Where nothing can take the agent any more the pod waits, and its scheduler says so.
 	d.start(resolved, placement.Decide(d.placement(), d.facts.Placement))
-	if _, refused := refusedSince(present); refused && d.out.Start != nil {
-		// It stays Stalled until the start is not refused any more.
+	if _, refused := refusedSince(present); refused && d.out.Start != nil || conditions.Refused(present) {
+		// What they say stays until the start is not refused any more.
 		d.transfer.Status.Conditions = present
 	}
 }
@@ -343,7 +357,8 @@ func (d *transferDecision) placement() placement.Request {
 }
 
 func (d *transferDecision) followStarting(state agentState) {
-	d.out.RequeueAfter = PullInterval
+	waited := d.facts.Now.Sub(state.since)
+	d.out.RequeueAfter = untilFirst(waited, startGrace)
 	scheduler := state.stuck
 	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
 		if d.fallBack(state) || d.comeBack(state) {
@@ -351,8 +366,8 @@ func (d *transferDecision) followStarting(state agentState) {
 		}
 		where := waiting(d.placement(), d.facts.Placement, d.facts.Job)
 		d.transfer.Status.Placement, state.stuck = expected(where), unplaced(where, state.stuck)
+		d.out.RequeueAfter = untilFirst(waited, startGrace, slotPatience, d.slotPatience())
 	}
-	waited := d.facts.Now.Sub(state.since)
 	switch {
 	case state.apart && waited >= startGrace && d.transfer.Status.Run.Route == v1alpha1.RoutePod:
 		d.takeApart(*scheduler)
@@ -362,19 +377,20 @@ func (d *transferDecision) followStarting(state agentState) {
 	case waited < startGrace:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(state.stuck.Reason, state.stuck.Message))
 	default:
-		d.out.RequeueAfter = startGrace
 		d.set(v1alpha1.TransferStarting, conditions.Stalled(state.stuck.Reason, state.stuck.Message))
 	}
 }
 
 func (d *transferDecision) followRunning() {
-	d.out.RequeueAfter = PullInterval
 	report := d.facts.Report
 	if report == nil {
+		if !d.facts.Silent {
+			return
+		}
 		if d.transfer.Status.Phase == v1alpha1.TransferStarting {
 			d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
 				"the agent runs and has not answered the manager yet; a NetworkPolicy must let the manager reach its port 9443"))
-		} else if d.facts.Silence >= silenceGrace {
+		} else {
 			d.transfer.Status.Progress = withoutRate(d.transfer.Status.Progress)
 			d.set(d.transfer.Status.Phase, silent(d.transfer.Status.Conditions))
 		}
@@ -415,7 +431,7 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	if price := cost(report, d.facts.NetworkSecondsPerGiB, d.prices()); price != nil {
 		status.Cost = price
 	}
-	if left := omissions(report.GetOmissions()); left != nil {
+	if left := omissions(report); left != nil {
 		status.Omissions = left
 	}
 	status.Placement = corrected(status.Placement, status.Compression)
@@ -463,6 +479,9 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 			message = "the agent gave no message"
 		}
 	}
+	if slices.Contains(interruptions, reason) && d.madeSafe() {
+		status.Run.Failures = 0
+	}
 	d.record(report, reason, message)
 	status.Run.DeliveredBytes = saturated(status.Run.DeliveredBytes, d.delivered())
 	d.out.Finished = &Finished{Reason: reason, RunEnded: true, Report: report}
@@ -473,6 +492,10 @@ func (d *transferDecision) finish(report *wirev1.Report) {
 		d.giveUp(reason, message)
 	case NeedsSomebody(reason):
 		d.waitForSomebody(reason, message)
+	case reason == v1alpha1.ReasonSuperseded:
+		d.followNewest(report.GetFailure().GetNewestAttempt(), message)
+	case reason == v1alpha1.ReasonEvicted:
+		d.waitForNode(message)
 	default:
 		d.waitForBackOff(reason, message)
 	}
@@ -520,50 +543,6 @@ func (d *transferDecision) complete() {
 	if asked := d.transfer.Annotations[v1alpha1.RunAnnotation]; asked != "" && asked != status.LastRunRequest {
 		d.out.RequeueAfter = time.Second
 	}
-}
-
-// giveUp ends a run that another attempt would not mend. A change of the spec starts the next one.
-func (d *transferDecision) giveUp(reason, message string) {
-	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
-	status.Run.Failures++
-	status.Run.CompletionTime = &now
-	d.set(v1alpha1.TransferFailed, conditions.Stalled(reason, message))
-}
-
-func (d *transferDecision) waitForSomebody(reason, message string) {
-	run := d.transfer.Status.Run
-	d.next(stallDelay(run.Attempt - run.Failures))
-	d.out.Finished.RunEnded = false
-	d.set(v1alpha1.TransferRetrying, conditions.Stalled(reason, message))
-}
-
-func (d *transferDecision) waitForBackOff(reason, message string) {
-	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
-	status.Run.Failures++
-	limit := d.transfer.Spec.MaxAttempts
-	if limit == 0 {
-		limit = 5
-	}
-	if status.Run.Failures >= limit {
-		status.Run.CompletionTime = &now
-		d.set(v1alpha1.TransferFailed, conditions.Stalled(v1alpha1.ReasonMaxAttemptsReached, fmt.Sprintf(
-			"%d attempts failed, the last one with %s: %s; mend it and give the annotation %s a new value",
-			status.Run.Failures, reason, message, v1alpha1.RunAnnotation)))
-		return
-	}
-	delay := d.next(retryDelay(status.Run.Failures))
-	d.out.Finished.RunEnded = false
-	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
-		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message, status.Run.Failures, limit, delay)))
-}
-
-// next plans the next attempt for after a delay, or a little later, and returns when.
-func (d *transferDecision) next(delay time.Duration) time.Duration {
-	delay = spread(delay, d.transfer.UID, int64(d.transfer.Status.Run.Attempt))
-	at := metav1.NewTime(d.facts.Now.Add(delay))
-	d.transfer.Status.Run.NextAttemptTime = &at
-	d.out.RequeueAfter = delay
-	return delay
 }
 
 // set sets the phase and the conditions that go with it.

@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 			if (decision.Start != nil) != started || (decision.Status.Run != nil) != started {
 				t.Fatalf("started: %v, run: %+v", decision.Start != nil, decision.Status.Run)
 			}
-			if decision.RequeueAfter < plan.PullInterval || !started && decision.RequeueAfter < time.Minute {
+			if decision.RequeueAfter == 0 || !started && decision.RequeueAfter < time.Minute {
 				t.Fatalf("looks again after %s", decision.RequeueAfter)
 			}
 			if transfer.Status.Run != nil || transfer.Status.Conditions != nil {
@@ -330,6 +331,25 @@ func TestNeedsSomebody(t *testing.T) {
 	}
 	if transfer.Status.Run.Failures != 0 || transfer.Status.Run.Attempt != 8 || transfer.Status.Phase != v1alpha1.TransferStarting {
 		t.Fatalf("%+v", transfer.Status.Run)
+	}
+}
+
+// TestSuperseded: a cluster that was restored goes on after the newest attempt that its peer knows of, without a failure, and no peer can move a
+// run on by more than a bound.
+func TestSuperseded(t *testing.T) {
+	for newest, want := range map[uint32]int32{0: 2, 1: 2, 7: 8, math.MaxUint32: 1002} {
+		transfer, facts := running(1)
+		facts.Pod = failedWith(t, &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_SUPERSEDED, Message: "replaced", NewestAttempt: newest})
+		decision := plan.DecideTransfer(transfer, facts, image)
+		if decision.RequeueAfter < time.Minute || decision.Status.Run.CompletionTime != nil || decision.Status.History[0].Attempt != 1 {
+			t.Fatalf("newest %d: next look after %s, %+v", newest, decision.RequeueAfter, decision.Status.Run)
+		}
+		facts.Now = facts.Now.Add(decision.RequeueAfter)
+		transfer.Status = decision.Status
+		run := plan.DecideTransfer(transfer, facts, image).Status.Run
+		if run.Attempt != want || run.Failures != 0 {
+			t.Errorf("newest %d: attempt %d after %d failures, want attempt %d", newest, run.Attempt, run.Failures, want)
+		}
 	}
 }
 

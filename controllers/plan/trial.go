@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,7 +31,7 @@ type TrialFacts struct {
 	// NewRunID is the identifier of the next run, should one begin.
 	NewRunID string
 	// Claim is the source, nil when it does not exist or another kind is.
-	Claim *metav1.PartialObjectMetadata
+	Claim *corev1.PersistentVolumeClaim
 	// Sampled is the HTTPEndpoint or Queue that is the source, nil when it does not exist or a claim is.
 	Sampled          *Sampled
 	PrivilegeAllowed bool
@@ -38,10 +39,12 @@ type TrialFacts struct {
 	// Job and Pod of the attempt that status names; nil when they do not exist.
 	Job *batchv1.Job
 	Pod *corev1.Pod
-	// Report is what the agent answered just now; nil when it was not asked or did not answer.
+	// Report is what the agent answered last; nil when it has not, or is silent.
 	Report *wirev1.Report
-	// Silence is for how long an agent that runs has not answered; 0 when it has just now.
-	Silence time.Duration
+	// Early: progress was shown a short while ago, so a report of nothing else is shown later.
+	Early bool
+	// Silent: the agent runs and has not answered for some time.
+	Silent bool
 	// Placement is what the nodes are like; it is looked at only where NeedsPlacement.
 	Placement placement.Facts
 }
@@ -56,8 +59,12 @@ type TrialDecision struct {
 	Renew bool
 	// Ended: an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody would look for it.
 	Ended bool
+	// Clear: the run is complete and its Job still there; all Jobs are to be removed, after Status is written.
+	Clear bool
 	// Expired: the trial is to be deleted.
 	Expired bool
+	// Later is true when Status does not show Report yet, which has nothing but progress.
+	Later bool
 	// RequeueAfter is when to look again if nothing happens before; 0 for never.
 	RequeueAfter time.Duration
 }
@@ -79,6 +86,10 @@ func DecideTrial(trial *v1alpha1.CompressionTrial, facts TrialFacts, image Agent
 	}
 	d.out.Status = d.trial.Status
 	d.out.Status.ObservedGeneration = trial.Generation
+	if facts.Report != nil && facts.Early && equality.Semantic.DeepEqual(trialState(d.out.Status), trialState(trial.Status)) {
+		d.out.Status, d.out.Later = trial.Status, true
+	}
+	d.out.Clear = facts.Job != nil && d.out.Status.Phase == v1alpha1.TrialComplete
 	return d.out
 }
 
@@ -168,7 +179,7 @@ func (d *trialDecision) start(resolved policy.Resolved, where placement.Plan) {
 	d.trial.Status.Placement = expected(where)
 	_ = certify(d.trial.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
 	d.out.Start = TrialAttempt(d.trial, resolved, where, d.facts.Sampled, d.image)
-	d.out.RequeueAfter = PullInterval
+	d.out.RequeueAfter = startGrace
 	d.set(v1alpha1.TrialStarting, conditions.Reconciling(v1alpha1.ReasonStarting, d.startingMessage()))
 }
 
@@ -215,44 +226,44 @@ func (d *trialDecision) followAbsent() {
 	where.Status = trialPlacement(d.placement(), where.Status)
 	present := d.trial.Status.Conditions
 	d.start(resolved, where)
-	if _, refused := refusedSince(present); refused {
-		// It stays Stalled until the start is not refused any more.
+	if _, refused := refusedSince(present); refused || conditions.Refused(present) {
+		// What they say stays until the start is not refused any more.
 		d.trial.Status.Conditions = present
 	}
 }
 
 // renew has the certificate of the agent renewed when it is due.
 func (d *trialDecision) renew() {
-	d.out.Renew = certify(d.trial.Status.Run, d.facts.Now, d.facts.CertificateLifetime)
+	run := d.trial.Status.Run
+	d.out.Renew = certify(run, d.facts.Now, d.facts.CertificateLifetime)
+	d.out.RequeueAfter = sooner(d.out.RequeueAfter, untilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
 }
 
 func (d *trialDecision) followStarting(state agentState) {
-	d.out.RequeueAfter = PullInterval
+	waited := d.facts.Now.Sub(state.since)
+	d.out.RequeueAfter = untilFirst(waited, startGrace)
 	if state.stuck != nil && state.stuck.Reason == v1alpha1.ReasonUnschedulable {
 		where := waiting(d.placement(), d.facts.Placement, d.facts.Job)
 		where.Status = trialPlacement(d.placement(), where.Status)
 		d.trial.Status.Placement, state.stuck = expected(where), unplaced(where, state.stuck)
 	}
-	waited := d.facts.Now.Sub(state.since)
 	switch {
 	case state.stuck == nil || waited < startGrace && state.stuck.Reason == v1alpha1.ReasonAgentNotStarted:
 		d.set(v1alpha1.TrialStarting, conditions.Reconciling(v1alpha1.ReasonStarting, d.startingMessage()))
 	case waited < startGrace:
 		d.set(v1alpha1.TrialStarting, conditions.Reconciling(state.stuck.Reason, state.stuck.Message))
 	default:
-		d.out.RequeueAfter = startGrace
 		d.set(v1alpha1.TrialStarting, conditions.Stalled(state.stuck.Reason, state.stuck.Message))
 	}
 }
 
 func (d *trialDecision) followRunning() {
-	d.out.RequeueAfter = PullInterval
 	report := d.facts.Report
 	switch {
-	case report == nil && d.trial.Status.Phase == v1alpha1.TrialStarting:
+	case report == nil && d.facts.Silent && d.trial.Status.Phase == v1alpha1.TrialStarting:
 		d.set(v1alpha1.TrialStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
 			"the agent runs and has not answered the manager yet; a NetworkPolicy must let the manager reach its port 9443"))
-	case report == nil && d.facts.Silence >= silenceGrace:
+	case report == nil && d.facts.Silent:
 		d.set(d.trial.Status.Phase, silent(d.trial.Status.Conditions))
 	case report != nil:
 		if report.GetArchitecture() != "" {
@@ -296,6 +307,11 @@ func (d *trialDecision) finish(report *wirev1.Report) {
 	case NeedsSomebody(reason):
 		d.next(stallDelay(run.Attempt - run.Failures))
 		d.set(v1alpha1.TrialRetrying, conditions.Stalled(reason, message))
+	case reason == v1alpha1.ReasonEvicted:
+		delay := retryDelay(run.Attempt - run.Failures)
+		d.next(delay)
+		d.set(v1alpha1.TrialRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
+			"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt, reason, message, delay)))
 	default:
 		run.Failures++
 		if run.Failures >= maxTrialAttempts {

@@ -34,7 +34,7 @@ func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
 		},
 	}
 	return trial, plan.TrialFacts{
-		Now: now, NewRunID: "abcde", Claim: &metav1.PartialObjectMetadata{},
+		Now: now, NewRunID: "abcde", Claim: &corev1.PersistentVolumeClaim{},
 		Policies: []v1alpha1.CompressionPolicy{{
 			ObjectMeta: metav1.ObjectMeta{Name: "priced"},
 			Spec:       v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"}},

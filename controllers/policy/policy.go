@@ -200,9 +200,9 @@ func (r *Resolved) applyInline(inline v1alpha1.Compression) {
 	}
 }
 
-// Status is the policy as status shows it.
+// Status is the policy as status shows it. It shares nothing with the CompressionPolicy.
 func (r Resolved) Status() *v1alpha1.PolicyStatus {
-	return &v1alpha1.PolicyStatus{
+	status := v1alpha1.PolicyStatus{
 		Name:             r.Name,
 		Source:           string(r.Source),
 		Objective:        r.Objective,
@@ -216,6 +216,8 @@ func (r Resolved) Status() *v1alpha1.PolicyStatus {
 		SoftwareEngines:  r.SoftwareEngines,
 		Prices:           r.Prices,
 	}
+	// What the API server answers is decoded into what was written, and a policy may be the cache's.
+	return status.DeepCopy()
 }
 
 // Kept is the policy that a status shows, for a run that goes on with what it began with; nil is what is built in.

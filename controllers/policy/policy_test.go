@@ -195,8 +195,14 @@ func TestWire(t *testing.T) {
 		got.Prices.GetNetworkGibNanos() != 999_999_999_999_999 {
 		t.Errorf("objective and prices on the wire: %v, %v", got.Objective, got.Prices)
 	}
-	if status := resolved.Status(); status.Objective != resolved.Objective || status.Prices != resolved.Prices {
+	if status := resolved.Status(); status.Objective != resolved.Objective || *status.Prices != *resolved.Prices {
 		t.Errorf("objective and prices in status: %v, %v", status.Objective, status.Prices)
+	} else {
+		// What the API server answers is decoded into the status, and the CompressionPolicy may be the cache's.
+		status.Prices.CPUHour, status.Codecs[0], status.SoftwareEngines[0] = "7", v1alpha1.CodecZstd, v1alpha1.EngineGo
+		if resolved.Prices.CPUHour == "7" || resolved.Codecs[0] == v1alpha1.CodecZstd || resolved.SoftwareEngines[0] == v1alpha1.EngineGo {
+			t.Error("the status shares memory with the policy")
+		}
 	}
 	if got.Mode != wirev1.CompressionMode_COMPRESSION_MODE_NEVER || got.Level != wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH ||
 		got.PreferHardware || !got.SoftwareDisabled || got.HardwareMinSize != 1 || got.SoftwareMinSize != 2 || len(got.Codecs) != 1 {

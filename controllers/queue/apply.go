@@ -6,7 +6,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,14 +31,27 @@ import (
 type memory struct {
 	secret    agentsecret.State
 	published published
-	// statistics is when they were last written.
-	statistics time.Time
+	// rolloutWaits: members are to be replaced, and it is not this Queue's turn.
+	rolloutWaits bool
 }
 
 // ensureAll makes what is wanted to be, and returns the StatefulSet as it is then. The problem is what the API server, or somebody
 // else's object, has against it.
 func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity) (*appsv1.StatefulSet, *plan.Problem, error) {
+	set, problem, err := r.tryAll(ctx, wanted, in, affinity)
+	rejected, err := owned.Persistent(&r.rejected, wanted.Queue, err, r.Clock.Now())
+	if rejected != nil {
+		problem = rejected
+	}
+	return set, problem, err
+}
+
+// tryAll is ensureAll, whose error may be one that will not go.
+func (r *Reconciler) tryAll(ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity) (*appsv1.StatefulSet, *plan.Problem, error) {
 	queue := wanted.Queue
+	if problem, err := r.labelClaims(ctx, queue, in.claims); problem != nil || err != nil {
+		return in.set, problem, err
+	}
 	refused, err := r.growClaims(ctx, queue, in.claims)
 	if err != nil {
 		return in.set, nil, err
@@ -51,7 +63,7 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 		}
 	}
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
-	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content()); problem != nil || err != nil {
+	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content(), in.set); problem != nil || err != nil {
 		return in.set, problem, err
 	}
 	if problem, err := r.ensureNetwork(ctx, wanted, in.servers); problem != nil || err != nil {
@@ -59,6 +71,15 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 	}
 	present := in.set
 	for _, object := range wanted.Objects(present, affinity, r.Image) {
+		if set, ok := object.(*appsv1.StatefulSet); ok {
+			may, err := r.mayRoll(queue, set, present)
+			if err != nil {
+				return present, nil, err
+			}
+			if m.rolloutWaits = !may; !may {
+				continue
+			}
+		}
 		after, problem, err := r.objects.Ensure(ctx, queue, object)
 		if problem != nil || err != nil {
 			return present, problem, err
@@ -73,8 +94,28 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 	return present, refused, nil
 }
 
+// mayRoll reports whether the StatefulSet may become what is wanted now. What nobody changed the spec for, such as another image, is paced
+// across Queues; so is no first start, and nothing that cannot become worse.
+func (r *Reconciler) mayRoll(queue *v1alpha1.Queue, wanted, present *appsv1.StatefulSet) (bool, error) {
+	if present == nil {
+		return true, nil
+	}
+	differs, err := owned.Differs(wanted, present)
+	switch {
+	case err != nil:
+		return false, err
+	case differs:
+		return owned.SpecChanged(queue, present) || readyMembers(present) == 0 || r.rollouts.Enter(queue.UID, r.Clock.Now()), nil
+	case rolledOut(present, memberCount(queue.Spec)):
+		r.rollouts.Leave(queue.UID)
+	}
+	return true, nil
+}
+
 // ensureSecret writes the Secret with the members' configuration and identity when either has changed.
-func (r *Reconciler) ensureSecret(ctx context.Context, wanted Wanted, m *memory, content agentsecret.Content) (*plan.Problem, error) {
+func (r *Reconciler) ensureSecret(
+	ctx context.Context, wanted Wanted, m *memory, content agentsecret.Content, set *appsv1.StatefulSet,
+) (*plan.Problem, error) {
 	queue := wanted.Queue
 	content, err := r.permitted(ctx, queue.Namespace, content)
 	if err != nil {
@@ -82,7 +123,11 @@ func (r *Reconciler) ensureSecret(ctx context.Context, wanted Wanted, m *memory,
 	}
 	content.Identity = pki.QueueIdentity(r.Cluster, queue.Namespace, queue.Name)
 	content.ServerNames = serverNames(queue)
-	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content)
+	var holder client.Object
+	if set != nil {
+		holder = set
+	}
+	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content, holder)
 }
 
 // goOn looks after members that run while the spec cannot be followed for the problem. They go on with what it said before, and with
@@ -98,7 +143,7 @@ func (r *Reconciler) goOn(ctx context.Context, queue *v1alpha1.Queue, set *appsv
 	}
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
 	before := Wanted{Queue: queue}
-	refused, err := r.ensureSecret(ctx, before, m, content)
+	refused, err := r.ensureSecret(ctx, before, m, content, set)
 	if refused == nil && err == nil {
 		refused, err = r.publishCA(ctx, before, m)
 	}

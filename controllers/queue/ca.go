@@ -6,6 +6,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,11 @@ func (r *Reconciler) publishCA(ctx context.Context, wanted Wanted, m *memory) (*
 		return nil, fmt.Errorf("reading the cluster's CA: %w", err)
 	}
 	now := r.Clock.Now()
+	if m.published.ca == "" && m.secret.Unchanged() {
+		// A manager that ran before has published the CA of the members' certificate. It is looked for later, and not for all
+		// Queues at once.
+		m.published = published{ca: string(ca.CertificatePEM), written: now.Add(-rand.N(republishInterval))}
+	}
 	if m.published.ca == string(ca.CertificatePEM) && now.Sub(m.published.written) < republishInterval {
 		return nil, nil
 	}

@@ -34,10 +34,8 @@ const (
 	// dataVolume is the name of the members' claims, before that of the member.
 	dataVolume = "data"
 
-	// StatisticsInterval is the shortest time between two writes of statistics.
-	StatisticsInterval = 15 * time.Second
-	// watchInterval is how often members are asked while something is going on.
-	watchInterval = 3 * time.Second
+	// freshness is how long ago members may have said that there is nothing in a Queue that is let go for it.
+	freshness = 2 * time.Second
 	// conflictPause is the wait after a write from a stale read.
 	conflictPause = 200 * time.Millisecond
 	// startGrace is how long a pod may take to start before that is called Stalled. A volume has to be made and attached.

@@ -7,19 +7,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -32,7 +30,11 @@ type inputs struct {
 	privilegeAllowed bool
 	set              *appsv1.StatefulSet
 	claims           []corev1.PersistentVolumeClaim
-	placement        placement.Facts
+	// former is why nothing can be made yet: what another Queue of this name left, or this one made before it was to adopt that.
+	former  *plan.Problem
+	cluster *topology.Cluster
+	// expires is how soon the first of the grants does; 0 if none does.
+	expires time.Duration
 	// servers are the Services that external servers name and that may be used, by host.
 	servers map[string]*corev1.Service
 }
@@ -45,18 +47,19 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		own = r.Reader
 	}
 	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies); err != nil {
+	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	in.policies = policies.Items
 	peers, grants := &v1alpha1.PeerList{}, &v1alpha1.PeerGrantList{}
-	if err := r.Client.List(ctx, peers); err != nil {
+	if err := r.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("listing Peers: %w", err)
 	}
-	if err := r.Client.List(ctx, grants, client.InNamespace(queue.Namespace)); err != nil {
+	if err := r.Client.List(ctx, grants, client.InNamespace(queue.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("listing the PeerGrants of namespace %s: %w", queue.Namespace, err)
 	}
 	active := peergrant.Active(grants.Items, r.Clock.Now())
+	in.expires = peergrant.UntilExpiration(active, r.Clock.Now())
 	in.neighbours = Neighbours{Peers: peers.Items, Grants: active}
 	if queue.DeletionTimestamp == nil && slices.ContainsFunc(active, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
 		key, err := r.Authority.ChannelKey(ctx)
@@ -97,46 +100,47 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 		return in, fmt.Errorf("listing the claims of %s: %w", client.ObjectKeyFromObject(queue), err)
 	}
 	in.claims = ownClaims(queue, claims.Items)
-	in.placement, err = topology.Facts(ctx, r.Client, queue.Namespace, "")
-	// Slots of accelerators are for agents that end; a member that took one would keep it.
-	in.placement.FreeSlots = nil
+	if err := r.gatherFormer(ctx, own, queue, &in); err != nil {
+		return in, err
+	}
+	in.cluster, err = r.Topology.Cluster(ctx)
 	return in, err
 }
 
-// askMembers returns the members that are not being stopped, with what they say. Whoever bears the labels without having the key of the
-// Queue's Secret cannot answer.
-func (r *Reconciler) askMembers(ctx context.Context, queue *v1alpha1.Queue, profiles map[string]v1alpha1.NodeProfileStatus) ([]Member, error) {
-	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
-		return nil, fmt.Errorf("listing the members of %s: %w", client.ObjectKeyFromObject(queue), err)
-	}
-	var list []Member
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		owner := metav1.GetControllerOf(pod)
-		if replicas.Ended(pod) || owner == nil || owner.Kind != "StatefulSet" || owner.Name != objectName(queue) {
-			continue
-		}
-		list = append(list, Member{
-			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
-		})
-	}
-	replicas.EachAtOnce(len(list), func(i int) {
-		if list[i].Asked {
-			r.ask(ctx, queue, &list[i])
-		}
-	})
-	return list, nil
+// heard are the members that are not being stopped, with what they said.
+type heard struct {
+	list []Member
+	// due: it is the Queue's turn to show statistics.
+	due bool
+	// asked: all have been.
+	asked bool
+	// fresh: what is known is of a moment ago.
+	fresh bool
 }
 
-// ask fills in a member's report. One that does not answer has just started, or status will say so.
-func (r *Reconciler) ask(ctx context.Context, queue *v1alpha1.Queue, member *Member) {
-	report, err := r.Agents.QueueReport(ctx, agentclient.Target{
-		Address: replicas.Address(member.Pod, controlPort), ServerName: pki.QueueServerName(string(queue.UID)),
-	})
-	if err != nil {
-		log.FromContext(ctx).V(1).Info("Member does not answer", "pod", member.Pod.Name, "reason", err.Error())
-		return
+// listen has the members asked. Whoever bears the labels without having the key of the Queue's Secret cannot answer.
+func (r *Reconciler) listen(ctx context.Context, queue *v1alpha1.Queue, profiles map[string]v1alpha1.NodeProfileStatus) (heard, error) {
+	list := &corev1.PodList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
+		return heard{}, fmt.Errorf("listing the members of %s: %w", client.ObjectKeyFromObject(queue), err)
 	}
-	member.Report = plan.Bounded(report)
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pod := &list.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		if !replicas.Ended(pod) && owner != nil && owner.Kind == "StatefulSet" && owner.Name == objectName(queue) {
+			pods = append(pods, pod)
+		}
+	}
+	all := replicas.Listen(r.Reports, client.ObjectKeyFromObject(queue), pods, controlPort, pki.QueueServerName(string(queue.UID)))
+	members := heard{due: all.Due, asked: all.Asked, fresh: true}
+	for i, pod := range pods {
+		member := Member{Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName)}
+		if said := all.Agents[i]; said.Report != nil && !said.Silent {
+			member.Report = plan.Bounded(said.Report)
+			members.fresh = members.fresh && said.Age <= freshness
+		}
+		members.list = append(members.list, member)
+	}
+	return members, nil
 }

@@ -29,10 +29,13 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/egress"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/queue"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 const lifetime = 2 * time.Minute
@@ -46,6 +49,7 @@ type running struct {
 	reconciler *queue.Reconciler
 	queue      *v1alpha1.Queue
 	set        *appsv1.StatefulSet
+	image      plan.AgentImage
 }
 
 // begin has a Queue run on a node with an accelerator.
@@ -64,8 +68,8 @@ func begin(t *testing.T, q *v1alpha1.Queue, objects ...client.Object) *running {
 		Name: q.Namespace, Annotations: map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"},
 	}})
 	r := &running{
-		T: t, queue: q, set: &appsv1.StatefulSet{}, clock: clocktesting.NewFakePassiveClock(now), agents: &controllertest.Agents{},
-		WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(q, &appsv1.StatefulSet{}).Build(),
+		T: t, queue: q, image: image, set: &appsv1.StatefulSet{}, clock: clocktesting.NewFakePassiveClock(now), agents: &controllertest.Agents{},
+		WithWatch: indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(q, &appsv1.StatefulSet{}).Build(),
 	}
 	r.restart()
 	r.look()
@@ -99,7 +103,8 @@ func begin(t *testing.T, q *v1alpha1.Queue, objects ...client.Object) *running {
 func (r *running) restart() {
 	policies := interceptor.NewClient(r.WithWatch, interceptor.Funcs{Apply: controllertest.ApplyNetworkPolicy})
 	r.reconciler = queue.NewReconciler(queue.Options{
-		Client: r.WithWatch, Reader: r.WithWatch, Agents: r.agents, Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
+		Client: r.WithWatch, Reader: r.WithWatch, Reports: controllertest.Asking[*wirev1.QueueReport](r.agents.QueueReport), Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: r.image,
+		Topology:  topology.New(r.WithWatch),
 		Authority: pki.NewAuthority(pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
 		Recorder:  events.NewFakeRecorder(100), Metrics: metrics.NewQueues(prometheus.NewRegistry(), now),
 		Egress:   egress.NewCluster(egress.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock}),
@@ -253,6 +258,7 @@ func TestCordoned(t *testing.T) {
 	if err := r.Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+	r.reconciler.Topology = topology.New(r.WithWatch) // as after the event
 	r.look()
 	r.expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	r.expectKept()

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
@@ -31,6 +32,14 @@ const component = "queue"
 // objectName is that of everything but the Service of clients. The UID keeps it from being the name of what is not ours: the Secret
 // under this name is overwritten unseen, and a Queue made anew does not come upon the claims of the former.
 func objectName(queue *v1alpha1.Queue) string {
+	if queue.Spec.Storage.Adopt != "" {
+		return queue.Spec.Storage.Adopt
+	}
+	return ownName(queue)
+}
+
+// ownName is objectName of a Queue that adopts no claims.
+func ownName(queue *v1alpha1.Queue) string {
 	uid := sha256.Sum256([]byte(queue.UID))
 	return queue.Name + "-queue-" + hex.EncodeToString(uid[:4])
 }
@@ -105,13 +114,16 @@ func (w Wanted) budget() *policyv1.PodDisruptionBudget {
 		ObjectMeta: w.meta(objectName(w.Queue)),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: selector(w.Queue.UID)},
+			// A member that is not ready serves nobody, and must not keep its node from being drained.
+			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }
 
 func (w Wanted) statefulSet(present *appsv1.StatefulSet, affinity *corev1.Affinity, image plan.AgentImage) *appsv1.StatefulSet {
 	meta := w.meta(objectName(w.Queue))
-	meta.Annotations = maps.Clone(w.record)
+	meta.Annotations = owned.GenerationOf(w.Queue)
+	maps.Copy(meta.Annotations, w.record)
 	set := &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: meta,

@@ -16,6 +16,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
@@ -30,7 +31,7 @@ func (r *Reconciler) admit(ctx context.Context, queue *v1alpha1.Queue, wanted Wa
 	if queue.DeletionTimestamp != nil || admitted != nil && admitted.Cmp(queue.Spec.Storage.Size) >= 0 {
 		return r.sized(wanted, admitted, nil)
 	}
-	quotas, err := r.quotas(ctx, queue.Namespace)
+	quotas, err := lookup.DataQuotas(ctx, r.Client, queue.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,15 +81,6 @@ func storageExceeds(queue *v1alpha1.Queue, e quota.Exceeded) string {
 		e.Kind, e.Name, text(e.Limit), e.Resource, text(e.Used), text(e.Wanted), mend)
 }
 
-// quotas of a namespace that limit storage.
-func (r *Reconciler) quotas(ctx context.Context, namespace string) ([]v1alpha1.DataQuota, error) {
-	list := &v1alpha1.DataQuotaList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing DataQuotas in %s: %w", namespace, err)
-	}
-	return list.Items, nil
-}
-
 // view is what a namespace's Queues hold and wait for.
 func view(
 	ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota,
@@ -126,7 +118,7 @@ func standingChanged() predicate.Predicate {
 
 // ofNext wakes those of a namespace that have enough storage now.
 func (r *Reconciler) ofNext(ctx context.Context, object client.Object) []reconcile.Request {
-	quotas, err := r.quotas(ctx, object.GetNamespace())
+	quotas, err := lookup.DataQuotas(ctx, r.Client, object.GetNamespace())
 	var seen quota.View
 	if err == nil {
 		seen, err = view(ctx, r.Client, object.GetNamespace(), quotas)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -17,7 +18,7 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/egress"
@@ -25,9 +26,11 @@ import (
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues/status,verbs=patch
@@ -41,8 +44,8 @@ type Options struct {
 	Client client.Client
 	// Reader reads past the cache.
 	Reader client.Reader
-	// Agents asks members for reports.
-	Agents agentclient.Agents
+	// Reports of members.
+	Reports agentpoll.Poller[*wirev1.QueueReport]
 	// Authority issues the members' certificates; Lifetime is theirs, renewed at half of it.
 	Authority *pki.Authority
 	Lifetime  time.Duration
@@ -51,6 +54,8 @@ type Options struct {
 	Recorder events.EventRecorder
 	Metrics  *metrics.Queues
 	Clock    clock.PassiveClock
+	// Topology is where agents can be.
+	Topology *topology.Topology
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Egress says what members may dial.
@@ -67,6 +72,10 @@ type Reconciler struct {
 	objects  owned.Writer
 	secrets  agentsecret.Keeper
 	memories *owned.Memories[memory]
+	refusals *refusal.Shower
+	// rejected are Queues whose objects the API server rejects.
+	rejected refusal.Streaks
+	rollouts owned.Turnstile
 	turns    quota.Turns
 }
 
@@ -77,6 +86,7 @@ func NewReconciler(o Options) *Reconciler {
 		objects:  owned.Writer{Client: o.Client, Reader: o.Reader, Kind: kind},
 		secrets:  agentsecret.Keeper{Client: o.Client, Authority: o.Authority, Lifetime: o.Lifetime, Clock: o.Clock},
 		memories: owned.NewMemories[memory](),
+		refusals: &refusal.Shower{Client: o.Client, Clock: o.Clock, Recorder: o.Recorder},
 	}
 }
 
@@ -87,14 +97,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		// The cache is behind; soon it will not be.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	}
-	return result, err
+	queue := &v1alpha1.Queue{}
+	return result, r.refusals.Show(ctx, request.NamespacedName, queue, &queue.Status.Conditions, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	queue := &v1alpha1.Queue{}
 	err := r.Client.Get(ctx, request.NamespacedName, queue)
 	if apierrors.IsNotFound(err) {
-		r.Metrics.Forget(string(r.memories.Forget(request.NamespacedName)))
+		r.Reports.Forget(request.NamespacedName)
+		uid := r.memories.Forget(request.NamespacedName)
+		r.Metrics.Forget(string(uid))
+		r.rollouts.Forget(uid)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -104,10 +118,16 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	facts := Facts{Now: r.Clock.Now().Truncate(time.Second), Set: in.set}
+	members, err := r.listen(ctx, queue, in.cluster.Profiles())
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	facts := Facts{Now: r.Clock.Now().Truncate(time.Second), Set: in.set, Members: members.list}
 	if queue.DeletionTimestamp != nil {
-		if facts.Members, err = r.askMembers(ctx, queue, in.placement.Profiles); err != nil {
-			return ctrl.Result{}, err
+		if !members.asked || !members.fresh && keep(queue, in, facts.Members) == nil {
+			// They are asked again before messages are deleted that may have come since.
+			r.Reports.Refresh(request.NamespacedName)
+			return ctrl.Result{RequeueAfter: time.Minute}, nil
 		}
 		if facts.Kept = keep(queue, in, facts.Members); facts.Kept == nil {
 			return ctrl.Result{}, r.release(ctx, queue, in.claims)
@@ -119,6 +139,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	var usable *Wanted
 	wanted, problem := Want(queue, in.policies, in.neighbours, in.privilegeAllowed)
 	var exceeded *plan.Problem
+	if problem == nil {
+		problem = in.former
+	}
 	if problem == nil {
 		if usable, exceeded, err = r.admit(ctx, queue, wanted); err != nil {
 			return ctrl.Result{}, err
@@ -134,7 +157,10 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 		facts.NotAllowed, in.servers = permission.Problem, permission.Services
-		where := placement.Decide(wanted.Placement(r.Image.Architectures), in.placement)
+		where, err := in.cluster.Decide(wanted.Placement(r.Image.Architectures))
+		if err != nil {
+			return ctrl.Result{}, err
+		}
 		facts.Placement = &where.Status
 		if where.Blocked != nil {
 			facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
@@ -157,38 +183,45 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 	}
-	if facts.Members == nil {
-		if facts.Members, err = r.askMembers(ctx, queue, in.placement.Profiles); err != nil {
+	if usable != nil && facts.Blocked == nil {
+		if err := facts.seekRoom(usable.Placement(r.Image.Architectures), in.cluster); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if usable != nil && facts.Blocked == nil {
-		facts.seekRoom(usable.Placement(r.Image.Architectures), in.placement)
+	facts.RolloutWaits = r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID).rolloutWaits
+	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
+	result := ctrl.Result{RequeueAfter: replicas.LookAgain(pods(facts.Members), startGrace, r.Lifetime, in.expires, kept, facts.Now)}
+	if !members.asked {
+		return result, nil // this wakes when they have been
 	}
-	return r.writeStatus(ctx, queue, usable, facts)
+	return result, r.writeStatus(ctx, queue, usable, facts, members.due)
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.
-func (r *Reconciler) writeStatus(ctx context.Context, queue *v1alpha1.Queue, wanted *Wanted, facts Facts) (ctrl.Result, error) {
+func (r *Reconciler) writeStatus(ctx context.Context, queue *v1alpha1.Queue, wanted *Wanted, facts Facts, due bool) error {
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
-	facts.RefreshStatistics = count(facts.Members) && (facts.Now.Sub(m.statistics) >= StatisticsInterval || newReset(queue, facts.Members))
+	facts.RefreshStatistics = count(facts.Members) && (due || queue.Status.Statistics == nil || newReset(queue, facts.Members))
 	before := queue.DeepCopy()
 	queue.Status = Observe(queue, wanted, facts)
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, queue); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	if facts.RefreshStatistics {
-		m.statistics = facts.Now
+	if due || facts.RefreshStatistics {
+		r.Reports.Shown(client.ObjectKeyFromObject(queue))
 	}
 	r.observe(queue, facts.Members)
 	r.tellLoss(before, queue)
 	conditions.Tell(r.Recorder, queue, before.Status.Conditions, queue.Status.Conditions, v1alpha1.ReasonNoLeader, v1alpha1.ReasonAgentUnreachable)
-	ready := meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
-	m.secret.Settled = ready
-	if ready || facts.Problem != nil || facts.Blocked != nil || wanted != nil && wanted.PolicyProblem != nil {
-		return ctrl.Result{RequeueAfter: StatisticsInterval}, nil
+	m.secret.Settled = meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
+	return nil
+}
+
+func pods(members []Member) []*corev1.Pod {
+	list := make([]*corev1.Pod, len(members))
+	for i, member := range members {
+		list[i] = member.Pod
 	}
-	return ctrl.Result{RequeueAfter: watchInterval}, nil
+	return list
 }
 
 // count reports whether there is anything to sum up: while no member counts, the last sums stay.

@@ -12,18 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/topology"
+	"github.com/lighterage/lighterage/controllers/index"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/wake"
 )
 
 // Setup registers the controller.
@@ -31,44 +31,36 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
 	// Writing a status is no reason to look again. A deletion that waits for a finalizer makes a new generation.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	err := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.Queue{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&corev1.Service{}).
 		Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel)).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(specOrAnnotations)).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(topology.NodeChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel), later).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
+		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later, builder.WithPredicates(specOrAnnotations)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later, specChanged).
+		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
+		WatchesRawSource(o.Topology.Waiting(r.waiting)).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(standingChanged())).
-		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), later, specChanged).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrency)}).
-		Complete(r)
+		WatchesRawSource(o.Reports.Source()).
+		WithOptions(refusal.ControllerOptions(o.Concurrency)).
+		Complete(wake.AtNormalPriority(r))
 	if err != nil {
 		return fmt.Errorf("registering the Queue controller: %w", err)
 	}
 	return nil
 }
 
-// requests lists Queues; an error is logged, as there is nobody to return it to, and the clock looks again later.
+func queues() client.ObjectList { return &v1alpha1.QueueList{} }
+
 func (r *Reconciler) requests(ctx context.Context, keep func(*v1alpha1.Queue) bool, options ...client.ListOption) []reconcile.Request {
-	queues := &v1alpha1.QueueList{}
-	if err := r.Client.List(ctx, queues, options...); err != nil {
-		log.FromContext(ctx).Error(err, "Queues cannot be listed")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range queues.Items {
-		if keep(&queues.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues.Items[i])})
-		}
-	}
-	return requests
+	return wake.Requests(ctx, r.Client, queues(), keep, options...)
 }
 
 // ofClaim is for claims of members, and for those with archives.
@@ -76,30 +68,28 @@ func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconci
 	if claim.GetLabels()[v1alpha1.QueueLabel] != "" {
 		return r.ofLabel(ctx, claim)
 	}
-	return r.requests(ctx, func(q *v1alpha1.Queue) bool { return slices.Contains(claimNames(q.Spec), claim.GetName()) }, client.InNamespace(claim.GetNamespace()))
+	return r.requests(ctx, nil, client.InNamespace(claim.GetNamespace()), client.MatchingFields{index.ArchiveClaim: claim.GetName()})
 }
 
 // ofLabel is for pods and claims.
 func (r *Reconciler) ofLabel(ctx context.Context, object client.Object) []reconcile.Request {
-	uid := types.UID(object.GetLabels()[v1alpha1.QueueLabel])
-	if uid == "" {
-		return nil
-	}
-	return r.requests(ctx, func(q *v1alpha1.Queue) bool { return q.UID == uid }, client.InNamespace(object.GetNamespace()))
+	return wake.Labelled(r.Client, queues, v1alpha1.QueueLabel)(ctx, object)
 }
 
 // ofPeer is for the Queues that send to a Peer, and those that a PeerGrant opens to it.
 func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	requests := r.requests(ctx, nil, client.MatchingFields{index.Peer: peer.GetName()})
 	grants := &v1alpha1.PeerGrantList{}
-	if err := r.Client.List(ctx, grants); err != nil {
+	if err := r.Client.List(ctx, grants, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "PeerGrants cannot be listed")
-		return nil
+		return requests
 	}
-	return r.requests(ctx, func(q *v1alpha1.Queue) bool {
-		return q.Spec.Channel != nil && q.Spec.Channel.Peer == peer.GetName() || slices.ContainsFunc(grants.Items, func(grant v1alpha1.PeerGrant) bool {
-			return opens(&grant, q) && slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool { return from.Peer == peer.GetName() })
-		})
-	})
+	for i := range grants.Items {
+		if slices.ContainsFunc(grants.Items[i].Spec.From, func(from v1alpha1.PeerGrantFrom) bool { return from.Peer == peer.GetName() }) {
+			requests = append(requests, r.ofGrant(ctx, &grants.Items[i])...)
+		}
+	}
+	return requests
 }
 
 // ofGrant is for the Queues that a PeerGrant opens, or, of a change, opened.
@@ -118,8 +108,18 @@ func opens(grant *v1alpha1.PeerGrant, queue *v1alpha1.Queue) bool {
 	})
 }
 
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.requests(ctx, func(*v1alpha1.Queue) bool { return true })
+// ofPolicy wakes those that name a CompressionPolicy, and, if it is or was a default, those that name none.
+func (r *Reconciler) ofPolicy(ctx context.Context, object client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, name := range index.PolicyNames(object) {
+		requests = append(requests, r.requests(ctx, nil, client.MatchingFields{index.Policy: name})...)
+	}
+	return requests
+}
+
+// waiting are those that are not Ready. Others are planned again by the clock, where that changes anything.
+func (r *Reconciler) waiting(ctx context.Context) []reconcile.Request {
+	return r.requests(ctx, nil, client.MatchingFields{index.Waits: index.Yes})
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {

@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/replicas"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // Member is a pod and what its agent says.
@@ -51,19 +52,19 @@ type Facts struct {
 	Placement *v1alpha1.PlacementStatus
 	// Waits is what members wait for that the scheduler finds no node for, besides what it says itself; empty if nothing.
 	Waits string
+	// RolloutWaits: members are to be replaced, and others come first.
+	RolloutWaits bool
 	// RefreshStatistics: they are old enough to be written again.
 	RefreshStatistics bool
 }
 
 // seekRoom looks for members that the scheduler finds no node for.
-func (f *Facts) seekRoom(request placement.Request, cluster placement.Facts) {
-	pods := make([]*corev1.Pod, 0, len(f.Members))
-	for _, member := range f.Members {
-		pods = append(pods, member.Pod)
-	}
-	if where, waits := replicas.Room(request, cluster, pods); where != nil {
+func (f *Facts) seekRoom(request placement.Request, cluster *topology.Cluster) error {
+	where, waits, err := replicas.Room(request, cluster, pods(f.Members))
+	if where != nil {
 		f.Placement, f.Waits = where, waits
 	}
+	return err
 }
 
 // Observe is the status that follows from what was seen. wanted is nil when the spec cannot be used.
@@ -154,6 +155,9 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.Qu
 	}
 	if queue.Spec.Channel != nil {
 		message += fmt.Sprintf(", and send what is put to %s", destination(queue))
+	}
+	if facts.RolloutWaits {
+		message += "; they are replaced by ones of the operator's present version when fewer other Queues are rolling out"
 	}
 	return conditions.Ready(v1alpha1.ReasonServing, message)
 }
@@ -249,7 +253,7 @@ func checkExternal(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condi
 func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
 	set := facts.Set
 	wanted, ready := memberCount(queue.Spec), readyMembers(set)
-	if set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && ready >= wanted {
+	if rolledOut(set, wanted) {
 		return nil
 	}
 	progress := fmt.Sprintf("%d of %d members are ready", ready, wanted) + meanwhile(queue, facts.Members, ready) + narrowed(facts.Members)
@@ -347,6 +351,11 @@ func checkLeader(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Conditi
 			"copies than the spec says; let the members reach each other at port %d", do(content.GetUnreachable(), "is", "are"), content.GetLeader(), routePort))
 	}
 	return nil
+}
+
+// rolledOut: all members are of the present pod template, and ready.
+func rolledOut(set *appsv1.StatefulSet, wanted int32) bool {
+	return set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && readyMembers(set) >= wanted
 }
 
 func readyMembers(set *appsv1.StatefulSet) int32 {

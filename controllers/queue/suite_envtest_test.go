@@ -24,6 +24,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/queue"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 var (
@@ -58,8 +59,17 @@ func run(m *testing.M) (code int, err error) {
 	if err := (&pki.Renewer{Authority: authority, Clock: clock.RealClock{}, Lifetime: time.Hour}).Ensure(context.Background()); err != nil {
 		return 1, fmt.Errorf("making the key for channels: %w", err)
 	}
+	seen, err := topology.Setup(context.Background(), mgr)
+	if err != nil {
+		return 1, err
+	}
+	pool, err := controllertest.Pool(mgr)
+	if err != nil {
+		return 1, err
+	}
 	err = queue.Setup(mgr, queue.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Authority: authority, Lifetime: time.Hour,
+		Topology: seen,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: queue.Reports(pool, agents), Authority: authority, Lifetime: time.Hour,
 		Recorder: mgr.GetEventRecorder("lighterage-queue"),
 		Metrics:  metrics.NewQueues(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
 		Image: image, Concurrency: 4,

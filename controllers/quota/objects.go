@@ -61,16 +61,7 @@ func TransferRequest(transfer *v1alpha1.Transfer, route v1alpha1.Route) Request 
 
 // Transfers is the view of a namespace's Transfers.
 func Transfers(quotas []v1alpha1.DataQuota, transfers []v1alpha1.Transfer) View {
-	view := View{Limits: LimitsOf(quotas)}
-	for i := range transfers {
-		if held, ok := TransferHolds(&transfers[i]); ok {
-			view.Held = append(view.Held, held)
-		}
-		if request, ok := TransferWaits(&transfers[i]); ok {
-			view.Waiting = append(view.Waiting, request)
-		}
-	}
-	return view
+	return viewOf(quotas, transfers, TransferHolds, TransferWaits)
 }
 
 // DeliveryHolds reports what a Delivery holds: from the status that names its run, which is written before its agent is
@@ -102,16 +93,7 @@ func DeliveryRequest(delivery *v1alpha1.Delivery) Request {
 
 // Deliveries is the view of a namespace's Deliveries.
 func Deliveries(quotas []v1alpha1.DataQuota, deliveries []v1alpha1.Delivery) View {
-	view := View{Limits: LimitsOf(quotas)}
-	for i := range deliveries {
-		if held, ok := DeliveryHolds(&deliveries[i]); ok {
-			view.Held = append(view.Held, held)
-		}
-		if request, ok := DeliveryWaits(&deliveries[i]); ok {
-			view.Waiting = append(view.Waiting, request)
-		}
-	}
-	return view
+	return viewOf(quotas, deliveries, DeliveryHolds, DeliveryWaits)
 }
 
 // QueueHolds reports what a Queue holds: the storage that was admitted, until the Queue is gone.
@@ -143,12 +125,18 @@ func QueueRequest(queue *v1alpha1.Queue) Request {
 
 // Queues is the view of a namespace's Queues.
 func Queues(quotas []v1alpha1.DataQuota, queues []v1alpha1.Queue) View {
+	return viewOf(quotas, queues, QueueHolds, QueueWaits)
+}
+
+func viewOf[T any](
+	quotas []v1alpha1.DataQuota, objects []T, holds func(*T) (Held, bool), waits func(*T) (Request, bool),
+) View {
 	view := View{Limits: LimitsOf(quotas)}
-	for i := range queues {
-		if held, ok := QueueHolds(&queues[i]); ok {
+	for i := range objects {
+		if held, ok := holds(&objects[i]); ok {
 			view.Held = append(view.Held, held)
 		}
-		if request, ok := QueueWaits(&queues[i]); ok {
+		if request, ok := waits(&objects[i]); ok {
 			view.Waiting = append(view.Waiting, request)
 		}
 	}

@@ -5,11 +5,41 @@ package replicas_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
+
+// TestLookAgain: whatever comes first.
+func TestLookAgain(t *testing.T) {
+	now := time.Now()
+	pod := func(age time.Duration, conditions ...corev1.PodCondition) []*corev1.Pod {
+		return []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-age))}, Status: corev1.PodStatus{Conditions: conditions}}}
+	}
+	for name, test := range map[string]struct {
+		pods            []*corev1.Pod
+		lifetime, other time.Duration
+		problem         bool
+		want            time.Duration
+	}{
+		"nothing":           {nil, 24 * time.Hour, 0, false, 2 * time.Minute},
+		"a problem":         {nil, 24 * time.Hour, 0, true, 30 * time.Second},
+		"something":         {nil, 24 * time.Hour, time.Minute, false, time.Minute},
+		"short lifetime":    {nil, 8 * time.Minute, 0, false, time.Minute},
+		"a pod that starts": {pod(50 * time.Second), 24 * time.Hour, 0, false, 11 * time.Second},
+		"a pod that hangs":  {pod(time.Hour), 24 * time.Hour, 0, false, 2 * time.Minute},
+		"a pod that is ready": {
+			pod(50*time.Second, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}), 24 * time.Hour, 0, false, 2 * time.Minute,
+		},
+	} {
+		if got := replicas.LookAgain(test.pods, time.Minute, test.lifetime, test.other, test.problem, now); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
 
 // TestApart: replicas are wanted apart on nodes in zones and on nodes in none, and what was said of nodes before stays.
 func TestApart(t *testing.T) {

@@ -9,21 +9,27 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // Room is what status says of where agents run when the scheduler finds no node for one of their pods: nil when it finds one for each. waits is
 // what they wait for, with the mend; it is empty where the scheduler's own words are all that there is to say.
-func Room(request placement.Request, cluster placement.Facts, pods []*corev1.Pod) (where *v1alpha1.PlacementStatus, waits string) {
+func Room(
+	request placement.Request, cluster *topology.Cluster, pods []*corev1.Pod,
+) (where *v1alpha1.PlacementStatus, waits string, err error) {
 	for _, pod := range pods {
 		if stuck := plan.Stuck(pod); stuck == nil || stuck.Reason != v1alpha1.ReasonUnschedulable {
 			continue
 		}
 		request.Waits = true
-		found := placement.Decide(request, cluster)
+		found, err := cluster.Decide(request)
+		if err != nil {
+			return nil, "", err
+		}
 		if found.Blocked != nil {
 			waits = found.Blocked.Message
 		}
-		return &found.Status, waits
+		return &found.Status, waits, nil
 	}
-	return nil, ""
+	return nil, "", nil
 }

@@ -1,76 +1,186 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topology reads what package placement needs to know of the cluster.
+// Package topology knows what package placement needs to know of the cluster. What it returns is shared: nodes, profiles and slots are
+// built once after a change and not for each question, and a question costs the same however many nodes and volumes there are.
 package topology
 
 import (
 	"context"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/index"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/placement"
-	"github.com/lighterage/lighterage/controllers/plan"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes;pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=nodeprofiles,verbs=get;list;watch
 
-// Facts reads the nodes, their profiles, from where the volume of a claim can be reached, and where it is in use. The claim is empty for an agent that
-// mounts none; one that is not bound yet can be reached from wherever the scheduler will have it.
-func Facts(ctx context.Context, reader client.Reader, namespace, claim string) (placement.Facts, error) {
-	facts := placement.Facts{Claim: claim, Profiles: map[string]v1alpha1.NodeProfileStatus{}}
-	var nodes corev1.NodeList
-	if err := reader.List(ctx, &nodes); err != nil {
-		return facts, fmt.Errorf("listing Nodes: %w", err)
+// Topology is of one manager. It is safe for concurrent use.
+type Topology struct {
+	reader   client.Reader
+	nodes    part[nodes]
+	profiles part[map[string]v1alpha1.NodeProfileStatus]
+	slots    part[slots]
+	cluster  part[*Cluster]
+	wakes    wakes
+}
+
+// nodes of the cluster, by name.
+type nodes struct {
+	all   []corev1.Node
+	ready map[string]bool
+}
+
+// New returns a Topology that reads from a cache with the fields of package index. Watch keeps it up to date.
+func New(reader client.Reader) *Topology {
+	t := &Topology{reader: reader}
+	t.nodes.build, t.profiles.build, t.slots.build, t.cluster.build = t.listNodes, t.listProfiles, t.countSlots, t.newCluster
+	return t
+}
+
+// Setup adds the fields of package index to the cache of a manager that has not been started, and returns the manager's Topology.
+func Setup(ctx context.Context, mgr manager.Manager) (*Topology, error) {
+	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
 	}
-	facts.Nodes = nodes.Items
-	var profiles v1alpha1.NodeProfileList
-	if err := reader.List(ctx, &profiles); err != nil {
-		return facts, fmt.Errorf("listing NodeProfiles: %w", err)
-	}
-	for _, profile := range profiles.Items {
-		// One that nobody has filled says nothing.
-		if profile.Status.MeasuredTime != nil {
-			facts.Profiles[profile.Name] = profile.Status
+	t := New(mgr.GetClient())
+	return t, t.Watch(ctx, mgr.GetCache())
+}
+
+// Watch keeps a Topology up to date with what informers see.
+func (t *Topology) Watch(ctx context.Context, informers cache.Informers) error {
+	for _, watched := range []struct {
+		object  client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&corev1.Node{}, changes(always, nodeChanged, t.nodesChanged)},
+		{&v1alpha1.NodeProfile{}, changes(always, profileChanged, func(bool) { t.profiles.changed(); t.cluster.changed() })},
+		{&corev1.Pod{}, changes(holdsSlot, slotsTaken, func(bool) { t.slots.changed() })},
+	} {
+		informer, err := informers.GetInformer(ctx, watched.object)
+		if err == nil {
+			_, err = informer.AddEventHandler(watched.handler)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", watched.object, err)
 		}
 	}
-	var err error
-	if facts.FreeSlots, facts.AwaitedSlots, err = freeSlots(ctx, reader, nodes.Items); err != nil {
+	return nil
+}
+
+// nodesChanged marks first what the other parts are built from.
+func (t *Topology) nodesChanged(initial bool) {
+	t.nodes.changed()
+	t.slots.changed()
+	t.cluster.changed()
+	if !initial {
+		t.wakes.changed()
+	}
+}
+
+// Facts are the nodes, their profiles, from where the volume of a claim can be reached, and where it is in use. The claim is empty for an
+// agent that mounts none; one that is not bound yet can be reached from wherever the scheduler will have it. They must not be changed.
+func (t *Topology) Facts(ctx context.Context, namespace, claim string) (placement.Facts, error) {
+	facts := placement.Facts{Claim: claim}
+	present, err := t.nodes.get(ctx)
+	if err != nil {
 		return facts, err
 	}
+	facts.Nodes = present.all
+	if facts.Profiles, err = t.profiles.get(ctx); err != nil {
+		return facts, err
+	}
+	taken, err := t.slots.get(ctx)
+	if err != nil {
+		return facts, err
+	}
+	facts.FreeSlots, facts.AwaitedSlots = taken.free, taken.awaited
 	if claim == "" {
 		return facts, nil
 	}
+	facts.Volume, facts.Attached, err = t.volume(ctx, namespace, claim, present.ready)
+	return facts, err
+}
+
+// Volume says from which nodes the volume of a claim can be reached; nil: from all, or it is not bound yet. It must not be changed.
+func (t *Topology) Volume(ctx context.Context, namespace, claim string) (*corev1.NodeSelector, error) {
+	volume, err := t.volumeOf(ctx, namespace, claim)
+	return reachedFrom(volume), err
+}
+
+func (t *Topology) listNodes(ctx context.Context) (nodes, error) {
+	var list corev1.NodeList
+	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nodes{}, fmt.Errorf("listing Nodes: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	present := nodes{all: list.Items, ready: make(map[string]bool, len(list.Items))}
+	for i := range list.Items {
+		present.ready[list.Items[i].Name] = ready(&list.Items[i]) == corev1.ConditionTrue
+	}
+	return present, nil
+}
+
+func (t *Topology) listProfiles(ctx context.Context) (map[string]v1alpha1.NodeProfileStatus, error) {
+	var list v1alpha1.NodeProfileList
+	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing NodeProfiles: %w", err)
+	}
+	profiles := make(map[string]v1alpha1.NodeProfileStatus, len(list.Items))
+	for i := range list.Items {
+		// One that nobody has filled says nothing.
+		if list.Items[i].Status.MeasuredTime != nil {
+			profiles[list.Items[i].Name] = list.Items[i].Status
+		}
+	}
+	return profiles, nil
+}
+
+// volume is from where that of a claim can be reached, and where it is in use.
+func (t *Topology) volume(
+	ctx context.Context, namespace, claim string, ready map[string]bool,
+) (reach *corev1.NodeSelector, attached string, err error) {
+	volume, err := t.volumeOf(ctx, namespace, claim)
+	if volume == nil || err != nil {
+		return nil, "", err
+	}
+	if onOneNode(volume.Spec.AccessModes) {
+		attached, err = t.attached(ctx, volume.Name, ready)
+	}
+	return reachedFrom(volume), attached, err
+}
+
+// volumeOf is the volume that is bound to a claim; nil if there is none.
+func (t *Topology) volumeOf(ctx context.Context, namespace, claim string) (*corev1.PersistentVolume, error) {
 	var volumes corev1.PersistentVolumeList
-	if err := reader.List(ctx, &volumes); err != nil {
-		return facts, fmt.Errorf("listing PersistentVolumes: %w", err)
+	bound := client.MatchingFields{index.BoundClaim: namespace + "/" + claim}
+	if err := t.reader.List(ctx, &volumes, bound, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("looking for the PersistentVolume of claim %s/%s: %w", namespace, claim, err)
 	}
-	for i := range volumes.Items {
-		volume := &volumes.Items[i]
-		bound := volume.Spec.ClaimRef
-		if volume.Status.Phase != corev1.VolumeBound || bound == nil || bound.Namespace != namespace || bound.Name != claim {
-			continue
-		}
-		if volume.Spec.NodeAffinity != nil {
-			facts.Volume = volume.Spec.NodeAffinity.Required
-		}
-		if onOneNode(volume.Spec.AccessModes) {
-			facts.Attached, err = attached(ctx, reader, volume.Name, nodes.Items)
-		}
-		return facts, err
+	if len(volumes.Items) == 0 {
+		return nil, nil
 	}
-	return facts, nil
+	return &volumes.Items[0], nil
+}
+
+func reachedFrom(volume *corev1.PersistentVolume) *corev1.NodeSelector {
+	if volume == nil || volume.Spec.NodeAffinity == nil {
+		return nil
+	}
+	return volume.Spec.NodeAffinity.Required
 }
 
 // onOneNode: a volume with these modes is attached to one node at a time. What says nothing is left to the cluster.
@@ -82,18 +192,17 @@ func onOneNode(modes []corev1.PersistentVolumeAccessMode) bool {
 
 // attached returns the node that a volume is attached to, or is about to be; empty if it is to none, is being detached, or will be because the
 // node is lost.
-func attached(ctx context.Context, reader client.Reader, volume string, nodes []corev1.Node) (string, error) {
+func (t *Topology) attached(ctx context.Context, volume string, ready map[string]bool) (string, error) {
 	var attachments storagev1.VolumeAttachmentList
-	if err := reader.List(ctx, &attachments); err != nil {
-		return "", fmt.Errorf("listing VolumeAttachments: %w", err)
+	if err := t.reader.List(ctx, &attachments, client.MatchingFields{index.Volume: volume}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("looking for the VolumeAttachments of %s: %w", volume, err)
 	}
+	// In the order of their names, so that the answer is the same each time.
+	slices.SortFunc(attachments.Items, func(a, b storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
 	node, certain := "", false
 	for i := range attachments.Items {
 		a := &attachments.Items[i]
-		if a.Spec.Source.PersistentVolumeName == nil || *a.Spec.Source.PersistentVolumeName != volume || a.DeletionTimestamp != nil {
-			continue
-		}
-		if !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == a.Spec.NodeName && ready(&n) == corev1.ConditionTrue }) {
+		if a.DeletionTimestamp != nil || !ready[a.Spec.NodeName] {
 			continue
 		}
 		if node == "" || a.Status.Attached && !certain {
@@ -103,109 +212,16 @@ func attached(ctx context.Context, reader client.Reader, volume string, nodes []
 	return node, nil
 }
 
-// freeSlots counts what agents that are on nodes have left of the slots of accelerators, and how many more agents ask for one and have no node yet.
-// The first is nil when no node has any, because nobody asked for a cap.
-func freeSlots(ctx context.Context, reader client.Reader, nodes []corev1.Node) (free map[string]int64, awaited int64, err error) {
-	for i := range nodes {
-		if slots, capped := nodes[i].Status.Allocatable[v1alpha1.AcceleratorSlotsResource]; capped {
-			if free == nil {
-				free = map[string]int64{}
-			}
-			free[nodes[i].Name] = slots.Value()
-		}
+// ClaimOf is the claim whose volume an attachment is of; ok is false when there is none any more.
+func (t *Topology) ClaimOf(ctx context.Context, attachment client.Object) (claim client.ObjectKey, ok bool, err error) {
+	a, is := attachment.(*storagev1.VolumeAttachment)
+	if !is || a.Spec.Source.PersistentVolumeName == nil {
+		return claim, false, nil
 	}
-	if free == nil {
-		return nil, 0, nil
+	volume := &corev1.PersistentVolume{}
+	found, err := lookup.Get(ctx, t.reader, client.ObjectKey{Name: *a.Spec.Source.PersistentVolumeName}, volume)
+	if !found || err != nil || volume.Spec.ClaimRef == nil {
+		return claim, false, err
 	}
-	var agents corev1.PodList
-	if err := reader.List(ctx, &agents, client.MatchingLabels{plan.AppLabel: plan.AppName}); err != nil {
-		return nil, 0, fmt.Errorf("listing agents' pods: %w", err)
-	}
-	for i := range agents.Items {
-		pod := &agents.Items[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		for _, container := range pod.Spec.Containers {
-			asked := container.Resources.Requests[v1alpha1.AcceleratorSlotsResource]
-			_, capped := free[pod.Spec.NodeName]
-			switch {
-			case capped:
-				free[pod.Spec.NodeName] -= asked.Value()
-			case pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
-				awaited += asked.Value()
-			}
-		}
-	}
-	return free, awaited, nil
-}
-
-// Trim returns what removes from objects in a cache what Facts does not look at. Of a node that is most of it. Slots are looked at only
-// where agents are capped: a node goes on advertising those that it has from when there was a cap, which nobody may take from it any more.
-func Trim(capped bool) func(object any) (any, error) {
-	return func(object any) (any, error) {
-		switch o := object.(type) {
-		case *corev1.Node:
-			o.ManagedFields = nil
-			o.Annotations = nil
-			o.Status = corev1.NodeStatus{
-				Conditions:  slices.DeleteFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady }),
-				Addresses:   o.Status.Addresses,
-				Capacity:    slotsOf(o.Status.Capacity, capped),
-				Allocatable: slotsOf(o.Status.Allocatable, capped),
-			}
-		case *corev1.PersistentVolume:
-			o.ManagedFields = nil
-		case *storagev1.VolumeAttachment:
-			o.ManagedFields, o.Annotations = nil, nil
-			o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
-		}
-		return object, nil
-	}
-}
-
-func slotsOf(resources corev1.ResourceList, capped bool) corev1.ResourceList {
-	slots, found := resources[v1alpha1.AcceleratorSlotsResource]
-	if !found || !capped {
-		return nil
-	}
-	return corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: slots}
-}
-
-// NodeChanged lets pass what may change where an agent can be placed: nodes that come and go, and changes of labels, taints, and
-// whether a node is cordoned or ready.
-func NodeChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		if !ok {
-			return false
-		}
-		after, ok := e.ObjectNew.(*corev1.Node)
-		if !ok {
-			return false
-		}
-		return !maps.Equal(before.Labels, after.Labels) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
-			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) || ready(before) != ready(after) ||
-			!reflect.DeepEqual(before.Status.Allocatable[v1alpha1.AcceleratorSlotsResource], after.Status.Allocatable[v1alpha1.AcceleratorSlotsResource])
-	}}
-}
-
-// Detached lets pass attachments of volumes that begin to go, or are gone: what waits for a volume, or was refused for where it is, may go on.
-func Detached() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
-		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
-}
-
-func ready(node *corev1.Node) corev1.ConditionStatus {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status
-		}
-	}
-	return corev1.ConditionUnknown
+	return client.ObjectKey{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}, true, nil
 }

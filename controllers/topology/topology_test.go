@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -49,11 +50,17 @@ func schemeOfAll(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
+// clusterOf is a cluster with objects and with the indexes of a manager's cache.
+func clusterOf(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	return indextest.In(fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(objects...)).Build()
+}
+
 func TestFacts(t *testing.T) {
 	at := metav1.NewTime(time.Unix(1e9, 0))
 	anywhere := volume("nfs", corev1.VolumeBound, "bank", "shared")
 	anywhere.Spec.NodeAffinity = nil
-	reader := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(
+	reader := clusterOf(t,
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 		&v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.NodeProfileStatus{Architecture: "s390x", MeasuredTime: &at}},
 		&v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
@@ -61,9 +68,9 @@ func TestFacts(t *testing.T) {
 		volume("released", corev1.VolumeReleased, "bank", "ledger"),
 		volume("other", corev1.VolumeBound, "shop", "ledger"),
 		anywhere,
-	).Build()
+	)
 	for claim, want := range map[string]string{"ledger": "mine", "shared": "", "unbound": "", "": ""} {
-		facts, err := topology.Facts(context.Background(), reader, "bank", claim)
+		facts, err := topology.New(reader).Facts(context.Background(), "bank", claim)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +136,8 @@ func TestAttached(t *testing.T) {
 				}
 				objects = append(objects, object)
 			}
-			reader := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(objects...).Build()
-			facts, err := topology.Facts(context.Background(), reader, "bank", "ledger")
+			reader := clusterOf(t, objects...)
+			facts, err := topology.New(reader).Facts(context.Background(), "bank", "ledger")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,8 +202,8 @@ func TestFreeSlots(t *testing.T) {
 			map[string]int64{"y": 2}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reader := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(test.objects...).Build()
-			facts, err := topology.Facts(context.Background(), reader, "", "")
+			reader := clusterOf(t, test.objects...)
+			facts, err := topology.New(reader).Facts(context.Background(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +225,7 @@ func TestTrimmedSlots(t *testing.T) {
 		if _, err := topology.Trim(capped)(node); err != nil || len(node.Status.Capacity) != len(want) {
 			t.Errorf("%v, %+v", err, node.Status)
 		}
-		facts, err := topology.Facts(context.Background(), fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(node).Build(), "", "")
+		facts, err := topology.New(clusterOf(t, node)).Facts(context.Background(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,6 +239,7 @@ func TestNodeChanged(t *testing.T) {
 	before := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"x": "y"}, Annotations: map[string]string{"heartbeat": "1"}},
 		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{Architecture: "s390x", KernelVersion: "6.4"},
 			Images:     []corev1.ContainerImage{{Names: []string{"x"}}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		},
@@ -261,7 +269,7 @@ func TestNodeChanged(t *testing.T) {
 		if got := topology.NodeChanged().Update(event.UpdateEvent{ObjectOld: trimmed[0], ObjectNew: trimmed[1]}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if after.Status.Images != nil || len(after.Status.Conditions) != 1 {
+		if after.Status.Images != nil || len(after.Status.Conditions) != 1 || after.Status.NodeInfo != (corev1.NodeSystemInfo{Architecture: "s390x"}) {
 			t.Errorf("not trimmed: %+v", after.Status)
 		}
 	}

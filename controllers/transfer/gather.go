@@ -6,20 +6,18 @@ package transfer
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
-	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // gather reads everything that a decision needs.
@@ -48,8 +46,7 @@ func (r *Reconciler) gatherPeer(ctx context.Context, transfer *v1alpha1.Transfer
 }
 
 func (r *Reconciler) gatherClaim(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
-	claim := &metav1.PartialObjectMetadata{}
-	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	claim := &corev1.PersistentVolumeClaim{}
 	key := client.ObjectKey{Namespace: transfer.Namespace, Name: transfer.Spec.Source.PersistentVolumeClaim.ClaimName}
 	found, err := lookup.Get(ctx, r.Client, key, claim)
 	if found {
@@ -68,7 +65,8 @@ func (r *Reconciler) gatherNamespace(ctx context.Context, transfer *v1alpha1.Tra
 
 func (r *Reconciler) gatherOthers(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	others := &v1alpha1.TransferList{}
-	err := r.Client.List(ctx, others, client.InNamespace(transfer.Namespace), client.MatchingFields{destinationIndex: plan.DestinationKey(transfer)})
+	err := r.Client.List(ctx, others, client.InNamespace(transfer.Namespace), client.MatchingFields{index.Destination: plan.DestinationKey(transfer)},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing Transfers into %s: %w", plan.DestinationKey(transfer), err)
 	}
@@ -78,7 +76,7 @@ func (r *Reconciler) gatherOthers(ctx context.Context, transfer *v1alpha1.Transf
 
 func (r *Reconciler) gatherPolicies(ctx context.Context, _ *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies); err != nil {
+	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	facts.Policies = policies.Items
@@ -90,18 +88,23 @@ func (r *Reconciler) gatherPlacement(ctx context.Context, transfer *v1alpha1.Tra
 		return nil
 	}
 	var err error
-	facts.Placement, err = topology.Facts(ctx, r.Client, transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName)
+	facts.Placement, err = r.Topology.Facts(ctx, transfer.Namespace, transfer.Spec.Source.PersistentVolumeClaim.ClaimName)
 	return err
 }
 
-// gatherAttempt looks at the attempt that status names, and asks its agent.
+// gatherAttempt looks at the attempt that status names, and at what its agent said.
 func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	run := transfer.Status.Run
-	if run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil {
+	ended := run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil
+	if ended {
+		r.Reports.Forget(client.ObjectKeyFromObject(transfer))
+	}
+	if run == nil || ended && transfer.Status.Phase != v1alpha1.TransferComplete {
 		return nil
 	}
 	var err error
-	if facts.Job, facts.Pod, err = r.Attempts.Find(ctx, transfer, attemptName(transfer)); err != nil {
+	facts.Job, facts.Pod, err = r.Attempts.Find(ctx, transfer, attemptName(transfer))
+	if err != nil || run.CompletionTime != nil {
 		return err
 	}
 	if facts.Pod != nil && facts.Pod.Spec.NodeName != "" {
@@ -109,23 +112,11 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 			return err
 		}
 	}
-	ip, ok := plan.AgentToAsk(facts.Job, facts.Pod)
-	if !ok {
-		return nil
+	heard := attempt.Listen(r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)))
+	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent
+	if sent := heard.Report.GetCompression(); heard.Report != nil {
+		facts.Samples = r.tracker.Add(transfer.UID, attemptName(transfer), r.Clock.Now().Add(-heard.Age), sent.GetUncompressedBytes())
 	}
-	target := agentclient.Target{
-		Address:    net.JoinHostPort(ip, strconv.Itoa(plan.ControlPort)),
-		ServerName: pki.SendServerName(string(transfer.UID)),
-	}
-	report, err := r.Agents.Report(ctx, target)
-	if err != nil {
-		// An agent that has just started or just ended does not answer; the status says so when it lasts.
-		facts.Silence = r.tracker.Silence(transfer.UID, attemptName(transfer), r.Clock.Now())
-		log.FromContext(ctx).V(1).Info("Agent does not answer", "pod", facts.Pod.Name, "reason", err.Error())
-		return nil
-	}
-	facts.Report = report
-	facts.Samples = r.tracker.Add(transfer.UID, attemptName(transfer), r.Clock.Now(), report.GetCompression().GetUncompressedBytes())
 	return nil
 }
 

@@ -7,19 +7,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/plan"
-	"github.com/lighterage/lighterage/controllers/topology"
+	"github.com/lighterage/lighterage/controllers/refusal"
 )
 
 // gatherLocal looks at a destination in this cluster.
@@ -29,12 +30,11 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 	}
 	namespace, claimName := plan.DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName
 	grants := &v1alpha1.PeerGrantList{}
-	if err := r.Client.List(ctx, grants, client.InNamespace(namespace)); err != nil {
+	if err := r.Client.List(ctx, grants, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing PeerGrants in %s: %w", namespace, err)
 	}
 	facts.Local.Refusal = peergrant.Decide(grants.Items, grantRequest(transfer), facts.Now).Refusal
-	claim := &metav1.PartialObjectMetadata{}
-	claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	claim := &corev1.PersistentVolumeClaim{}
 	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: claimName}, claim)
 	if err != nil {
 		return err
@@ -43,22 +43,36 @@ func (r *Reconciler) gatherLocal(ctx context.Context, transfer *v1alpha1.Transfe
 		facts.Local.Claim = claim
 	}
 	if plan.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
-		reach, err := topology.Facts(ctx, r.Client, namespace, claimName)
-		if err != nil {
+		if facts.Local.Volume, err = r.Topology.Volume(ctx, namespace, claimName); err != nil {
 			return err
 		}
-		facts.Local.Volume = reach.Volume
 	}
-	deliveries := &v1alpha1.DeliveryList{}
-	if err := r.Client.List(ctx, deliveries, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
+	if facts.Local.Deliveries, err = r.deliveries(ctx, transfer); err != nil {
+		return err
 	}
-	facts.Local.Deliveries = deliveries.Items
 	if facts.Local.Writers, err = r.Attempts.Writers(ctx, transfer, r.Clock.Now()); err != nil {
 		return err
 	}
 	facts.Local.Rivals, err = r.rivals(ctx, transfer, grants.Items, facts.Now)
 	return err
+}
+
+// deliveries are those that write into the destination now, and the Transfer's own, which may have ended.
+func (r *Reconciler) deliveries(ctx context.Context, transfer *v1alpha1.Transfer) ([]v1alpha1.Delivery, error) {
+	namespace := plan.DestinationNamespace(transfer)
+	var all []v1alpha1.Delivery
+	for _, which := range []client.MatchingFields{
+		{index.WrittenClaim: transfer.Spec.Destination.PersistentVolumeClaim.ClaimName},
+		{index.Sender: plan.SenderHash("", transfer.Namespace, transfer.Name)},
+	} {
+		found := &v1alpha1.DeliveryList{}
+		if err := r.Client.List(ctx, found, client.InNamespace(namespace), which, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
+		}
+		all = append(all, found.Items...)
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.Delivery) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b v1alpha1.Delivery) bool { return a.Name == b.Name }), nil
 }
 
 // grantRequest is what a PeerGrant must allow for a Transfer within this cluster.
@@ -76,7 +90,8 @@ func (r *Reconciler) rivals(
 	ctx context.Context, transfer *v1alpha1.Transfer, grants []v1alpha1.PeerGrant, now time.Time,
 ) ([]v1alpha1.Transfer, error) {
 	found := &v1alpha1.TransferList{}
-	if err := r.Client.List(ctx, found, client.MatchingFields{destinationIndex: plan.DestinationKey(transfer)}); err != nil {
+	into := client.MatchingFields{index.Destination: plan.DestinationKey(transfer)}
+	if err := r.Client.List(ctx, found, into, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Transfers into %s: %w", plan.DestinationKey(transfer), err)
 	}
 	return slices.DeleteFunc(found.Items, func(other v1alpha1.Transfer) bool {
@@ -88,7 +103,7 @@ func (r *Reconciler) rivals(
 func (r *Reconciler) deliver(ctx context.Context, delivery *v1alpha1.Delivery) error {
 	err := r.Client.Create(ctx, delivery, client.FieldOwner(conditions.FieldOwner))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating Delivery %s: %w", client.ObjectKeyFromObject(delivery), err)
+		return refusal.Elsewhere(fmt.Errorf("creating Delivery %s: %w", client.ObjectKeyFromObject(delivery), err))
 	}
 	return nil
 }
@@ -99,7 +114,7 @@ func (r *Reconciler) dismiss(ctx context.Context, deliveries []v1alpha1.Delivery
 		delivery := &deliveries[i]
 		err := r.Client.Delete(ctx, delivery, client.Preconditions{UID: &delivery.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting Delivery %s: %w", client.ObjectKeyFromObject(delivery), err)
+			return refusal.Elsewhere(fmt.Errorf("deleting Delivery %s: %w", client.ObjectKeyFromObject(delivery), err))
 		}
 	}
 	return nil
@@ -107,20 +122,17 @@ func (r *Reconciler) dismiss(ctx context.Context, deliveries []v1alpha1.Delivery
 
 // dismissAll is withdraw for a Transfer within this cluster.
 func (r *Reconciler) dismissAll(ctx context.Context, transfer *v1alpha1.Transfer) error {
-	deliveries := &v1alpha1.DeliveryList{}
-	namespace := plan.DestinationNamespace(transfer)
-	label := client.MatchingLabels{plan.SenderLabel: plan.SenderHash("", transfer.Namespace, transfer.Name)}
-	if err := r.Client.List(ctx, deliveries, client.InNamespace(namespace), label); err != nil {
-		return fmt.Errorf("listing Deliveries in %s: %w", namespace, err)
+	deliveries, err := r.deliveries(ctx, transfer)
+	if err != nil {
+		return err
 	}
-	own := plan.OwnDeliveries(transfer, deliveries.Items)
-	if err := r.dismiss(ctx, own); err != nil || transfer.Status.Run == nil {
+	if err := r.dismiss(ctx, plan.OwnDeliveries(transfer, deliveries)); err != nil || transfer.Status.Run == nil {
 		return err
 	}
 	// The one of the present attempt may have been made a moment ago and not be in the cache yet.
-	err := r.Client.Delete(ctx, plan.LocalDelivery(transfer))
+	err = r.Client.Delete(ctx, plan.LocalDelivery(transfer))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the Delivery of the present attempt: %w", err)
+		return refusal.Elsewhere(fmt.Errorf("deleting the Delivery of the present attempt: %w", err))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
 )
@@ -23,16 +24,8 @@ import (
 // gatherQuotas looks at what limits the namespace.
 func (r *Reconciler) gatherQuotas(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	var err error
-	facts.Quota.Quotas, err = r.quotas(ctx, transfer.Namespace)
+	facts.Quota.Quotas, err = lookup.DataQuotas(ctx, r.Client, transfer.Namespace)
 	return err
-}
-
-func (r *Reconciler) quotas(ctx context.Context, namespace string) ([]v1alpha1.DataQuota, error) {
-	list := &v1alpha1.DataQuotaList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing DataQuotas in %s: %w", namespace, err)
-	}
-	return list.Items, nil
 }
 
 // decide has package plan decide, and the namespace's quotas admit what it wants started. written is to be called when
@@ -117,7 +110,7 @@ func queued() predicate.Predicate {
 // ofNext wakes those of a namespace whose turn it is.
 func (r *Reconciler) ofNext(ctx context.Context, object client.Object) []reconcile.Request {
 	namespace := object.GetNamespace()
-	quotas, err := r.quotas(ctx, namespace)
+	quotas, err := lookup.DataQuotas(ctx, r.Client, namespace)
 	if err == nil && len(quotas) == 0 {
 		return nil // nobody waits, or is woken by ofQuota
 	}
@@ -137,11 +130,11 @@ func (r *Reconciler) ofNext(ctx context.Context, object client.Object) []reconci
 		return nil
 	}
 	isNext := func(t *v1alpha1.Transfer) bool { return next[string(t.UID)] }
-	return r.requests(ctx, isNext, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	return r.requests(ctx, isNext, client.InNamespace(namespace))
 }
 
 // ofQuota wakes all that wait in a namespace, whose limits have changed.
 func (r *Reconciler) ofQuota(ctx context.Context, object client.Object) []reconcile.Request {
 	queued := func(t *v1alpha1.Transfer) bool { return t.Status.Queued != nil }
-	return r.requests(ctx, queued, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy)
+	return r.requests(ctx, queued, client.InNamespace(object.GetNamespace()))
 }

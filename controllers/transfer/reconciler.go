@@ -21,14 +21,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/refusal"
+	"github.com/lighterage/lighterage/controllers/topology"
 )
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=transfers,verbs=get;list;watch;patch
@@ -47,14 +51,16 @@ type Options struct {
 	Client client.Client
 	// Reader reads past the cache.
 	Reader client.Reader
-	// Agents asks agents for reports, Gateways asks other clusters to end runs.
-	Agents   agentclient.Agents
+	// Reports of agents. Gateways asks other clusters to end runs.
+	Reports  agentpoll.Poller[*wirev1.Report]
 	Gateways agentclient.PeerGateway
 	// Attempts makes Jobs and Secrets.
 	Attempts *attempt.Cluster
 	Recorder events.EventRecorder
 	Metrics  *metrics.Transfers
 	Clock    clock.PassiveClock
+	// Topology is where agents can be.
+	Topology *topology.Topology
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
@@ -67,13 +73,16 @@ type Options struct {
 type Reconciler struct {
 	Options
 	tracker   *attempt.Tracker
+	refusals  *refusal.Shower
 	deletions attempt.Deletions
 	turns     quota.Turns
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, tracker: attempt.NewTracker()}
+	return &Reconciler{Options: o, tracker: attempt.NewTracker(), refusals: &refusal.Shower{
+		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
+	}}
 }
 
 // Reconcile looks after one Transfer.
@@ -83,15 +92,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		// The cache is behind; soon it will not be.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	}
-	return result, err
+	transfer := &v1alpha1.Transfer{}
+	return result, r.refusals.Show(ctx, request.NamespacedName, transfer, &transfer.Status.Conditions, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	transfer := &v1alpha1.Transfer{}
 	if err := r.Client.Get(ctx, request.NamespacedName, transfer); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Reports.Forget(request.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if transfer.DeletionTimestamp != nil {
+		r.Reports.Forget(request.NamespacedName)
 		return r.reconcileDelete(ctx, transfer)
 	}
 	if err := r.ensureFinalizer(ctx, transfer); err != nil {
@@ -114,9 +128,10 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if decision.Renew {
 		err := r.Attempts.Renew(ctx, transfer, attemptName(transfer), r.certificate(transfer, facts.Peer))
 		if err != nil {
-			// The run goes on with the certificate that it has, and this is tried again with the next look.
+			// The run goes on with the certificate that it has, and this is tried again soon.
 			log.FromContext(ctx).Error(err, "Certificate of the sending agent cannot be renewed")
 			decision.Status.Run.CertificateExpirationTime = transfer.Status.Run.CertificateExpirationTime
+			decision.RequeueAfter = plan.RenewalRetry
 		}
 	}
 	if err := r.writeStatus(ctx, transfer, decision); err != nil {
@@ -155,6 +170,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, transfer *v1alpha1.Transfe
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, transfer); err != nil {
 		return err
 	}
+	if !decision.Later {
+		r.Reports.Shown(client.ObjectKeyFromObject(transfer))
+	}
 	r.tell(transfer, before.Status.Conditions)
 	if decision.Finished != nil {
 		r.tracker.Forget(transfer.UID)
@@ -169,6 +187,11 @@ func (r *Reconciler) execute(
 ) (*plan.Problem, error) {
 	if decision.Retire {
 		if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, attemptName(transfer)); err != nil {
+			return nil, err
+		}
+	}
+	if decision.Clear {
+		if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, ""); err != nil {
 			return nil, err
 		}
 	}

@@ -24,10 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/attempt"
+	"github.com/lighterage/lighterage/controllers/controllertest"
+	"github.com/lighterage/lighterage/controllers/index/indextest"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
 )
 
@@ -40,7 +44,7 @@ func endedFixture() (*v1alpha1.Transfer, *stubborn, reconcile.Reconciler) {
 	}
 	s := newStubborn(append(endedAgent(object, attemptJob), object)...)
 	return object, s, transfer.NewReconciler(transfer.Options{
-		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}), Metrics: metrics.NewTransfers(prometheus.NewRegistry()),
+		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}), Topology: topology.New(s), Reports: controllertest.Asking[*wirev1.Report](nil), Metrics: metrics.NewTransfers(prometheus.NewRegistry()),
 		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "east",
 	})
 }
@@ -59,8 +63,7 @@ func newStubborn(objects ...client.Object) *stubborn {
 		}
 	}
 	s := &stubborn{}
-	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Transfer{}).
-		WithIndex(&v1alpha1.Transfer{}, "lighterage.destination", func(client.Object) []string { return nil }).
+	s.WithWatch = indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Transfer{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 				if s.deletes != nil {

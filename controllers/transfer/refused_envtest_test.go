@@ -7,6 +7,7 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -33,9 +36,13 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 			t.Errorf("%q is not in %q", part, message)
 		}
 	}
-	if name := plan.AttemptName(f.transfer.Name, f.transfer.Status.Run.ID, 1); f.secretExists(name) {
-		t.Error("the key of an agent that does not exist is left behind")
-	}
+	name := plan.AttemptName(f.transfer.Name, f.transfer.Status.Run.ID, 1)
+	controllertest.Eventually(t, func() error { // while a start is tried there is one
+		if f.secretExists(name) {
+			return errors.New("the key of an agent that does not exist is left behind")
+		}
+		return nil
+	})
 	// It is not tried again at once, and when it is the status does not flicker.
 	version, run := f.transfer.ResourceVersion, f.transfer.Status.Run.ID
 	time.Sleep(4 * time.Second)
@@ -67,4 +74,34 @@ func TestRefusedUntilTheQuotaAllowsIt(t *testing.T) {
 	if f.transfer.Status.Run.Attempt != 1 || f.transfer.Status.Run.Failures != 0 {
 		t.Errorf("the refusals were counted: %+v", f.transfer.Status.Run)
 	}
+}
+
+// TestWebhookThatFails: status says what keeps the agent from being made, and the attempt goes on by itself and costs nothing.
+func TestWebhookThatFails(t *testing.T) {
+	f := prepare(t)
+	end := cluster.FailingWebhook(t, "batch", "jobs", controllertest.AnyJob(f.namespace))
+	f.create()
+	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonRefused)
+	// Status does not flicker when it is tried again.
+	version := f.transfer.ResourceVersion
+	time.Sleep(3 * time.Second)
+	if err := f.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if f.transfer.ResourceVersion != version {
+		t.Errorf("version %s became %s: %+v", version, f.transfer.ResourceVersion, f.transfer.Status.Conditions)
+	}
+	end()
+	f.job(1)
+	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
+	if f.transfer.Status.Run.Attempt != 1 || f.transfer.Status.Run.Failures != 0 {
+		t.Errorf("what the webhook did was counted: %+v", f.transfer.Status.Run)
+	}
+}
+
+func TestQuotaOfSecrets(t *testing.T) {
+	f := prepare(t)
+	cluster.NoneOf(t, "count/secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "any"}})
+	f.create()
+	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted)
 }

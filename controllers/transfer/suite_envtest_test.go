@@ -25,6 +25,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/transfer"
 )
 
@@ -63,19 +64,32 @@ func run(m *testing.M) (code int, err error) {
 }
 
 // startManager runs the controller until stopManager is called.
-func startManager() error {
-	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
+func startManager() error { return startManagerWith(func(*ctrl.Options) {}) }
+
+func startManagerWith(adjust func(*ctrl.Options)) error {
+	options := ctrl.Options{
 		Scheme:  cluster.Scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		// Two managers run one after the other in this process.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Logger:     logr.Discard(),
-	})
+	}
+	adjust(&options)
+	mgr, err := ctrl.NewManager(cluster.Config, options)
 	if err != nil {
 		return fmt.Errorf("making a manager: %w", err)
 	}
+	seen, err := topology.Setup(context.Background(), mgr)
+	if err != nil {
+		return err
+	}
+	pool, err := controllertest.Pool(mgr)
+	if err != nil {
+		return err
+	}
 	err = transfer.Setup(mgr, transfer.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agents: agents, Gateways: gateways,
+		Topology: seen,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(pool, "transfer", agents), Gateways: gateways,
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),

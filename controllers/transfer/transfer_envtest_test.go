@@ -222,6 +222,12 @@ func TestRunsToCompletion(t *testing.T) {
 	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
 	cluster.EndPod(t, pod, 0, encode(t, succeeded()))
 	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	controllertest.Eventually(t, func() error {
+		if left := f.jobs(); len(left) > 0 {
+			return fmt.Errorf("%d Jobs are left of a run that is complete", len(left))
+		}
+		return nil
+	})
 
 	status := f.transfer.Status
 	want := v1alpha1.CPUStatus{

@@ -9,8 +9,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,13 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
-	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -47,12 +47,14 @@ const conflictPause = 200 * time.Millisecond
 type Options struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// Agents asks agents for reports.
-	Agents agentclient.Agents
+	// Reports of agents.
+	Reports agentpoll.Poller[*wirev1.Report]
 	// Attempts makes Jobs and Secrets.
 	Attempts *attempt.Cluster
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// Topology is where agents can be.
+	Topology *topology.Topology
 	// Cluster is this cluster's name in identities.
 	Cluster string
 	// Image that agents run.
@@ -64,12 +66,14 @@ type Options struct {
 // Reconciler reconciles CompressionTrials.
 type Reconciler struct {
 	Options
-	tracker *attempt.Tracker
+	refusals *refusal.Shower
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, tracker: attempt.NewTracker()}
+	return &Reconciler{Options: o, refusals: &refusal.Shower{
+		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
+	}}
 }
 
 // Reconcile looks after one CompressionTrial. What it consists of is its own, so that it goes when the trial is deleted.
@@ -79,16 +83,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		// The cache is behind; soon it will not be.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	}
-	return result, err
+	trial := &v1alpha1.CompressionTrial{}
+	return result, r.refusals.Show(ctx, request.NamespacedName, trial, &trial.Status.Conditions, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	trial := &v1alpha1.CompressionTrial{}
-	if found, err := lookup.Get(ctx, r.Client, request.NamespacedName, trial); err != nil || !found {
+	found, err := lookup.Get(ctx, r.Client, request.NamespacedName, trial)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if trial.DeletionTimestamp != nil {
-		r.tracker.Forget(trial.UID)
+	if !found || trial.DeletionTimestamp != nil {
+		r.Reports.Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	facts, err := r.gather(ctx, trial)
@@ -103,17 +109,22 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if err := r.Attempts.RemoveSecret(ctx, trial, attemptName(trial)); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.tracker.Forget(trial.UID)
 	}
 	if decision.Renew {
 		if err := r.Attempts.Renew(ctx, trial, attemptName(trial), r.certificate(trial)); err != nil {
-			// The agent goes on with the certificate that it has, and this is tried again with the next look.
+			// The agent goes on with the certificate that it has, and this is tried again soon.
 			log.FromContext(ctx).Error(err, "Certificate of the trial's agent cannot be renewed")
 			decision.Status.Run.CertificateExpirationTime = trial.Status.Run.CertificateExpirationTime
+			decision.RequeueAfter = plan.RenewalRetry
 		}
 	}
 	if err := r.writeStatus(ctx, trial, decision); err != nil {
 		return ctrl.Result{}, err
+	}
+	if decision.Clear {
+		if err := r.Attempts.Retire(ctx, trial, v1alpha1.TrialLabel, ""); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	problem, err := r.start(ctx, trial, decision.Start)
 	if err != nil {
@@ -164,6 +175,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, trial *v1alpha1.Compressio
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, trial); err != nil {
 		return err
 	}
+	if !decision.Later {
+		r.Reports.Shown(client.ObjectKeyFromObject(trial))
+	}
 	ready, was := meta.FindStatusCondition(trial.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady)
 	stalled := meta.IsStatusConditionTrue(trial.Status.Conditions, v1alpha1.ConditionStalled)
 	if ready == nil || was != nil && was.Reason == ready.Reason && meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStalled) == stalled {
@@ -192,43 +206,35 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 	}
 	facts.PrivilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
 	policies := &v1alpha1.CompressionPolicyList{}
-	if err := r.Client.List(ctx, policies); err != nil {
+	if err := r.Client.List(ctx, policies, client.UnsafeDisableDeepCopy); err != nil {
 		return facts, fmt.Errorf("listing CompressionPolicies: %w", err)
 	}
 	facts.Policies = policies.Items
 	if plan.NeedsPlacement(trial.Status.Run, trial.Status.Placement) {
-		if facts.Placement, err = topology.Facts(ctx, r.Client, trial.Namespace, claimName(trial)); err != nil {
+		if facts.Placement, err = r.Topology.Facts(ctx, trial.Namespace, claimName(trial)); err != nil {
 			return facts, err
 		}
 	}
 	return facts, r.gatherAttempt(ctx, trial, &facts)
 }
 
-// gatherAttempt looks at the attempt that status names, and asks its agent.
+// gatherAttempt looks at the attempt that status names, and at what its agent said.
 func (r *Reconciler) gatherAttempt(ctx context.Context, trial *v1alpha1.CompressionTrial, facts *plan.TrialFacts) error {
 	run := trial.Status.Run
-	if run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil {
+	ended := run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil
+	if ended {
+		r.Reports.Forget(client.ObjectKeyFromObject(trial))
+	}
+	if run == nil || ended && trial.Status.Phase != v1alpha1.TrialComplete {
 		return nil
 	}
 	var err error
-	if facts.Job, facts.Pod, err = r.Attempts.Find(ctx, trial, attemptName(trial)); err != nil {
+	facts.Job, facts.Pod, err = r.Attempts.Find(ctx, trial, attemptName(trial))
+	if err != nil || run.CompletionTime != nil {
 		return err
 	}
-	ip, ok := plan.AgentToAsk(facts.Job, facts.Pod)
-	if !ok {
-		return nil
-	}
-	report, err := r.Agents.Report(ctx, agentclient.Target{
-		Address: net.JoinHostPort(ip, strconv.Itoa(plan.ControlPort)), ServerName: pki.TrialServerName(string(trial.UID)),
-	})
-	if err != nil {
-		// An agent that has just started or just ended does not answer; the status says so when it lasts.
-		facts.Silence = r.tracker.Silence(trial.UID, attemptName(trial), r.Clock.Now())
-		log.FromContext(ctx).V(1).Info("Agent does not answer", "pod", facts.Pod.Name, "reason", err.Error())
-		return nil
-	}
-	facts.Report = report
-	r.tracker.Add(trial.UID, attemptName(trial), r.Clock.Now(), 0)
+	heard := attempt.Listen(r.Reports, client.ObjectKeyFromObject(trial), facts.Job, facts.Pod, pki.TrialServerName(string(trial.UID)))
+	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/index"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -28,8 +29,7 @@ func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.Compressi
 	source := trial.Spec.Source
 	switch {
 	case source.PersistentVolumeClaim != nil:
-		claim := &metav1.PartialObjectMetadata{}
-		claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+		claim := &corev1.PersistentVolumeClaim{}
 		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: trial.Namespace, Name: source.PersistentVolumeClaim.ClaimName}, claim)
 		if found {
 			facts.Claim = claim
@@ -59,7 +59,8 @@ func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.Compressi
 // cannot answer.
 func (r *Reconciler) sampled(ctx context.Context, object client.Object, label, owner, serverName string) (*plan.Sampled, error) {
 	pods := &corev1.PodList{}
-	err := r.Client.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.MatchingLabels{label: string(object.GetUID())})
+	err := r.Client.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.MatchingLabels{label: string(object.GetUID())},
+		client.MatchingFields{index.Owner: string(object.GetUID())})
 	if err != nil {
 		return nil, fmt.Errorf("listing the agents of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 	}

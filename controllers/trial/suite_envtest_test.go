@@ -22,6 +22,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/plan"
+	"github.com/lighterage/lighterage/controllers/topology"
 	"github.com/lighterage/lighterage/controllers/trial"
 )
 
@@ -66,8 +67,17 @@ func startManager() error {
 	if err != nil {
 		return fmt.Errorf("making a manager: %w", err)
 	}
+	seen, err := topology.Setup(context.Background(), mgr)
+	if err != nil {
+		return err
+	}
+	pool, err := controllertest.Pool(mgr)
+	if err != nil {
+		return err
+	}
 	err = trial.Setup(mgr, trial.Options{
-		Client: mgr.GetClient(), Agents: agents,
+		Topology: seen,
+		Client:   mgr.GetClient(), Reports: attempt.Reports(pool, "trial", agents),
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),

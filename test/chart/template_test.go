@@ -26,6 +26,9 @@ const withoutCRDs = "crds.install=false"
 var digest = "sha256:" + strings.Repeat("0123456789abcdef", 4)
 
 func TestTemplate(t *testing.T) {
+	apart := []any{
+		"spec", "template", "spec", "affinity", "podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution", 0, "podAffinityTerm", "topologyKey",
+	}
 	for _, c := range []struct {
 		name   string
 		set    []string
@@ -43,6 +46,10 @@ func TestTemplate(t *testing.T) {
 		{"one replica has no budget", nil, "PodDisruptionBudget", "lighterage-gateway", nil, nil},
 		{"two replicas", []string{"gateway.replicas=2"}, "PodDisruptionBudget", "lighterage-gateway", []any{"spec", "maxUnavailable"}, int64(1)},
 		{"standby", []string{"manager.replicas=2"}, "PodDisruptionBudget", "lighterage-manager", []any{"spec", "maxUnavailable"}, int64(1)},
+		{"eviction of what is not ready", []string{"gateway.replicas=2"}, "PodDisruptionBudget", "lighterage-gateway", []any{"spec", "unhealthyPodEvictionPolicy"}, "AlwaysAllow"},
+		{"one replica is anywhere", nil, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "affinity"}, nil},
+		{"gateways apart", []string{"gateway.replicas=2"}, "Deployment", "lighterage-gateway", apart, "kubernetes.io/hostname"},
+		{"managers apart", []string{"manager.replicas=2"}, "Deployment", "lighterage-manager", apart, "kubernetes.io/hostname"},
 		{"node port", []string{"gateway.service.type=NodePort", "gateway.service.nodePort=30843"}, "Service", "lighterage-gateway", []any{"spec", "ports", 0, "nodePort"}, int64(30843)},
 		{"source ranges", []string{"gateway.service.loadBalancerSourceRanges={192.0.2.0/24}"}, "Service", "lighterage-gateway", []any{"spec", "loadBalancerSourceRanges", 0}, "192.0.2.0/24"},
 		{"no node agent", []string{"nodeAgent.enabled=false"}, "DaemonSet", "lighterage-node-agent", nil, nil},
@@ -54,6 +61,8 @@ func TestTemplate(t *testing.T) {
 		{"digest", []string{"image.digests.agent=" + digest}, "DaemonSet", "lighterage-node-agent", []any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/agent@" + digest},
 		{"digest of what the manager starts", []string{"image.digests.agent=" + digest}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "args", 0}, "--agent-image=registry.example/team/lighterage/agent@" + digest},
 		{"digest of what it may start", []string{"image.digests.agent=" + digest}, "ValidatingAdmissionPolicy", "lighterage-agents", []any{"spec", "variables", 0, "expression"}, "'registry.example/team/lighterage/agent@" + digest + "'"},
+		{"memory of the manager", nil, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "env", 2, "valueFrom", "resourceFieldRef", "resource"}, "limits.memory"},
+		{"memory of the gateway", nil, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "containers", 0, "env", 0, "valueFrom", "resourceFieldRef", "resource"}, "limits.memory"},
 		{"no admission", []string{"admissionPolicies.enabled=false"}, "ValidatingAdmissionPolicy", "lighterage-agents", nil, nil},
 		{"traffic policy", []string{"gateway.service.externalTrafficPolicy=Local"}, "Service", "lighterage-gateway", []any{"spec", "externalTrafficPolicy"}, "Local"},
 		{"no policies", []string{"networkPolicy.enabled=false"}, "NetworkPolicy", "lighterage-gateway", nil, nil},
@@ -75,7 +84,7 @@ func TestTemplate(t *testing.T) {
 			}
 			o := find(objects, c.kind, c.object)
 			if c.want == nil {
-				if o != nil {
+				if o != nil && (c.path == nil || at(o.Object, c.path...) != nil) {
 					t.Errorf("there is a %s %s", c.kind, c.object)
 				}
 				return
@@ -107,14 +116,36 @@ func TestAnyPeerPort(t *testing.T) {
 // TestArguments checks values that become flags.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	objects, err := template(t, registry, withoutCRDs, "clusterName=east", "ca.existingSecret=my-ca", "deliveryRetention=24h", "runCertificateLifetime=2h", "image.pullPolicy=Always")
+	set := []string{registry, withoutCRDs}
+	flags := map[string]map[string]string{"manager": {}, "gateway": {}}
+	for _, v := range []struct{ value, program, flag string }{
+		{"clusterName=east", "manager", "cluster-name"},
+		{"ca.existingSecret=my-ca", "manager", "ca-secret"},
+		{"deliveryRetention=24h", "manager", "delivery-retention"},
+		{"runCertificateLifetime=2h", "manager", "run-certificate-lifetime"},
+		{"servingCertificateLifetime=48h", "manager", "serving-certificate-lifetime"},
+		{"image.pullPolicy=Always", "manager", "agent-image-pull-policy"},
+		{"manager.logLevel=debug", "manager", "log-level"},
+		{"gateway.verbosity=1", "gateway", "v"},
+		{"gateway.limits.connections=1000000", "gateway", "max-connections"},
+		{"gateway.limits.peerRequestsPerSecond=40", "gateway", "peer-requests-per-second"},
+		{"gateway.limits.peerRequestBurst=200", "gateway", "peer-request-burst"},
+		{"gateway.limits.peerWaitingRuns=512", "gateway", "peer-max-waiting-runs"},
+		{"gateway.limits.peerDeliveriesPerNamespace=2000", "gateway", "peer-max-deliveries"},
+	} {
+		set = append(set, v.value)
+		_, flags[v.program][v.flag], _ = strings.Cut(v.value, "=")
+	}
+	objects, err := template(t, set...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := arguments(t, objects, "lighterage-manager")
-	for _, want := range []string{"--cluster-name=east", "--ca-secret=my-ca", "--delivery-retention=24h", "--run-certificate-lifetime=2h", "--agent-image-pull-policy=Always"} {
-		if !slices.Contains(args, want) {
-			t.Errorf("the manager's arguments lack %s: %v", want, args)
+	for program, wanted := range flags {
+		args := arguments(t, objects, "lighterage-"+program)
+		for flag, value := range wanted {
+			if !slices.Contains(args, "--"+flag+"="+value) {
+				t.Errorf("the %s's arguments lack --%s=%s: %v", program, flag, value, args)
+			}
 		}
 	}
 }
@@ -245,6 +276,7 @@ func TestRefused(t *testing.T) {
 		{"gateway.service.nodePort=70000", "/gateway/service/nodePort"},
 		{"clusterName=East_1", "/clusterName"},
 		{"deliveryRetention=7d", "/deliveryRetention"},
+		{"manager.leaseDuration=1h", "/manager/leaseDuration"},
 		{"nodeAgent.enabled=maybe", "/nodeAgent/enabled"},
 		{"metrics.enabled=true", "'metrics' not allowed"},
 		{"watchNamespaces={Bank}", "/watchNamespaces/0"},

@@ -4,6 +4,7 @@
 package chart_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 )
 
 // ofNoNamespace are resources of Kubernetes that the operator has rights to and that are of no namespace; kinds of the API say it themselves.
-var ofNoNamespace = []string{"namespaces", "nodes", "nodes/status", "persistentvolumes", "volumeattachments", "tokenreviews", "subjectaccessreviews"}
+var ofNoNamespace = []string{"namespaces", "nodes", "nodes/status", "persistentvolumes", "servicecidrs", "volumeattachments", "tokenreviews", "subjectaccessreviews"}
 
 // M5: with watchNamespaces, ClusterRoles have rights to what is of no namespace only, and Roles in the namespaces have all others.
 func TestWatchNamespaces(t *testing.T) {
@@ -55,6 +56,11 @@ func TestWatchNamespaces(t *testing.T) {
 					t.Errorf("%s may not %s any more in namespace %s", account, right, namespace)
 				}
 			}
+			for right := range there {
+				if !before[right] {
+					t.Errorf("%s may %s in namespace %s, and may not where all are watched", account, right, namespace)
+				}
+			}
 			if !bound(some, account, namespace) {
 				t.Errorf("%s is not bound in namespace %s", account, namespace)
 			}
@@ -68,7 +74,20 @@ func TestWatchNamespaces(t *testing.T) {
 	}
 }
 
-// rights of a role, as verb, resource and group.
+// What agents must not dial is read from namespace default, watched or not.
+func TestWatchNamespacesKnowsTheAPIServer(t *testing.T) {
+	t.Parallel()
+	objects, err := template(t, registry, withoutCRDs, "watchNamespaces={bank}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{"get services  kubernetes": true, "get endpointslices discovery.k8s.io kubernetes": true}
+	if got := rights(t, objects, "Role", "lighterage-api-server", "default"); !maps.Equal(got, want) {
+		t.Errorf("rights in namespace default: %v", got)
+	}
+}
+
+// rights of a role, as verb, resource, group and names.
 func rights(t *testing.T, objects []unstructured.Unstructured, kind, name, namespace string) map[string]bool {
 	t.Helper()
 	for i := range objects {
@@ -83,7 +102,7 @@ func rights(t *testing.T, objects []unstructured.Unstructured, kind, name, names
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					found[verb+" "+resource+" "+strings.Join(rule.APIGroups, ",")] = true
+					found[strings.Join([]string{verb, resource, strings.Join(rule.APIGroups, ","), strings.Join(rule.ResourceNames, ",")}, " ")] = true
 				}
 			}
 		}

@@ -57,6 +57,22 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/* Where the replicas of a component run: as values say, otherwise on different nodes if there are enough. */}}
+{{- define "lighterage.affinity" -}}
+{{- if .values.affinity }}
+{{- toYaml .values.affinity }}
+{{- else if gt (int .values.replicas) 1 -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "lighterage.selector" . | nindent 12 }}
+{{- end }}
+{{- end }}
+
 {{/* The namespaces that are watched, the release's own among them; empty for all. */}}
 {{- define "lighterage.watched" -}}
 {{- if .Values.watchNamespaces -}}
@@ -66,7 +82,7 @@ tolerations:
 
 {{/* Resources of the API that the operator has rights to and that are of no namespace. */}}
 {{- define "lighterage.clusterResources" -}}
-[namespaces, nodes, persistentvolumes, volumeattachments, tokenreviews, subjectaccessreviews,
+[namespaces, nodes, persistentvolumes, servicecidrs, volumeattachments, tokenreviews, subjectaccessreviews,
  compressionpolicies, compressionpolicies/status, peers, peers/status, nodeprofiles, nodeprofiles/status]
 {{- end }}
 
@@ -92,8 +108,8 @@ what is of the cluster, and Roles in these namespaces get the rest. */}}
 {{- range .resources }}
 {{- if has . $clusterResources }}{{ $here = append $here . }}{{ else }}{{ $there = append $there . }}{{ end }}
 {{- end }}
-{{- if $here }}{{ $ofCluster = append $ofCluster (dict "apiGroups" .apiGroups "resources" $here "verbs" .verbs) }}{{ end }}
-{{- if $there }}{{ $ofNamespaces = append $ofNamespaces (dict "apiGroups" .apiGroups "resources" $there "verbs" .verbs) }}{{ end }}
+{{- if $here }}{{ $ofCluster = append $ofCluster (merge (dict "resources" $here) .) }}{{ end }}
+{{- if $there }}{{ $ofNamespaces = append $ofNamespaces (merge (dict "resources" $there) .) }}{{ end }}
 {{- end }}
 {{- $_ := set $own "rules" $ofCluster }}
 {{- range splitList "," $watched }}

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,6 +22,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/gateway"
+	"github.com/lighterage/lighterage/controllers/memory"
 	servedmetrics "github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -54,17 +56,31 @@ func main() {
 }
 
 func run(s *settings, log logr.Logger) error {
-	certificate, err := pki.NewFiles(s.configDirectory)
-	if err != nil {
-		return fmt.Errorf("taking the gateway's certificate: %w", err)
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("registering the API: %w", err)
+	if err := memory.Keep(); err != nil {
+		return err
 	}
 	kubeconfig, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding the API server: %w", err)
+	}
+	ctx := ctrl.SetupSignalHandler()
+	mgr, err := newManager(ctx, kubeconfig, s, log)
+	if err != nil {
+		return err
+	}
+	log.Info("Gateway starts", "version", wirev1.Version)
+	return mgr.Start(ctx)
+}
+
+// newManager wires everything.
+func newManager(ctx context.Context, kubeconfig *rest.Config, s *settings, log logr.Logger) (ctrl.Manager, error) {
+	certificate, err := pki.NewFiles(s.configDirectory)
+	if err != nil {
+		return nil, fmt.Errorf("taking the gateway's certificate: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the API: %w", err)
 	}
 	mgr, err := ctrl.NewManager(rest.AddUserAgent(kubeconfig, "lighterage-gateway/"+wirev1.Version), ctrl.Options{
 		Scheme:                  scheme,
@@ -76,20 +92,15 @@ func run(s *settings, log logr.Logger) error {
 		GracefulShutdownTimeout: &s.shutdownTimeout,
 	})
 	if err != nil {
-		return fmt.Errorf("connecting to the API server: %w", err)
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the health check: %w", err)
+		return nil, fmt.Errorf("adding the health check: %w", err)
 	}
-	ctx := ctrl.SetupSignalHandler()
 	s.options.Certificate = certificate.GetCertificate
 	s.options.Issuer = pki.NewCAFile(filepath.Join(s.configDirectory, pki.ClusterCAKey)).Issuer
 	s.options.ChannelKey = pki.NewChannelKeyFile(s.configDirectory).Key
 	s.options.Registerer = metrics.Registry
 	s.options.Reader = s.watched.Reader(mgr.GetAPIReader(), mgr.GetClient())
-	if err := gateway.Setup(ctx, mgr, s.address, s.options); err != nil {
-		return err
-	}
-	log.Info("Gateway starts", "version", wirev1.Version)
-	return mgr.Start(ctx)
+	return mgr, gateway.Setup(ctx, mgr, s.address, s.options)
 }

@@ -23,7 +23,7 @@ import (
 // probeTimeout bounds the question whether a member serves.
 const probeTimeout = 20 * time.Second
 
-// queueStat is how a Queue is. Statistics are of its status, which is up to 15 seconds old; what the service says is of now.
+// queueStat is how a Queue is. Statistics are of its status, which is up to some minutes old; what the service says is of now.
 type queueStat struct {
 	Queue     string `json:"queue"`
 	Namespace string `json:"namespace"`

@@ -28,6 +28,8 @@ type settings struct {
 	runLifetime, servingLifetime  time.Duration
 	retention                     time.Duration
 	leaderElect                   bool
+	leaseDuration                 time.Duration
+	leaderIdentity                string
 	networkPolicies               bool
 	watched                       watched.Namespaces
 	healthAddress, metricsAddress string
@@ -61,11 +63,15 @@ func parse(arguments []string) (settings, error) {
 	agentArchitectures := flags.String("agent-image-architectures", strings.Join(architectures, ","), "architectures that the agent image was built for; agents run on nodes of these only")
 	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", maxRunLifetime, "lifetime of the certificates of runs and trials, at most 4h, "+
 		"which are renewed at half of it. A peer whose clock is ahead by more than half of it may reject them")
-	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", defaultServingLifetime, "lifetime of the certificates of the gateway, the node agents and the replicas of HTTPEndpoints, which are renewed at half of it")
+	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", defaultServingLifetime, "lifetime of the certificates of the gateway, the node agents, the members of Queues and the replicas of HTTPEndpoints, which are renewed at half of it")
 	flags.DurationVar(&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever")
 	flags.BoolVar(&s.networkPolicies, "network-policies", true, "make a NetworkPolicy for the pods of every Transfer, Delivery, CompressionTrial, Queue and HTTPEndpoint; "+
 		"false: remove those that were made")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")
+	flags.DurationVar(&s.leaseDuration, "leader-elect-lease-duration", 2*time.Minute, "how long a leader that is gone without a word keeps the others waiting, from 15s to 10m. "+
+		"A leader that cannot reach the API server for three quarters of it stops")
+	flags.StringVar(&s.leaderIdentity, "leader-elect-identity", os.Getenv("POD_NAME"), "name of this manager in the lease, of which there must be no other process at the same time (default: $POD_NAME); "+
+		"one that is started again under its name leads at once. Empty: a new name with every start")
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none")
 	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are looked after at once")
@@ -132,6 +138,9 @@ func (s settings) validate() error {
 	if s.runLifetime > maxRunLifetime {
 		errs = append(errs, fmt.Errorf("--run-certificate-lifetime must be at most %s, not %s", maxRunLifetime,
 			s.runLifetime))
+	}
+	if s.leaseDuration < 15*time.Second || s.leaseDuration > 10*time.Minute {
+		errs = append(errs, errors.New("--leader-elect-lease-duration must be between 15s and 10m"))
 	}
 	if s.retention < 0 {
 		errs = append(errs, errors.New("--delivery-retention must not be negative"))

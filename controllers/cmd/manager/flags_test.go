@@ -21,3 +21,13 @@ func TestCertificateLifetimes(t *testing.T) {
 		}
 	}
 }
+
+// A lease that is too short ends managers for nothing, one that is too long leaves a cluster without one.
+func TestLeaseDuration(t *testing.T) {
+	for duration, ok := range map[string]bool{"14s": false, "15s": true, "2m": true, "10m": true, "11m": false} {
+		_, err := parse([]string{"--namespace", "lighterage-system", "--agent-image", "a", "--leader-elect-lease-duration", duration})
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", duration, err)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/controllers/memory"
 )
 
 func main() {
@@ -40,6 +41,9 @@ func run(arguments []string) error {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 
+	if err := memory.Keep(); err != nil {
+		return err
+	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)

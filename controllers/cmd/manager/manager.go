@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"time"
@@ -21,6 +22,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,6 +32,7 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentclient"
+	"github.com/lighterage/lighterage/controllers/agentpoll"
 	"github.com/lighterage/lighterage/controllers/attempt"
 	"github.com/lighterage/lighterage/controllers/audit"
 	"github.com/lighterage/lighterage/controllers/compressionpolicy"
@@ -70,6 +73,9 @@ func newManager(config *rest.Config, s settings) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := electLeader(&options, config, s); err != nil {
+		return nil, err
+	}
 	// Nobody is served before the manager is started.
 	var serving *pki.Holder
 	options.Metrics = metrics.Serving(s.metricsAddress, func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -97,7 +103,9 @@ func newManager(config *rest.Config, s settings) (ctrl.Manager, error) {
 // operatorApp is the name label of what the chart installs, node agents among it.
 const operatorApp = "lighterage"
 
-// managerOptions keep the cache small: of Jobs, pods, Deployments, disruption budgets and autoscalers only the operator's are in it, Secrets and ConfigMaps are never cached.
+// managerOptions keep the cache small: of Jobs, pods, Deployments, disruption budgets and autoscalers only the operator's are in it, Secrets and
+// ConfigMaps are never cached, and nothing has managedFields, which nobody reads: what is written is patches and applied configurations, which
+// leave alone what both sides of a difference lack.
 func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	ours, err := labels.NewRequirement(plan.AppLabel, selection.In, []string{operatorApp, plan.AppName})
 	if err != nil {
@@ -106,23 +114,17 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	agents := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
 	trimmed := cache.ByObject{Transform: topology.Trim(s.acceleratorSlots > 0)}
 	return ctrl.Options{
-		Scheme:                  scheme,
-		LeaderElection:          s.leaderElect,
-		LeaderElectionID:        "manager.lighterage.dev",
-		LeaderElectionNamespace: s.namespace,
-		// The process ends when the manager stops, so another may lead at once.
-		LeaderElectionReleaseOnCancel: true,
-		HealthProbeBindAddress:        s.healthAddress,
-		NewClient:                     s.watched.NewClient,
+		Scheme:                 scheme,
+		HealthProbeBindAddress: s.healthAddress,
+		NewClient:              s.watched.NewClient,
 		Cache: cache.Options{
 			DefaultNamespaces: s.watched.Cache(),
+			DefaultTransform:  cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
 				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
 				&networkingv1.NetworkPolicy{}: agents,
-				&corev1.Service{}:             {Transform: cache.TransformStripManagedFields()},
-				&corev1.Node{}:                trimmed, &corev1.PersistentVolume{}: trimmed,
-				&storagev1.VolumeAttachment{}: trimmed,
+				&corev1.Node{}:                trimmed, &corev1.PersistentVolume{}: trimmed, &storagev1.VolumeAttachment{}: trimmed,
 			},
 		},
 		Client: client.Options{
@@ -131,12 +133,38 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	}, nil
 }
 
+// electLeader has one manager of several work at a time. The lease is longer than the 15 s of kube-controller-manager's default, so that a
+// leader outlives an API server that is away for a minute; without leader election it outlives any.
+func electLeader(options *ctrl.Options, config *rest.Config, s settings) error {
+	const name = "manager.lighterage.dev"
+	deadline, pause := s.leaseDuration*3/4, min(s.leaseDuration/10, 5*time.Second)
+	options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = s.leaderElect, name, s.namespace
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &s.leaseDuration, &deadline, &pause
+	// The process ends when the manager stops, so another may lead at once.
+	options.LeaderElectionReleaseOnCancel = true
+	if !s.leaderElect || s.leaderIdentity == "" {
+		return nil
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, s.namespace, name,
+		resourcelock.ResourceLockConfig{Identity: s.leaderIdentity}, config, deadline)
+	if err != nil {
+		return fmt.Errorf("preparing leader election: %w", err)
+	}
+	options.LeaderElectionResourceLockInterface = lock
+	return nil
+}
+
 // setups lists what runs in the manager.
 func setups(s settings) []func(ctrl.Manager) error {
 	var wiring parts
 	return []func(ctrl.Manager) error{
-		func(mgr ctrl.Manager) error { wiring = newParts(mgr, s); return nil },
+		func(mgr ctrl.Manager) error {
+			seen, err := topology.Setup(context.Background(), mgr)
+			wiring = newParts(mgr, s, seen)
+			return err
+		},
 		func(mgr ctrl.Manager) error { return mgr.Add(wiring.renewer) },
+		func(mgr ctrl.Manager) error { return mgr.Add(wiring.pool) },
 		func(mgr ctrl.Manager) error { return transfer.Setup(mgr, wiring.transfers) },
 		func(mgr ctrl.Manager) error { return delivery.Setup(mgr, wiring.deliveries) },
 		func(mgr ctrl.Manager) error { return httpendpoint.Setup(mgr, wiring.endpoints) },
@@ -146,7 +174,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
 			return node.Setup(mgr, node.Options{
-				Agents: wiring.agents, Namespace: s.namespace, Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
+				Profiles: node.Profiles(wiring.pool, wiring.agents), Namespace: s.namespace, Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
 			})
 		},
 		func(mgr ctrl.Manager) error {
@@ -161,6 +189,7 @@ func setups(s settings) []func(ctrl.Manager) error {
 // parts are what the controllers share.
 type parts struct {
 	agents     agentclient.Agents
+	pool       *agentpoll.Pool
 	gateways   agentclient.PeerGateway
 	renewer    *pki.Renewer
 	transfers  transfer.Options
@@ -177,7 +206,7 @@ func newAuthority(mgr ctrl.Manager, s settings) *pki.Authority {
 	})
 }
 
-func newParts(mgr ctrl.Manager, s settings) parts {
+func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	real := clock.RealClock{}
 	reader := s.watched.Reader(mgr.GetAPIReader(), mgr.GetClient())
 	authority := pki.NewAuthority(pki.Options{
@@ -185,8 +214,9 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 		Namespace: s.namespace, SecretName: s.caSecret, Cluster: s.cluster, Recorder: mgr.GetEventRecorder("lighterage-pki"),
 	})
 	holder := pki.NewHolder(authority, pki.ManagerPath, managerCertificateLifetime)
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: holder, Clock: real})
-	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder, Clock: real})
+	agents := agentclient.NewAgents(agentclient.Options{Credentials: holder})
+	pool := agentpoll.New(ctrlmetrics.Registry)
+	gateways := agentclient.NewPeerGateway(agentclient.Options{Credentials: holder})
 	networks := &networkpolicy.Keeper{Client: mgr.GetClient(), Reader: reader}
 	if s.networkPolicies {
 		networks.OperatorNamespace = s.namespace
@@ -200,34 +230,36 @@ func newParts(mgr ctrl.Manager, s settings) parts {
 	})
 	return parts{
 		agents:   agents,
+		pool:     pool,
 		gateways: gateways,
 		renewer:  &pki.Renewer{Authority: authority, Clock: real, Lifetime: s.servingLifetime},
 		transfers: transfer.Options{
-			Client: mgr.GetClient(), Reader: reader, Agents: agents, Gateways: gateways, Attempts: attempts,
+			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts,
+			Reports:  attempt.Reports(pool, "transfer", agents),
 			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry), Clock: real,
-			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		deliveries: delivery.Options{
-			Client: mgr.GetClient(), Reader: reader, Agents: agents, Attempts: attempts,
+			Client: mgr.GetClient(), Reader: reader, Reports: attempt.Reports(pool, "delivery", agents), Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry), Clock: real,
-			Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
+			Topology: seen, Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},
 		trials: trial.Options{
-			Client: mgr.GetClient(), Agents: agents, Attempts: attempts,
+			Client: mgr.GetClient(), Reports: attempt.Reports(pool, "trial", agents), Attempts: attempts,
 			Recorder: mgr.GetEventRecorder("lighterage-trial"), Clock: real,
-			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		endpoints: httpendpoint.Options{
-			Client: mgr.GetClient(), Reader: reader, Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
+			Client: mgr.GetClient(), Reader: reader, Reports: httpendpoint.Reports(pool, agents), Authority: authority, Lifetime: s.servingLifetime,
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 			Metrics: metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real, Egress: permitted,
-			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		queues: queue.Options{
-			Client: mgr.GetClient(), Reader: reader, Agents: agents, Authority: authority, Lifetime: s.servingLifetime,
+			Client: mgr.GetClient(), Reader: reader, Reports: queue.Reports(pool, agents), Authority: authority, Lifetime: s.servingLifetime,
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-queue"), Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
-			Egress:  permitted,
-			Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
+			Egress:   permitted,
+			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 	}
 }

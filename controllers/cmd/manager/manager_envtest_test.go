@@ -21,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -34,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/controllertest"
 	"github.com/lighterage/lighterage/controllers/pki"
 )
@@ -57,14 +59,14 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		apply(t, cluster, filepath.Join(rbacDirectory, name))
 	}
 	admit(t, cluster)
-	address := freeAddress(t)
+	address := controllertest.FreeAddress(t)
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-manager",
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	settings, err := parse([]string{
-		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--leader-elect",
+		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--leader-elect", "--leader-elect-identity", "manager-0",
 		"--metrics-bind-address", address, "--health-probe-bind-address", "0",
 	})
 	if err != nil {
@@ -172,6 +174,7 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	checkNetworkPolicy(t, cluster, namespace, v1alpha1.TransferLabel, string(transfer.UID))
 	checkEndpoint(t, cluster, endpoint)
 	checkQueue(t, cluster, namespace)
+	checkManagedFields(t, cluster, mgr.GetClient(), client.ObjectKeyFromObject(transfer))
 	if err := cluster.Client.Delete(context.Background(), transfer); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +184,33 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// checkManagedFields checks that the manager holds no managedFields of a Transfer and its Job, and that what it has written leaves them be: the
+// Transfer's finalizer, status, and who created it.
+func checkManagedFields(t *testing.T, cluster *controllertest.Cluster, cached client.Client, key client.ObjectKey) {
+	t.Helper()
+	held, jobs := &v1alpha1.Transfer{}, &batchv1.JobList{}
+	if err := cached.Get(context.Background(), key, held); err != nil {
+		t.Fatal(err)
+	}
+	if err := cached.List(context.Background(), jobs, client.InNamespace(key.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(held.ManagedFields) > 0 || len(jobs.Items) == 0 || len(jobs.Items[0].ManagedFields) > 0 {
+		t.Errorf("the manager holds %v, %+v", held.ManagedFields, jobs.Items)
+	}
+	is := &v1alpha1.Transfer{}
+	if err := cluster.Client.Get(context.Background(), key, is); err != nil {
+		t.Fatal(err)
+	}
+	writers := map[string]bool{}
+	for _, entry := range is.ManagedFields {
+		writers[entry.Manager+"/"+entry.Subresource] = true
+	}
+	if !writers[conditions.FieldOwner+"/"] || !writers[conditions.FieldOwner+"/status"] || len(writers) < 3 {
+		t.Errorf("the API server knows of the writers %v", writers)
+	}
 }
 
 // checkEndpoint checks that an HTTPEndpoint gets all that it needs, and that its autoscaler goes when it is not wanted any more.

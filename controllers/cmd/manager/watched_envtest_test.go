@@ -21,19 +21,11 @@ import (
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/controllertest"
-	"github.com/lighterage/lighterage/test/render"
 )
 
 // M5: a manager that watches one namespace works there with the rights that the chart gives it then, and touches nothing in another one.
 func TestManagerThatWatchesOneNamespace(t *testing.T) {
-	// A process has one manager: controllers and metrics are registered under their names.
-	const own = "LIGHTERAGE_TEST_OWN_PROCESS"
-	if os.Getenv(own) == "" {
-		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		command.Env = append(os.Environ(), own+"=1")
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !inOwnProcess(t) {
 		return
 	}
 	ctrl.SetLogger(logr.Discard())
@@ -48,16 +40,7 @@ func TestManagerThatWatchesOneNamespace(t *testing.T) {
 		cluster.Claim(t, name, "ledger")
 		cluster.Claim(t, name, "copy")
 	}
-	objects, err := render.Chart("image.registry=registry.example", "crds.install=false", "watchNamespaces={watched}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range objects {
-		switch objects[i].GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			cluster.Create(t, objects[i].DeepCopy())
-		}
-	}
+	cluster.Install(t, "watchNamespaces={watched}")
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-manager",
@@ -125,4 +108,20 @@ func TestManagerThatWatchesOneNamespace(t *testing.T) {
 	if err := cluster.Client.List(ctx, deliveries, client.InNamespace("other")); err != nil || len(deliveries.Items) > 0 {
 		t.Errorf("%d Deliveries in another namespace, %v", len(deliveries.Items), err)
 	}
+}
+
+// inOwnProcess runs the test again in a process of its own, and reports whether this is that process. A process has one manager: controllers and
+// metrics are registered under their names.
+func inOwnProcess(t *testing.T) bool {
+	t.Helper()
+	const own = "LIGHTERAGE_TEST_OWN_PROCESS"
+	if os.Getenv(own) != "" {
+		return true
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program
+	command.Env = append(os.Environ(), own+"=1")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
 }

@@ -65,13 +65,16 @@ func New(t testing.TB, adjust func(*gateway.Options), objects ...client.Object) 
 	c.API = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.Delivery{}).
 		WithIndex(&v1alpha1.Delivery{}, gateway.ServerNameIndex, gateway.IndexServerName).
+		WithIndex(&v1alpha1.Delivery{}, gateway.SenderIndex, gateway.IndexSender).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			o.SetUID(types.UID(uuid.NewString()))
 			o.SetFinalizers([]string{v1alpha1.Finalizer}) // as the manager does
 			return c.Create(ctx, o, options...)
 		}, List: func(ctx context.Context, reader client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if applied := new(client.ListOptions).ApplyOptions(options); applied.FieldSelector != nil {
-				c.Lookups.Add(1)
+				if _, byName := applied.FieldSelector.RequiresExactMatch(gateway.ServerNameIndex); byName {
+					c.Lookups.Add(1)
+				}
 			}
 			return reader.List(ctx, list, options...)
 		}}).Build()

@@ -1,0 +1,111 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/conditions"
+)
+
+// giveUp ends a run that another attempt would not mend. A change of the spec starts the next one.
+func (d *transferDecision) giveUp(reason, message string) {
+	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
+	status.Run.Failures++
+	status.Run.CompletionTime = &now
+	d.set(v1alpha1.TransferFailed, conditions.Stalled(reason, message))
+}
+
+func (d *transferDecision) waitForSomebody(reason, message string) {
+	d.next(stallDelay(d.inARow(NeedsSomebody)))
+	d.out.Finished.RunEnded = false
+	d.set(v1alpha1.TransferRetrying, conditions.Stalled(reason, message))
+}
+
+// waitForNode follows an eviction, which is no failure of the attempt's.
+func (d *transferDecision) waitForNode(message string) {
+	run := d.transfer.Status.Run
+	delay := d.next(retryDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonEvicted })))
+	d.out.Finished.RunEnded = false
+	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
+		"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt, v1alpha1.ReasonEvicted, message, delay)))
+}
+
+// inARow is how many of the last attempts of the run ended for a reason that counts, the one that has just ended included.
+func (d *transferDecision) inARow(counts func(reason string) bool) int32 {
+	return inARow(d.transfer.Status.History, d.transfer.Status.Run.ID, counts)
+}
+
+// lastEnded is the number of the last attempt of the run that has ended; 0 if none has.
+func (d *transferDecision) lastEnded() int32 {
+	history := d.transfer.Status.History
+	if len(history) == 0 || history[0].RunID != d.transfer.Status.Run.ID {
+		return 0
+	}
+	return history[0].Attempt
+}
+
+// madeSafe reports whether the run has come further than at the end of the last attempt: this one brought whole files to the destination, or
+// found more of others there that it need not send again.
+func (d *transferDecision) madeSafe() bool {
+	status := &d.transfer.Status
+	if status.Progress == nil {
+		return false
+	}
+	resumed := int64(0)
+	for _, record := range status.History {
+		if record.RunID == status.Run.ID {
+			resumed = max(resumed, record.ResumedBytes)
+		}
+	}
+	return d.delivered() > 0 || status.Progress.ResumedBytes > resumed
+}
+
+func (d *transferDecision) waitForBackOff(reason, message string) {
+	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
+	status.Run.Failures++
+	limit := d.transfer.Spec.MaxAttempts
+	if limit == 0 {
+		limit = 5
+	}
+	if status.Run.Failures >= limit {
+		status.Run.CompletionTime = &now
+		d.set(v1alpha1.TransferFailed, conditions.Stalled(v1alpha1.ReasonMaxAttemptsReached, fmt.Sprintf(
+			"%d attempts failed, the last one with %s: %s; mend it and give the annotation %s a new value",
+			status.Run.Failures, reason, message, v1alpha1.RunAnnotation)))
+		return
+	}
+	delay := d.next(retryDelay(status.Run.Failures))
+	d.out.Finished.RunEnded = false
+	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
+		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message, status.Run.Failures, limit, delay)))
+}
+
+// next plans the next attempt for after a delay, or a little later, and returns when.
+func (d *transferDecision) next(delay time.Duration) time.Duration {
+	delay = spread(delay, d.transfer.UID, int64(d.transfer.Status.Run.Attempt))
+	at := metav1.NewTime(d.facts.Now.Add(delay))
+	d.transfer.Status.Run.NextAttemptTime = &at
+	d.out.RequeueAfter = delay
+	return delay
+}
+
+// maxSkip bounds by how many attempts a peer's word moves a run on.
+const maxSkip = 1000
+
+// followNewest goes on after the newest attempt that the receiving cluster knows of. This cluster's state is older than the peer's, which is
+// nobody's failure.
+func (d *transferDecision) followNewest(newest uint32, message string) {
+	run := d.transfer.Status.Run
+	if skip := int64(newest) - int64(run.Attempt); skip > 0 {
+		run.Attempt += int32(min(skip, maxSkip)) //nolint:gosec // it is bounded
+	}
+	delay := d.next(stallDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonSuperseded })))
+	d.out.Finished.RunEnded = false
+	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonSuperseded, fmt.Sprintf("%s; next attempt in %s", message, delay)))
+}

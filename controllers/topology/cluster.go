@@ -1,0 +1,75 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/placement"
+)
+
+// maxDecisions bounds how many decisions a Cluster remembers, since tenants choose what they ask for.
+const maxDecisions = 1024
+
+// Cluster is where agents that mount no claim and hold no slot of an accelerator can be, as it was at one time: replicas of HTTPEndpoints
+// and members of Queues, which do not end. Slots are for agents that do; one that took a slot would keep it, and where it may be would change
+// with what the others take.
+//
+// It remembers decisions. While no node changes, those of HTTPEndpoints and Queues stay the same, and most ask for the same thing.
+type Cluster struct {
+	facts     placement.Facts
+	mu        sync.Mutex
+	decisions map[string]placement.Plan
+}
+
+// NewCluster returns a Cluster with these nodes and profiles, which must not be changed any more.
+func NewCluster(facts placement.Facts) *Cluster {
+	facts.FreeSlots = nil
+	return &Cluster{facts: facts, decisions: map[string]placement.Plan{}}
+}
+
+// Cluster is what is seen now.
+func (t *Topology) Cluster(ctx context.Context) (*Cluster, error) { return t.cluster.get(ctx) }
+
+func (t *Topology) newCluster(ctx context.Context) (*Cluster, error) {
+	present, err := t.nodes.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	profiles, err := t.profiles.get(ctx)
+	return NewCluster(placement.Facts{Nodes: present.all, Profiles: profiles}), err
+}
+
+// Profiles that the node agents filled, by the name of the node. They must not be changed.
+func (c *Cluster) Profiles() map[string]v1alpha1.NodeProfileStatus { return c.facts.Profiles }
+
+// Decide is placement.Decide for this cluster. What it returns is the caller's.
+func (c *Cluster) Decide(request placement.Request) (placement.Plan, error) {
+	text, err := json.Marshal(request)
+	if err != nil {
+		return placement.Plan{}, fmt.Errorf("encoding what is wanted of a node: %w", err)
+	}
+	key := string(text)
+	c.mu.Lock()
+	decided, known := c.decisions[key]
+	c.mu.Unlock()
+	if !known {
+		decided = placement.Decide(request, c.facts)
+		c.mu.Lock()
+		if len(c.decisions) < maxDecisions {
+			c.decisions[key] = decided
+		}
+		c.mu.Unlock()
+	}
+	decided.Affinity, decided.Status = decided.Affinity.DeepCopy(), *decided.Status.DeepCopy()
+	if decided.Blocked != nil {
+		blocked := *decided.Blocked
+		decided.Blocked = &blocked
+	}
+	return decided, nil
+}
