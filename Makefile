@@ -99,7 +99,7 @@ fmt: tools-go ## Format Go code, protobuf and imports
 
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
-	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,security"
+	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security"
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
@@ -184,15 +184,22 @@ test-envtest: tools-go ## Tests against a bare API server
 
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security
-test-security: tools-go ## Play strangers, hostile peers, tenants, clients and agents against what the operator runs; leave the machine alone meanwhile
-	assets=$$(go run ./hack/cluster assets); \
-		KUBEBUILDER_ASSETS=$$assets go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security
+test-security: tools-go ## Play strangers, hostile peers, tenants, clients and agents against what the operator runs, and all else that the threat model names (test-watched is for clusters); leave the machine alone meanwhile
+	assets=$$(go run ./hack/cluster assets); proofs=$$(hack/security-tests.sh); export KUBEBUILDER_ASSETS=$$assets; \
+		go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security; \
+		go test -count=1 -timeout 20m -tags envtest $$proofs
 
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version
-	go test -v -count=1 -timeout 30m -tags e2e ./test/e2e/...
+	go test -v -count=1 -timeout 30m -tags e2e -skip '^TestWatchNamespaces$$' ./test/e2e/...
+
+.PHONY: test-watched
+test-watched: ## End to end with an operator in cluster west that watches some namespaces only; brings up and installs like test-e2e
+	$(SUBMAKE) clusters
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
+	go test -v -count=1 -timeout 30m -tags e2e -run '^TestWatchNamespaces$$' ./test/e2e
 
 .PHONY: test-faults
 test-faults: faults-clusters ## Kill, cut off, fill up, let expire and set to another day what takes part in Transfers between the local clusters, in the middle of them, as root
@@ -218,6 +225,14 @@ test-queue-faults-long: tools-go ## The same for an hour, eleven minutes of it o
 	$(ENSURE) faults
 	$(ENGINES); QUEUE_FAULTS_DURATION=11m go test -v -count=1 -timeout 60m -tags "$$LIGHTERAGE_TAGS,faults" -run '^TestThreeMembers$$' ./test/queuefaults
 	$(ENGINES); QUEUE_FAULTS_DURATION=5m go test -v -count=1 -timeout 120m -tags "$$LIGHTERAGE_TAGS,faults" -skip '^TestThreeMembers$$' ./test/queuefaults
+
+# The previous state's images are built beside those of this tree; it is installed first.
+.PHONY: test-lifecycle
+test-lifecycle: tools-go ## Upgrade, roll back, uninstall, restore and drain installations in the middle of traffic, on fresh clusters that it takes down
+	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); \
+		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); previous=$$(hack/previous/images.sh); \
+		eval "$$previous"; $(SUBMAKE) install VERSION=$$version; \
+		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 90m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
 
 # What is killed and cut off is on this machine.
 .PHONY: faults-clusters
@@ -319,6 +334,10 @@ bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slo
 bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network anew)
 	$(ENSURE) network
 	$(ENGINES); hack/bench/policy.sh $(if $(BENCH),$(BENCH),full) $(PART)
+
+.PHONY: bench-scale
+bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone)
+	go build -o dist/bench/scale ./hack/bench/scale && dist/bench/scale -extent $(if $(BENCH),$(BENCH),full) $(if $(SIZE),-size $(SIZE))
 
 # What targets need from the machine.
 .PHONY: tools-go

@@ -5,6 +5,8 @@
 # Installs Lighterage by Helm into the clusters east and west and joins them as peers. Can be run again: it upgrades.
 #   REGISTRY              where the images are (from .cluster/env; make images pushes there)
 #   VERSION               their tag (make passes it)
+#   CHART                 directory of the chart (default: that of this tree)
+#   CLUSTERS              which of the clusters (default: east west)
 #   GATEWAY_SERVICE_TYPE  how the other cluster gets in: LoadBalancer (default, clusters of your own) or NodePort
 #   ACCELERATOR_SLOTS     how many agents may share the accelerator of a node (default 0: any number)
 #   EAST_GATEWAY_ENDPOINT, WEST_GATEWAY_ENDPOINT  host:port, when it is neither of the two
@@ -42,12 +44,12 @@ ingress() { # CLUSTER FIELD
   "$1" -n "$NAMESPACE" get service lighterage-gateway -o jsonpath="{.status.loadBalancer.ingress[0].$2}"
 }
 
-for cluster in east west; do
+for cluster in ${CLUSTERS:-east west}; do
   say "Installing Lighterage $VERSION in cluster $cluster"
   "$cluster" create namespace "$NAMESPACE" --dry-run=client -o yaml |
     "$cluster" label --local -f - pod-security.kubernetes.io/enforce=restricted -o yaml |
     "$cluster" apply -f - >/dev/null
-  show helm upgrade --install lighterage charts/lighterage --kubeconfig ".cluster/$cluster.kubeconfig" --namespace "$NAMESPACE" \
+  show helm upgrade --install lighterage "${CHART:-charts/lighterage}" --kubeconfig ".cluster/$cluster.kubeconfig" --namespace "$NAMESPACE" \
     --set clusterName="$cluster" --set image.registry="$REGISTRY" --set image.tag="$VERSION" \
     --set accelerator.slotsPerNode="${ACCELERATOR_SLOTS:-0}" "${gateway_values[@]}" --wait --timeout 10m >/dev/null
   "$cluster" -n "$NAMESPACE" get pods -o wide

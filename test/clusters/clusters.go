@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/test/render"
 )
 
 // Pair is the two clusters. Data goes from East to West.
@@ -98,6 +99,15 @@ func (c *Cluster) Plugin(directory string, args ...string) *exec.Cmd {
 	command := exec.Command(c.kubectl, args...) //nolint:gosec,noctx // the test's own arguments and time limit
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+directory+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return command
+}
+
+// Helm runs helm on the operator's release and returns what it printed.
+func (c *Cluster) Helm(args ...string) (string, error) {
+	program, err := render.Helm()
+	if err != nil {
+		return "", err
+	}
+	return render.Run(program, append(args, "--kubeconfig", c.kubeconfig, "--namespace", render.Namespace)...)
 }
 
 // readEnv reads KEY=VALUE lines.

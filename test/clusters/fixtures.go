@@ -201,12 +201,18 @@ func NewTransfer(namespace, name string) *v1alpha1.Transfer {
 	}
 }
 
-// WaitFor waits until a condition of the Transfer has the status and, when reason is not empty, the reason; it returns the message.
+// WaitFor waits until a condition of the Transfer in p.East has the status and, when reason is not empty, the reason; it returns the message.
 func (p *Pair) WaitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string) string {
+	t.Helper()
+	return p.East.WaitFor(t, transfer, condition, status, reason)
+}
+
+// WaitFor is Pair.WaitFor for a Transfer in this cluster.
+func (c *Cluster) WaitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string) string {
 	t.Helper()
 	message := ""
 	Eventually(t, 6*time.Minute, "Transfer "+transfer.Name+" to have "+condition+"="+string(status)+" "+reason, func() (bool, string) {
-		if err := p.East.Get(context.Background(), client.ObjectKeyFromObject(transfer), transfer); err != nil {
+		if err := c.Get(context.Background(), client.ObjectKeyFromObject(transfer), transfer); err != nil {
 			return false, err.Error()
 		}
 		found := meta.FindStatusCondition(transfer.Status.Conditions, condition)

@@ -6,13 +6,16 @@ package docs_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestThreatModel holds every test that the threat model names as a proof against the tests that there are.
+// TestThreatModel holds every test that the threat model names as a proof against the tests that there are, and against what
+// make test-security runs.
 func TestThreatModel(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/operations/threat-model.md"))
 	if err != nil {
@@ -23,7 +26,7 @@ func TestThreatModel(t *testing.T) {
 		t.Errorf("found only %d tests in the threat model", len(named))
 	}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	there := map[string]bool{}
+	there := map[string][]string{}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
@@ -33,16 +36,33 @@ func TestThreatModel(t *testing.T) {
 			return err
 		}
 		for _, match := range declared.FindAllStringSubmatch(string(code), -1) {
-			there[match[1]] = true
+			there[match[1]] = append(there[match[1]], filepath.ToSlash(filepath.Dir(path)))
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	script := filepath.Join(root, "hack/security-tests.sh")
+	if _, err := os.ReadFile(script); err != nil { // go test asks again when a file that was read has changed
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), script).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	arguments := strings.Fields(string(out))
+	if len(arguments) < 3 || arguments[0] != "-run" {
+		t.Fatalf("make test-security runs %q", arguments)
+	}
+	runs := regexp.MustCompile(arguments[1])
+	inPackage := func(directory string) bool {
+		directory = strings.TrimPrefix(directory, root+"/")
+		return directory == "test/security" || slices.Contains(arguments[2:], "./"+directory)
+	}
 	for _, match := range named {
-		if !there[match[1]] {
-			t.Errorf("there is no %s", match[1])
+		if !runs.MatchString(match[1]) || !slices.ContainsFunc(there[match[1]], inPackage) {
+			t.Errorf("make test-security does not run %s of %v", match[1], there[match[1]])
 		}
 	}
 }

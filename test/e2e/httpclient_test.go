@@ -209,6 +209,13 @@ func (f *front) start() *load {
 	return l
 }
 
+// count is how many requests were answered.
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.requests - len(l.failures)
+}
+
 // end stops and returns how many requests were made, and what failed of them.
 func (l *load) end() (int, []string) {
 	close(l.stop)

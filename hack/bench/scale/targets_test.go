@@ -1,0 +1,110 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lighterage/lighterage/hack/bench/scale/bed"
+	"github.com/lighterage/lighterage/hack/bench/scale/controlplane"
+	"github.com/lighterage/lighterage/hack/bench/scale/fleet"
+)
+
+func TestTargetLines(t *testing.T) {
+	for _, c := range []struct {
+		target target
+		want   string
+	}{
+		{target{Name: "rss", measured: 512.4, bound: 512}, "target rss 512 <=512 ok"},
+		{target{Name: "rss", measured: 512.6, bound: 512}, "target rss 513 <=512 miss"},
+		{target{Name: "cpu", measured: 0.504, bound: 0.5, digits: 2}, "target cpu 0.50 <=0.50 ok"},
+		{target{Name: "writes", measured: 1}, "target writes 1 <=0 miss"},
+		{target{Name: "restart", measured: missing, bound: 60}, "target restart - <=60 miss"},
+	} {
+		if got := c.target.Line(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// measured is a result whose figures are easy to tell.
+func measured(transfers int, have stage) result {
+	begun := time.Unix(1000, 0)
+	at := func(seconds int, cpu time.Duration) bed.Point {
+		p := bed.Point{At: begun.Add(time.Duration(seconds) * time.Second)}
+		p.Manager = controlplane.Usage{CPU: cpu, Resident: 100 << 20, Peak: 200 << 20}
+		p.Metrics = controlplane.Metrics{`controller_runtime_reconcile_total{controller="transfer"}`: 1000 * cpu.Seconds()}
+		p.Record = controlplane.Record{Requests: map[controlplane.Kind]int64{
+			{Program: controlplane.Manager, Verb: "patch", Resource: "transfers/status"}:     int64(seconds) * 5,
+			{Program: controlplane.Manager, Verb: "patch", Resource: "statefulsets"}:         int64(seconds),
+			{Program: controlplane.Gateway, Verb: "create", Resource: "deliveries"}:          int64(seconds),
+			{Program: controlplane.Manager, Verb: "get", Resource: "jobs"}:                   int64(seconds),
+			{Program: controlplane.Manager, Verb: "update", Resource: "leases"}:              int64(seconds),
+			{Program: controlplane.Manager, Verb: "patch", Resource: "httpendpoints/status"}: int64(seconds) * 2,
+		}, Progress: int64(seconds) * 5, Statistics: int64(seconds) * 2}
+		p.Put = float64(seconds) * 1e5
+		p.Asked.Runs = int64(seconds) * 10
+		return p
+	}
+	r := result{world: fleet.World{Transfers: transfers}, have: have, observed: 30 * time.Second}
+	r.first = bed.Span{From: at(0, 0), To: at(10, time.Second)}
+	r.steady = bed.Span{From: at(10, time.Second), To: at(110, 11*time.Second)}
+	r.quiet = bed.Span{From: at(110, 0), To: at(120, 0)}
+	r.quiet.To.Put = r.quiet.From.Put
+	r.restart = bed.Span{From: at(120, 0), To: at(125, time.Second)}
+	r.silent = bed.Span{From: at(125, 0), To: at(135, 0)}
+	r.silent.To.Asked.Runs = r.silent.From.Asked.Runs + 80
+	return r
+}
+
+func TestTargets(t *testing.T) {
+	got := map[string]string{}
+	for _, one := range targets([]result{measured(2000, haveArrivals), measured(10000, haveArrivals)}) {
+		got[one.Name] = one.Measured() + " " + one.Verdict()
+	}
+	for name, want := range map[string]string{
+		"rss-10000": "200 ok", "cpu-per-reconcile-10000": "1.0 ok", "progress-writes-10000": "5.0 ok",
+		"etcd-growth-10000": "30.0 ok", "write-bytes-10000": "12500 miss",
+		"restart-10000": "30.0 ok", "restart-writes-10000": "5 miss", "steady-cpu-10000": "0.10 ok",
+		"silent-slowdown-10000": "20.0 miss",
+		"first-pass-cpu-growth": "0.20 ok", "first-pass-rss-growth": "0.20 ok",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	if _, judged := got["reconcile-p99-10000"]; judged {
+		t.Error("times are judged although the machine was not idle")
+	}
+}
+
+// TestTargetsOfAManagerThatEnded: what could not be measured misses.
+func TestTargetsOfAManagerThatEnded(t *testing.T) {
+	for _, one := range targets([]result{measured(2000, haveArrivals), measured(10000, 0)}) {
+		if one.OK() {
+			t.Errorf("%s", one.Line())
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	all := []result{measured(2000, haveArrivals), measured(10000, 0)}
+	all[1].problems = []string{"manager ended"}
+	r := newReport(extents["full"], all, "Kubernetes 1.36.3", 0.1, time.Minute)
+	directory := t.TempDir()
+	if err := r.write(directory); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Figures, "| 2,000 | 10,000 |") || !strings.Contains(r.Figures, "| reconciles | 1000 | - |") {
+		t.Errorf("%s", r.Figures)
+	}
+	if len(r.Problems) != 1 {
+		t.Errorf("%v", r.Problems)
+	}
+	if r.Requests == "" || !strings.Contains(r.draw(), "10,000") {
+		t.Error("no requests, or nothing drawn")
+	}
+}

@@ -1,0 +1,193 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e && lifecycle
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/test/clusters"
+)
+
+// inPairs runs two managers and two gateways in a cluster until the test ends.
+func (c *cluster) inPairs(t *testing.T) {
+	t.Helper()
+	scale := func(n int32) error {
+		for _, name := range []string{"lighterage-manager", "lighterage-gateway"} {
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}}
+			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+			if err := c.Patch(context.Background(), deployment, patch); err != nil {
+				return fmt.Errorf("scaling %s: %w", name, err)
+			}
+		}
+		return nil
+	}
+	if err := scale(2); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := scale(1); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"lighterage-manager", "lighterage-gateway"} {
+		c.must(t, "-n", system, "rollout", "status", "deployment/"+name, "--timeout=6m")
+	}
+}
+
+// leader is the pod of the manager that leads, with since when.
+func (c *cluster) leader(t *testing.T) (pod string, since time.Time) {
+	t.Helper()
+	eventually(t, 6*time.Minute, "a manager of "+c.name+" that leads", func() (bool, string) {
+		var lease coordinationv1.Lease
+		if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "manager.lighterage.dev"}, &lease); err != nil {
+			return false, err.Error()
+		}
+		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.AcquireTime == nil {
+			return false, "none leads"
+		}
+		pod, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
+		since = lease.Spec.AcquireTime.Time
+		return true, ""
+	})
+	return pod, since
+}
+
+// ledByAnother waits until a manager leads that acquired the lease after a time.
+func (c *cluster) ledByAnother(t *testing.T, than time.Time) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, 6*time.Minute, "another manager of "+c.name+" to lead", func() (bool, string) {
+		pod, since := c.leader(t)
+		return since.After(than), pod + " since " + since.Format(time.TimeOnly)
+	})
+	t.Logf("%s: another manager leads after %s", c.name, time.Since(began).Round(time.Second))
+}
+
+// TestLifecycleHandover: two managers and two gateways. The manager that leads is killed, its lease is taken away, both gateways go one after the
+// other, all in the middle of traffic.
+func TestLifecycleHandover(t *testing.T) {
+	_, current := releases(t)
+	west.install(t, current)
+	east.install(t, current)
+	for _, c := range []*cluster{east, west} {
+		c.inPairs(t)
+	}
+	f := beginTraffic(t)
+	for _, c := range []*cluster{east, west} {
+		pod, since := c.leader(t)
+		c.must(t, "-n", system, "delete", "pod", pod, "--grace-period=0", "--force")
+		c.ledByAnother(t, since)
+		f.goesOn("after the leading manager of " + c.name + " was killed")
+		_, since = c.leader(t)
+		c.must(t, "-n", system, "delete", "lease", "manager.lighterage.dev")
+		c.ledByAnother(t, since)
+		f.goesOn("after the lease of " + c.name + " was lost")
+	}
+	var gateways corev1.PodList
+	if err := west.List(context.Background(), &gateways, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "gateway"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(gateways.Items) != 2 {
+		t.Fatalf("west has %d gateways", len(gateways.Items))
+	}
+	for i := range gateways.Items {
+		west.must(t, "-n", system, "delete", "pod", gateways.Items[i].Name)
+		west.must(t, "-n", system, "rollout", "status", "deployment/lighterage-gateway", "--timeout=6m")
+		f.goesOn("after a gateway of west was replaced")
+	}
+	exchange(t, "after all of that")
+	f.finish()
+}
+
+// TestLifecycleOutage: the API server of east does not answer for five minutes. What serves goes on serving, the run goes on, and managers
+// are there when it is back.
+func TestLifecycleOutage(t *testing.T) {
+	if !pair.Local {
+		t.Skip("it stops the API server of a local cluster")
+	}
+	const outage = 5 * time.Minute
+	_, current := releases(t)
+	west.install(t, current)
+	east.install(t, current)
+	f := beginTraffic(t)
+	before := f.staged()
+
+	pids := clusters.Processes("/lighterage/east-1/system", "kube-apiserver")
+	if len(pids) != 1 {
+		t.Fatalf("want one API server of east, got %v", pids)
+	}
+	resume := func() { _ = syscall.Kill(pids[0], syscall.SIGCONT) }
+	t.Cleanup(resume)
+	asked := f.requests.count()
+	if err := syscall.Kill(pids[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(outage)
+	answered, staged := f.requests.count()-asked, f.staged()
+	resume()
+	t.Logf("in %s without an API server %d requests were answered and %d bytes arrived", outage, answered, staged-before)
+	if answered < 100 {
+		t.Errorf("only %d requests were answered", answered)
+	}
+	if staged <= before {
+		t.Errorf("nothing of the Transfer arrived: %d bytes are staged, %d were", staged, before)
+	}
+	f.goesOn("after the outage")
+	exchange(t, "after the outage")
+	f.finish()
+	if n := len(f.transfer.Status.History); n > 2 { // the last one for its limit was removed
+		t.Errorf("the run took %d attempts", n)
+	}
+}
+
+// TestLifecycleDrain drains every node in turn, with two managers and two gateways. Clients of the Queue and the HTTPEndpoint are served all the
+// time, and evictions of the sending agent do not count as failures.
+func TestLifecycleDrain(t *testing.T) {
+	_, current := releases(t)
+	west.install(t, current)
+	east.install(t, current)
+	east.inPairs(t)
+	f := beginTraffic(t)
+	var nodes corev1.NodeList
+	if err := east.List(context.Background(), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) < 2 {
+		t.Skip("with one node there is nowhere to go")
+	}
+	for i := range nodes.Items {
+		node := nodes.Items[i].Name
+		uncordon := func() { east.must(t, "uncordon", node) }
+		t.Cleanup(uncordon)
+		// What the test itself runs as pods without a controller stays.
+		east.must(t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=6m",
+			"--pod-selector=app.kubernetes.io/name in (lighterage,lighterage-agent)")
+		f.messages.goesOn("with " + node + " drained")
+		uncordon()
+		f.goesOn("with " + node + " back")
+		east.waitForQueue(t, f.queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+		waitForEndpoint(t, f.endpoint, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	}
+	if err := east.Get(context.Background(), client.ObjectKeyFromObject(f.transfer), f.transfer); err != nil {
+		t.Fatal(err)
+	}
+	if run := f.transfer.Status.Run; run.Attempt < 2 || run.Failures != 0 {
+		t.Errorf("after the eviction of its agent the run has %d attempts and %d failures", run.Attempt, run.Failures)
+	}
+	f.finish()
+}
