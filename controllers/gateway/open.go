@@ -83,7 +83,7 @@ func (s *service) advance(ctx context.Context, r request, seen bool) (step, erro
 	if !next.acts() {
 		return next, nil
 	}
-	if now, err = s.view(ctx, s.current, r, seen); err != nil {
+	if now, err = s.view(ctx, s.currentIn(r.namespace), r, seen); err != nil {
 		return step{}, err
 	}
 	next = decide(r, now)
@@ -132,9 +132,30 @@ func (s *service) cached(ctx context.Context, peer, namespace, name string) ([]v
 	return attempts(ctx, s.options.Client, peer, namespace, name, by, client.UnsafeDisableDeepCopy)
 }
 
-// current are those that the API server has now.
+// currentIn returns those that the API server has now in a namespace, and those in other namespaces from the cache: a list of all
+// namespaces would cost the API server as much as there are Deliveries. One elsewhere is only ever deleted, by its UID, and not waited for;
+// if the cache does not have it yet, it is deleted when the cache does.
+func (s *service) currentIn(where string) attemptsOf {
+	return func(ctx context.Context, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
+		here, err := attempts(ctx, s.options.Reader, peer, namespace, name, client.InNamespace(where), senderLabel(peer, namespace, name))
+		if err != nil {
+			return nil, err
+		}
+		all, err := s.cached(ctx, peer, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		return append(here, slices.DeleteFunc(all, func(d v1alpha1.Delivery) bool { return d.Namespace == where })...), nil
+	}
+}
+
+// current are those that the API server has now in all namespaces.
 func (s *service) current(ctx context.Context, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
-	return attempts(ctx, s.options.Reader, peer, namespace, name, client.MatchingLabels{plan.SenderLabel: plan.SenderHash(peer, namespace, name)})
+	return attempts(ctx, s.options.Reader, peer, namespace, name, senderLabel(peer, namespace, name))
+}
+
+func senderLabel(peer, namespace, name string) client.MatchingLabels {
+	return client.MatchingLabels{plan.SenderLabel: plan.SenderHash(peer, namespace, name)}
 }
 
 func attempts(ctx context.Context, reader client.Reader, peer, namespace, name string, by ...client.ListOption) ([]v1alpha1.Delivery, error) {
