@@ -276,7 +276,22 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 			return conditions.Reconciling(v1alpha1.ReasonRollingOut, progress+"; "+member.Pod.Name+": "+detail)
 		}
 	}
+	if missing := int(wanted) - len(facts.Members); missing > 0 && rollingOutFor(queue, facts.Now) > startGrace {
+		return conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s; the StatefulSet controller has not created %d of their pods for more than %s, "+
+			"probably because a ResourceQuota or an admission policy rejects a pod or its claim: "+
+			"kubectl describe statefulset %s -n %s shows the API server's message", progress, missing, startGrace, set.Name, queue.Namespace))
+	}
 	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s; %d of %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted), wanted))
+}
+
+// rollingOutFor is for how long the Queue has not been ready, if members were missing when that was last looked at. A pod that was deleted
+// is missing for a moment only, so a missing pod alone says nothing.
+func rollingOutFor(queue *v1alpha1.Queue, now time.Time) time.Duration {
+	before := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReady)
+	if before == nil || before.Status == metav1.ConditionTrue || before.Reason != v1alpha1.ReasonRollingOut && before.Reason != v1alpha1.ReasonRefused {
+		return 0
+	}
+	return now.Sub(before.LastTransitionTime.Time)
 }
 
 // meanwhile says whether those that are ready of several members serve clients, which they do when one of them leads.

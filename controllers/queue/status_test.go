@@ -6,8 +6,10 @@ package queue_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
@@ -92,6 +94,34 @@ func TestStates(t *testing.T) {
 				t.Errorf("%s is to be mended so: %s", test.reason, found.Message)
 			}
 		})
+	}
+}
+
+// A pod that the StatefulSet controller may not create stalls the Queue; one that it is about to create again does not.
+func TestPodsThatAreNotCreated(t *testing.T) {
+	q := newQueue(func(s *v1alpha1.QueueSpec) { s.Replicas = 3 })
+	wanted := want(t, q)
+	facts := well(wanted)
+	facts.Set.Status.ReadyReplicas, facts.Members = 2, facts.Members[:2]
+	start := facts.Now
+	for _, step := range []struct {
+		after   time.Duration
+		stalled bool
+	}{{0, false}, {time.Minute, false}, {5 * time.Minute, true}, {10 * time.Minute, true}} {
+		facts.Now = start.Add(step.after)
+		q.Status = queue.Observe(q, &wanted, facts)
+		stalled := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionStalled)
+		if got := stalled.Status == metav1.ConditionTrue && stalled.Reason == v1alpha1.ReasonRefused; got != step.stalled {
+			t.Errorf("after %s: %+v", step.after, stalled)
+		}
+	}
+	// The quota was raised, and days later a pod is deleted.
+	facts = well(wanted)
+	facts.Now = start.Add(time.Hour)
+	q.Status = queue.Observe(q, &wanted, facts)
+	facts.Set.Status.ReadyReplicas, facts.Members, facts.Now = 2, facts.Members[:2], start.Add(48*time.Hour)
+	if q.Status = queue.Observe(q, &wanted, facts); meta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionStalled) {
+		t.Errorf("a pod that was deleted: %+v", q.Status.Conditions)
 	}
 }
 
