@@ -198,8 +198,15 @@ func (m *measuring) restart(ctx context.Context) (err error) {
 	if r.observed == 0 {
 		m.problem("after a restart the manager had not observed everything within %s", m.extent.restart)
 	}
-	r.restart.To, err = m.Point(ctx)
-	return err
+	if r.restart.To, err = m.Point(ctx); err != nil {
+		return err
+	}
+	for object, n := range r.restart.To.Record.Written {
+		if more := n - r.restart.From.Record.Written[object]; more > 0 {
+			m.problem("after a restart the manager wrote %s %s/%s %d times", object.Resource, object.Namespace, object.Name, more)
+		}
+	}
+	return nil
 }
 
 // silent has a fifth of the agents say nothing.

@@ -91,6 +91,9 @@ var aims = []aim{
 	{"progress-writes", "writes of progress in a second", haveSteady, func(r result) float64 {
 		return r.steady.PerSecond(float64(r.steady.ProgressWrites()))
 	}, 20, 1},
+	{"progress-bytes", "bytes of the longest patch of progress", haveSteady, func(r result) float64 {
+		return float64(r.steady.To.Record.LongestProgress)
+	}, 3 << 10, 0},
 	{"write-bytes", "bytes that a write of the manager adds to etcd", haveRestart, result.writeBytes, 3 << 10, 0},
 	{"oldest-progress", "s that the progress of a run was old at most", haveSteady, func(r result) float64 {
 		return r.oldest.Seconds()
