@@ -157,7 +157,7 @@ func (j *Journal) apply(records []byte) error {
 		case recordDone:
 			number := r.uint64()
 			if r.short {
-				return damaged("a record is cut off")
+				return damaged("a record is truncated")
 			}
 			if j.files[number] == nil {
 				return damaged("file %d is finished without having begun", number)
@@ -179,7 +179,7 @@ func (j *Journal) applyFile(r *reader) error {
 	e.Path = string(r.bytes(length))
 	switch _, known := j.paths[e.Path]; {
 	case r.short:
-		return damaged("a record is cut off")
+		return damaged("a record is truncated")
 	case e.Size <= 0 || length == 0 || length > maxPath || e.Number > MaxNumber:
 		return damaged("file %d has %d bytes and a path of %d", e.Number, e.Size, length)
 	case known || j.files[e.Number] != nil:
@@ -202,7 +202,7 @@ func (j *Journal) applyRange(r *reader, total int) error {
 	s := j.files[number]
 	switch {
 	case r.short:
-		return damaged("a record is cut off")
+		return damaged("a record is truncated")
 	case s == nil:
 		return damaged("a range of file %d, which has not begun", number)
 	}

@@ -163,7 +163,7 @@ func (j *Journal) rewrite() error {
 	}
 	file, err := j.dir.Create(newName)
 	if err != nil {
-		return fmt.Errorf("write the journal anew: %w", err)
+		return fmt.Errorf("rewrite the journal: %w", err)
 	}
 	fresh := newJournal(j.dir, j.header)
 	fresh.file = file
@@ -184,7 +184,7 @@ func (j *Journal) rewrite() error {
 	}
 	if err != nil {
 		_ = j.dir.Remove(newName)
-		j.broken = fmt.Errorf("write the journal anew: %w", errors.Join(err, file.Close()))
+		j.broken = fmt.Errorf("rewrite the journal: %w", errors.Join(err, file.Close()))
 		return j.broken
 	}
 	_ = j.Close()
@@ -230,7 +230,7 @@ func (j *Journal) copyTo(fresh *Journal) error {
 			if len(pending) > 0 && (len(digests) == 0 || first != from || len(pending)+len(digests) > maxChunks) {
 				ok, err := fresh.Add(&j.files[n].Entry, begin, pending)
 				if err != nil || !ok {
-					return errors.Join(err, errors.New("it has no room"))
+					return errors.Join(err, errors.New("no space is left in it"))
 				}
 				pending = nil
 			}

@@ -381,7 +381,7 @@ func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, deco
 	tokens, cas, problem, unsure := who(c.GetAuthentication())
 	a.mu.Lock()
 	if problem != "" && problem != a.authError {
-		a.options.Log.Warn("Clients cannot be let in", "problem", problem)
+		a.options.Log.Warn("Clients cannot be authenticated", "problem", problem)
 	}
 	a.authError = problem
 	a.mu.Unlock()

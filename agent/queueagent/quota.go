@@ -53,7 +53,7 @@ func (a *Agent) keepQuota(ctx context.Context, conn *nats.Conn, queue string, qu
 	write := func(always bool) {
 		err := quota.Write(always)
 		if err != nil && !told {
-			a.options.Log.Warn("After a restart fewer ids count than were let in", "error", err.Error())
+			a.options.Log.Warn("After a restart fewer ids count than were accepted", "error", err.Error())
 		}
 		told = err != nil
 	}

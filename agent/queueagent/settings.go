@@ -191,7 +191,7 @@ func who(a *wirev1.QueueAuthentication) (tokens []roles.Token, cas *x509.CertPoo
 		}
 	}
 	if len(tokens) == 0 && cas == nil && len(problems) == 0 {
-		problems = append(problems, "neither tokens nor CAs of clients are given, so that nobody can be let in")
+		problems = append(problems, "neither tokens nor CAs of clients are given, so no client can authenticate")
 	}
 	return tokens, cas, strings.Join(problems, "; "), unsure
 }

@@ -79,7 +79,7 @@ func (a *Agent) noteLimit(err error, now time.Time) {
 	a.unmoved.err = err
 	if !a.unmoved.told && now.Sub(a.unmoved.since) > limitPatience {
 		a.unmoved.told = true
-		a.options.Log.Warn("The stream's limit does not follow what volumes have room for", "error", err.Error(), "since", a.unmoved.since)
+		a.options.Log.Warn("The stream's limit was not adapted to the free space of the volumes", "error", err.Error(), "since", a.unmoved.since)
 	}
 }
 
@@ -95,7 +95,7 @@ func (u unmoved) problem() error {
 	if !u.told {
 		return nil
 	}
-	return fmt.Errorf("since %s the limit of the stream could not follow what the volumes have room for, so they may become full: %w",
+	return fmt.Errorf("since %s the limit of the stream could not be adapted to the free space of the volumes, so they may become full: %w",
 		u.since.UTC().Format(time.RFC3339), u.err)
 }
 
@@ -211,11 +211,11 @@ func (a *Agent) watchStore(ctx context.Context, kept engine, directory string, f
 }
 
 func (a *Agent) tellUnusable(problem, unusable error) {
-	mend := "look after the storage behind it, and delete the pod to have it mounted anew"
+	remedy := "check the storage behind it, and delete the pod to mount it again"
 	if full(unusable) {
-		mend = "make the volume larger, or remove what else is on it"
+		remedy = "make the volume larger, or remove what else is on it"
 	}
-	a.options.Log.Error("Store waits for its volume: "+mend, "error", problem.Error(), "volume", unusable.Error())
+	a.options.Log.Error("Store waits for its volume: "+remedy, "error", problem.Error(), "volume", unusable.Error())
 }
 
 // awaitVolume returns why a start failed. While that is the volume's fault it waits, because another start would fail as well, and whoever

@@ -185,7 +185,7 @@ func (q *small) well(what string) {
 	}
 }
 
-// TestFullByItself: a queue whose messages are as many as its volume holds refuses more, and gets make room for others.
+// TestFullByItself: a queue whose messages are as many as its volume holds refuses more, and gets free resources for others.
 func TestFullByItself(t *testing.T) {
 	q := newSmall(t, volumeSize, nil)
 	if n := q.fill(); n < 8<<20/len(q.payload) {

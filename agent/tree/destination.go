@@ -220,7 +220,7 @@ func writeError(did, path string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
-			"the destination volume is full (%s %q: %w): enlarge the claim or make room on it", did, path, err)
+			"the destination volume is full (%s %q: %w): enlarge the claim or free space on it", did, path, err)
 	case errors.Is(err, unix.EROFS):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 			"the destination volume is read-only (%s %q: %w): mount it writable", did, path, err)

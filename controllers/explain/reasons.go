@@ -39,7 +39,7 @@ var placementSentences = map[string]string{
 	v1alpha1.PlacementReasonHardware:          "the node has an accelerator that works",
 	v1alpha1.PlacementReasonAnyNode:           "accelerators were not looked at",
 	v1alpha1.PlacementReasonClaimBound:        "the claim's volume can be reached from certain nodes only, or is in use on one, which wins over the accelerator",
-	v1alpha1.PlacementReasonNoRoom:            "the scheduler chose another node, or none yet; most often there is no room",
+	v1alpha1.PlacementReasonNoRoom:            "the scheduler chose another node, or none yet; most often because resources are exhausted",
 	v1alpha1.PlacementReasonCordoned:          "the node takes no new pods",
 	v1alpha1.PlacementReasonNotReady:          "the node's kubelet does not report that it is ready",
 	v1alpha1.PlacementReasonTainted:           "the node has a taint that the agent does not tolerate",

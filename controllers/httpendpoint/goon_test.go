@@ -322,7 +322,7 @@ func TestFull(t *testing.T) {
 		t.Errorf("%+v", where)
 	}
 	got := meta.FindStatusCondition(r.endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message
-	for _, words := range []string{"0 of 1 replicas are ready", where.Message, "make room there", "choose PreferHardware", "1 Insufficient cpu"} {
+	for _, words := range []string{"0 of 1 replicas are ready", where.Message, "free resources there", "choose PreferHardware", "1 Insufficient cpu"} {
 		if !strings.Contains(got, words) {
 			t.Errorf("%q lacks %q", got, words)
 		}

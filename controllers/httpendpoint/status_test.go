@@ -58,7 +58,7 @@ func TestConditions(t *testing.T) {
 		"no certificate": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_MISSING, time.Time{}), v1alpha1.ConditionStalled,
 			`Secret "api-tls" in namespace "bank" does not exist or lacks tls.crt or tls.key`, v1alpha1.ReasonCertificateNotFound},
 		"broken certificate, none before": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_INVALID, time.Time{}), v1alpha1.ConditionStalled,
-			"no PEM in tls.crt; mend tls.crt and tls.key; no client is served until then", v1alpha1.ReasonCertificateInvalid},
+			"no PEM in tls.crt; correct tls.crt and tls.key; no client is served until then", v1alpha1.ReasonCertificateInvalid},
 		"broken certificate, good one before": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_INVALID, later), v1alpha1.ConditionStalled,
 			"serve it until then, at most until 2026-03-04T06:06:07Z", v1alpha1.ReasonCertificateInvalid},
 		"expired certificate": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_LOADED, now), v1alpha1.ConditionStalled,

@@ -58,7 +58,7 @@ func containerOf(pod *corev1.Pod) *corev1.ContainerStatus {
 func ailment(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return fmt.Sprintf("Node agent %s cannot be placed (%s); make room on this node, or give nodeAgent.priorityClassName of the chart", pod.Name, condition.Message)
+			return fmt.Sprintf("Node agent %s cannot be placed (%s); free resources on this node, or set nodeAgent.priorityClassName of the chart", pod.Name, condition.Message)
 		}
 	}
 	container := containerOf(pod)

@@ -33,10 +33,10 @@ func explain(r Request, f Facts, nodes []assessed, node string) v1alpha1.Placeme
 		status.Reason, status.Message = v1alpha1.PlacementReasonHardware, "the node has an accelerator that works"
 	case node != "" && len(able) > 0:
 		status.Reason = v1alpha1.PlacementReasonNoRoom
-		status.Message = fmt.Sprintf("the scheduler chose a node without an accelerator although %s could have been chosen; most often there is no room", names(able))
+		status.Message = fmt.Sprintf("the scheduler chose a node without an accelerator although %s could have been chosen; most often because its resources are exhausted", names(able))
 	case r.Waits && len(able) > 0:
 		status.Reason = v1alpha1.PlacementReasonNoRoom
-		status.Message = fmt.Sprintf("the scheduler does not place the agent beside the accelerator of %s, most often for lack of room", names(able))
+		status.Message = fmt.Sprintf("the scheduler does not place the agent beside the accelerator of %s, most often because its resources are exhausted", names(able))
 	case len(able) > 0:
 		status.Engine, status.Reason = EngineHardware, v1alpha1.PlacementReasonHardware
 		status.Message = "the scheduler is asked for a node with an accelerator that works: " + names(able)
@@ -75,7 +75,7 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
 			"the volume of claim %q can be used on %s only, which wins over the accelerator of %s", f.Claim, names(reachable), names(serving))
 	case r.Shun == v1alpha1.PlacementReasonNoRoom && len(busy(nodes)) > 0:
-		return r.Shun, fmt.Sprintf("the scheduler did not place the agent beside the accelerator of %s, most often for lack of room", names(busy(nodes)))
+		return r.Shun, fmt.Sprintf("the scheduler did not place the agent beside the accelerator of %s, most often because its resources are exhausted", names(busy(nodes)))
 	case len(busy(nodes)) > 0:
 		return v1alpha1.PlacementReasonAcceleratorBusy, fmt.Sprintf("as many agents as may share the accelerator of %s %s", names(busy(nodes)), presence(r, f))
 	case all(announced, v1alpha1.CompressionLevelNotAccelerated):
@@ -119,7 +119,7 @@ var obstacles = map[string]string{
 	v1alpha1.PlacementReasonNotSelected:       "not of the class that is asked for",
 	v1alpha1.PlacementReasonClaimBound:        "the claim's volume cannot be used there, or not while it is in use elsewhere",
 	v1alpha1.PlacementReasonAcceleratorBusy:   "as many agents as may share it are there, or wait to be placed there, already",
-	v1alpha1.PlacementReasonNoRoom:            "the scheduler does not choose it, most often for lack of room",
+	v1alpha1.PlacementReasonNoRoom:            "the scheduler does not choose it, most often because its resources are exhausted",
 	v1alpha1.PlacementReasonCordoned:          "cordoned",
 	v1alpha1.PlacementReasonNotReady:          "not ready",
 	v1alpha1.PlacementReasonTainted:           "has a taint that the agent does not tolerate, see spec.podTemplate.tolerations",

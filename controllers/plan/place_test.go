@@ -202,8 +202,8 @@ func TestWhoWaitsForWhom(t *testing.T) {
 		free, awaited int64
 		reason, says  string
 	}{
-		"it has the last slot":       {1, 1, full, "make room there"},
-		"with another that waits":    {1, 2, full, "make room there"},
+		"it has the last slot":       {1, 1, full, "free resources there"},
+		"with another that waits":    {1, 2, full, "free resources there"},
 		"the slot is somebody's now": {0, 1, busy, "when one of them ends"},
 	} {
 		slots(test.free, test.awaited)

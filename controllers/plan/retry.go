@@ -76,7 +76,7 @@ func (d *transferDecision) waitForBackOff(reason, message string) {
 	if status.Run.Failures >= limit {
 		status.Run.CompletionTime = &now
 		d.set(v1alpha1.TransferFailed, conditions.Stalled(v1alpha1.ReasonMaxAttemptsReached, fmt.Sprintf(
-			"%d attempts failed, the last one with %s: %s; mend it and give the annotation %s a new value",
+			"%d attempts failed, the last one with %s: %s; fix the cause and give the annotation %s a new value",
 			status.Run.Failures, reason, message, v1alpha1.RunAnnotation)))
 		return
 	}

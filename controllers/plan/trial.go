@@ -315,7 +315,7 @@ func (d *trialDecision) finish(report *wirev1.Report) {
 	default:
 		run.Failures++
 		if run.Failures >= maxTrialAttempts {
-			d.fail(reason, fmt.Sprintf("%d attempts failed, the last one with: %s; mend it and give the annotation %s a new value",
+			d.fail(reason, fmt.Sprintf("%d attempts failed, the last one with: %s; fix the cause and give the annotation %s a new value",
 				run.Failures, message, v1alpha1.RunAnnotation))
 			return
 		}

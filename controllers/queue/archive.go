@@ -94,7 +94,7 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		claim := find(name)
 		if claim == nil {
 			return &plan.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, which spec.restore names, does not "+
-				"exist in namespace %q; create it, or take spec.restore away if the Queue is to be without what is there", name, queue.Namespace)}
+				"exist in namespace %q; create it, or remove spec.restore if the Queue is to start without the archived messages", name, queue.Namespace)}
 		}
 		return shared(queue, claim, "spec.restore", corev1.ReadWriteMany, corev1.ReadOnlyMany)
 	}

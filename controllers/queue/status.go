@@ -208,12 +208,12 @@ func checkAuthentication(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1
 		if text == "" {
 			continue
 		}
-		mend := "mend spec.authentication"
+		remedy := "correct spec.authentication"
 		if tokens := queue.Spec.Authentication.Tokens; tokens != nil {
-			mend = fmt.Sprintf("mend Secret %q in namespace %q, whose keys are names of clients and whose values are their tokens (members notice it "+
+			remedy = fmt.Sprintf("correct Secret %q in namespace %q, whose keys are names of clients and whose values are their tokens (members notice it "+
 				"within about two minutes)", tokens.SecretName, queue.Namespace)
 		}
-		return conditions.Stalled(v1alpha1.ReasonAuthenticationUnusable, fmt.Sprintf("%s cannot let in all who should be: %s; %s", member.Pod.Name, text, mend))
+		return conditions.Stalled(v1alpha1.ReasonAuthenticationUnusable, fmt.Sprintf("%s cannot authenticate all clients: %s; %s", member.Pod.Name, text, remedy))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func volumeMend(queue *v1alpha1.Queue, member Member) string {
 	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
 		return memoryMend
 	}
-	return fmt.Sprintf("look after the storage behind claim %s and the kernel's log of node %s, and delete the pod to have the volume mounted anew; if the volume is "+
+	return fmt.Sprintf("check the storage behind claim %s and the kernel's log of node %s, and delete the pod to mount the volume again; if the volume is "+
 		"gone for good, delete the claim with the pod, and with it the messages that no other member has", claimOf(member), member.Pod.Spec.NodeName)
 }
 
@@ -84,7 +84,7 @@ func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
 	size, members, longest := spec.Storage.Size.Value(), int(memberCount(spec)), int64(limits.GetMaxMessageSize())
 	if wirev1.QueueRoom(size, members) < messageParts*longest {
 		return &policy.InvalidError{Field: "spec.storage.size", Mend: fmt.Sprintf("must be at least %s for messages of limits.maxMessageSize, which is %d bytes, so that "+
-			"there is room for %d of them beside what members keep free; make the one larger or the other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
+			"beside the reserve %d of them fit; make the one larger or the other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
 	}
 	return nil
 }

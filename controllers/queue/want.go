@@ -222,7 +222,7 @@ func limitsOf(limits v1alpha1.QueueLimits) (*wirev1.QueueLimits, error) {
 	}
 	if wire.MaxBytes > 0 && wire.MaxBytes < wire.MaxMessageSize {
 		return nil, &policy.InvalidError{Field: "spec.limits.maxBytes", Mend: fmt.Sprintf("must not be less than maxMessageSize, which is %d bytes: "+
-			"no message of that size would ever have room; make the one larger or the other smaller", wire.MaxMessageSize)}
+			"a message of that size would never fit; make the one larger or the other smaller", wire.MaxMessageSize)}
 	}
 	if limits.Overflow == v1alpha1.QueueOverflowDropOldest {
 		wire.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST

@@ -30,7 +30,7 @@ func CheckCertificates(who, namespace, secret string, certificates []*wirev1.HTT
 			return conditions.Stalled(v1alpha1.ReasonCertificateNotFound, fmt.Sprintf("Secret %q in namespace %q does not exist or lacks tls.crt or "+
 				"tls.key; create it, as type kubernetes.io/tls%s (%s notice it within about two minutes)", secret, namespace, meanwhile, who))
 		case wirev1.CertificateState_CERTIFICATE_STATE_INVALID:
-			return conditions.Stalled(v1alpha1.ReasonCertificateInvalid, fmt.Sprintf("Secret %q in namespace %q holds no usable key pair: %s; mend "+
+			return conditions.Stalled(v1alpha1.ReasonCertificateInvalid, fmt.Sprintf("Secret %q in namespace %q holds no usable key pair: %s; correct "+
 				"tls.crt and tls.key%s", secret, namespace, certificate.GetMessage(), meanwhile))
 		case wirev1.CertificateState_CERTIFICATE_STATE_LOADED:
 			if expires := certificate.GetNotAfter(); expires != nil && !now.Before(expires.AsTime()) {

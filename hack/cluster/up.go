@@ -136,7 +136,7 @@ func (m *machine) clean() error {
 		return err
 	}
 	if stale {
-		fmt.Fprintln(os.Stderr, "Removing clusters from before this machine was started anew")
+		fmt.Fprintln(os.Stderr, "Removing clusters from before this machine was restarted")
 		if err := removeAll(); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 // TestFullByItself fills a queue of three members, of whose volumes others have taken different parts, until it refuses more. No volume is
-// full then, gets make room for puts, and nothing is lost.
+// full then, gets free resources for puts, and nothing is lost.
 func TestFullByItself(t *testing.T) {
 	const (
 		taken   = 96 << 20 // of each, and as much again of the last

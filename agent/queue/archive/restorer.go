@@ -452,7 +452,7 @@ func whyNot(err error) error {
 		switch refusal {
 		case batch.Full:
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
-				"the queue has no room for all messages of the archive (%w): raise its limits or storage.size", err)
+				"the queue cannot hold all messages of the archive (%w): raise its limits or storage.size", err)
 		case batch.Overtaken:
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "another member restores the archive (%w)", err)
 		case batch.Busy:

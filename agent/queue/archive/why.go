@@ -38,7 +38,7 @@ func why(err error) error {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the archive cannot be continued: %w", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
-			"a file or directory of the archive has gone (%w); it is looked at anew", err)
+			"a file or directory of the archive was deleted (%w); the archive is read again", err)
 	default:
 		return err
 	}

@@ -131,7 +131,7 @@ func (r *Receiver) Status() []*wirev1.ReceivedChannel {
 }
 
 // errReplaced ends a channel whose sender has begun a new one.
-var errReplaced = errors.New("the sender began the channel anew")
+var errReplaced = errors.New("the sender restarted the channel")
 
 // enter waits until no other channel of the source runs. leave must follow.
 func (r *Receiver) enter(ctx context.Context, name Source, end context.CancelCauseFunc) (*source, error) {

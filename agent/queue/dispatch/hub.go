@@ -255,7 +255,7 @@ func (h *Hub) dispatcher(p pile) (*dispatcher, error) {
 	ctx := h.leading
 	h.served.Go(func() {
 		if err := d.run(ctx); err != nil && !errors.Is(err, ErrTaken) {
-			d.log.Warn("Giving out messages begins anew when somebody asks", "error", err.Error())
+			d.log.Warn("Delivery of messages restarts with the next request", "error", err.Error())
 		}
 	})
 	return d, nil

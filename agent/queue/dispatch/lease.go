@@ -94,7 +94,7 @@ func (d *dispatcher) all() record {
 		return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	if left := r.add(former); left > 0 {
-		d.log.Warn("There is no room to write down who has which messages, of some that were given out before a restart; they may be got again early if there is another one soon",
+		d.log.Warn("The leases of some messages that were delivered before a restart cannot be stored, because the volume is full; after another restart they may be redelivered before their visibility timeout",
 			"messages", left)
 	}
 	return r

@@ -35,7 +35,7 @@ func (e *External) explain(err error) *failure.Error {
 	const goesOn = "; messages stay where they are, and the Queue goes on by itself"
 	switch {
 	case errors.Is(err, ErrCredentials):
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "%w; mend the Secret of spec.engine.external.credentials"+goesOn, err)
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "%w; correct the Secret of spec.engine.external.credentials"+goesOn, err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED,
 			"the external servers do not let this Queue in (%w): put credentials that they know into the Secret of spec.engine.external.credentials"+goesOn, err)
@@ -110,13 +110,13 @@ func explainCode(refused *jetstream.APIError) *failure.Error {
 	switch refused.ErrorCode {
 	case jserr.NoPeers, jserr.Replicas:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
-			"the external cluster has not as many servers with room as spec.replicas asks for (%w): add servers there, or make a Queue with fewer replicas", refused)
+			"fewer external servers than spec.replicas have enough free storage (%w): add servers there, or make a Queue with fewer replicas", refused)
 	case jserr.SubjectOverlap, jserr.NameInUse:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE,
 			"another stream of the account takes the Queue's name or its subjects (%w): give the Queue another name or another account", refused)
 	case jserr.InsufficientResources, jserr.AccountResources, jserr.MaximumStreams, jserr.MemoryExceeded, jserr.StorageExceeded:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
-			"the external servers have no room for the Queue (%w): make spec.storage.size smaller, or the account's limits larger", refused)
+			"the external servers do not have enough free storage for the Queue (%w): make spec.storage.size smaller, or the account's limits larger", refused)
 	case jetstream.ErrorCode(0):
 		return nil
 	}

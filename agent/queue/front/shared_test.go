@@ -98,7 +98,7 @@ func TestShared(t *testing.T) {
 	}
 	var refused *jetstream.APIError
 	_, err = js.UpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "orders.new"})
-	if !errors.As(err, &refused) || refused.Code != 400 || !strings.Contains(refused.Description, "make it anew") {
+	if !errors.As(err, &refused) || refused.Code != 400 || !strings.Contains(refused.Description, "create it again") {
 		t.Errorf("other filters for a consumer: %v", err)
 	}
 	if _, err := js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {

@@ -46,7 +46,7 @@ func (c *conn) write(b []byte) (written int, err error) {
 		n, err := c.outer.Write(b[:min(len(b), writeChunk)])
 		written += n
 		if errors.Is(err, os.ErrDeadlineExceeded) && !c.parting.Swap(true) {
-			c.front.options.Log.Warn("Client is sent away: it takes nothing of what it asked for", "client", c.outer.RemoteAddr().String(),
+			c.front.options.Log.Warn("Slow client disconnected: it read nothing that it asked for", "client", c.outer.RemoteAddr().String(),
 				"patience", c.front.slow.Load().patience.String())
 		}
 		if b = b[n:]; err != nil || len(b) == 0 {
@@ -60,7 +60,7 @@ func (c *conn) tooSlow() {
 	if c.parting.Swap(true) {
 		return
 	}
-	c.front.options.Log.Warn("Client is sent away: it takes what it asked for so slowly that others wait for the memory which that takes", "client", c.outer.RemoteAddr().String(),
+	c.front.options.Log.Warn("Slow client disconnected: its unread data holds buffer memory that other clients wait for", "client", c.outer.RemoteAddr().String(),
 		"patience", c.front.inflated.lastPatience.String())
 	go c.close()
 }
@@ -148,7 +148,7 @@ func (f *Front) shed(worst []store.Pending) {
 		if !ok || c.parting.Swap(true) {
 			continue
 		}
-		f.options.Log.Warn("Client is sent away: of all clients it left most untaken, and together it is too much", "client", c.outer.RemoteAddr().String(),
+		f.options.Log.Warn("Slow client disconnected: buffer memory is exhausted, and this client has the most unread data", "client", c.outer.RemoteAddr().String(),
 			"bytes", bytes, "limit", f.slow.Load().pending)
 		go c.close()
 	}

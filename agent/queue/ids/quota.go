@@ -103,12 +103,12 @@ func NewQuota(o QuotaOptions) (*Quota, error) {
 		return q, nil
 	}
 	if err != nil {
-		return q, fmt.Errorf("read how many ids were let in: %w", err)
+		return q, fmt.Errorf("read how many ids were accepted: %w", err)
 	}
 	q.spans, err = readSpans(file)
 	if err = errors.Join(err, file.Close()); err != nil {
 		q.spans = nil
-		return q, fmt.Errorf("read how many ids were let in, from %s: %w", o.Path, err)
+		return q, fmt.Errorf("read how many ids were accepted, from %s: %w", o.Path, err)
 	}
 	for i := range q.spans {
 		s := &q.spans[i]
@@ -151,7 +151,7 @@ func (q *Quota) Full() bool {
 func (q *Quota) Refusal() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return fmt.Sprintf("no more ids can be remembered now, of which this member lets in %d within the queue's duplicateWindow of %v: "+
+	return fmt.Sprintf("no more ids can be remembered now, of which this member accepts %d within the queue's duplicateWindow of %v: "+
 		"wait and put the message again, put it without an id, or shorten duplicateWindow", q.options.Limit, q.window)
 }
 
@@ -222,14 +222,14 @@ func (q *Quota) Write(always bool) error {
 	}
 	b, err := json.Marshal(q.spans[max(len(q.spans)-maxSpans, 0):])
 	if err != nil {
-		return fmt.Errorf("write how many ids were let in: %w", err)
+		return fmt.Errorf("write how many ids were accepted: %w", err)
 	}
 	fresh := q.options.Path + ".new"
 	if err := os.WriteFile(fresh, b, 0o600); err != nil {
-		return fmt.Errorf("write how many ids were let in: %w", err)
+		return fmt.Errorf("write how many ids were accepted: %w", err)
 	}
 	if err := os.Rename(fresh, q.options.Path); err != nil {
-		return fmt.Errorf("write how many ids were let in: %w", err)
+		return fmt.Errorf("write how many ids were accepted: %w", err)
 	}
 	q.unwritten, q.written = 0, now
 	return nil

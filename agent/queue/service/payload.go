@@ -111,7 +111,7 @@ func refusal(err error) *wirev1.PutResult {
 		}
 	case jserr.Full(err):
 		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: fmt.Sprintf("the queue has no room: get messages from it, or raise its limits or storage (%v)", err),
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: fmt.Sprintf("the queue is full: consume messages, or raise its limits or storage (%v)", err),
 		}
 	default:
 		return &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the stream refuses the message: %v", err)}

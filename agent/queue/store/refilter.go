@@ -88,7 +88,7 @@ type FiltersError struct{ Consumer, Before string }
 
 func (e *FiltersError) Error() string {
 	return fmt.Sprintf("consumer %q reads %s, which cannot be changed in a queue of several servers: those would remove messages of other subjects that are "+
-		"below the consumer's position, though nobody got them. Delete the consumer and make it anew: it begins with the oldest message then, and what was "+
+		"below the consumer's position, though nobody got them. Delete the consumer and create it again: it then begins with the oldest message, and what was "+
 		"delivered and not acknowledged is delivered again. Or make one of another name, for subjects that no consumer reads", e.Consumer, e.Before)
 }
 

@@ -101,7 +101,7 @@ func (s *Store) Crowded(longest int64) error {
 	if short {
 		become = fmt.Sprintf("only %d bytes are free, so messages are refused, whatever spec.limits.overflow says, until there are %d", v.Free, 2*s.room.leastFree(v))
 	}
-	return fmt.Errorf("%w: the volume of %d bytes has room for %d bytes of messages and %d are there; the rest is taken by something else, or by what "+
+	return fmt.Errorf("%w: the volume of %d bytes can hold %d bytes of messages and holds %d; the rest is used by something else, or by what "+
 		"acknowledged messages leave between others until these are acknowledged too; no message that is there goes because of that, and %s",
 		syscall.ENOSPC, v.Size, v.Room, v.Used, become)
 }

@@ -37,7 +37,7 @@ const (
 	longestName  = 253
 )
 
-var errNotRoom = errors.New("it is not what a member tells of its room")
+var errNotRoom = errors.New("it is not a member's report of free space")
 
 func parseHeard(text []byte) (heard, error) {
 	var h heard
@@ -78,10 +78,10 @@ func (r *room) tell(conn *nats.Conn, before heard, always bool) (heard, error) {
 	}
 	text, err := json.Marshal(now)
 	if err != nil {
-		return before, fmt.Errorf("tell members of room: %w", err)
+		return before, fmt.Errorf("publish free space to members: %w", err)
 	}
 	if err := conn.Publish(roomSubject(r.queue), text); err != nil {
-		return before, fmt.Errorf("tell members of room: %w", err)
+		return before, fmt.Errorf("publish free space to members: %w", err)
 	}
 	return now, nil
 }
@@ -105,7 +105,7 @@ func (s *Store) KeepRoom(ctx context.Context, conn *nats.Conn, tell func(error))
 			_ = s.room.hear(m.Data) // What is no room of a member moves nothing.
 		})
 		if err != nil {
-			tell(fmt.Errorf("listen to members' room: %w", err))
+			tell(fmt.Errorf("subscribe to members' free space: %w", err))
 			return // The connection is closed.
 		}
 		defer func() { _ = others.Unsubscribe() }() // It ends with the connection at the latest.
@@ -265,6 +265,6 @@ func (s *Store) Narrowed() string {
 	if !known || l.silence <= silence || !narrow(l.bytes, s.options.Capacity, true) {
 		return ""
 	}
-	return fmt.Sprintf("messages may take %d bytes, because %s, which has not been heard for %v, had room for no more; that counts until it has been away for %v",
+	return fmt.Sprintf("messages may take %d bytes, because %s, which has not reported for %v, had no more free space; its last report counts until it has been silent for %v",
 		l.bytes, l.of, l.silence.Round(time.Second), absence)
 }

@@ -181,7 +181,7 @@ func noPeers(err error) bool {
 
 // errCapacity refuses limits that the server would take, because it has room beside for
 // what is kept of messages.
-var errCapacity = errors.New("maxBytes is more than members have room for")
+var errCapacity = errors.New("maxBytes exceeds the free space of members")
 
 // await makes or changes a stream, unless it would be larger than capacity; 0: the server
 // decides alone.
