@@ -175,9 +175,9 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestReadme: what README shows is what the program prints.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestGuide: what the guide shows is what the program prints.
+func TestGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/how-to/move-a-claim.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,14 +185,14 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(readme), "kubectl lighterage explain transfer/ledger")
+	_, after, found := strings.Cut(string(guide), "kubectl lighterage explain transfer/ledger")
 	_, block, opened := strings.Cut(after, "\n```\n\n```\n")
 	block, _, closed := strings.Cut(block, "\n```\n")
 	if !found || !opened || !closed || strings.Count(block, "\n") < 5 {
-		t.Fatal("README lacks the output of kubectl lighterage explain")
+		t.Fatal("the guide lacks the output of kubectl lighterage explain")
 	}
 	if !strings.Contains(string(golden), block+"\n") {
-		t.Errorf("README shows what is not in testdata/complete.txt:\n%s", block)
+		t.Errorf("the guide shows what is not in testdata/complete.txt:\n%s", block)
 	}
 }
 

@@ -8,90 +8,98 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const root = "../.."
 
-// TestChangeTable holds every path in the README's table against the tree.
-func TestChangeTable(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, found := strings.Cut(string(text), "## To change X, edit Y\n")
-	if !found {
-		t.Fatal("the README must end with the section \"To change X, edit Y\"")
-	}
-	rows := 0
-	quoted := regexp.MustCompile("`([^`]+)`")
-	for line := range strings.Lines(table) {
-		cells := strings.Split(line, "|")
-		if len(cells) != 4 || !strings.Contains(cells[2], "`") {
-			continue
-		}
-		rows++
-		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
-			if strings.HasPrefix(match[1], "make ") {
-				checkTarget(t, strings.TrimPrefix(match[1], "make "))
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
-				t.Errorf("%s: to change%sedit %s: there is no such path", strings.TrimSpace(cells[1]), cells[1], match[1])
-			}
-		}
-	}
-	if rows < 10 {
-		t.Errorf("found only %d rows in the table", rows)
+// maxReadme is how many bytes README.md may have, so that it is read in two minutes.
+const maxReadme = 7000
+
+func TestReadmeIsShort(t *testing.T) {
+	text := read(t, "README.md")
+	if len(text) > maxReadme {
+		t.Errorf("README.md has %d bytes, and %d are allowed: move what is not for the first two minutes to docs/", len(text), maxReadme)
 	}
 }
 
-// TestLinks holds every relative link of the documents against the tree.
-func TestLinks(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
-	code := regexp.MustCompile("`[^`\n]*`")
+// TestMakeTargets holds every make target that a document names, in an inline code span or a shell block, against the Makefile.
+func TestMakeTargets(t *testing.T) {
+	makefile := read(t, "Makefile")
 	checked := 0
+	for _, file := range documents(t) {
+		for _, target := range makeTargets(read(t, file)) {
+			checked++
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).MatchString(makefile) {
+				t.Errorf("%s names make %s, and the Makefile has no such target", file, target)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("found no make target in any document")
+	}
+}
+
+func TestMakeTargetsAreFound(t *testing.T) {
+	const text = "Run `make demo` or `A=1 make test-unit`, not `make TARGET`; we make tea.\n\n```sh\nmake images REGISTRY=x\nA=~/a B=b make demo-two # make tea\n```\n\n```\nmake nothing\n```\n"
+	if got, want := makeTargets(text), []string{"demo", "test-unit", "images", "demo-two"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+var (
+	makeSpan  = regexp.MustCompile("`(?:[A-Z_]+=\\S+ )*make ([a-z][a-z0-9-]*)")
+	makeLine  = regexp.MustCompile(`(?m)^\s*(?:[A-Z_]+=\S+ )*make ([a-z][a-z0-9-]*)`)
+	shellCode = regexp.MustCompile("(?ms)^ *```(?:sh|bash)\n(.*?)^ *```")
+)
+
+// makeTargets returns the targets of calls of make in a document: those in inline code, then those in shell blocks.
+func makeTargets(text string) []string {
+	var targets []string
+	for _, match := range makeSpan.FindAllStringSubmatch(withoutBlocks(text), -1) {
+		targets = append(targets, match[1])
+	}
+	for _, block := range shellCode.FindAllStringSubmatch(text, -1) {
+		for _, match := range makeLine.FindAllStringSubmatch(block[1], -1) {
+			targets = append(targets, match[1])
+		}
+	}
+	return targets
+}
+
+// documents returns the paths of all Markdown files of the tree, relative to its root.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var files []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == ".cluster" || entry.Name() == "bin" || entry.Name() == "dist") {
+		if entry.IsDir() && slices.Contains([]string{".git", ".cluster", "bin", "dist"}, entry.Name()) {
 			return filepath.SkipDir
 		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
-			if strings.Contains(match[1], "://") || strings.HasPrefix(match[1], "mailto:") {
-				continue
-			}
-			checked++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), match[1])); err != nil {
-				t.Errorf("%s links to %s, which does not exist", path, match[1])
-			}
+		if filepath.Ext(path) == ".md" {
+			files = append(files, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if checked == 0 {
-		t.Error("found no links at all")
+	if len(files) == 0 {
+		t.Fatal("found no documents")
 	}
+	return files
 }
 
-func checkTarget(t *testing.T, target string) {
+// read returns a file of the tree.
+func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	text, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(text) {
-		t.Errorf("the README speaks of make %s, the Makefile has no such target", target)
-	}
+	return string(text)
 }
