@@ -108,6 +108,10 @@ lint: tools-go ## Run the linters of Go, protobuf, API and chart
 tidy-check: tools-go ## Check that every go.mod lists what its code needs and no more
 	for m in . hack/tools hack/tools/*/; do (cd $$m && go mod tidy -diff); done
 
+.PHONY: docs
+docs: ## Build the documentation site into dist/site; needs Python 3
+	hack/docs/build.sh
+
 .PHONY: build
 build: tools-go ## Build manager, gateway, agent and kubectl plugin for this machine into bin/
 	mkdir -p bin
