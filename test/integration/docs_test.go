@@ -116,7 +116,7 @@ func checkRoute(t *testing.T, route *unstructured.Unstructured, objects []*unstr
 	t.Helper()
 	serves := func(backend map[string]any) bool {
 		for _, object := range objects {
-			port, found, err := unstructured.NestedInt64(object.Object, "spec", "listener", "port")
+			port, found, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "listener", "port")
 			if object.GetKind() == "HTTPEndpoint" && object.GetNamespace() == route.GetNamespace() && object.GetName() == backend["name"] &&
 				err == nil && found && port == backend["port"] {
 				return true
