@@ -63,7 +63,7 @@ func TestLinksAreFound(t *testing.T) {
 }
 
 var (
-	blocks       = regexp.MustCompile("(?ms)^ *```.*?^ *```[^\n]*$")
+	blocks       = regexp.MustCompile("(?m)^ *```(?:.|\n)*?\n *```[^\n]*$")
 	spans        = regexp.MustCompile("`[^`\n]*`")
 	inlineLink   = regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)`)
 	definedLink  = regexp.MustCompile(`(?m)^ {0,3}\[[^\]]+\]:\s*(\S+)`)

@@ -52,7 +52,7 @@ func TestMakeTargetsAreFound(t *testing.T) {
 var (
 	makeSpan  = regexp.MustCompile("`(?:[A-Z_]+=\\S+ )*make ([a-z][a-z0-9-]*)")
 	makeLine  = regexp.MustCompile(`(?m)^\s*(?:[A-Z_]+=\S+ )*make ([a-z][a-z0-9-]*)`)
-	shellCode = regexp.MustCompile("(?ms)^ *```(?:sh|bash)\n(.*?)^ *```")
+	shellCode = regexp.MustCompile("(?m)^ *```(?:sh|bash)\n((?:.|\n)*?)\n *```")
 )
 
 // makeTargets returns the targets of calls of make in a document: those in inline code, then those in shell blocks.

@@ -63,7 +63,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```")
+var yamlBlock = regexp.MustCompile("(?m)^( *)```yaml\n((?:.|\n)*?)\n *```")
 
 // objectsOf returns the objects in the YAML blocks of a document. A block of something else than objects has neither kind nor spec at its top.
 func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
