@@ -130,14 +130,10 @@ engines: tools-go ## Build the compression libraries in C for amd64, arm64 and s
 
 .PHONY: test
 test: ## Everything that must hold: lint, generated files, all tests, end to end on fresh clusters that it takes down
-	$(SUBMAKE) lint
-	$(SUBMAKE) verify-generated
-	$(SUBMAKE) test-unit
-	$(SUBMAKE) test-queue-checker
-	$(SUBMAKE) test-asan
-	$(SUBMAKE) test-s390x-formats
-	$(SUBMAKE) test-dfltcc
-	$(SUBMAKE) test-envtest
+	hack/stages.sh lint verify-generated test-unit test-queue-checker test-asan test-s390x-formats test-dfltcc test-envtest test-e2e-fresh
+
+.PHONY: test-e2e-fresh
+test-e2e-fresh:
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) test-e2e
 
 # Code without goroutines, on megabytes or in long simulations, and tests of what other programs write: the race detector makes them ten
@@ -181,10 +177,13 @@ test-asan: tools-go ## Tests of the engines in C, with the corpora of their fuzz
 	export LIGHTERAGE_ZLIBNG_CFLAGS='-fsanitize=address -g' LIGHTERAGE_ZSTD_CFLAGS='-fsanitize=address -g'; \
 		$(ALL_ENGINES); go test -asan -short -tags "$$LIGHTERAGE_TAGS" ./agent/codec/zlibng ./agent/codec/isal ./agent/codec/libzstd
 
+# The packages that have tests with the tag envtest. The others ran as unit tests.
+ENVTESTS = grep -rlE '^//go:build .*\benvtest\b' --include='*_test.go' controllers test | xargs -n1 dirname | sort -u | sed 's!^!./!'
+
 .PHONY: test-envtest
 test-envtest: tools-go ## Tests against a bare API server
 	assets=$$(go run ./hack/cluster assets); \
-		KUBEBUILDER_ASSETS=$$assets go test -timeout 20m -tags envtest ./controllers/... ./test/...
+		packages=$$($(ENVTESTS)); KUBEBUILDER_ASSETS=$$assets go test -timeout 20m -tags envtest $$packages
 
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security
