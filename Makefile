@@ -339,8 +339,8 @@ bench-policy: tools-go ## Measure what mode Auto loses against the best fixed ch
 	$(ENGINES); hack/bench/policy.sh $(if $(BENCH),$(BENCH),full) $(PART)
 
 .PHONY: bench-scale
-bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone)
-	go build -o dist/bench/scale ./hack/bench/scale && dist/bench/scale -extent $(if $(BENCH),$(BENCH),full) $(if $(SIZE),-size $(SIZE))
+bench-scale: tools-go ## Measure the manager and the gateway with up to 10,000 Transfers and a fake fleet of agents; needs root or user namespaces (BENCH=quick: a look, no result; SIZE=2000: so many alone; PROFILE=cpu.out: with a CPU profile of the manager)
+	go build -o dist/bench/scale ./hack/bench/scale && dist/bench/scale -extent $(if $(BENCH),$(BENCH),full) $(if $(SIZE),-size $(SIZE)) $(if $(PROFILE),-profile $(PROFILE))
 
 # What targets need from the machine.
 .PHONY: tools-go

@@ -33,6 +33,7 @@ type settings struct {
 	networkPolicies               bool
 	watched                       watched.Namespaces
 	healthAddress, metricsAddress string
+	pprofAddress                  string
 	concurrency                   int
 	acceleratorSlots              int64
 	clusterCIDRs                  []netip.Prefix
@@ -74,6 +75,7 @@ func parse(arguments []string) (settings, error) {
 		"one that is started again under its name leads at once. Empty: a new name with every start")
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none")
+	flags.StringVar(&s.pprofAddress, "pprof-bind-address", "", "address of /debug/pprof, by plain HTTP and without authentication, so give one of localhost; empty: none")
 	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are looked after at once")
 	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its accelerator, "+
 		"0 for any number; counted are those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues. "+

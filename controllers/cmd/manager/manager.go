@@ -116,6 +116,7 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	return ctrl.Options{
 		Scheme:                 scheme,
 		HealthProbeBindAddress: s.healthAddress,
+		PprofBindAddress:       s.pprofAddress,
 		NewClient:              s.watched.NewClient,
 		Cache: cache.Options{
 			DefaultNamespaces: s.watched.Cache(),

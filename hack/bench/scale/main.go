@@ -41,6 +41,8 @@ type extent struct {
 	patience, restart time.Duration
 	// arrivals is how many runs of other clusters are opened at the gateway.
 	arrivals int
+	// profile is a file for a CPU profile of the manager in the steady state; empty: none, since it takes CPU time itself.
+	profile string
 }
 
 var extents = map[string]extent{
@@ -63,9 +65,10 @@ func main() {
 	out := flag.String("out", "",
 		"the directory for scale.md and scale.svg (default: docs/results; dist/bench when quick or with -size)")
 	size := flag.Int("size", 0, "measure so many Transfers alone")
+	profile := flag.String("profile", "", "write a CPU profile of the manager in the steady state to this file; what is measured is no result then")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code, err := run(ctx, *name, *out, *size)
+	code, err := run(ctx, *name, *out, *size, *profile)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted; nothing was written")
 	}
@@ -77,14 +80,15 @@ func main() {
 	os.Exit(code)
 }
 
-func run(ctx context.Context, name, out string, size int) (int, error) {
+func run(ctx context.Context, name, out string, size int, profile string) (int, error) {
 	e, ok := extents[name]
 	if !ok {
 		return 0, fmt.Errorf("unknown extent %q: use full or quick", name)
 	}
+	e.profile = profile
 	if out == "" {
 		out = "dist/bench"
-		if e.name == "full" && size == 0 {
+		if e.name == "full" && size == 0 && profile == "" {
 			out = "docs/results"
 		}
 	}

@@ -150,6 +150,12 @@ func (m *measuring) steady(ctx context.Context) (err error) {
 	if r.steady.From, err = m.Point(ctx); err != nil {
 		return err
 	}
+	profiled := make(chan error, 1)
+	if m.extent.profile == "" {
+		profiled <- nil
+	} else {
+		go func() { profiled <- controlplane.Profile(ctx, m.extent.profile, m.extent.steady*9/10) }()
+	}
 	for deadline := time.Now().Add(m.extent.steady); time.Now().Before(deadline); {
 		if err := m.Wait(ctx, min(time.Second, time.Until(deadline))); err != nil {
 			return err
@@ -166,7 +172,7 @@ func (m *measuring) steady(ctx context.Context) (err error) {
 	for _, progress := range r.steady.To.Record.Runs {
 		r.oldest = max(r.oldest, progress.Longest, r.steady.To.At.Sub(progress.Last))
 	}
-	return nil
+	return <-profiled
 }
 
 // restart looks at the cluster without a manager, and then at how another one finds its way.

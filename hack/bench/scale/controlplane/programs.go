@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +32,7 @@ const (
 
 	managerMetrics = "127.0.0.1:8080"
 	managerHealth  = "127.0.0.1:8081"
+	managerPprof   = "127.0.0.1:8082"
 	gatewayMetrics = "127.0.0.1:8090"
 	gatewayHealth  = "127.0.0.1:8091"
 )
@@ -48,7 +51,30 @@ type Program struct {
 // StartManager starts the manager as the chart would, with the rights of its ServiceAccount.
 func (c *Cluster) StartManager() (*Program, error) {
 	return c.start(Manager, managerName, "--metrics-bind-address="+managerMetrics,
-		"--health-probe-bind-address="+managerHealth)
+		"--health-probe-bind-address="+managerHealth, "--pprof-bind-address="+managerPprof)
+}
+
+// Profile writes for what a manager takes CPU time meanwhile into a file.
+func Profile(ctx context.Context, file string, meanwhile time.Duration) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", managerPprof, meanwhile.Seconds())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask for a profile: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask for a profile: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing was written to it
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask for a profile: the manager answered %s", response.Status)
+	}
+	out, err := os.Create(file) //nolint:gosec // a path that the caller gave
+	if err != nil {
+		return fmt.Errorf("write the profile: %w", err)
+	}
+	_, err = io.Copy(out, response.Body)
+	return errors.Join(err, out.Close())
 }
 
 // StartGateway starts the gateway as the chart would, as soon as a manager has made what it mounts.
