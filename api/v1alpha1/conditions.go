@@ -3,237 +3,294 @@
 
 package v1alpha1
 
-// Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them.
+// Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them. In parentheses are the kinds that have the
+// condition or, below, conditions with the reason.
 const (
-	// ConditionReady is True when the object is in the state that its spec asks for. A Transfer that is Complete is Ready.
+	// ConditionReady (all kinds): True when the object is in the state that its spec asks for. A Transfer that is
+	// Complete is Ready.
 	ConditionReady = "Ready"
-	// ConditionReconciling is True while work towards the spec is going on.
+	// ConditionReconciling (all kinds): True while the manager or an agent works towards the spec, or waits to try
+	// again.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when nothing will change without somebody's action; the message says which.
+	// ConditionStalled (all kinds): True when a user or an administrator has to act. The message says what to do.
 	ConditionStalled = "Stalled"
-	// ConditionComplete is True when a run ended with the destination synced and, if asked for, verified.
+	// ConditionComplete (Transfer, CompressionTrial): True when a run ended with success. A Transfer is
+	// Complete when the destination is synced and, if spec.verify asks for it, verified.
 	ConditionComplete = "Complete"
-	// ConditionFailed is True when a run ended without completing and no further attempt will be made.
+	// ConditionFailed (Transfer, CompressionTrial): True when a run ended without success and no further
+	// attempt follows.
 	ConditionFailed = "Failed"
-	// ConditionHardwareCompression is True when the accelerator compressed; False, with the reason, when something else did.
-	// False is a statement, not a failure.
+	// ConditionHardwareCompression (Transfer, HTTPEndpoint, Queue): True when the accelerator compressed, False when
+	// something else did, with the reason. False is no failure.
 	ConditionHardwareCompression = "HardwareCompression"
-	// ConditionChannelCompression of a Queue with a channel is True when the other Queue accepts one of its codings; False, with the
-	// reason, when messages travel uncompressed. False is a statement, not a failure. Absent until the channel has run.
+	// ConditionChannelCompression (Queue): True when the receiving Queue accepts one of the channel's codings, False
+	// when messages travel uncompressed, with the reason. False is no failure. Absent until the channel has run.
 	ConditionChannelCompression = "ChannelCompression"
-	// ConditionArchived of a Queue with an archive is True while the archive follows the queue, and False, with the reason, when it cannot be
-	// written.
+	// ConditionArchived (Queue): True while the archive follows the queue, False when it is not written, with the
+	// reason.
 	ConditionArchived = "Archived"
-	// ConditionRestored of a Queue that is made of an archive is True when all its messages are there.
+	// ConditionRestored (Queue): True when all messages of the archive that spec.restore names are in the queue.
 	ConditionRestored = "Restored"
-	// ConditionFeatureConfirmed of a NodeProfile is True when the accelerator that Node Feature Discovery announces on the node was
-	// seen to work, and False, with the reason, when it was not. Absent where nothing is announced.
+	// ConditionFeatureConfirmed (NodeProfile): True when the accelerator that Node Feature Discovery announces on the
+	// node passed the proof, False when it did not, with the reason. Absent where nothing is announced.
 	ConditionFeatureConfirmed = "FeatureConfirmed"
 )
 
-// Reasons of Transfer, Delivery and CompressionTrial conditions.
+// Reasons of Transfer, Delivery and CompressionTrial conditions. Those why attempts end are in status.history of a Transfer as well.
 const (
-	// ReasonPending: accepted, nothing started yet.
+	// ReasonPending (Delivery, HTTPEndpoint, Queue): accepted; nothing has started yet.
 	ReasonPending = "Pending"
-	// ReasonScheduled: the first run waits for its time.
+	// ReasonScheduled (Transfer): the first run waits for the time of spec.schedule.
 	ReasonScheduled = "Scheduled"
-	// ReasonSuspended: spec.suspend keeps runs and attempts from starting.
+	// ReasonSuspended (Transfer): spec.suspend keeps runs and attempts from starting. Set it to false to continue.
 	ReasonSuspended = "Suspended"
-	// ReasonStarting: the agent's pod is being scheduled or started.
+	// ReasonStarting (Transfer, Delivery, CompressionTrial): the agent's pod is being scheduled or started.
 	ReasonStarting = "Starting"
-	// ReasonOpening: the agent has asked the peer to open the run and waits for the receiving side.
+	// ReasonOpening (Transfer, Delivery): the sending agent waits for the receiving agent to be ready.
 	ReasonOpening = "Opening"
-	// ReasonTransferring: data is moving.
+	// ReasonTransferring (Transfer, Delivery): data is moving.
 	ReasonTransferring = "Transferring"
-	// ReasonMeasuring: the agent of a CompressionTrial samples and measures.
+	// ReasonMeasuring (CompressionTrial): the agent takes the sample and measures.
 	ReasonMeasuring = "Measuring"
-	// ReasonRetrying: an attempt ended early and the next one waits for its back-off.
+	// ReasonRetrying (Transfer, CompressionTrial): an attempt ended early. The next one follows after a back-off; the
+	// message has the reason and the time.
 	ReasonRetrying = "Retrying"
-	// ReasonSucceeded: the run is complete.
+	// ReasonSucceeded (Transfer, Delivery, CompressionTrial): the run is complete.
 	ReasonSucceeded = "Succeeded"
-	// ReasonDeleting: the object is being deleted.
+	// ReasonDeleting (Transfer, Delivery): the object is being deleted: its agent is being ended and the peer told.
 	ReasonDeleting = "Deleting"
-	// ReasonQuotaExceeded: a DataQuota of the namespace does not allow this beside what runs or exists; the message says which limit.
-	// It is a reason of Queues as well.
+	// ReasonQuotaExceeded (Transfer, Delivery, Queue): a DataQuota of the namespace does not allow this beside what
+	// runs or exists. It continues when there is enough quota; the message names the limit.
 	ReasonQuotaExceeded = "QuotaExceeded"
 
-	// ReasonSourceNotFound: the source claim, or the path in it, does not exist.
+	// ReasonSourceNotFound (Transfer, CompressionTrial, Queue): what is to be read does not exist: the claim, the path
+	// in it, the HTTPEndpoint or Queue of a trial, or the claim of spec.restore. Create it or correct the spec.
 	ReasonSourceNotFound = "SourceNotFound"
-	// ReasonDestinationNotFound: the destination namespace or claim does not exist.
+	// ReasonDestinationNotFound (Transfer, Delivery, Queue): what is to be written does not exist: the namespace, the
+	// claim, the receiving Queue of a channel, or the claim of spec.archive. Create it or correct the spec.
 	ReasonDestinationNotFound = "DestinationNotFound"
-	// ReasonDestinationInUse: another Transfer or Delivery writes into the same place.
+	// ReasonDestinationInUse (Transfer, Delivery, Queue): another object writes to the same place. Wait until it has
+	// ended, or choose another place.
 	ReasonDestinationInUse = "DestinationInUse"
-	// ReasonDestinationFull: the destination volume has no room left.
+	// ReasonDestinationFull (Transfer, Delivery, Queue): the destination has no free space. Free some, or enlarge the
+	// volume.
 	ReasonDestinationFull = "DestinationFull"
-	// ReasonDestinationNotWritable: the agent may not write there.
+	// ReasonDestinationNotWritable (Transfer, Delivery, Queue): the agent has no permission to write at the
+	// destination, or the volume is read-only.
 	ReasonDestinationNotWritable = "DestinationNotWritable"
-	// ReasonSourceNotReady: no replica of the HTTPEndpoint, or no member of the Queue, that a trial samples is ready.
+	// ReasonSourceNotReady (CompressionTrial): no replica of the HTTPEndpoint, or no member of the Queue, that the
+	// trial samples is ready.
 	ReasonSourceNotReady = "SourceNotReady"
-	// ReasonSourceNotReadable: the agent may not read a file of the source.
+	// ReasonSourceNotReadable (Transfer, CompressionTrial, Queue): the agent has no permission to read a file of the
+	// source, or the source cannot be read. Change the permissions, or ask for privilege by
+	// spec.podTemplate.securityContext.
 	ReasonSourceNotReadable = "SourceNotReadable"
-	// ReasonSourceEmpty: spec.delete would have removed everything at the destination, because the source has no files; or a
-	// CompressionTrial finds nothing to sample.
+	// ReasonSourceEmpty (Transfer, CompressionTrial): the source has nothing: spec.delete would remove everything at
+	// the destination, which spec.allowEmptySource allows; or there is nothing to sample.
 	ReasonSourceEmpty = "SourceEmpty"
-	// ReasonSourceInUse: a Queue has a channel and consumers of its clients; a message can go to one of them only.
+	// ReasonSourceInUse (Queue): clients have consumers on a Queue with a channel. Only one of them can have a message:
+	// delete the consumers, or the channel.
 	ReasonSourceInUse = "SourceInUse"
-	// ReasonDestinationChanged: a file at the destination changed while parts of it were reused.
+	// ReasonDestinationChanged (Transfer, Delivery): something else changed a file at the destination during an
+	// attempt. A later attempt starts from what is there then.
 	ReasonDestinationChanged = "DestinationChanged"
-	// ReasonSourceChanged: files changed each time they were read.
+	// ReasonSourceChanged (Transfer, CompressionTrial, Queue): files of the source changed each time they were read; move a
+	// snapshot, or stop the writer for the time of the run. Or the storage of a sending Queue was set back to an older
+	// state; move its messages to a new Queue.
 	ReasonSourceChanged = "SourceChanged"
-	// ReasonVerificationFailed: both sides' digests differ.
+	// ReasonVerificationFailed (Transfer, Delivery): the digests of both sides differ. Check memory and storage of the
+	// receiving node if it comes again.
 	ReasonVerificationFailed = "VerificationFailed"
-	// ReasonPeerNotFound: the Peer that the Transfer names does not exist.
+	// ReasonPeerNotFound (Transfer, Delivery, Queue): the Peer that the spec names does not exist. Create it.
 	ReasonPeerNotFound = "PeerNotFound"
-	// ReasonPeerHasNoEndpoint: the Peer is receive-only from here: it has no endpoint to send to.
+	// ReasonPeerHasNoEndpoint (Transfer, Queue): the Peer has no endpoint, so nothing can be sent to it. Set
+	// spec.endpoint of the Peer.
 	ReasonPeerHasNoEndpoint = "PeerHasNoEndpoint"
-	// ReasonPeerUnreachable: the peer's gateway does not answer.
+	// ReasonPeerUnreachable (Transfer, Queue, Peer): the peer's gateway does not answer. Check spec.endpoint of the
+	// Peer and the network.
 	ReasonPeerUnreachable = "PeerUnreachable"
-	// ReasonPeerUntrusted: the peer's certificate does not verify against the Peer's caBundle, or ours not against the peer's.
+	// ReasonPeerUntrusted (Transfer, Queue, Peer): the certificate of one side does not verify against the
+	// caBundle of the other side's Peer. Exchange the CAs again.
 	ReasonPeerUntrusted = "PeerUntrusted"
-	// ReasonPeerIncompatible: the peer speaks another version of the protocol.
+	// ReasonPeerIncompatible (Transfer, Queue, Peer): the peer speaks no version of the protocol that this cluster
+	// speaks. Upgrade the older one.
 	ReasonPeerIncompatible = "PeerIncompatible"
-	// ReasonNotGranted: no PeerGrant in the destination namespace allows this Transfer.
+	// ReasonNotGranted (Transfer, Delivery, Queue): no PeerGrant in the destination's namespace allows this. Create one
+	// there, or change it; the message says what it lacks.
 	ReasonNotGranted = "NotGranted"
-	// ReasonPolicyNotFound: the CompressionPolicy that is named does not exist.
+	// ReasonPolicyNotFound (Transfer, CompressionTrial, HTTPEndpoint, Queue): the CompressionPolicy that the spec names
+	// does not exist. Create it or correct spec.compression.policyName.
 	ReasonPolicyNotFound = "PolicyNotFound"
-	// ReasonInvalidSpec: the spec holds a value that cannot be used; the message says which and what to write.
+	// ReasonInvalidSpec (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, CompressionPolicy): a value of the
+	// spec cannot be used. The message says which one and what to write.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonPrivilegeNotAllowed: the pod template asks for privilege that the namespace does not allow.
+	// ReasonPrivilegeNotAllowed (Transfer, CompressionTrial, HTTPEndpoint, Queue): spec.podTemplate asks for privilege
+	// that the namespace does not allow, or that no agent gets. Annotate the namespace, or ask for less.
 	ReasonPrivilegeNotAllowed = "PrivilegeNotAllowed"
-	// ReasonUnschedulable: the scheduler finds no node for the agent.
+	// ReasonUnschedulable (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue): the scheduler finds no node for
+	// the agent. The message has its words.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonAgentNotStarted: the agent's pod was placed but its container did not start.
+	// ReasonAgentNotStarted (Transfer, Delivery, CompressionTrial, HTTPEndpoint): the agent's pod or its container
+	// cannot be created or started. The message has the words of the API server or the kubelet.
 	ReasonAgentNotStarted = "AgentNotStarted"
-	// ReasonAgentLost: the agent ended without leaving a report.
+	// ReasonAgentLost (Transfer, Delivery, CompressionTrial): the agent ended without a report, for example because its
+	// node failed or it exceeded its memory limit.
 	ReasonAgentLost = "AgentLost"
-	// ReasonEvicted: the cluster took the agent's pod away, for example to drain its node. It does not count as a failure.
+	// ReasonEvicted (Transfer, Delivery, CompressionTrial): the cluster removed the agent's pod, for example to drain
+	// its node. It does not count as a failed attempt.
 	ReasonEvicted = "Evicted"
-	// ReasonConnectionLost: the connection between the agents broke.
+	// ReasonConnectionLost (Transfer, Delivery, CompressionTrial, Queue): the connection between the agents broke.
 	ReasonConnectionLost = "ConnectionLost"
-	// ReasonInvalidData: a side received what the protocol does not allow.
+	// ReasonInvalidData (Transfer, Delivery, Queue): one side received data that the protocol does not allow, or an
+	// archive is damaged.
 	ReasonInvalidData = "InvalidData"
-	// ReasonInternal: an error with no better name; the message has it.
+	// ReasonInternal (Transfer, Delivery, CompressionTrial, Queue): an error without a better reason; the message has
+	// it.
 	ReasonInternal = "Internal"
-	// ReasonAborted: the sending side withdrew the run.
+	// ReasonAborted (Transfer, Delivery): the run was ended from outside, for example because its Transfer was deleted.
 	ReasonAborted = "Aborted"
-	// ReasonSuperseded: the receiving cluster knows of a newer attempt, because this cluster was restored from a backup; the next attempt
-	// follows that one.
+	// ReasonSuperseded (Transfer, Delivery): the receiving cluster knows a newer attempt, because the sending cluster
+	// was restored from a backup. The next attempt follows that one.
 	ReasonSuperseded = "Superseded"
-	// ReasonMaxAttemptsReached: every attempt that spec.maxAttempts allows has failed.
+	// ReasonMaxAttemptsReached (Transfer): all attempts that spec.maxAttempts allows have failed. Remove the cause in
+	// the message, then ask for another run by the annotation lighterage.dev/run.
 	ReasonMaxAttemptsReached = "MaxAttemptsReached"
 )
 
 // Reasons of HTTPEndpoint conditions, beside those that they share with others.
 const (
-	// ReasonServing: every replica that is wanted serves what the spec says.
+	// ReasonServing (HTTPEndpoint, Queue): all replicas or members serve what the spec says.
 	ReasonServing = "Serving"
-	// ReasonRollingOut: replicas are being started, or have not taken the present spec yet.
+	// ReasonRollingOut (HTTPEndpoint, Queue): replicas or members are being started, or do not use the present spec
+	// yet.
 	ReasonRollingOut = "RollingOut"
-	// ReasonAddressNotAllowed: a backend or an external server is at an address that agents may not dial, or is a Service of a namespace
-	// that does not consent.
+	// ReasonAddressNotAllowed (HTTPEndpoint, Queue): a backend or an external server has an address that agents may not
+	// dial, or is a Service of a namespace that does not consent. Correct the spec, or annotate that namespace with
+	// lighterage.dev/allow-backends-from.
 	ReasonAddressNotAllowed = "AddressNotAllowed"
-	// ReasonBackendNotFound: the backend's Service, or its port, does not exist.
+	// ReasonBackendNotFound (HTTPEndpoint): the backend's Service, or its port, does not exist. Create it or correct
+	// spec.backend.
 	ReasonBackendNotFound = "BackendNotFound"
-	// ReasonBackendUnhealthy: replicas report that the backend does not pass its health check.
+	// ReasonBackendUnhealthy (HTTPEndpoint): replicas report that the backend does not pass its health check.
 	ReasonBackendUnhealthy = "BackendUnhealthy"
-	// ReasonCertificateNotFound: the Secret of listener.tls, or a key in it, does not exist.
+	// ReasonCertificateNotFound (HTTPEndpoint, Queue): the Secret that the spec names for TLS, or a key in it, does not
+	// exist.
 	ReasonCertificateNotFound = "CertificateNotFound"
-	// ReasonCertificateInvalid: the Secret of listener.tls holds no usable key pair. Replicas go on with the last good one, if they
-	// had one.
+	// ReasonCertificateInvalid (HTTPEndpoint, Queue): the Secret that the spec names for TLS holds no usable key pair.
+	// Those that had a good one before continue to serve it.
 	ReasonCertificateInvalid = "CertificateInvalid"
-	// ReasonCertificateExpired: the certificate that replicas serve is not valid any more.
+	// ReasonCertificateExpired (HTTPEndpoint, Queue): the certificate that is served has expired. Renew it in its
+	// Secret.
 	ReasonCertificateExpired = "CertificateExpired"
-	// ReasonNameConflict: something that the HTTPEndpoint needs, such as its Service, exists and belongs to somebody else.
+	// ReasonNameConflict (HTTPEndpoint, Queue): an object that is needed, such as the Service, exists and belongs to
+	// something else. Delete it, or choose another name.
 	ReasonNameConflict = "NameConflict"
-	// ReasonRefused: the API server rejects what the object needs, for example because of a quota or a webhook that fails; the message
-	// says what.
+	// ReasonRefused (Transfer, Delivery, CompressionTrial, HTTPEndpoint, Queue, NodeProfile): the API server rejects
+	// what the object needs, for example because of a ResourceQuota or an admission webhook. The message has its words.
 	ReasonRefused = "Refused"
-	// ReasonAgentUnreachable: replicas run but do not answer the manager.
+	// ReasonAgentUnreachable (HTTPEndpoint, Queue): replicas or members run but do not answer the manager.
 	ReasonAgentUnreachable = "AgentUnreachable"
 )
 
 // Reasons of Queue conditions, beside those that they share with others.
 const (
-	// ReasonClaimsRemain: a former Queue of this name left claims, which may hold messages, and spec.storage.adopt does not name them.
+	// ReasonClaimsRemain (Queue): a former Queue of this name left claims, which may hold messages. Name them in
+	// spec.storage.adopt, or delete them.
 	ReasonClaimsRemain = "ClaimsRemain"
-	// ReasonMessagesRemain: the Queue is to be deleted, and has messages or does not say whether it has any.
+	// ReasonMessagesRemain (Queue): the Queue is being deleted and has messages, or does not say whether it has any.
+	// Consume them, or annotate it with lighterage.dev/delete-messages.
 	ReasonMessagesRemain = "MessagesRemain"
-	// ReasonAuthenticationUnusable: members cannot use what spec.authentication names.
+	// ReasonAuthenticationUnusable (Queue): members cannot use what spec.authentication names.
 	ReasonAuthenticationUnusable = "AuthenticationUnusable"
-	// ReasonExternalUnreachable: external servers that are to keep a Queue's messages cannot be reached, or do not answer.
+	// ReasonExternalUnreachable (Queue): the external servers cannot be reached, or do not answer.
 	ReasonExternalUnreachable = "ExternalUnreachable"
-	// ReasonExternalUntrusted: external servers do not prove who they are.
+	// ReasonExternalUntrusted (Queue): the certificate of the external servers does not verify against
+	// spec.engine.external.caBundle.
 	ReasonExternalUntrusted = "ExternalUntrusted"
-	// ReasonExternalRefused: external servers do not let the Queue in, or not do what it needs.
+	// ReasonExternalRefused (Queue): the external servers reject the credentials, or do not permit what the Queue
+	// needs.
 	ReasonExternalRefused = "ExternalRefused"
-	// ReasonExternalUnfit: external servers are not what the Queue needs: too old, without JetStream or without room.
+	// ReasonExternalUnfit (Queue): the external servers lack what the Queue needs: they are too old, are without
+	// JetStream, are too few or have no free space.
 	ReasonExternalUnfit = "ExternalUnfit"
-	// ReasonExternalInUse: the Queue's stream in external servers is somebody else's.
+	// ReasonExternalInUse (Queue): a stream of the Queue's name exists in the external servers and is not this Queue's.
+	// It is left alone.
 	ReasonExternalInUse = "ExternalInUse"
-	// ReasonNoLeader: no member leads, so that nothing can be put or got.
+	// ReasonNoLeader (Queue): no member leads, so no message can be published or consumed. It ends when a majority of
+	// the members runs.
 	ReasonNoLeader = "NoLeader"
-	// ReasonMembersUnreachable: the member that leads does not reach the others.
+	// ReasonMembersUnreachable (Queue): the leader does not reach the other members.
 	ReasonMembersUnreachable = "MembersUnreachable"
-	// ReasonChannelConnecting: the channel is being set up, or the member that sends is not known yet.
+	// ReasonChannelConnecting (Queue): the channel is being set up, or the sending member is not known yet.
 	ReasonChannelConnecting = "ChannelConnecting"
-	// ReasonNegotiated: the channel carries compressed messages.
+	// ReasonNegotiated (Queue): the channel carries compressed messages.
 	ReasonNegotiated = "Negotiated"
-	// ReasonCodingsRefused: the other Queue accepts none of the channel's codings.
+	// ReasonCodingsRefused (Queue): the receiving Queue accepts none of the channel's codings. Change its
+	// spec.receiving, or offer others in spec.channel.codings.
 	ReasonCodingsRefused = "CodingsRefused"
-	// ReasonNoCodings: the channel offers none, by spec.channel.codings.
+	// ReasonNoCodings (Queue): the channel offers no coding, by spec.channel.codings.
 	ReasonNoCodings = "NoCodings"
-	// ReasonArchiveFollows: the archive has what the queue had at the last look.
+	// ReasonArchiveFollows (Queue): the archive has what the queue had at the last look.
 	ReasonArchiveFollows = "ArchiveFollows"
-	// ReasonArchivePending: the member that leads has not written the archive yet, or does not say so.
+	// ReasonArchivePending (Queue): the leader has not written the archive yet, or does not say so.
 	ReasonArchivePending = "ArchivePending"
-	// ReasonRestoring: messages of the archive are being put into the queue.
+	// ReasonRestoring (Queue): messages of the archive are being published into the queue. Clients are not served
+	// meanwhile.
 	ReasonRestoring = "Restoring"
-	// ReasonRestored: all messages of the archive are in the queue, or were.
+	// ReasonRestored (Queue): all messages of the archive are in the queue, or were.
 	ReasonRestored = "Restored"
-	// ReasonClaimNotShared: members on several nodes cannot all use the claim.
+	// ReasonClaimNotShared (Queue): members on several nodes cannot all mount the claim. Use one with the access mode
+	// ReadWriteMany.
 	ReasonClaimNotShared = "ClaimNotShared"
-	// ReasonStorageFull: a member's volume is full.
+	// ReasonStorageFull (Queue): a member's volume is full. Consume messages, enlarge spec.storage.size, or remove what
+	// else is on the volume.
 	ReasonStorageFull = "StorageFull"
-	// ReasonStorageFailed: a member's volume cannot be written, for example because it became read-only.
+	// ReasonStorageFailed (Queue): a member's volume cannot be written, for example because it became read-only.
 	ReasonStorageFailed = "StorageFailed"
-	// ReasonMessagesLost: what kept the messages was lost, and an empty queue is in its place. It stays until somebody says that they know.
+	// ReasonMessagesLost (Queue): what kept the messages was lost, and an empty queue is in its place. Republish what
+	// is known elsewhere, then acknowledge the loss by the annotation lighterage.dev/accept-loss.
 	ReasonMessagesLost = "MessagesLost"
 )
 
 // Reasons of Peer, PeerGrant, NodeProfile, CompressionPolicy and DataQuota conditions.
 const (
-	// ReasonInForce: the limits of a DataQuota apply.
+	// ReasonInForce (DataQuota): the limits apply.
 	ReasonInForce = "InForce"
-	// ReasonReachable: the peer's gateway answered and accepted our certificate.
+	// ReasonReachable (Peer): the peer's gateway answered and accepted this cluster's certificate.
 	ReasonReachable = "Reachable"
-	// ReasonReceiveOnly: the Peer has no endpoint: runs from it are accepted, none can be sent to it.
+	// ReasonReceiveOnly (Peer): the Peer has no endpoint: runs from it are accepted, none can be sent to it.
 	ReasonReceiveOnly = "ReceiveOnly"
-	// ReasonInvalidCABundle: spec.caBundle holds no usable CA certificate.
+	// ReasonInvalidCABundle (Peer, Transfer, Delivery): spec.caBundle of the Peer holds no usable CA certificate.
 	ReasonInvalidCABundle = "InvalidCABundle"
-	// ReasonDuplicateCA: another Peer holds the same CA, so that neither can be told from the other.
+	// ReasonDuplicateCA (Peer): another Peer holds the same CA, so that the two cannot be told apart. Delete one of
+	// them.
 	ReasonDuplicateCA = "DuplicateCA"
-	// ReasonReferencesResolved: everything that the grant names exists.
+	// ReasonReferencesResolved (PeerGrant): everything that the grant names exists.
 	ReasonReferencesResolved = "ReferencesResolved"
-	// ReasonReferenceNotFound: something that the grant names does not exist (yet).
+	// ReasonReferenceNotFound (PeerGrant): something that the grant names does not exist yet.
 	ReasonReferenceNotFound = "ReferenceNotFound"
-	// ReasonGrantExpired: spec.expirationTime of the grant has passed.
+	// ReasonGrantExpired (PeerGrant): spec.expirationTime has passed.
 	ReasonGrantExpired = "GrantExpired"
-	// ReasonMeasured: the node agent measured and the figures are in status.
+	// ReasonMeasured (NodeProfile): the node agent measured, and the figures are in status.
 	ReasonMeasured = "Measured"
-	// ReasonNodeAgentUnreachable: the node agent does not answer; the figures are the last known.
+	// ReasonNodeAgentUnreachable (NodeProfile): the node agent does not answer. The figures are the last known ones.
 	ReasonNodeAgentUnreachable = "NodeAgentUnreachable"
-	// ReasonNodeAgentSilent: the node agent has not answered for 10 minutes or longer; agents are placed as on a node without an accelerator.
-	ReasonNodeAgentSilent = "NodeAgentSilent"
-	// ReasonImplausibleMeasurement: what the node agent says cannot be; the figures are the last plausible ones, and agents are placed
+	// ReasonNodeAgentSilent (NodeProfile): the node agent has not answered for 10 minutes or longer. Agents are placed
 	// as on a node without an accelerator.
+	ReasonNodeAgentSilent = "NodeAgentSilent"
+	// ReasonImplausibleMeasurement (NodeProfile): the node agent reported impossible figures. The figures are the last
+	// plausible ones, and agents are placed as on a node without an accelerator.
 	ReasonImplausibleMeasurement = "ImplausibleMeasurement"
-	// ReasonKernelChanged, ReasonImageChanged and ReasonCPUModelChanged: why figures were measured anew.
-	ReasonKernelChanged   = "KernelChanged"
-	ReasonImageChanged    = "ImageChanged"
+	// ReasonKernelChanged (NodeProfile): the node was measured again, because its kernel changed. It is in status.lastChange.
+	ReasonKernelChanged = "KernelChanged"
+	// ReasonImageChanged (NodeProfile): the same for the agent's image.
+	ReasonImageChanged = "ImageChanged"
+	// ReasonCPUModelChanged (NodeProfile): the same for the processor.
 	ReasonCPUModelChanged = "CPUModelChanged"
-	// ReasonAccepted: the policy can be used.
+	// ReasonAccepted (CompressionPolicy): the policy can be used.
 	ReasonAccepted = "Accepted"
-	// ReasonMultipleDefaults: more than one CompressionPolicy is annotated as the default; the oldest is used.
+	// ReasonMultipleDefaults (CompressionPolicy): more than one CompressionPolicy is annotated as the default. The
+	// oldest is used.
 	ReasonMultipleDefaults = "MultipleDefaults"
 )
 
@@ -259,10 +316,10 @@ const (
 	CompressionSoftwareDisabled = "SoftwareDisabled"
 	// CompressionIncompressible: not attempted, a sample predicted that it would not pay.
 	CompressionIncompressible = "Incompressible"
-	// CompressionNetworkFaster: not attempted, the objective is Elapsed, and network and receiver take the data sooner as they are than
-	// they could be compressed.
+	// CompressionNetworkFaster: not attempted; the objective is Elapsed, and the network and the receiver handle the
+	// data sooner uncompressed than they could be compressed.
 	CompressionNetworkFaster = "NetworkFaster"
-	// CompressionDidNotShrink: attempted, did not shrink, sent as it is.
+	// CompressionDidNotShrink: attempted; the result was not smaller, so the data was sent or stored uncompressed.
 	CompressionDidNotShrink = "DidNotShrink"
 	// CompressionPolicyNever: not attempted, the policy says Never.
 	CompressionPolicyNever = "PolicyNever"
@@ -272,7 +329,7 @@ const (
 	// CompressionNoNetwork: not attempted, the policy's mode is Auto and the data go from one claim to the other within one pod, so that
 	// there are no bytes on a wire to save.
 	CompressionNoNetwork = "NoNetwork"
-	// CompressionOtherContentType: not attempted, the type of the body is not one that is compressed.
+	// CompressionOtherContentType: not attempted; spec.contentTypes does not list the type of the body.
 	CompressionOtherContentType = "OtherContentType"
 	// CompressionAlreadyEncoded: not attempted, the backend had encoded the body, or the message was put compressed.
 	CompressionAlreadyEncoded = "AlreadyEncoded"
@@ -282,16 +339,16 @@ const (
 	CompressionPartialContent = "PartialContent"
 	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None, or any in answer to a request from another site.
 	CompressionCrossSiteCookie = "CrossSiteCookie"
-	// CompressionBusy: not attempted, as many bodies as allowed were being compressed.
+	// CompressionBusy: not attempted; as many bodies as spec.limits.maxCompressions allows were being compressed.
 	CompressionBusy = "Busy"
-	// CompressionCPUBudget: not attempted. Of data: compressing would take more CPU time than it is worth, by the prices where the
-	// objective is Cost, in itself where it is CPU; where it is Elapsed, the sender's cores are too busy with other work. Of HTTP
-	// bodies: compressing took its share of the CPU.
+	// CompressionCPUBudget: not attempted. Of files: compressing would take more CPU time than it saves, by the prices
+	// where the objective is Cost, in itself where it is CPU; where it is Elapsed, the sender's cores are too busy with
+	// other work. Of HTTP bodies: compressing had taken its share of the CPU, spec.limits.compressionCPUPercent.
 	CompressionCPUBudget = "CPUBudget"
-	// CompressionAcceleratorBusy: software compressed because the accelerator takes several times as long as before, as it does when
-	// others use it.
+	// CompressionAcceleratorBusy: software compressed, because the accelerator takes several times as long as before,
+	// as it does when others use it.
 	CompressionAcceleratorBusy = "AcceleratorBusy"
-	// CompressionEngineFailed: the engine failed, and the body was sent as it is.
+	// CompressionEngineFailed: the engine failed, and the data was sent or stored uncompressed.
 	CompressionEngineFailed = "EngineFailed"
 	// CompressionOff: not attempted, minSize of the Queue is 0.
 	CompressionOff = "CompressionOff"

@@ -34,9 +34,9 @@ const (
 	// Hardware, and not receivers, HTTPEndpoints and Queues.
 	AcceleratorSlotsResource = "lighterage.dev/accelerator-slots"
 
-	// TransferLabel and DeliveryLabel are on everything that the manager makes for a Transfer or a Delivery; the value is the
-	// object's UID.
+	// TransferLabel is on everything that the manager makes for a Transfer; the value is the object's UID.
 	TransferLabel = "lighterage.dev/transfer-uid"
+	// DeliveryLabel is on everything that the manager makes for a Delivery; the value is the object's UID.
 	DeliveryLabel = "lighterage.dev/delivery-uid"
 
 	// TrialLabel is on everything that the manager makes for a CompressionTrial; the value is the object's UID.

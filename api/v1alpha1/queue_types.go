@@ -33,10 +33,9 @@ type QueueStorage struct {
 	// +optional
 	// +default="File"
 	Type QueueStorageType `json:"type,omitempty"`
-	// size that stored messages may take in each member, in full. Of a volume up to 95 percent are for messages, and less of a small one:
-	// for what is about them 40Mi and two 32nds of a volume of up to 1Gi are kept, of a larger one, or with three members, 72Mi and a 32nd, and
-	// never more than 560Mi. What the volume really has counts, and of several members' the least. It may grow; a volume does where its class
-	// allows that.
+	// size of the storage of each member, which has all messages. Of a volume messages take 95 percent at most, and less of a small one,
+	// because members keep a reserve for what is about messages; the reference of limits has a table. What the volume really has
+	// counts, and of several members' the least. size may grow; a volume does where its class allows that.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi; write for example 10Gi"
 	Size resource.Quantity `json:"size,omitzero"`

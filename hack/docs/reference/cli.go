@@ -130,7 +130,7 @@ var (
 // parseFlags reads what package flag prints, and what comes before it.
 func parseFlags(usage string) (introduction string, flags []programFlag, err error) {
 	var before []string
-	for line := range strings.SplitSeq(usage, "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(usage, "\n"), "\n") {
 		if found := flagLine.FindStringSubmatch(line); found != nil {
 			kind := found[2]
 			if kind == "" {

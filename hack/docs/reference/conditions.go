@@ -24,7 +24,7 @@ understand them.
 `
 
 // conditionsPage lists the constants of the API that are condition types and reasons.
-func conditionsPage(a *api) (string, error) {
+func conditionsPage(kinds []*apiextensionsv1.CustomResourceDefinition, a *api) (string, error) {
 	var b strings.Builder
 	b.WriteString(conditionsIntroduction)
 	found := 0
@@ -53,14 +53,45 @@ func conditionsPage(a *api) (string, error) {
 			if v.doc == "" {
 				return "", fmt.Errorf("the constant %s in %s has no comment; say what it means", v.name, block.file)
 			}
-			rows = append(rows, []string{code(v.value), prose(v.doc)})
+			of, err := linksTo(v, kinds)
+			if err != nil {
+				return "", err
+			}
+			rows = append(rows, []string{code(v.value), of, prose(v.doc)})
 		}
-		b.WriteString(table([]string{first, "Meaning"}, rows) + "\n")
+		if rows[0][1] == "" {
+			b.WriteString(table([]string{first, "Meaning"}, withoutColumn(rows, 1)) + "\n")
+			continue
+		}
+		b.WriteString(table([]string{first, "Kinds", "Meaning"}, rows) + "\n")
 	}
 	if found < 5 {
 		return "", errors.New("found too few blocks of reasons: the names of the constants have changed")
 	}
 	return b.String(), nil
+}
+
+// linksTo are links to the kinds that a comment names.
+func linksTo(v value, kinds []*apiextensionsv1.CustomResourceDefinition) (string, error) {
+	var links []string
+	for _, name := range v.kinds {
+		if name == "all kinds" {
+			links = append(links, name)
+			continue
+		}
+		if !slices.ContainsFunc(kinds, func(k *apiextensionsv1.CustomResourceDefinition) bool { return k.Spec.Names.Kind == name }) {
+			return "", fmt.Errorf("the comment of %s names %q, which is no kind", v.name, name)
+		}
+		links = append(links, fmt.Sprintf("[%s](%s)", name, pageName(name)))
+	}
+	return strings.Join(links, ", "), nil
+}
+
+func withoutColumn(rows [][]string, column int) [][]string {
+	for i := range rows {
+		rows[i] = slices.Delete(rows[i], column, column+1)
+	}
+	return rows
 }
 
 // indexPage links to all pages, and lists annotations, labels and the like.

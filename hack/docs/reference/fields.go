@@ -99,10 +99,7 @@ func (r renderer) section(b *strings.Builder, path string, f field, s schema) er
 func fieldTable(path string, rows [][]string) string {
 	header := []string{"Field", "Type", "Default", "Description"}
 	if path == "status" || strings.HasPrefix(path, "status.") {
-		header = slices.Delete(header, 2, 3)
-		for i := range rows {
-			rows[i] = slices.Delete(rows[i], 2, 3)
-		}
+		header, rows = slices.Delete(header, 2, 3), withoutColumn(rows, 2)
 	}
 	return table(header, rows)
 }

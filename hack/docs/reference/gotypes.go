@@ -29,6 +29,8 @@ type api struct {
 // value is a constant with its comment, without the constant's name.
 type value struct {
 	name, value, doc string
+	// kinds that the comment has in parentheses behind the name.
+	kinds []string
 }
 
 // block is a const declaration.
@@ -95,7 +97,7 @@ func (a *api) read(file string, declaration *ast.GenDecl) error {
 	return nil
 }
 
-// valueOf reads a string constant. One without a comment has that of the constant before.
+// valueOf reads a string constant with a comment such as "ReasonServing (Queue): all members serve." One without a comment has that of the constant before.
 func valueOf(spec *ast.ValueSpec, before []value) (value, bool, error) {
 	if len(spec.Names) != 1 || len(spec.Values) != 1 {
 		return value{}, false, nil
@@ -109,6 +111,10 @@ func valueOf(spec *ast.ValueSpec, before []value) (value, bool, error) {
 		return value{}, false, fmt.Errorf("constant %s: %w", spec.Names[0].Name, err)
 	}
 	v := value{name: spec.Names[0].Name, value: text, doc: withoutName(spec.Doc.Text(), spec.Names[0].Name)}
+	if rest, found := strings.CutPrefix(v.doc, "("); found {
+		kinds, meaning, _ := strings.Cut(rest, "): ")
+		v.kinds, v.doc = strings.Split(strings.Join(strings.Fields(kinds), " "), ", "), sentence(meaning)
+	}
 	if v.doc == "" && len(before) > 0 {
 		v.doc = before[len(before)-1].doc
 	}

@@ -58,7 +58,7 @@ func run(ctx context.Context, root, out string) error {
 	for name, render := range map[string]func() (string, error){
 		"README.md":     func() (string, error) { return indexPage(kinds, api) },
 		sharedPageName:  func() (string, error) { return sharedPage(r) },
-		"conditions.md": func() (string, error) { return conditionsPage(api) },
+		"conditions.md": func() (string, error) { return conditionsPage(kinds, api) },
 		"metrics.md":    func() (string, error) { return metricsPage(root) },
 		"limits.md":     func() (string, error) { return limitsPage(ctx, root, kinds) },
 		"cli.md":        func() (string, error) { return cliPage(ctx, root) },

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ type metric struct {
 type recorder struct{ all []metric }
 
 // The form of prometheus.Desc, which has no getters.
-var description = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "(.*?)", (?:unit: "[^"]*", )?constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
+var description = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
 
 // Register is of prometheus.Registerer.
 func (r *recorder) Register(collector prometheus.Collector) error {
@@ -58,7 +59,11 @@ func (r *recorder) Register(collector prometheus.Collector) error {
 		if found == nil {
 			return fmt.Errorf("the form of a description has changed: %s", d)
 		}
-		m := metric{name: found[1], kind: kindOf(collector, found[1]), unit: unitOf(found[1]), help: found[2]}
+		help, err := strconv.Unquote(found[2])
+		if err != nil {
+			return fmt.Errorf("the form of a description has changed: %s: %w", d, err)
+		}
+		m := metric{name: found[1], kind: kindOf(collector, found[1]), unit: unitOf(found[1]), help: help}
 		if found[3] != "" {
 			m.labels = strings.Split(found[3], ",")
 		}
@@ -82,7 +87,9 @@ func (*recorder) Unregister(prometheus.Collector) bool { return false }
 // kindOf is the type of a metric. Collectors of our own export gauges, and counters by the names that Prometheus wants for these.
 func kindOf(collector prometheus.Collector, name string) string {
 	switch collector.(type) {
-	case *prometheus.CounterVec, prometheus.Counter:
+	case *prometheus.GaugeVec, prometheus.Gauge:
+		return "gauge"
+	case *prometheus.CounterVec, prometheus.Counter: // A Gauge has the methods of a Counter.
 		return "counter"
 	case *prometheus.HistogramVec, prometheus.Histogram:
 		return "histogram"
