@@ -3,8 +3,8 @@
 
 package v1alpha1
 
-// Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them. In parentheses are the kinds that have the
-// condition or, below, conditions with the reason.
+// Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them. In parentheses are the
+// kinds that have the condition or, below, conditions with the reason.
 const (
 	// ConditionReady (all kinds): True when the object is in the state that its spec asks for. A Transfer that is
 	// Complete is Ready.
@@ -36,7 +36,8 @@ const (
 	ConditionFeatureConfirmed = "FeatureConfirmed"
 )
 
-// Reasons of Transfer, Delivery and CompressionTrial conditions. Those why attempts end are in status.history of a Transfer as well.
+// Reasons of Transfer, Delivery and CompressionTrial conditions. Those why attempts end are in status.history of a
+// Transfer as well.
 const (
 	// ReasonPending (Delivery, HTTPEndpoint, Queue): accepted; nothing has started yet.
 	ReasonPending = "Pending"
@@ -94,9 +95,9 @@ const (
 	// ReasonDestinationChanged (Transfer, Delivery): something else changed a file at the destination during an
 	// attempt. A later attempt starts from what is there then.
 	ReasonDestinationChanged = "DestinationChanged"
-	// ReasonSourceChanged (Transfer, CompressionTrial, Queue): files of the source changed each time they were read; move a
-	// snapshot, or stop the writer for the time of the run. Or the storage of a sending Queue was set back to an older
-	// state; move its messages to a new Queue.
+	// ReasonSourceChanged (Transfer, CompressionTrial, Queue): files of the source changed each time they were read;
+	// move a snapshot, or stop the writer for the time of the run. Or the storage of a sending Queue was set back to an
+	// older state; move its messages to a new Queue.
 	ReasonSourceChanged = "SourceChanged"
 	// ReasonVerificationFailed (Transfer, Delivery): the digests of both sides differ. Check memory and storage of the
 	// receiving node if it comes again.
@@ -281,7 +282,8 @@ const (
 	// ReasonImplausibleMeasurement (NodeProfile): the node agent reported impossible figures. The figures are the last
 	// plausible ones, and agents are placed as on a node without an accelerator.
 	ReasonImplausibleMeasurement = "ImplausibleMeasurement"
-	// ReasonKernelChanged (NodeProfile): the node was measured again, because its kernel changed. It is in status.lastChange.
+	// ReasonKernelChanged (NodeProfile): the node was measured again, because its kernel changed. It is in
+	// status.lastChange.
 	ReasonKernelChanged = "KernelChanged"
 	// ReasonImageChanged (NodeProfile): the same for the agent's image.
 	ReasonImageChanged = "ImageChanged"
@@ -303,12 +305,13 @@ const (
 	CompressionSoftwareUsed = "SoftwareUsed"
 	// CompressionNoAccelerator: software compressed because the node has no accelerator that is known to work.
 	CompressionNoAccelerator = "NoAccelerator"
-	// CompressionSelfTestFailed: software compressed because the node has an accelerator whose use could not be proved, or which
-	// the library did not use.
+	// CompressionSelfTestFailed: software compressed because the node has an accelerator whose use could not be proved,
+	// or which the library did not use.
 	CompressionSelfTestFailed = "SelfTestFailed"
 	// CompressionLevelNotAccelerated: software compressed because the accelerator does not do the policy's level.
 	CompressionLevelNotAccelerated = "LevelNotAccelerated"
-	// CompressionCodecNotAccelerated: software compressed because the codec agreed with the peer is one that no accelerator does.
+	// CompressionCodecNotAccelerated: software compressed because the codec agreed with the peer is one that no
+	// accelerator does.
 	CompressionCodecNotAccelerated = "CodecNotAccelerated"
 	// CompressionBelowMinimum: not attempted, smaller than the policy's minSize.
 	CompressionBelowMinimum = "BelowMinimum"
@@ -323,11 +326,11 @@ const (
 	CompressionDidNotShrink = "DidNotShrink"
 	// CompressionPolicyNever: not attempted, the policy says Never.
 	CompressionPolicyNever = "PolicyNever"
-	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs; for an HTTPEndpoint, the client none of its
-	// codings.
+	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs; for an HTTPEndpoint, the
+	// client none of its codings.
 	CompressionPeerRefused = "PeerRefused"
-	// CompressionNoNetwork: not attempted, the policy's mode is Auto and the data go from one claim to the other within one pod, so that
-	// there are no bytes on a wire to save.
+	// CompressionNoNetwork: not attempted, the policy's mode is Auto and the data go from one claim to the other within
+	// one pod, so that there are no bytes on a wire to save.
 	CompressionNoNetwork = "NoNetwork"
 	// CompressionOtherContentType: not attempted; spec.contentTypes does not list the type of the body.
 	CompressionOtherContentType = "OtherContentType"
@@ -337,7 +340,8 @@ const (
 	CompressionNoTransform = "NoTransform"
 	// CompressionPartialContent: not attempted, the response is a part of something (206).
 	CompressionPartialContent = "PartialContent"
-	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None, or any in answer to a request from another site.
+	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None, or any in answer to a
+	// request from another site.
 	CompressionCrossSiteCookie = "CrossSiteCookie"
 	// CompressionBusy: not attempted; as many bodies as spec.limits.maxCompressions allows were being compressed.
 	CompressionBusy = "Busy"

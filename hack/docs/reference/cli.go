@@ -12,11 +12,13 @@ import (
 	"strings"
 )
 
-// cliPage is made of what the programs print themselves. They are run without any environment variable that a default comes from.
+// cliPage is made of what the programs print themselves. They are run without any environment variable that a default
+// comes from.
 func cliPage(ctx context.Context, root string) (string, error) {
 	var b strings.Builder
 	b.WriteString("# Command lines\n\n## kubectl lighterage\n\n" +
-		"`make build` writes the plugin to `bin/kubectl-lighterage`. In a directory of `$PATH` it is a plugin of kubectl.\n\n")
+		"`make build` writes the plugin to `bin/kubectl-lighterage`. " +
+		"In a directory of `$PATH` it is a plugin of kubectl.\n\n")
 	plugin := func(arguments ...string) (string, error) {
 		return output(ctx, root, "./controllers/cmd/kubectl-lighterage", append(arguments, "--help")...)
 	}
@@ -25,7 +27,7 @@ func cliPage(ctx context.Context, root string) (string, error) {
 	}
 	for _, program := range []struct{ name, path, text string }{
 		{"manager", "./controllers/cmd/manager", "The manager runs the controllers. The chart sets its flags."},
-		{"gateway", "./controllers/cmd/gateway", "The gateway is the port that other clusters connect to. The chart sets its flags."},
+		{"gateway", "./controllers/cmd/gateway", "Other clusters connect to the gateway. The chart sets its flags."},
 		{"agent", "./agent/cmd/agent", "The manager starts agents in pods and writes their configuration."},
 	} {
 		usage, err := output(ctx, root, program.path, "--help")
@@ -55,7 +57,8 @@ func cliPage(ctx context.Context, root string) (string, error) {
 
 // output runs a program of this module. -trimpath lets copies of the tree share what was compiled.
 func output(ctx context.Context, root, program string, arguments ...string) (string, error) {
-	command := exec.CommandContext(ctx, "go", append([]string{"run", "-trimpath", program}, arguments...)...) //nolint:gosec // Programs of this module.
+	arguments = append([]string{"run", "-trimpath", program}, arguments...)
+	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = root
 	command.Env = []string{"CGO_ENABLED=0"}
 	for _, variable := range os.Environ() {
@@ -68,7 +71,7 @@ func output(ctx context.Context, root, program string, arguments ...string) (str
 	}
 	printed, err := command.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("running %s %s: %w: %s", program, strings.Join(arguments, " "), err, printed)
+		return "", fmt.Errorf("running go %s: %w: %s", strings.Join(arguments, " "), err, printed)
 	}
 	return strings.TrimSpace(string(printed)), nil
 }
@@ -153,7 +156,7 @@ func parseFlags(usage string) (introduction string, flags []programFlag, err err
 		return "", nil, fmt.Errorf("there are no flags in %q", usage)
 	}
 	for i, f := range flags {
-		if found := flagFallback.FindStringSubmatch(f.usage); found != nil && !strings.Contains(found[2], "$") {
+		if found := flagFallback.FindStringSubmatch(f.usage); len(found) == 3 && !strings.Contains(found[2], "$") {
 			flags[i].usage, flags[i].fallback = found[1], strings.Trim(found[2], `"`)
 		}
 	}

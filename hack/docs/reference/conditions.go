@@ -4,6 +4,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,16 +13,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-const conditionsIntroduction = `# Conditions and reasons
-
-Every object has conditions in ` + "`status.conditions`" + `. Programs read these and not ` + "`status.phase`" + `.
-` + "`Ready`, `Reconciling` and `Stalled`" + ` mean what
-[kstatus](https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md) says, so ` + "`kubectl wait`" + ` and Flux
-understand them.
-
-[Troubleshooting](../operations/troubleshooting.md) says what to do about a reason. Events have the reasons of conditions.
-
-`
+// conditionsIntroduction is what the page begins with.
+//
+//go:embed conditions.md.tmpl
+var conditionsIntroduction string
 
 // conditionsPage lists the constants of the API that are condition types and reasons.
 func conditionsPage(kinds []*apiextensionsv1.CustomResourceDefinition, a *api) (string, error) {
@@ -34,13 +29,12 @@ func conditionsPage(kinds []*apiextensionsv1.CustomResourceDefinition, a *api) (
 		switch {
 		case strings.HasPrefix(block.values[0].name, "Condition"):
 			first = "Condition"
-		case !slices.ContainsFunc(block.values, func(v value) bool {
-			return strings.Contains(v.name, "Reason") || strings.HasPrefix(v.name, "Compression")
-		}):
+		case !slices.ContainsFunc(block.values, isReason):
 			continue
 		}
 		if heading == "" {
-			return "", fmt.Errorf("the constants in %s beginning with %s have no comment; say what they are", block.file, block.values[0].name)
+			return "", fmt.Errorf("the constants in %s beginning with %s have no comment; say what they are",
+				block.file, block.values[0].name)
 		}
 		found++
 		// The first sentence is the heading.
@@ -71,6 +65,11 @@ func conditionsPage(kinds []*apiextensionsv1.CustomResourceDefinition, a *api) (
 	return b.String(), nil
 }
 
+// isReason tells by the name of a constant.
+func isReason(v value) bool {
+	return strings.Contains(v.name, "Reason") || strings.HasPrefix(v.name, "Compression")
+}
+
 // linksTo are links to the kinds that a comment names.
 func linksTo(v value, kinds []*apiextensionsv1.CustomResourceDefinition) (string, error) {
 	var links []string
@@ -79,7 +78,8 @@ func linksTo(v value, kinds []*apiextensionsv1.CustomResourceDefinition) (string
 			links = append(links, name)
 			continue
 		}
-		if !slices.ContainsFunc(kinds, func(k *apiextensionsv1.CustomResourceDefinition) bool { return k.Spec.Names.Kind == name }) {
+		isNamed := func(k *apiextensionsv1.CustomResourceDefinition) bool { return k.Spec.Names.Kind == name }
+		if !slices.ContainsFunc(kinds, isNamed) {
 			return "", fmt.Errorf("the comment of %s names %q, which is no kind", v.name, name)
 		}
 		links = append(links, fmt.Sprintf("[%s](%s)", name, pageName(name)))
@@ -108,7 +108,7 @@ func indexPage(kinds []*apiextensionsv1.CustomResourceDefinition, a *api) (strin
 	}
 	b.WriteString(table([]string{"Kind", "Scope", "Purpose"}, rows))
 	b.WriteString("\n## Further pages\n\n" + table([]string{"Page", "Content"}, [][]string{
-		{"[Status of compression](" + sharedPageName + ")", "what several kinds show of policy, placement, compression, CPU time and cost"},
+		{"[Status of compression](" + sharedPageName + ")", "fields of status that several kinds have"},
 		{"[Conditions](conditions.md)", "condition types, and the reasons of conditions, of compression and of placement"},
 		{"[Metrics](metrics.md)", "metrics of the manager and the gateway"},
 		{"[Limits](limits.md)", "limits, intervals and time-outs"},

@@ -20,8 +20,9 @@ import (
 	"strings"
 )
 
-// constants finds the values of constants in the packages of the module, exported or not. It checks types from the sources, so it
-// needs no compiled packages. Of other modules it knows nothing: their packages are empty, and what depends on them has no value.
+// constants finds the values of constants in the packages of the module, exported or not. It checks types from the
+// sources, so it needs no compiled packages. Of other modules it knows nothing: their packages are empty, and what
+// depends on them has no value.
 type constants struct {
 	root     string
 	fset     *token.FileSet
@@ -44,7 +45,8 @@ func newConstants(ctx context.Context, root string) (*constants, error) {
 	}
 	build.Default.GOROOT, build.Default.CgoEnabled = strings.TrimSpace(string(goroot)), false
 	fset := token.NewFileSet()
-	return &constants{root: root, fset: fset, packages: map[string]*source{}, standard: importer.ForCompiler(fset, "source", nil)}, nil
+	standard := importer.ForCompiler(fset, "source", nil)
+	return &constants{root: root, fset: fset, packages: map[string]*source{}, standard: standard}, nil
 }
 
 // standardPackages are those whose constants ours are made of.
@@ -123,8 +125,9 @@ func (c *constants) one(reference string) (measure, error) {
 	return values[0], nil
 }
 
-// find returns the values of a reference: DIRECTORY.NAME for a constant; DIRECTORY.NAME.KEY... for a value that has the name KEY within
-// the variable, function or TYPE.METHOD that NAME is. A value that is a call with one constant as its argument is that constant.
+// find returns the values of a reference: DIRECTORY.NAME for a constant; DIRECTORY.NAME.KEY... for a value that has the
+// name KEY within the variable, function or TYPE.METHOD that NAME is. A value that is a call with one constant as its
+// argument is that constant.
 func (c *constants) find(reference string) ([]measure, error) {
 	slash := strings.LastIndex(reference, "/")
 	names := strings.Split(reference[slash+1:], ".")
@@ -148,7 +151,7 @@ func (c *constants) find(reference string) ([]measure, error) {
 	if len(names) == 2 {
 		named, ok := object.(*types.Const)
 		if !ok || named.Val().Kind() == constant.Unknown {
-			return nil, fmt.Errorf("%s has no constant value, or is made of a package that is not in standardPackages", reference)
+			return nil, fmt.Errorf("%s is no constant, or is made of a package that is not in standardPackages", reference)
 		}
 		return []measure{{value: named.Val(), duration: isDuration(named.Type())}}, nil
 	}
@@ -185,8 +188,8 @@ func (s *source) declaration(position token.Pos) ast.Node {
 	return nil
 }
 
-// within calls found with the values behind a path of keys: what a composite literal has under the key, what is assigned to it, and what
-// follows its address in a list, such as in setDefault(&l.HelloBytes, 16<<10).
+// within calls found with the values behind a path of keys: what a composite literal has under the key, what is
+// assigned to it, and what follows its address in a list, such as in setDefault(&l.HelloBytes, 16<<10).
 func (s *source) within(node ast.Node, keys []string, found func(measure)) {
 	if node == nil {
 		return

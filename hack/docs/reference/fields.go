@@ -39,7 +39,7 @@ var plainTypes = map[string]string{
 }
 
 // top renders spec or status: a table of its plain fields, and a section for each field that is an object.
-func (r renderer) top(b *strings.Builder, f field, s schema, required bool) error {
+func (r renderer) top(b *strings.Builder, f field, s schema) error {
 	fmt.Fprintf(b, "## %s\n\n", f.name)
 	if text := r.comment(f.name, s.Description); text != "" {
 		fmt.Fprintf(b, "%s\n\n", strings.ReplaceAll(text, "\n", "\n\n"))
@@ -64,11 +64,12 @@ func (r renderer) top(b *strings.Builder, f field, s schema, required bool) erro
 		}
 		summary := r.row(path, child, property, isRequired)
 		if r.shared[path].goType == child.goType {
-			summary[0] = fmt.Sprintf("[`%s`](%s#%s)", path, sharedPageName, anchor(path))
+			summary[0] = link(path, sharedPageName+"#"+anchor(path))
 			rows = append(rows, summary)
 			continue
 		}
-		rows = append(rows, []string{fmt.Sprintf("[`%s`](#%s)", path, anchor(path)), summary[1], summary[2], firstSentence(summary[3])})
+		summary[0], summary[3] = link(path, "#"+anchor(path)), firstSentence(summary[3])
+		rows = append(rows, summary)
 		if err := r.section(&sections, path, child, property); err != nil {
 			return err
 		}
@@ -146,8 +147,8 @@ func (r renderer) row(path string, f field, s schema, required bool) []string {
 	return []string{code(path), kind, defaultOf(s), strings.Join(description, "\n")}
 }
 
-// describe is what there is to say of a field, and its rules. What is in status users do not write: bounds and rules are left out
-// there, and so is what values mean, which spec says.
+// describe is what there is to say of a field, and its rules. What is in status users do not write: bounds and rules
+// are left out there, and so is what values mean, which spec says.
 func (r renderer) describe(path string, f field, s schema) (description, rules []string) {
 	if text := r.comment(f.name, cmp.Or(s.Description, element(s).Description)); text != "" {
 		description = append(description, text)

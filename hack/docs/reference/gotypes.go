@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// api is what the Go sources of the API say and the CRDs do not: the order of fields, what enumerated values mean, and which
-// types are those of Kubernetes.
+// api is what the Go sources of the API say and the CRDs do not: the order of fields, what enumerated values mean, and
+// which types are those of Kubernetes.
 type api struct {
 	structs map[string]*ast.StructType
 	// values of enumerated types, in their order.
@@ -97,7 +97,8 @@ func (a *api) read(file string, declaration *ast.GenDecl) error {
 	return nil
 }
 
-// valueOf reads a string constant with a comment such as "ReasonServing (Queue): all members serve." One without a comment has that of the constant before.
+// valueOf reads a string constant with a comment such as "ReasonServing (Queue): all members serve." One without a
+// comment has that of the constant before.
 func valueOf(spec *ast.ValueSpec, before []value) (value, bool, error) {
 	if len(spec.Names) != 1 || len(spec.Values) != 1 {
 		return value{}, false, nil

@@ -70,7 +70,7 @@ func kindPage(root string, kind *apiextensionsv1.CustomResourceDefinition, r ren
 		if !ok {
 			return "", fmt.Errorf("the CRD has no %s; run make generate-api", f.name)
 		}
-		if err := r.top(&b, f, property, slices.Contains(schema.Required, f.name)); err != nil {
+		if err := r.top(&b, f, property); err != nil {
 			return "", err
 		}
 	}
@@ -118,5 +118,6 @@ func columns(b *strings.Builder, plural string, all []apiextensionsv1.CustomReso
 		}
 		rows = append(rows, []string{strings.ToUpper(column.Name), code(strings.TrimPrefix(column.JSONPath, ".")), shown})
 	}
-	fmt.Fprintf(b, "## Columns\n\n`kubectl get %s` prints:\n\n%s\n", plural, table([]string{"Column", "Field", "Printed"}, rows))
+	printed := table([]string{"Column", "Field", "Printed"}, rows)
+	fmt.Fprintf(b, "## Columns\n\n`kubectl get %s` prints:\n\n%s\n", plural, printed)
 }

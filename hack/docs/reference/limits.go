@@ -84,7 +84,7 @@ func limitsPage(ctx context.Context, root string, kinds []*apiextensionsv1.Custo
 			}
 			text, err := allowed(s, kind+"."+path)
 			text, _, _ = strings.Cut(text, ", matches ")
-			return fmt.Sprintf("| [`%s`](%s) | %s | %s |", path, pageName(kind), cmp.Or(defaultOf(s), "-"), text), err
+			return fmt.Sprintf("| %s | %s | %s |", link(path, pageName(kind)), cmp.Or(defaultOf(s), "-"), text), err
 		},
 		"volumeReserve": func() (string, error) { return volumeReserve(kinds) },
 	}
@@ -141,7 +141,9 @@ func volumeReserve(kinds []*apiextensionsv1.CustomResourceDefinition) (string, e
 	}
 	const mib, gib = int64(1) << 20, int64(1) << 30
 	var rows [][]string
-	for _, volume := range []int64{wirev1.QueueLeastVolume, wirev1.QueueLeastVolumeOfThree, 256 * mib, gib, 10 * gib, 100 * gib, 1024 * gib} {
+	for _, volume := range []int64{
+		wirev1.QueueLeastVolume, wirev1.QueueLeastVolumeOfThree, 256 * mib, gib, 10 * gib, 100 * gib, 1024 * gib,
+	} {
 		row := []string{byteCount(volume)}
 		for _, members := range []int{1, 3} {
 			if volume < wirev1.QueueLeastVolumeOfThree && members > 1 {
@@ -152,10 +154,14 @@ func volumeReserve(kinds []*apiextensionsv1.CustomResourceDefinition) (string, e
 		}
 		rows = append(rows, append(row, byteCount(wirev1.QueueShort(volume))))
 	}
-	return table([]string{"Volume", "Reserved, 1 replica", "At least for messages", "Reserved, 3 replicas", "At least for messages", "Puts are rejected below"}, rows), nil
+	return table([]string{
+		"Volume", "Reserved, 1 replica", "At least for messages", "Reserved, 3 replicas", "At least for messages",
+		"Puts are rejected below",
+	}, rows), nil
 }
 
-// checkVolumes returns an error when the API server accepts volumes by other sizes than those that members and manager go by.
+// checkVolumes returns an error when the API server accepts volumes by other sizes than those that members and manager
+// go by.
 func checkVolumes(kinds []*apiextensionsv1.CustomResourceDefinition) error {
 	spec, err := fieldOf(kinds, "Queue", "spec")
 	if err != nil {
@@ -164,9 +170,10 @@ func checkVolumes(kinds []*apiextensionsv1.CustomResourceDefinition) error {
 	for _, least := range []int64{wirev1.QueueLeastVolume, wirev1.QueueLeastVolumeOfThree} {
 		quantity := resource.NewQuantity(least, resource.BinarySI).String()
 		if !slices.ContainsFunc(spec.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
-			return strings.Contains(rule.Rule, "quantity('"+quantity+"')") && strings.Contains(rule.Message, "at least "+quantity)
+			return strings.Contains(rule.Rule, "quantity('"+quantity+"')") &&
+				strings.Contains(rule.Message, "at least "+quantity)
 		}) {
-			return fmt.Errorf("no rule of a Queue's spec requires volumes of %s, which is the least in agent/wire/v1/queueroom.go", quantity)
+			return fmt.Errorf("no rule of a Queue's spec requires volumes of %s, as agent/wire/v1/queueroom.go does", quantity)
 		}
 	}
 	if wirev1.QueueRoom(wirev1.QueueLeastVolume, 1) <= 0 || wirev1.QueueRoom(wirev1.QueueLeastVolumeOfThree, 3) <= 0 {

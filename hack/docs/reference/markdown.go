@@ -34,6 +34,9 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
+// link is a link that has code as its text.
+func link(text, target string) string { return "[" + code(text) + "](" + target + ")" }
+
 var proseEscapes = strings.NewReplacer(
 	`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "`", "\\`",
 )

@@ -4,6 +4,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,17 +26,10 @@ import (
 	"github.com/lighterage/lighterage/controllers/metrics"
 )
 
-const metricsIntroduction = `# Metrics
-
-The manager and the gateway serve ` + "`/metrics`" + ` by HTTPS on the port of ` + "`--metrics-bind-address`" + `
-([command lines](cli.md)) to callers whom the API server allows to ` + "`get`" + ` the non-resource URL ` + "`/metrics`" + `. Agents serve no
-metrics: the manager polls them and exports what they report. [Monitoring](../operations/monitoring.md) says how to scrape
-them and what to alert on.
-
-Counters of Transfers increase when an attempt ends. Counters of HTTPEndpoints and Queues increase when the manager polls the
-agents. Both processes also export the metrics of Go, of the process and of controller-runtime (` + "`go_`, `process_`,\n`controller_runtime_`, `workqueue_`, `rest_client_`" + `).
-
-`
+// metricsIntroduction is what the page begins with.
+//
+//go:embed metrics.md.tmpl
+var metricsIntroduction string
 
 // metric is a collector as it was registered.
 type metric struct {
@@ -47,7 +41,8 @@ type metric struct {
 type recorder struct{ all []metric }
 
 // The form of prometheus.Desc, which has no getters.
-var description = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
+var description = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?` +
+	`constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
 
 // Register is of prometheus.Registerer.
 func (r *recorder) Register(collector prometheus.Collector) error {
@@ -84,7 +79,8 @@ func (r *recorder) MustRegister(collectors ...prometheus.Collector) {
 // Unregister is of prometheus.Registerer.
 func (*recorder) Unregister(prometheus.Collector) bool { return false }
 
-// kindOf is the type of a metric. Collectors of our own export gauges, and counters by the names that Prometheus wants for these.
+// kindOf is the type of a metric. Collectors of our own export gauges, and counters by the names that Prometheus wants
+// for these.
 func kindOf(collector prometheus.Collector, name string) string {
 	switch collector.(type) {
 	case *prometheus.GaugeVec, prometheus.Gauge:
@@ -120,12 +116,30 @@ func metricsPage(root string) (string, error) {
 		title    string
 		register func(prometheus.Registerer) error
 	}{
-		{"Transfers (manager)", func(r prometheus.Registerer) error { metrics.NewTransfers(r); return nil }},
-		{"Queues (manager)", func(r prometheus.Registerer) error { metrics.NewQueues(r, time.Time{}); return nil }},
-		{"HTTPEndpoints (manager)", func(r prometheus.Registerer) error { metrics.NewHTTPEndpoints(r, time.Time{}); return nil }},
-		{"DataQuotas (manager)", func(r prometheus.Registerer) error { metrics.NewQuotas(r); return nil }},
-		{"Polling of agents (manager)", func(r prometheus.Registerer) error { agentpoll.New(r); return nil }},
-		{"Uses of PeerGrants (manager and gateway)", func(r prometheus.Registerer) error { audit.NewUses(logr.Discard(), r); return nil }},
+		{"Transfers (manager)", func(r prometheus.Registerer) error {
+			metrics.NewTransfers(r)
+			return nil
+		}},
+		{"Queues (manager)", func(r prometheus.Registerer) error {
+			metrics.NewQueues(r, time.Time{})
+			return nil
+		}},
+		{"HTTPEndpoints (manager)", func(r prometheus.Registerer) error {
+			metrics.NewHTTPEndpoints(r, time.Time{})
+			return nil
+		}},
+		{"DataQuotas (manager)", func(r prometheus.Registerer) error {
+			metrics.NewQuotas(r)
+			return nil
+		}},
+		{"Polling of agents (manager)", func(r prometheus.Registerer) error {
+			agentpoll.New(r)
+			return nil
+		}},
+		{"Uses of PeerGrants (manager and gateway)", func(r prometheus.Registerer) error {
+			audit.NewUses(logr.Discard(), r)
+			return nil
+		}},
 		{"Gateway", func(r prometheus.Registerer) error {
 			_, err := gateway.New(gateway.Options{Registerer: r, Log: logr.Discard(), Clock: clock.RealClock{}})
 			return err
@@ -169,7 +183,7 @@ func everyMetric(root string, documented map[string]bool) error {
 			}
 			for _, found := range metricName.FindAllStringSubmatch(string(content), -1) {
 				if !documented[found[1]] {
-					errs = append(errs, fmt.Errorf("%s has the metric %s, which no section of the page registers; add it to metricsPage", path, found[1]))
+					errs = append(errs, fmt.Errorf("metric %s in %s is in no section; add it to metricsPage", found[1], path))
 				}
 			}
 			return nil
