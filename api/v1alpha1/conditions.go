@@ -305,43 +305,45 @@ const (
 	CompressionSoftwareUsed = "SoftwareUsed"
 	// CompressionNoAccelerator: software compressed because the node has no accelerator that is known to work.
 	CompressionNoAccelerator = "NoAccelerator"
-	// CompressionSelfTestFailed: software compressed because the node has an accelerator whose use could not be proved,
-	// or which the library did not use.
+	// CompressionSelfTestFailed: software compressed, because the node's accelerator did not pass the proof that it is
+	// used, or the library did not use it.
 	CompressionSelfTestFailed = "SelfTestFailed"
 	// CompressionLevelNotAccelerated: software compressed because the accelerator does not do the policy's level.
 	CompressionLevelNotAccelerated = "LevelNotAccelerated"
 	// CompressionCodecNotAccelerated: software compressed because the codec agreed with the peer is one that no
 	// accelerator does.
 	CompressionCodecNotAccelerated = "CodecNotAccelerated"
-	// CompressionBelowMinimum: not attempted, smaller than the policy's minSize.
+	// CompressionBelowMinimum: not attempted, because the data is smaller than minSize.
 	CompressionBelowMinimum = "BelowMinimum"
-	// CompressionSoftwareDisabled: not attempted, no accelerator and the policy forbids software.
+	// CompressionSoftwareDisabled: not attempted, because the node has no accelerator and the policy disables software.
 	CompressionSoftwareDisabled = "SoftwareDisabled"
-	// CompressionIncompressible: not attempted, a sample predicted that it would not pay.
+	// CompressionIncompressible: not attempted, because a sample predicted that the data would not shrink enough.
 	CompressionIncompressible = "Incompressible"
 	// CompressionNetworkFaster: not attempted; the objective is Elapsed, and the network and the receiver handle the
 	// data sooner uncompressed than they could be compressed.
 	CompressionNetworkFaster = "NetworkFaster"
 	// CompressionDidNotShrink: attempted; the result was not smaller, so the data was sent or stored uncompressed.
 	CompressionDidNotShrink = "DidNotShrink"
-	// CompressionPolicyNever: not attempted, the policy says Never.
+	// CompressionPolicyNever: not attempted, because the policy's mode is Never.
 	CompressionPolicyNever = "PolicyNever"
-	// CompressionPeerRefused: not attempted, the peer accepts none of the policy's codecs; for an HTTPEndpoint, the
-	// client none of its codings.
+	// CompressionPeerRefused: not attempted, because the peer accepts none of the policy's codecs or, of an
+	// HTTPEndpoint, the client none of its codings.
 	CompressionPeerRefused = "PeerRefused"
-	// CompressionNoNetwork: not attempted, the policy's mode is Auto and the data go from one claim to the other within
-	// one pod, so that there are no bytes on a wire to save.
+	// CompressionNoNetwork: not attempted, because the policy's mode is Auto and one pod copies from claim to claim, so
+	// there is no network traffic to save.
 	CompressionNoNetwork = "NoNetwork"
 	// CompressionOtherContentType: not attempted; spec.contentTypes does not list the type of the body.
 	CompressionOtherContentType = "OtherContentType"
-	// CompressionAlreadyEncoded: not attempted, the backend had encoded the body, or the message was put compressed.
+	// CompressionAlreadyEncoded: not attempted, because the backend had encoded the body, or the client published the
+	// message compressed.
 	CompressionAlreadyEncoded = "AlreadyEncoded"
-	// CompressionNoTransform: not attempted, client or backend forbid it with Cache-Control: no-transform.
+	// CompressionNoTransform: not attempted, because the client or the backend forbids it by Cache-Control:
+	// no-transform.
 	CompressionNoTransform = "NoTransform"
-	// CompressionPartialContent: not attempted, the response is a part of something (206).
+	// CompressionPartialContent: not attempted, because the response is partial (206).
 	CompressionPartialContent = "PartialContent"
-	// CompressionCrossSiteCookie: not attempted, the response sets a cookie with SameSite=None, or any in answer to a
-	// request from another site.
+	// CompressionCrossSiteCookie: not attempted, because the response sets a cookie with SameSite=None, or any cookie
+	// in answer to a request from another site.
 	CompressionCrossSiteCookie = "CrossSiteCookie"
 	// CompressionBusy: not attempted; as many bodies as spec.limits.maxCompressions allows were being compressed.
 	CompressionBusy = "Busy"

@@ -10,26 +10,28 @@ const (
 	PlacementReasonHardware = "HardwareNode"
 	// PlacementReasonAnyNode: the policy does not look at accelerators, or compresses nothing.
 	PlacementReasonAnyNode = "AnyNode"
-	// PlacementReasonClaimBound: the claim's volume can be reached from certain nodes only, or is in use on one and can be on no other, and that
-	// wins over the accelerator.
+	// PlacementReasonClaimBound: the claim's volume can be mounted on certain nodes only, or is mounted on one and can be
+	// mounted on no other. That takes precedence over the accelerator.
 	PlacementReasonClaimBound = "ClaimBound"
-	// PlacementReasonNoRoom: the scheduler chose another node, or none yet, although this one could have been chosen; most often there is no
-	// room.
+	// PlacementReasonNoRoom: the scheduler chose another node, or none yet, although this one could have been chosen. Most
+	// often the node lacks free CPU or memory.
 	PlacementReasonNoRoom = "NoRoom"
-	// PlacementReasonCordoned: the node takes no new pods.
+	// PlacementReasonCordoned: the node is cordoned. Uncordon it to use its accelerator.
 	PlacementReasonCordoned = "Cordoned"
 	// PlacementReasonNotReady: the node's kubelet does not report that it is ready.
 	PlacementReasonNotReady = "NotReady"
-	// PlacementReasonTainted: the node has a taint that the agent does not tolerate.
+	// PlacementReasonTainted: the node has a taint that the agent does not tolerate. Add the toleration to
+	// spec.podTemplate.tolerations.
 	PlacementReasonTainted = "Tainted"
 	// PlacementReasonImageArchitecture: the agent's image was not built for the node's architecture.
 	PlacementReasonImageArchitecture = "ImageArchitecture"
-	// PlacementReasonAcceleratorBusy: as many agents as may share the node's accelerator are there, or wait to be placed, already. Counted are
-	// those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues.
+	// PlacementReasonAcceleratorBusy: the agents that may share the node's accelerator are placed there, or wait to be placed.
+	// Agents count that compress for Transfers and those of CompressionTrials with class Hardware; receivers, HTTPEndpoints
+	// and Queues do not. The manager's flag --accelerator-slots sets the number.
 	PlacementReasonAcceleratorBusy = "AcceleratorBusy"
 	// PlacementReasonNotSelected: the node is not of the class that the object asks for.
 	PlacementReasonNotSelected = "NotSelected"
-	// PlacementReasonEligible: nothing speaks against the node.
+	// PlacementReasonEligible: the node could be chosen.
 	PlacementReasonEligible = "Eligible"
 )
 
