@@ -7,16 +7,13 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"go/constant"
-	"slices"
 	"strings"
 	"text/template"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -86,7 +83,7 @@ func limitsPage(ctx context.Context, root string, kinds []*apiextensionsv1.Custo
 			text, _, _ = strings.Cut(text, ", matches ")
 			return fmt.Sprintf("| %s | %s | %s |", link(path, pageName(kind)), cmp.Or(defaultOf(s), "-"), text), err
 		},
-		"volumeReserve": func() (string, error) { return volumeReserve(kinds) },
+		"volumeReserve": volumeReserve,
 	}
 	parsed, err := template.New("limits.md").Funcs(functions).Option("missingkey=error").Parse(limitsTemplate)
 	if err != nil {
@@ -135,10 +132,7 @@ func allowed(s schema, name string) (string, error) {
 }
 
 // volumeReserve is a table of what is kept free of volumes, as the members and the manager reckon it.
-func volumeReserve(kinds []*apiextensionsv1.CustomResourceDefinition) (string, error) {
-	if err := checkVolumes(kinds); err != nil {
-		return "", err
-	}
+func volumeReserve() string {
 	const mib, gib = int64(1) << 20, int64(1) << 30
 	var rows [][]string
 	for _, volume := range []int64{
@@ -157,29 +151,7 @@ func volumeReserve(kinds []*apiextensionsv1.CustomResourceDefinition) (string, e
 	return table([]string{
 		"Volume", "Reserved, 1 replica", "At least for messages", "Reserved, 3 replicas", "At least for messages",
 		"Puts are rejected below",
-	}, rows), nil
-}
-
-// checkVolumes returns an error when the API server accepts volumes by other sizes than those that members and manager
-// go by.
-func checkVolumes(kinds []*apiextensionsv1.CustomResourceDefinition) error {
-	spec, err := fieldOf(kinds, "Queue", "spec")
-	if err != nil {
-		return err
-	}
-	for _, least := range []int64{wirev1.QueueLeastVolume, wirev1.QueueLeastVolumeOfThree} {
-		quantity := resource.NewQuantity(least, resource.BinarySI).String()
-		if !slices.ContainsFunc(spec.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
-			return strings.Contains(rule.Rule, "quantity('"+quantity+"')") &&
-				strings.Contains(rule.Message, "at least "+quantity)
-		}) {
-			return fmt.Errorf("no rule of a Queue's spec requires volumes of %s, as agent/wire/v1/queueroom.go does", quantity)
-		}
-	}
-	if wirev1.QueueRoom(wirev1.QueueLeastVolume, 1) <= 0 || wirev1.QueueRoom(wirev1.QueueLeastVolumeOfThree, 3) <= 0 {
-		return errors.New("the smallest volumes have no space for messages")
-	}
-	return nil
+	}, rows)
 }
 
 // byteCount is a number of bytes in the largest binary unit that is not more than it, to one decimal.
