@@ -158,7 +158,7 @@ type NodeProfileStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	AgentImage string `json:"agentImage,omitempty"`
-	// lastChange of kernel, processor or image; the figures were measured anew for it. Absent until there is one.
+	// lastChange of kernel, processor or image; the figures were measured again after it. Absent until there is one.
 	// +optional
 	LastChange *ProfileChange `json:"lastChange,omitempty"`
 	// measuredTime is when.

@@ -87,7 +87,7 @@ type QueueCompression struct {
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
 }
 
-// QueueOverflow says what happens when a limit has no room for a message.
+// QueueOverflow says what happens to a message that exceeds a limit.
 // +kubebuilder:validation:Enum=RejectNew;DropOldest
 type QueueOverflow string
 
@@ -105,7 +105,7 @@ type QueueLimits struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000000
 	MaxMessages *int64 `json:"maxMessages,omitempty"`
-	// maxBytes that its messages take. Absent: what storage.size has room for.
+	// maxBytes that its messages take. Absent: what fits into storage.size.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Ki')) >= 0",message="maxBytes must be at least 64Ki; write for example 8Gi"
 	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
@@ -118,7 +118,7 @@ type QueueLimits struct {
 	// +default="1Mi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('32Mi')) <= 0",message="maxMessageSize must be between 1Ki and 32Mi; write for example 1Mi"
 	MaxMessageSize *resource.Quantity `json:"maxMessageSize,omitempty"`
-	// overflow says what happens to a message for which there is no room.
+	// overflow says what happens to a message that does not fit.
 	// +optional
 	// +default="RejectNew"
 	Overflow QueueOverflow `json:"overflow,omitempty"`
@@ -247,7 +247,7 @@ type QueueSpec struct {
 
 	// duplicateWindow is how long the identifier of a message (header Nats-Msg-Id) is remembered; a message with a known one is
 	// acknowledged and not stored again. Members keep them in memory, with about 170 bytes for each of up to 64 characters, and so at most
-	// 1,048,576 at a time, of which each of three members lets in a third; longer ones count as several. Further messages with identifiers are
+	// 1,048,576 at a time, of which each of three members accepts a third; longer ones count as several. Further messages with identifiers are
 	// refused until some are forgotten: for 10,000 a second use up to 100s. External servers keep as many as are put.
 	// +optional
 	// +default="2m"
@@ -260,7 +260,7 @@ type QueueSpec struct {
 	// +default={}
 	Redelivery QueueRedelivery `json:"redelivery,omitzero"`
 
-	// authentication of clients. Nobody is let in without.
+	// authentication of clients. Without it no client can authenticate.
 	// +required
 	Authentication QueueAuthentication `json:"authentication,omitzero"`
 
@@ -301,7 +301,7 @@ type QueueMessages struct {
 	// count of messages, which is depth.
 	// +optional
 	Count int64 `json:"count"`
-	// bytes as stored, with those of dead letters and of what channels and archives note, which take room as well.
+	// bytes as stored, with those of dead letters and of what channels and archives note, which take space as well.
 	// +optional
 	Bytes int64 `json:"bytes"`
 }
@@ -384,7 +384,7 @@ type QueueStatistics struct {
 	// +optional
 	Redelivered int64 `json:"redelivered"`
 	// deadLetters were given out as often as spec.redelivery.maxDeliveries allows, or rejected by a client, or cannot be sent by the channel.
-	// They are not in depth, but take room as messages do.
+	// They are not in depth, but take space as messages do.
 	// +optional
 	DeadLetters int64 `json:"deadLetters,omitempty"`
 	// connections of clients.

@@ -36,7 +36,7 @@ type QueueArchive struct {
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('4Gi')) <= 0",message="maxRangeSize must be between 1Mi and 4Gi; write for example 64Mi"
 	MaxRangeSize *resource.Quantity `json:"maxRangeSize,omitempty"`
 	// retention after which a file is deleted, if all of its messages and all before them have left the queue. Absent: files stay. To delete
-	// single ones by hand makes the archive useless; a whole archive, which is a directory, can be deleted, and begins anew.
+	// single ones by hand makes the archive useless; a whole archive, which is a directory, can be deleted; the Queue then starts another.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="retention must be between 1s and 87600h; write for example 168h"
 	Retention *metav1.Duration `json:"retention,omitempty"`
@@ -94,7 +94,7 @@ type QueueArchiveError struct {
 
 // QueueArchiveStatus is how far the archive has come, and what is in it.
 type QueueArchiveStatus struct {
-	// path of the archive in the claim. A Queue made anew has another.
+	// path of the archive in the claim. A Queue that was created again has another.
 	// +optional
 	Path string `json:"path,omitempty"`
 	// sequence of the queue up to which the archive has come.

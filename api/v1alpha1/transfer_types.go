@@ -265,7 +265,7 @@ type RunStatus struct {
 	// +optional
 	Route Route `json:"route,omitempty"`
 	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that only somebody
-	// can mend, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt that was interrupted after it had
+	// can fix, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt that was interrupted after it had
 	// made bytes safe at the destination begins the count again.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
