@@ -69,18 +69,18 @@ func parse(arguments []string) (settings, error) {
 	flags.BoolVar(&s.networkPolicies, "network-policies", true, "make a NetworkPolicy for the pods of every Transfer, Delivery, CompressionTrial, Queue and HTTPEndpoint; "+
 		"false: remove those that were made")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")
-	flags.DurationVar(&s.leaseDuration, "leader-elect-lease-duration", 2*time.Minute, "how long a leader that is gone without a word keeps the others waiting, from 15s to 10m. "+
+	flags.DurationVar(&s.leaseDuration, "leader-elect-lease-duration", 2*time.Minute, "how long other managers wait for a leader that does not renew its lease before one of them leads, from 15s to 10m. "+
 		"A leader that cannot reach the API server for three quarters of it stops")
-	flags.StringVar(&s.leaderIdentity, "leader-elect-identity", os.Getenv("POD_NAME"), "name of this manager in the lease, of which there must be no other process at the same time (default: $POD_NAME); "+
-		"one that is started again under its name leads at once. Empty: a new name with every start")
+	flags.StringVar(&s.leaderIdentity, "leader-elect-identity", os.Getenv("POD_NAME"), "name of this manager in the lease, which no other process may use at the same time (default: $POD_NAME); "+
+		"a leader that restarts under its name leads again at once. Empty: a new name with every start")
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none")
+	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for clients that may get this path by the cluster's RBAC; 0 for none")
 	flags.StringVar(&s.pprofAddress, "pprof-bind-address", "", "address of /debug/pprof, by plain HTTP and without authentication, so give one of localhost; empty: none")
-	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are looked after at once")
+	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are reconciled at once")
 	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its accelerator, "+
 		"0 for any number; counted are those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues. "+
 		"Takes the right to patch nodes/status")
-	watchNamespaces := flags.String("watch-namespaces", "", "namespaces in which the manager has rights and looks after objects, with commas; its own is added; empty: all")
+	watchNamespaces := flags.String("watch-namespaces", "", "comma-separated namespaces whose objects are reconciled, beside the manager's own; empty: all")
 	clusterCIDRs := flags.String("cluster-cidrs", "", "networks of this cluster's pods and Services, with commas between them, that it does not say itself "+
 		"(ServiceCIDRs and nodes' podCIDRs): HTTPEndpoints and Queues may not dial what is in them, Services that they may use excepted")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
