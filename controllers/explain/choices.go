@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/table"
 )
 
 const (
@@ -123,7 +125,7 @@ func (e *Explanation) notesOfCalibration(w *weighing, in Input) {
 	case w.packed == 0:
 		e.note("nothing was compressed, so how these data would have done with an engine is not known; the sample's figures say what the engines do on node %s", in.Sender.Name)
 	case w.ratioBy == nil:
-		e.note("the NodeProfile of node %s has no figures of %s at level %s, so that choices cannot be compared with what the run did", in.Sender.Name, c.Engine, cmpOr(c.Level, "unknown"))
+		e.note("the NodeProfile of node %s has no figures of %s at level %s, so that choices cannot be compared with what the run did", in.Sender.Name, c.Engine, cmp.Or(c.Level, "unknown"))
 	}
 	for _, reason := range []string{v1alpha1.CompressionNetworkFaster, v1alpha1.CompressionCPUBudget, v1alpha1.CompressionSoftwareDisabled, v1alpha1.CompressionPeerRefused} {
 		if n := c.Skipped[reason]; n > 0 && w.packed > 0 {
@@ -145,7 +147,7 @@ func (e *Explanation) assumptions(w *weighing) {
 	}
 	if e.Measured.WireBytesPerSecond != nil {
 		e.assume("elapsed: as if the network carried %s and no more, and the sender's CPU time were spread over its %d cores; where the network was not what held the run up, choices with more bytes take less than is said here",
-			rate(*e.Measured.WireBytesPerSecond), w.cores())
+			table.Rate(*e.Measured.WireBytesPerSecond), w.cores())
 	}
 	if w.status.Policy != nil && w.status.Policy.Mode == v1alpha1.CompressionAuto {
 		e.assume("in mode Auto blocks may differ in codec, engine and level: this run is reckoned as what compressed most of its data")

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 	add("hardware.minSize", minSize(status.HardwareMinSize), minSize(inline.MinSize), fmt.Sprint(builtIn.HardwareMinSize))
 	add("software.minSize", minSize(status.SoftwareMinSize), minSize(inline.MinSize), fmt.Sprint(builtIn.SoftwareMinSize))
 	add("software.disabled", fmt.Sprint(status.SoftwareDisabled), "", "false")
-	add("software.engines", cmpOr(list(status.SoftwareEngines), byMeasurement), "", byMeasurement)
+	add("software.engines", cmp.Or(list(status.SoftwareEngines), byMeasurement), "", byMeasurement)
 	prices := noPrices
 	if status.Prices != nil {
 		prices = fmt.Sprintf("%s %s per CPU hour, %s per GiB", status.Prices.Currency, status.Prices.CPUHour, status.Prices.NetworkGiB)
@@ -91,13 +92,6 @@ func list[T ~string](values []T) string {
 		texts = append(texts, string(v))
 	}
 	return strings.Join(texts, ", ")
-}
-
-func cmpOr(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // accelerated is the engine that works on the accelerator.

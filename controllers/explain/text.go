@@ -5,14 +5,14 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/table"
 )
 
 // unknown stands in tables for what is not known.
@@ -34,33 +34,33 @@ func (e *Explanation) WriteText(to io.Writer) error {
 }
 
 func (e *Explanation) writeRun(out *bytes.Buffer) {
-	fmt.Fprintf(out, "Transfer %s: %s\n", e.Transfer, cmpOr(e.Phase, "phase unknown"))
-	rows := newRows(out)
-	rows.add("run", fmt.Sprintf("%s, attempt %d", e.Run.ID, e.Run.Attempt)+since(e.Run.Start, e.Run.Completion))
+	fmt.Fprintf(out, "Transfer %s: %s\n", e.Transfer, cmp.Or(e.Phase, "phase unknown"))
+	var rows table.Rows
+	rows.Addf("run", "%s, attempt %d%s", e.Run.ID, e.Run.Attempt, since(e.Run.Start, e.Run.Completion))
 	if e.Stalled != "" {
 		about := ""
 		if e.NextRun {
 			about = "another run cannot begin, and what follows is of the one before: "
 		}
-		rows.add("stalled", about+e.Stalled)
+		rows.Add("stalled", about+e.Stalled)
 	}
-	rows.add("route", strings.TrimSuffix(cmpOr(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
-	node := cmpOr(e.Run.Node, "not placed yet")
+	rows.Add("route", strings.TrimSuffix(cmp.Or(e.Run.Route, unknown)+" to "+e.Run.Peer, " to "))
+	node := cmp.Or(e.Run.Node, "not placed yet")
 	if e.Run.Architecture != "" {
 		node += " (" + e.Run.Architecture + ")"
 	}
-	rows.add("node", node)
+	rows.Add("node", node)
 	if p := e.Placement; p != nil && p.Reason != "" {
-		rows.add("placement", p.Reason+": "+p.Sentence)
+		rows.Add("placement", p.Reason+": "+p.Sentence)
 		for _, a := range p.Alternatives {
 			with := ""
 			if a.Engine != "" {
 				with = " (" + a.Engine + ")"
 			}
-			rows.add("  not on", fmt.Sprintf("%s%s: %s: %s", a.Node, with, a.Reason, a.Sentence))
+			rows.Addf("  not on", "%s%s: %s: %s", a.Node, with, a.Reason, a.Sentence)
 		}
 	}
-	rows.flush()
+	out.WriteString(rows.Text("  "))
 }
 
 func (e *Explanation) writePolicy(out *bytes.Buffer) {
@@ -71,13 +71,13 @@ func (e *Explanation) writePolicy(out *bytes.Buffer) {
 	if e.Policy.Name == "" {
 		fmt.Fprint(out, "\nPolicy of the run: built in, for no CompressionPolicy applied\n")
 	} else {
-		fmt.Fprintf(out, "\nPolicy of the run: CompressionPolicy %q, %s\n", e.Policy.Name, cmpOr(found, e.Policy.Source))
+		fmt.Fprintf(out, "\nPolicy of the run: CompressionPolicy %q, %s\n", e.Policy.Name, cmp.Or(found, e.Policy.Source))
 	}
-	rows := newRows(out)
+	var rows table.Rows
 	for _, v := range e.Policy.Values {
-		rows.add(v.Name, cmpOr(v.Value, unknown), "from "+v.Origin)
+		rows.Add(v.Name, cmp.Or(v.Value, unknown), "from "+v.Origin)
 	}
-	rows.flush()
+	out.WriteString(rows.Text("  "))
 }
 
 func (e *Explanation) writeDecision(out *bytes.Buffer) {
@@ -85,28 +85,28 @@ func (e *Explanation) writeDecision(out *bytes.Buffer) {
 	if d == nil {
 		return
 	}
-	fmt.Fprintf(out, "\nDecision%s: %s\n", e.soFar(), printable(own(d)))
-	rows := newRows(out)
-	rows.add("reason", d.Reason+": "+d.Sentence)
+	fmt.Fprintf(out, "\nDecision%s: %s\n", e.soFar(), table.Printable(own(d)))
+	var rows table.Rows
+	rows.Add("reason", d.Reason+": "+d.Sentence)
 	for _, c := range d.Reasons {
 		said := ": " + c.Sentence
 		if c.Reason == d.Reason {
 			said = "" // right above
 		}
-		rows.add("", fmt.Sprintf("%d x %s%s", c.Operations, c.Reason, said))
+		rows.Addf("", "%d x %s%s", c.Operations, c.Reason, said)
 	}
-	rows.add("data", fmt.Sprintf("%s by hardware, %s by software, %s stored as they were", size64(d.Hardware.Bytes), size64(d.Software.Bytes), size64(d.Stored.Bytes)))
+	rows.Addf("data", "%s by hardware, %s by software, %s stored as they were", table.Bytes(d.Hardware.Bytes), table.Bytes(d.Software.Bytes), table.Bytes(d.Stored.Bytes))
 	if i := d.Decompression; i != nil {
-		rows.add("inflated", fmt.Sprintf("%s by hardware, %s by software, of which %s by fallback from hardware", size64(i.Hardware.Bytes), size64(i.Software.Bytes), size64(i.Fallback.Bytes)))
+		rows.Addf("inflated", "%s by hardware, %s by software, of which %s by fallback from hardware", table.Bytes(i.Hardware.Bytes), table.Bytes(i.Software.Bytes), table.Bytes(i.Fallback.Bytes))
 	}
 	if s := e.Samples; s != nil {
 		text := fmt.Sprintf("%d blocks predicted and compressed, %d of them in vain", s.Blocks, s.Wasted)
 		if s.MeanErrorPercent != "" {
 			text += fmt.Sprintf("; predictions were off by %s %% of the uncompressed size on average", s.MeanErrorPercent)
 		}
-		rows.add("samples", text+fmt.Sprintf("; %d of %d probes of what seemed hopeless did shrink", s.Missed, s.Probes))
+		rows.Add("samples", text+fmt.Sprintf("; %d of %d probes of what seemed hopeless did shrink", s.Missed, s.Probes))
 	}
-	rows.flush()
+	out.WriteString(rows.Text("  "))
 }
 
 func own(d *Decision) string {
@@ -129,21 +129,21 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 		return
 	}
 	fmt.Fprintf(out, "\nMeasured%s\n", e.soFar())
-	rows := newRows(out)
+	var rows table.Rows
 	ratio := ""
 	if m.Ratio != nil {
 		ratio = fmt.Sprintf(", ratio %.2f", *m.Ratio)
 	}
-	rows.add("bytes", fmt.Sprintf("%s before, %s after%s", size64(m.UncompressedBytes), size64(m.CompressedBytes), ratio))
+	rows.Addf("bytes", "%s before, %s after%s", table.Bytes(m.UncompressedBytes), table.Bytes(m.CompressedBytes), ratio)
 	if m.Elapsed != nil {
-		rows.add("elapsed", seconds(m.Elapsed))
+		rows.Add("elapsed", seconds(m.Elapsed))
 	}
 	if m.BytesPerSecond != nil {
-		text := rate(*m.BytesPerSecond) + " of uncompressed data"
+		text := table.Rate(*m.BytesPerSecond) + " of uncompressed data"
 		if m.WireBytesPerSecond != nil {
-			text += ", " + rate(*m.WireBytesPerSecond) + " on the wire"
+			text += ", " + table.Rate(*m.WireBytesPerSecond) + " on the wire"
 		}
-		rows.add("goodput", text)
+		rows.Add("goodput", text)
 	}
 	if m.SendCPU != nil {
 		text := "sender " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ")"
@@ -155,12 +155,12 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 				text += " (an estimate)"
 			}
 		}
-		rows.add("CPU", text+", together "+seconds(m.TotalCPU))
+		rows.Add("CPU", text+", together "+seconds(m.TotalCPU))
 	}
 	if m.Cost != nil {
-		rows.add("cost", fmt.Sprintf("%s %s for CPU, %s for the network; compression saved %s", m.Cost.Currency, m.Cost.CPU, m.Cost.Network, m.Cost.Saved))
+		rows.Addf("cost", "%s %s for CPU, %s for the network; compression saved %s", m.Cost.Currency, m.Cost.CPU, m.Cost.Network, m.Cost.Saved)
 	}
-	rows.flush()
+	out.WriteString(rows.Text("  "))
 }
 
 func (e *Explanation) writeChoices(out *bytes.Buffer) {
@@ -172,14 +172,14 @@ func (e *Explanation) writeChoices(out *bytes.Buffer) {
 		currency = " " + e.Measured.Cost.Currency
 	}
 	fmt.Fprint(out, "\nOther choices: the first row is this run, as measured; SAMPLE was measured on the node, on the agents' sample; the rest are estimates\n")
-	rows := newRows(out)
-	rows.add("CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency, "NOT OPEN TO THIS RUN")
+	var rows table.Rows
+	rows.Add("CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency, "NOT OPEN TO THIS RUN")
 	m, d := e.Measured, e.Decision
 	took := m.Elapsed
 	if m.BytesPerSecond != nil {
 		took = new(float64(m.UncompressedBytes) / *m.BytesPerSecond)
 	}
-	rows.add(cmpOr(d.Codec, none), cmpOr(d.Engine, none), cmpOr(d.Level, "-"), "", "", size64(m.CompressedBytes), seconds(m.TotalCPU), seconds(took), money(m.Money), "(this run)")
+	rows.Add(cmp.Or(d.Codec, none), cmp.Or(d.Engine, none), cmp.Or(d.Level, "-"), "", "", table.Bytes(m.CompressedBytes), seconds(m.TotalCPU), seconds(took), money(m.Money), "(this run)")
 	for _, c := range e.Choices {
 		ratio, speed, least := "", "", ""
 		if c.Codec != none {
@@ -189,16 +189,16 @@ func (e *Explanation) writeChoices(out *bytes.Buffer) {
 			ratio = fmt.Sprintf("%.2f", *c.SampleRatio)
 		}
 		if c.SampleBytesPerSecond != nil {
-			speed = rate(*c.SampleBytesPerSecond)
+			speed = table.Rate(*c.SampleBytesPerSecond)
 		}
 		if c.AtLeast {
 			least = ">= "
 		}
-		rows.add(c.Codec, c.Engine, cmpOr(c.Level, "-"), ratio, speed, size(c.Bytes), known(least, seconds(c.CPU)), seconds(c.Elapsed), known(least, money(c.Money)), c.Excluded)
+		rows.Add(c.Codec, c.Engine, cmp.Or(c.Level, "-"), ratio, speed, size(c.Bytes), known(least, seconds(c.CPU)), seconds(c.Elapsed), known(least, money(c.Money)), c.Excluded)
 	}
-	rows.flush()
+	out.WriteString(rows.Text("  "))
 	if e.Best != "" {
-		fmt.Fprintf(out, "Of what is known, least %s.\n", printable(e.Best))
+		fmt.Fprintf(out, "Of what is known, least %s.\n", table.Printable(e.Best))
 	}
 	bullets(out, "Estimates assume", e.Assumptions)
 }
@@ -216,46 +216,8 @@ func bullets(out *bytes.Buffer, title string, lines []string) {
 	}
 	fmt.Fprintf(out, "\n%s\n", title)
 	for _, line := range lines {
-		fmt.Fprintf(out, "  - %s\n", printable(line))
+		fmt.Fprintf(out, "  - %s\n", table.Printable(line))
 	}
-}
-
-// rows are lines of aligned cells, indented, without blanks at their ends.
-type rows struct {
-	out  *bytes.Buffer
-	text bytes.Buffer
-	tabs *tabwriter.Writer
-}
-
-func newRows(out *bytes.Buffer) *rows {
-	r := &rows{out: out}
-	r.tabs = tabwriter.NewWriter(&r.text, 0, 0, 2, ' ', 0)
-	return r
-}
-
-// add writes a line. What it gets comes from a cluster, so that nothing in it may end the line or reach the terminal as a command.
-func (r *rows) add(cells ...string) {
-	for i, cell := range cells {
-		cells[i] = printable(cell)
-	}
-	_, _ = io.WriteString(r.tabs, "  "+strings.Join(cells, "\t")+"\n") // a buffer takes everything
-}
-
-func (r *rows) flush() {
-	_ = r.tabs.Flush() // a buffer takes everything
-	for line := range strings.Lines(r.text.String()) {
-		r.out.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-}
-
-// printable replaces control characters by blanks.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 func since(start, completion *time.Time) string {

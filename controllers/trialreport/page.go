@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/table"
 )
 
 // assumptions are what the predictions rest on.
@@ -64,7 +63,7 @@ type tableRow struct {
 
 // HTML writes a page that needs nothing else.
 func HTML(to io.Writer, trial *v1alpha1.CompressionTrial) error {
-	head, rows := table(trial)
+	head, rows := resultRows(trial)
 	err := page.Execute(to, map[string]any{
 		"Trial": trial, "Facts": facts(trial), "Head": head, "Rows": rows, "Assumptions": assumptions,
 		"Picture": template.HTML(SVG(trial)), //nolint:gosec // SVG escapes every text
@@ -80,45 +79,30 @@ func Text(to io.Writer, trial *v1alpha1.CompressionTrial) error {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "Trial %s/%s\n", trial.Namespace, trial.Name)
 	for _, fact := range facts(trial) {
-		fmt.Fprintln(&out, "  "+printable(fact))
+		fmt.Fprintln(&out, "  "+table.Printable(fact))
 	}
-	head, rows := table(trial)
+	head, results := resultRows(trial)
 	for i := range head {
 		head[i] = strings.ToUpper(head[i])
 	}
-	fmt.Fprintln(&out)
-	tabs := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	for _, r := range append([]tableRow{{Cells: head}}, rows...) {
-		for i, cell := range r.Cells {
-			r.Cells[i] = printable(cell)
-		}
-		fmt.Fprintln(tabs, strings.Join(r.Cells, "\t"))
+	rows := table.Rows{head}
+	for _, r := range results {
+		rows.Add(r.Cells...)
 	}
-	_ = tabs.Flush() // into memory
-	fmt.Fprintf(&out, "\n%s\n", assumptions)
+	fmt.Fprintf(&out, "\n%s\n%s\n", rows.Text(""), assumptions)
 	recommended := trial.Status.Recommendation
-	fmt.Fprintf(&out, "\nRecommended: %s\n", printable(recommended.Message))
+	fmt.Fprintf(&out, "\nRecommended: %s\n", table.Printable(recommended.Message))
 	for _, choice := range recommended.Choices {
-		fmt.Fprintln(&out, "  "+printable(choice.Message))
+		fmt.Fprintln(&out, "  "+table.Printable(choice.Message))
 	}
 	fmt.Fprintln(&out)
 	for line := range strings.Lines(recommended.Policy) {
-		fmt.Fprintln(&out, printable(strings.TrimSuffix(line, "\n")))
+		fmt.Fprintln(&out, table.Printable(strings.TrimSuffix(line, "\n")))
 	}
 	if _, err := to.Write(out.Bytes()); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
-}
-
-// printable replaces control characters by blanks.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // facts say in sentences what was measured, where.
@@ -129,11 +113,11 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 		all = append(all, fmt.Sprintf("Run %s on node %s (%s), %d cores.", run.ID, run.Node, run.Architecture, s.Cores))
 	}
 	if sample := s.Sample; sample != nil {
-		all = append(all, sampled(trial.Spec.Source, sample)+fmt.Sprintf("; %s of the sample look as if they did not shrink.", size(sample.HopelessBytes)))
+		all = append(all, sampled(trial.Spec.Source, sample)+fmt.Sprintf("; %s of the sample look as if they did not shrink.", table.Bytes(sample.HopelessBytes)))
 	}
 	var links []string
 	for _, link := range s.Links {
-		links = append(links, link.Name+" of "+rate(link))
+		links = append(links, link.Name+" of "+table.Rate(link.BytesPerSecond.AsApproximateFloat64()))
 	}
 	if len(links) > 0 {
 		all = append(all, fmt.Sprintf("Predicted for the links %s, by the objective %s.", strings.Join(links, ", "), objective(trial)))
@@ -152,13 +136,13 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 	switch {
 	case source.HTTPEndpoint != nil:
 		text = fmt.Sprintf("Sample of HTTPEndpoint %s: %d bodies of %s, each compressed alone at its size, of %d that passed with %s",
-			source.HTTPEndpoint.Name, sample.Items, size(sample.Bytes), sample.ItemsTotal, size(sample.BytesTotal))
+			source.HTTPEndpoint.Name, sample.Items, table.Bytes(sample.Bytes), sample.ItemsTotal, table.Bytes(sample.BytesTotal))
 	case source.Queue != nil:
 		text = fmt.Sprintf("Sample of Queue %s: %d messages of %s, each compressed alone at its size, of %d that are stored in %s",
-			source.Queue.Name, sample.Items, size(sample.Bytes), sample.ItemsTotal, size(sample.BytesTotal))
+			source.Queue.Name, sample.Items, table.Bytes(sample.Bytes), sample.ItemsTotal, table.Bytes(sample.BytesTotal))
 	case source.PersistentVolumeClaim != nil:
 		return fmt.Sprintf("Sample of claim %s: %s in %d files, of %s in %d files",
-			source.PersistentVolumeClaim.ClaimName, size(sample.Bytes), sample.Files, size(sample.BytesTotal), sample.FilesTotal)
+			source.PersistentVolumeClaim.ClaimName, table.Bytes(sample.Bytes), sample.Files, table.Bytes(sample.BytesTotal), sample.FilesTotal)
 	}
 	if sample.CutItems > 0 {
 		text += fmt.Sprintf("; of %d that are long only the beginning", sample.CutItems)
@@ -172,30 +156,8 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 	return text + "; what each request or acknowledgement takes beside is not predicted"
 }
 
-// rate of a link, in decimal units as networks have them.
-func rate(link v1alpha1.TrialLink) string {
-	perSecond, unit := link.BytesPerSecond.AsApproximateFloat64(), "B"
-	for _, next := range []string{"kB", "MB", "GB"} {
-		if perSecond < 1000 {
-			break
-		}
-		perSecond, unit = perSecond/1000, next
-	}
-	return fmt.Sprintf("%.4g %s/s", perSecond, unit)
-}
-
-func size(bytes int64) string {
-	switch {
-	case bytes >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
-	case bytes >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	}
-	return fmt.Sprintf("%d bytes", bytes)
-}
-
-// table is everything that status has of the results.
-func table(trial *v1alpha1.CompressionTrial) (head []string, rows []tableRow) {
+// resultRows are everything that status has of the results.
+func resultRows(trial *v1alpha1.CompressionTrial) (head []string, rows []tableRow) {
 	s := &trial.Status
 	head = []string{"codec", "engine", "level", "ratio", "compress CPU s/GiB", "inflate CPU s/GiB"}
 	priced := s.Policy != nil && s.Policy.Prices != nil

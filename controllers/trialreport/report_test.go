@@ -153,7 +153,7 @@ func TestHTML(t *testing.T) {
 	if count["tr"] != 8 || count["svg"] != 1 || count["li"] != 2 || count["b"] != 0 || count["memory"] != 0 || count["script"] != 0 {
 		t.Errorf("%v", count)
 	}
-	for _, want := range []string{"because <b>it</b> is so", `no <memory> & "nothing"`, "kind: CompressionPolicy", "64.0 MiB in 12 files, of 5.00 GiB in 4000 files", "No accelerator was measured (NoInstruction)", "USD/GiB"} {
+	for _, want := range []string{"because <b>it</b> is so", `no <memory> & "nothing"`, "kind: CompressionPolicy", "64.00 MiB in 12 files, of 5.00 GiB in 4000 files", "No accelerator was measured (NoInstruction)", "USD/GiB"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in the page", want)
 		}
@@ -163,10 +163,10 @@ func TestHTML(t *testing.T) {
 // TestItems: the page says that bodies and messages were compressed one by one.
 func TestItems(t *testing.T) {
 	for want, source := range map[string]v1alpha1.TrialSource{
-		"HTTPEndpoint shop: 4000 bodies of 4.0 MiB, each compressed alone at its size, of 90000 that passed with 1.00 GiB; of 3 that are long only": {
+		"HTTPEndpoint shop: 4000 bodies of 4.00 MiB, each compressed alone at its size, of 90000 that passed with 1.00 GiB; of 3 that are long only": {
 			HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop"},
 		},
-		"Queue orders: 4000 messages of 4.0 MiB, each compressed alone at its size, of 90000 that are stored in 1.00 GiB; of 3": {Queue: &v1alpha1.TrialQueue{Name: "orders"}},
+		"Queue orders: 4000 messages of 4.00 MiB, each compressed alone at its size, of 90000 that are stored in 1.00 GiB; of 3": {Queue: &v1alpha1.TrialQueue{Name: "orders"}},
 	} {
 		sampled := trial()
 		sampled.Spec.Source = source

@@ -6,11 +6,13 @@ package trialreport
 import (
 	"fmt"
 	"html"
+	"io"
 	"strconv"
 	"strings"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/table"
 )
 
 // Measures of the picture in its units.
@@ -33,6 +35,14 @@ func colour(r v1alpha1.TrialResult) string {
 		return "#1a7f37"
 	}
 	return "#8c959f"
+}
+
+// WriteSVG writes the picture of SVG.
+func WriteSVG(to io.Writer, trial *v1alpha1.CompressionTrial) error {
+	if _, err := io.WriteString(to, SVG(trial)); err != nil {
+		return fmt.Errorf("writing the picture: %w", err)
+	}
+	return nil
 }
 
 // SVG draws for each link how long a GiB takes with each result; the best by the objective is marked.
@@ -70,7 +80,7 @@ func SVG(trial *v1alpha1.CompressionTrial) string {
 }
 
 func drawLink(b *strings.Builder, trial *v1alpha1.CompressionTrial, i int, link v1alpha1.TrialLink, x float64) {
-	fmt.Fprintf(b, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", x, top-10, html.EscapeString(link.Name+", "+rate(link)))
+	fmt.Fprintf(b, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", x, top-10, html.EscapeString(link.Name+", "+table.Rate(link.BytesPerSecond.AsApproximateFloat64())))
 	longest := 0.0
 	for _, r := range trial.Status.Results {
 		longest = max(longest, seconds(r, i))
