@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"encoding/json"
@@ -35,6 +35,8 @@ type fakeCluster struct {
 	// published is the ConfigMap beside the Queue, absent without data.
 	published corev1.ConfigMap
 	pods      []corev1.Pod
+	// listed are names of objects by the path of their list.
+	listed map[string][]string
 	// forbidden are parts of paths that may not be read.
 	forbidden []string
 	// sockets says whether it forwards by WebSocket, as API servers do, or by SPDY alone.
@@ -96,6 +98,15 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if names := f.listed[r.URL.Path]; names != nil {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
+		for _, name := range names {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		answer(w, http.StatusOK, list)
+		return
+	}
 	const namespace = "/api/v1/namespaces/bank/"
 	if pod, ok := strings.CutPrefix(r.URL.Path, namespace+"pods/"); ok && strings.HasSuffix(pod, "/portforward") {
 		f.forward(w, r, strings.TrimSuffix(pod, "/portforward"))
@@ -120,9 +131,12 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		},
 		"/api/v1": metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{
 			{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: read}, {Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: read},
-			{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: read},
+			{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: read}, {Name: "namespaces", Kind: "Namespace", Verbs: read},
 		}},
-		"/apis/" + version.GroupVersion:                                    metav1.APIResourceList{GroupVersion: version.GroupVersion, APIResources: []metav1.APIResource{{Name: "queues", Kind: "Queue", Namespaced: true, Verbs: read}}},
+		"/apis/" + version.GroupVersion: metav1.APIResourceList{GroupVersion: version.GroupVersion, APIResources: []metav1.APIResource{
+			{Name: "queues", Kind: "Queue", Namespaced: true, Verbs: read}, {Name: "transfers", Kind: "Transfer", Namespaced: true, Verbs: read},
+			{Name: "compressiontrials", Kind: "CompressionTrial", Namespaced: true, Verbs: read},
+		}},
 		"/apis/" + version.GroupVersion + "/namespaces/bank/queues/orders": f.queue,
 		namespace + "pods": corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: f.pods},
 		"/api/v1/namespaces/lighterage-system/configmaps/lighterage-ca": corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"ca.crt": string(f.ca)}},

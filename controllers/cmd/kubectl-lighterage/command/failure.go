@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -19,21 +19,15 @@ import (
 )
 
 // connectionLog remembers why the last connection was not made, until one is: gRPC passes on the text alone.
-type connectionLog struct {
-	mu  sync.Mutex
-	err error
-}
+type connectionLog struct{ err atomic.Pointer[error] }
 
-func (l *connectionLog) record(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
-}
+func (l *connectionLog) record(err error) { l.err.Store(&err) }
 
 func (l *connectionLog) last() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
+	if err := l.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // loggedTLS is TLS whose failures are remembered.
@@ -60,11 +54,11 @@ func (s *service) explain(doing string, err error) error {
 	switch failed.Code() {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		if s.token {
-			return fmt.Errorf("%s: the queue does not know this token; if the Secret has changed just now, members learn of it within two minutes (%s)", doing, failed.Message())
+			return fmt.Errorf("%s: the service rejects this token; members take up to two minutes to read a changed Secret (%s)", doing, failed.Message())
 		}
-		return fmt.Errorf("%s: the queue does not accept this client certificate; it must be of a CA in spec.authentication.clientCertificates (%s)", doing, failed.Message())
+		return fmt.Errorf("%s: the service rejects this client certificate; it must be issued by a CA in spec.authentication.clientCertificates (%s)", doing, failed.Message())
 	case codes.Unimplemented:
-		return fmt.Errorf("%s: %s does not serve put and get; is it port 8443 of the Queue, and the operator's version one that has it? (%s)", doing, s.where, failed.Message())
+		return fmt.Errorf("%s: %s does not serve put and get; check that it is port 8443 of the Queue, and that the version of the operator has it (%s)", doing, s.where, failed.Message())
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("%s: %s did not answer in time: %w", doing, s.where, err)
 	case codes.Canceled:
@@ -86,12 +80,12 @@ func unconnected(where string, err error) error {
 	var unverified *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &name):
-		return fmt.Errorf("the certificate of %s is not for %q but for %s; if it is the right one, say which name it must have with --server-name: %w",
+		return fmt.Errorf("the certificate of %s is not for %q but for %s; if that is the Queue, give its name with --server-name: %w",
 			where, name.Host, strings.Join(name.Certificate.DNSNames, ", "), err)
 	case errors.As(err, &authority):
-		return fmt.Errorf("the certificate of %s is not of the CA that is expected; give the right one with --ca-file: %w", where, err)
+		return fmt.Errorf("the certificate of %s is issued by an unknown CA; give its CA with --ca-file: %w", where, err)
 	case errors.As(err, &expired), errors.As(err, &unverified):
-		return fmt.Errorf("the certificate of %s is not valid; kubectl describe queue says which it is, --ca-file gives another CA: %w", where, err)
+		return fmt.Errorf("the certificate of %s is not valid; kubectl describe queue tells which it is, --ca-file gives another CA: %w", where, err)
 	}
 	return fmt.Errorf("%s cannot be reached: %w", where, err)
 }

@@ -1,14 +1,13 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -23,17 +22,11 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-const (
-	// maxCAFile and maxTokenFile bound what is read of files, in bytes. The system's CAs are some 250 KiB.
-	maxCAFile    = 4 << 20
-	maxTokenFile = 4 << 10
-)
-
-// security is how the service is known, and what it is shown: a token, or without one the certificate in the configuration.
-func security(ctx context.Context, h *home, q queueSettings) (*tls.Config, string, error) {
+// security is how the service and the client authenticate: the client by the token, or by the certificate in the configuration.
+func (q *queue) security(ctx context.Context) (*tls.Config, string, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: q.serverName}
 	var err error
-	if config.RootCAs, err = roots(ctx, h, q); err != nil {
+	if config.RootCAs, err = q.roots(ctx); err != nil {
 		return nil, "", err
 	}
 	switch {
@@ -41,41 +34,41 @@ func security(ctx context.Context, h *home, q queueSettings) (*tls.Config, strin
 	case q.server != "":
 		config.ServerName, _, _ = net.SplitHostPort(q.server) // it was checked
 	default:
-		queue, err := h.queue(ctx)
+		found, err := q.object(ctx)
 		if err != nil {
 			return nil, "", err
 		}
-		config.ServerName = queue.Name + "." + queue.Namespace + ".svc"
+		config.ServerName = found.Name + "." + found.Namespace + ".svc"
 	}
-	if q.certificateFile != "" {
-		certificate, err := tls.LoadX509KeyPair(q.certificateFile, q.keyFile)
+	if q.clientCertificateFile != "" {
+		certificate, err := tls.LoadX509KeyPair(q.clientCertificateFile, q.clientKeyFile)
 		if err != nil {
 			return nil, "", fmt.Errorf("reading the client certificate: %w", err)
 		}
 		config.Certificates = []tls.Certificate{certificate}
 		return config, "", nil
 	}
-	token, err := tokenOf(ctx, h, q)
+	token, err := q.token(ctx)
 	return config, token, err
 }
 
-// roots are the CAs that may vouch for the service.
-func roots(ctx context.Context, h *home, q queueSettings) (*x509.CertPool, error) {
+// roots are the CAs of the service.
+func (q *queue) roots(ctx context.Context) (*x509.CertPool, error) {
 	if q.caFile != "" {
-		bundle, err := readBounded(q.caFile, maxCAFile)
+		bundle, err := os.ReadFile(q.caFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading --ca-file: %w", err)
 		}
 		return pool(bundle, "--ca-file "+q.caFile)
 	}
-	queue, err := h.queue(ctx)
+	found, err := q.object(ctx)
 	if err != nil {
 		return nil, err
 	}
 	const instead = "give the CA with --ca-file"
-	if queue.Spec.TLS != nil {
-		name := queue.Spec.TLS.SecretName
-		secret, err := h.secret(ctx, name, "its certificate and perhaps the CA's", instead)
+	if found.Spec.TLS != nil {
+		name := found.Spec.TLS.SecretName
+		secret, err := q.secret(ctx, name, "its certificate", instead)
 		if err != nil {
 			return nil, err
 		}
@@ -88,11 +81,11 @@ func roots(ctx context.Context, h *home, q queueSettings) (*x509.CertPool, error
 		}
 		return system, nil
 	}
-	// The copy beside the Queue can be read by whoever may read in its namespace. The Queue's own it is only if it says so.
+	// All who may read in the namespace of the Queue can read the copy there. Only one that the Queue controls counts.
 	var public corev1.ConfigMap
-	key := client.ObjectKey{Namespace: queue.Namespace, Name: pki.QueueCAName(queue.Name)}
-	err = h.cluster.Get(ctx, key, &public)
-	if err == nil && metav1.IsControlledBy(&public, queue) {
+	key := client.ObjectKey{Namespace: found.Namespace, Name: pki.QueueCAName(found.Name)}
+	err = q.cluster.Get(ctx, key, &public)
+	if err == nil && metav1.IsControlledBy(&public, found) {
 		return pool([]byte(public.Data[pki.CAKey]), fmt.Sprintf("%s of ConfigMap %s", pki.CAKey, key))
 	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
@@ -100,14 +93,14 @@ func roots(ctx context.Context, h *home, q queueSettings) (*x509.CertPool, error
 	}
 	key = client.ObjectKey{Namespace: q.operatorNamespace, Name: pki.CAName}
 	public = corev1.ConfigMap{}
-	err = h.cluster.Get(ctx, key, &public)
+	err = q.cluster.Get(ctx, key, &public)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("there is no ConfigMap %q in namespace %q, which has the CA of the Queue's certificate; name the operator's namespace with --operator-namespace, or %s", key.Name, key.Namespace, instead)
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("you may not read ConfigMap %q in namespace %q, which has the CA of the Queue's certificate, and ConfigMap %q in namespace %q "+
-			"is not there or you may not read it either; ask for a Role with the verb get on one of them, or for its %s and %s: %w",
-			key.Name, key.Namespace, pki.QueueCAName(queue.Name), queue.Namespace, pki.CAKey, instead, err)
+			"does not exist or you may not read it; ask for a Role with the verb get on one of them, or for its %s and %s: %w",
+			key.Name, key.Namespace, pki.QueueCAName(found.Name), found.Namespace, pki.CAKey, instead, err)
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
 	}
@@ -117,29 +110,29 @@ func roots(ctx context.Context, h *home, q queueSettings) (*x509.CertPool, error
 func pool(bundle []byte, where string) (*x509.CertPool, error) {
 	certificates := x509.NewCertPool()
 	if !certificates.AppendCertsFromPEM(bundle) {
-		return nil, fmt.Errorf("%s has no CA certificate as PEM; give one with --ca-file", where)
+		return nil, fmt.Errorf("%s has no CA certificate in PEM; give one with --ca-file", where)
 	}
 	return certificates, nil
 }
 
-// tokenOf is the one that is shown to the service.
-func tokenOf(ctx context.Context, h *home, q queueSettings) (string, error) {
+// token authenticates at the service.
+func (q *queue) token(ctx context.Context) (string, error) {
 	if q.tokenFile != "" {
-		content, err := readBounded(q.tokenFile, maxTokenFile)
+		content, err := os.ReadFile(q.tokenFile)
 		if err != nil {
 			return "", fmt.Errorf("reading --token-file: %w", err)
 		}
 		return checkToken(content, "--token-file "+q.tokenFile)
 	}
-	queue, err := h.queue(ctx)
+	found, err := q.object(ctx)
 	if err != nil {
 		return "", err
 	}
-	if queue.Spec.Authentication.Tokens == nil {
-		return "", fmt.Errorf("the Queue %s/%s lets in client certificates only; give one with --client-certificate and --client-key", queue.Namespace, queue.Name)
+	if found.Spec.Authentication.Tokens == nil {
+		return "", fmt.Errorf("the Queue %s/%s accepts client certificates only; give one with --client-certificate and --client-key", found.Namespace, found.Name)
 	}
-	name := queue.Spec.Authentication.Tokens.SecretName
-	secret, err := h.secret(ctx, name, "the tokens of its clients", "give a token with --token-file")
+	name := found.Spec.Authentication.Tokens.SecretName
+	secret, err := q.secret(ctx, name, "the tokens of its clients", "give a token with --token-file")
 	if err != nil {
 		return "", err
 	}
@@ -147,7 +140,7 @@ func tokenOf(ctx context.Context, h *home, q queueSettings) (string, error) {
 	chosen := q.tokenName
 	switch {
 	case len(names) == 0:
-		return "", fmt.Errorf("there is no token in Secret %q; put one there for each client, with the client's name as its key", name)
+		return "", fmt.Errorf("there is no token in Secret %q; add one for each client, with the name of the client as its key", name)
 	case chosen == "" && len(names) > 1:
 		return "", fmt.Errorf("there are several tokens in Secret %q; choose one with --token-name: %s", name, strings.Join(names, ", "))
 	case chosen == "":
@@ -166,25 +159,8 @@ func checkToken(content []byte, where string) (string, error) {
 	}
 	for _, c := range []byte(token) {
 		if c < ' ' || c > '~' {
-			return "", fmt.Errorf("%s has characters that no header may have: use printable ASCII", where)
+			return "", fmt.Errorf("%s has characters that a header cannot have; use printable ASCII", where)
 		}
 	}
 	return token, nil
-}
-
-// readBounded reads a file that is not longer than limit bytes.
-func readBounded(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(content)) > limit {
-		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
-	}
-	return content, nil
 }

@@ -1,14 +1,13 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,9 +16,6 @@ import (
 
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
-
-// maxCount is how many bytes longer a number may be.
-const maxCount = 20
 
 // received is a message as JSON.
 type received struct {
@@ -59,43 +55,33 @@ func receivedOf(m *wirev1.ReceivedMessage) received {
 	return r
 }
 
-// newWriter returns what writes messages in a form.
-func newWriter(q queueSettings, form string, out io.Writer) func(*wirev1.ReceivedMessage) error {
-	encode := func(m *wirev1.ReceivedMessage) ([]byte, error) {
-		if form == "json" {
-			return line(receivedOf(m))
-		}
-		return m.GetMessage().GetPayload(), nil
-	}
+// writer returns what writes messages of the named Queue as the flags say.
+func (g *getting) writer(name string) func(*wirev1.ReceivedMessage) error {
 	same, suffix := bytes.Equal, ""
-	if form == "json" {
+	if g.output.String() == "json" {
 		same, suffix = sameButDeliveries, ".json"
 	}
-	if q.directory != "" {
-		return func(m *wirev1.ReceivedMessage) error {
-			content, err := encode(m)
-			if err != nil {
+	return func(m *wirev1.ReceivedMessage) (err error) {
+		content := m.GetMessage().GetPayload()
+		if g.output.String() == "json" {
+			if content, err = line(receivedOf(m)); err != nil {
 				return err
 			}
-			return keep(filepath.Join(q.directory, fmt.Sprintf("%s-%012d%s", q.name, m.GetSequence(), suffix)), content, same)
 		}
-	}
-	return func(m *wirev1.ReceivedMessage) error {
-		content, err := encode(m)
-		if err != nil {
-			return err
+		if g.directory != "" {
+			return keep(filepath.Join(g.directory, fmt.Sprintf("%s-%012d%s", name, m.GetSequence(), suffix)), content, same)
 		}
-		if q.lines {
+		if g.lines {
 			content = append(content[:len(content):len(content)], '\n')
 		}
-		if _, err := out.Write(content); err != nil {
+		if _, err := g.plugin.Out.Write(content); err != nil {
 			return fmt.Errorf("writing the message: %w", err)
 		}
 		return nil
 	}
 }
 
-// sameButDeliveries reports whether two files hold a message that was only got once more.
+// sameButDeliveries reports whether two files hold the same message of different deliveries.
 func sameButDeliveries(present, content []byte) bool {
 	var a, b received
 	if json.Unmarshal(present, &a) != nil || json.Unmarshal(content, &b) != nil {
@@ -116,15 +102,15 @@ func line(r received) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// keep writes a file that is on the disk when it returns, since what is in it leaves the queue then. A file that has the same in it already
-// is from a former get, which was not acknowledged.
+// keep writes a file that is on the disk when it returns, since what is in it leaves the queue then. A file with the same
+// content is from an earlier get, which was not acknowledged.
 func keep(path string, content []byte, same func(present, content []byte) bool) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		if present, err := readBounded(path, int64(len(content))+maxCount); err == nil && same(present, content) {
+		if present, err := os.ReadFile(path); err == nil && same(present, content) {
 			return nil
 		}
-		return fmt.Errorf("%s is there already and has something else in it; name another --directory", path)
+		return fmt.Errorf("%s exists and has other content; name another --directory", path)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the message: %w", err)

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"cmp"
@@ -46,25 +46,25 @@ type service struct {
 // Close ends the connection.
 func (s *service) Close() { s.conn.Close() }
 
-// reach finds the service of a Queue. Nothing is sent yet.
-func reach(ctx context.Context, h *home, q queueSettings) (*service, error) {
-	config, token, err := security(ctx, h, q)
+// reach finds the service of the Queue. Nothing is sent yet.
+func (q *queue) reach(ctx context.Context) (*service, error) {
+	config, token, err := q.security(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &service{where: q.server, token: token != "", log: &connectionLog{}}
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", q.server) }
 	if q.server == "" {
-		queue, err := h.queue(ctx)
+		found, err := q.object(ctx)
 		if err != nil {
 			return nil, err
 		}
-		pod, port, err := readyMember(ctx, h.cluster, queue)
+		pod, port, err := readyMember(ctx, q.cluster, found)
 		if err != nil {
 			return nil, err
 		}
 		s.where = "pod " + pod.Name
-		dial = func(ctx context.Context) (net.Conn, error) { return forward(ctx, h.config, pod, port) }
+		dial = func(ctx context.Context) (net.Conn, error) { return forward(ctx, q.config, pod, port) }
 	}
 	return s, s.connect(config, token, dial)
 }
@@ -81,7 +81,7 @@ func (s *service) connect(config *tls.Config, token string, dial func(context.Co
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithUserAgent("kubectl-lighterage/" + version()), grpc.WithDisableServiceConfig(),
+		grpc.WithUserAgent("kubectl-lighterage/" + wirev1.Version), grpc.WithDisableServiceConfig(),
 	}
 	if token != "" {
 		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
@@ -105,29 +105,25 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (bearer) RequireTransportSecurity() bool { return true }
 
-// readyMember is a pod of the Queue that serves: the one that orders messages if it is known, for gets go there in the end.
+// readyMember is a pod of the Queue that serves: the leader if it is known, because every get goes through it.
 func readyMember(ctx context.Context, cluster client.Client, queue *v1alpha1.Queue) (client.ObjectKey, int32, error) {
 	var pods corev1.PodList
 	err := cluster.List(ctx, &pods, client.InNamespace(queue.Namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)})
 	switch {
 	case apierrors.IsForbidden(err):
-		return client.ObjectKey{}, 0, fmt.Errorf("you may not list pods in namespace %q, of which one is to be reached; ask for a Role there with the verb list on pods, or reach the service otherwise with --server: %w",
+		return client.ObjectKey{}, 0, fmt.Errorf("you may not list pods in namespace %q, one of which serves the Queue; ask for a Role there with the verb list on pods, or give the address of the service with --server: %w",
 			queue.Namespace, err)
 	case err != nil:
 		return client.ObjectKey{}, 0, fmt.Errorf("listing the members of Queue %s/%s: %w", queue.Namespace, queue.Name, err)
 	}
-	leaders := map[string]bool{}
+	rank := map[string]int{}
 	for _, member := range queue.Status.Members {
-		leaders[member.Name] = member.Leader
+		if member.Leader {
+			rank[member.Name] = -1
+		}
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int {
-		if leaders[a.Name] != leaders[b.Name] {
-			if leaders[a.Name] {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.Name, b.Name)
+		return cmp.Or(cmp.Compare(rank[a.Name], rank[b.Name]), cmp.Compare(a.Name, b.Name))
 	})
 	ready := 0
 	for i := range pods.Items {
@@ -141,11 +137,11 @@ func readyMember(ctx context.Context, cluster client.Client, queue *v1alpha1.Que
 		}
 	}
 	if ready > 0 {
-		return client.ObjectKey{}, 0, fmt.Errorf("the members of Queue %s/%s do not serve put and get yet, for their agent is of a version before that; upgrade the operator and wait for its members to be replaced",
+		return client.ObjectKey{}, 0, fmt.Errorf("the members of Queue %s/%s run a version of the agent that does not serve put and get; upgrade the operator and wait until it has replaced them",
 			queue.Namespace, queue.Name)
 	}
-	return client.ObjectKey{}, 0, fmt.Errorf("no member of Queue %s/%s is ready (%d pods are there)%s; kubectl -n %s describe queue %s says more, kubectl -n %s wait --for=condition=Ready queue/%s waits for it",
-		queue.Namespace, queue.Name, len(pods.Items), whyNot(queue), queue.Namespace, queue.Name, queue.Namespace, queue.Name)
+	return client.ObjectKey{}, 0, fmt.Errorf("no member of Queue %s/%s is ready (it has %d pods); %s; kubectl -n %s describe queue %s tells more, kubectl -n %s wait --for=condition=Ready queue/%s waits for it",
+		queue.Namespace, queue.Name, len(pods.Items), strings.TrimSuffix(cmp.Or(problemOf(queue), "its pods are not"), "."), queue.Namespace, queue.Name, queue.Namespace, queue.Name)
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -163,16 +159,4 @@ func portOf(pod *corev1.Pod) (int32, bool) {
 		}
 	}
 	return 0, false
-}
-
-// whyNot is what the Queue's conditions say.
-func whyNot(queue *v1alpha1.Queue) string {
-	for _, wanted := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
-		for _, c := range queue.Status.Conditions {
-			if c.Type == wanted && (c.Type == v1alpha1.ConditionReady) != (c.Status == "True") && c.Message != "" {
-				return ": " + strings.TrimSuffix(c.Message, ".")
-			}
-		}
-	}
-	return ""
 }

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package command
 
 import (
 	"bytes"
@@ -116,10 +116,10 @@ func openForwarding(ctx context.Context, config *rest.Config, pod client.ObjectK
 func refusedForwarding(err error, code int, pod client.ObjectKey) error {
 	switch code {
 	case http.StatusForbidden:
-		return fmt.Errorf("you may not forward ports of pods in namespace %q; ask for a Role there with the verbs get and create on pods/portforward, or reach the service otherwise with --server: %w",
+		return fmt.Errorf("you may not forward ports of pods in namespace %q; ask for a Role there with the verbs get and create on pods/portforward, or give the address of the service with --server: %w",
 			pod.Namespace, err)
 	case http.StatusUnauthorized:
-		return fmt.Errorf("the cluster does not accept the credentials of the kubeconfig; log in anew: %w", err)
+		return fmt.Errorf("the cluster rejects the credentials of the kubeconfig; log in again: %w", err)
 	case http.StatusNotFound:
 		return fmt.Errorf("pod %s is gone; try again: %w", pod, err)
 	}
