@@ -75,10 +75,10 @@ type traffic struct {
 	requests  *load
 }
 
-// trafficBytes is how large the file of the Transfer is, and trafficLimit how fast it goes: for more than an hour.
+// trafficBytes is how large the file of the Transfer is, and trafficLimit how fast it goes, the slowest that the API allows: for 40 minutes.
 const (
-	trafficBytes = 300 << 20
-	trafficLimit = "64Ki"
+	trafficBytes = 600 << 20
+	trafficLimit = "256Ki"
 )
 
 // beginTraffic returns when all of it flows. Clients of the Queue trust CAs beside the one that the cluster publishes.
