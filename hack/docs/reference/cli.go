@@ -79,7 +79,7 @@ func output(ctx context.Context, root, program string, arguments ...string) (str
 // listedCommand is a command in the usage of one that has others, as cobra prints it.
 var listedCommand = regexp.MustCompile(`^  ([a-z][a-z-]*) +\S`)
 
-// commands renders the usage of a command and, below it, of those that it lists. help and completion are cobra's own.
+// commands renders the usage of a command and, below it, of those that it lists. help is cobra's own.
 func commands(b *strings.Builder, usage func(...string) (string, error), path []string) error {
 	text, err := usage(path...)
 	if err != nil {
@@ -89,12 +89,7 @@ func commands(b *strings.Builder, usage func(...string) (string, error), path []
 		fmt.Fprintf(b, "### %s\n\n", strings.Join(path, " "))
 	}
 	fmt.Fprintf(b, "```text\n%s\n```\n\n", text)
-	listed := subcommands(text)
-	if len(path) == 0 && len(listed) == 0 {
-		// Its usage names this one, and lists none.
-		listed = []string{"queue"}
-	}
-	for _, name := range listed {
+	for _, name := range subcommands(text) {
 		if err := commands(b, usage, append(path[:len(path):len(path)], name)); err != nil {
 			return err
 		}
@@ -112,7 +107,7 @@ func subcommands(usage string) []string {
 			continue
 		}
 		if found := listedCommand.FindStringSubmatch(line); inside && found != nil {
-			if found[1] != "help" && found[1] != "completion" {
+			if found[1] != "help" {
 				all = append(all, found[1])
 			}
 			continue

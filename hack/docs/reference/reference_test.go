@@ -211,7 +211,7 @@ func TestCommands(t *testing.T) {
 			headings = append(headings, line)
 		}
 	}
-	if want := []string{"### queue", "### queue get", "### queue put"}; !reflect.DeepEqual(headings, want) {
+	if want := []string{"### completion", "### queue", "### queue get", "### queue put"}; !reflect.DeepEqual(headings, want) {
 		t.Errorf("got %q, want %q", headings, want)
 	}
 	for _, once := range []string{"Root.", "Get it.", "Put it."} {
