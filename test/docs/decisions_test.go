@@ -53,7 +53,7 @@ func TestDecisionsAreListed(t *testing.T) {
 		}
 		heading := title.FindStringSubmatch(string(text))
 		switch listed := rows[entry.Name()]; {
-		case heading == nil || heading[1] != number[1]:
+		case len(heading) == 0 || heading[1] != number[1]:
 			t.Errorf("docs/decisions/%s does not begin with \"# %s Title\"", entry.Name(), number[1])
 		case len(listed) != 1:
 			t.Errorf("docs/decisions/README.md has %d rows for %s, want 1", len(listed), entry.Name())
