@@ -178,6 +178,7 @@ type queueLoad struct {
 	stop    context.CancelFunc // ends putting
 	putting sync.WaitGroup
 	end     context.CancelFunc // ends getting
+	over    context.Context    //nolint:containedctx // that of getting
 	getting sync.WaitGroup
 }
 
@@ -186,7 +187,7 @@ func beginLoad(t *testing.T, queue *v1alpha1.Queue, looker jetstream.JetStream, 
 	t.Helper()
 	putting, stop := context.WithCancel(context.Background())
 	getting, end := context.WithCancel(context.Background())
-	l := &queueLoad{t: t, queue: queue, looker: looker, stop: stop, end: end}
+	l := &queueLoad{t: t, queue: queue, looker: looker, stop: stop, end: end, over: getting}
 	t.Cleanup(func() { stop(); end(); l.putting.Wait(); l.getting.Wait() })
 	for _, key := range keys {
 		_, js := connected(t, connect)
@@ -236,6 +237,9 @@ func (l *queueLoad) putUntilAcknowledged(js jetstream.JetStream, m *nats.Msg, nu
 		if err == nil {
 			l.history.Add(queuefaults.Event{Kind: queuefaults.PutAcknowledged, ID: put.ID, Sequence: ack.Sequence})
 			return true
+		}
+		if l.over.Err() != nil { // the test failed
+			return false
 		}
 		if time.Now().After(deadline) {
 			l.t.Errorf("message %s is not acknowledged: %v", put.ID, err)
