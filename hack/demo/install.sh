@@ -51,6 +51,7 @@ for cluster in ${CLUSTERS:-east west}; do
     "$cluster" apply -f - >/dev/null
   show helm upgrade --install lighterage "${CHART:-charts/lighterage}" --kubeconfig ".cluster/$cluster.kubeconfig" --namespace "$NAMESPACE" \
     --set clusterName="$cluster" --set image.registry="$REGISTRY" --set image.tag="$VERSION" \
+    --set manager.replicas="${REPLICAS:-1}" --set gateway.replicas="${REPLICAS:-1}" \
     --set accelerator.slotsPerNode="${ACCELERATOR_SLOTS:-0}" "${gateway_values[@]}" --wait --timeout 10m >/dev/null
   "$cluster" -n "$NAMESPACE" get pods -o wide
 done

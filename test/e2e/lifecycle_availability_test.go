@@ -13,10 +13,8 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
@@ -24,29 +22,12 @@ import (
 )
 
 // inPairs runs two managers and two gateways in a cluster until the test ends.
-func (c *cluster) inPairs(t *testing.T) {
+func (c *cluster) inPairs(t *testing.T, release installable) {
 	t.Helper()
-	scale := func(n int32) error {
-		for _, name := range []string{"lighterage-manager", "lighterage-gateway"} {
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}}
-			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
-			if err := c.Patch(context.Background(), deployment, patch); err != nil {
-				return fmt.Errorf("scaling %s: %w", name, err)
-			}
-		}
-		return nil
-	}
-	if err := scale(2); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := scale(1); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, name := range []string{"lighterage-manager", "lighterage-gateway"} {
-		c.must(t, "-n", system, "rollout", "status", "deployment/"+name, "--timeout=6m")
-	}
+	single := release
+	release.replicas = 2
+	c.install(t, release)
+	t.Cleanup(func() { c.install(t, single) })
 }
 
 // leader is the pod of the manager that leads, with since when.
@@ -91,10 +72,8 @@ func (c *cluster) ledByAnother(t *testing.T, than time.Time) {
 // other, all in the middle of traffic.
 func TestLifecycleHandover(t *testing.T) {
 	_, current := releases(t)
-	west.install(t, current)
-	east.install(t, current)
-	for _, c := range []*cluster{east, west} {
-		c.inPairs(t)
+	for _, c := range []*cluster{west, east} {
+		c.inPairs(t, current)
 	}
 	f := beginTraffic(t)
 	for _, c := range []*cluster{east, west} {
@@ -169,8 +148,7 @@ func TestLifecycleOutage(t *testing.T) {
 func TestLifecycleDrain(t *testing.T) {
 	_, current := releases(t)
 	west.install(t, current)
-	east.install(t, current)
-	east.inPairs(t)
+	east.inPairs(t, current)
 	f := beginTraffic(t)
 	var nodes corev1.NodeList
 	if err := east.List(context.Background(), &nodes); err != nil {

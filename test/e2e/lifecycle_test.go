@@ -29,14 +29,17 @@ import (
 
 const system = "lighterage-system"
 
-// installable is what can be installed: the images' tag and the chart.
-type installable struct{ version, chart string }
+// installable is what can be installed: the images' tag, the chart, and how many managers and gateways, 0 for one.
+type installable struct {
+	version, chart string
+	replicas       int
+}
 
 // releases are the previous state and this tree (make test-lifecycle builds both).
 func releases(t *testing.T) (previous, current installable) {
 	t.Helper()
-	previous = installable{os.Getenv("PREVIOUS_VERSION"), os.Getenv("PREVIOUS_CHART")}
-	current = installable{os.Getenv("LIFECYCLE_VERSION"), "charts/lighterage"}
+	previous = installable{version: os.Getenv("PREVIOUS_VERSION"), chart: os.Getenv("PREVIOUS_CHART")}
+	current = installable{version: os.Getenv("LIFECYCLE_VERSION"), chart: "charts/lighterage"}
 	if previous.version == "" || previous.chart == "" || current.version == "" {
 		t.Fatal("PREVIOUS_VERSION, PREVIOUS_CHART and LIFECYCLE_VERSION say what to install: run make test-lifecycle")
 	}
@@ -49,7 +52,7 @@ func (c *cluster) install(t *testing.T, r installable) {
 	began := time.Now()
 	command := exec.Command("hack/demo/install.sh") //nolint:noctx // the script has time limits of its own
 	command.Dir = root
-	command.Env = append(os.Environ(), "VERSION="+r.version, "CHART="+r.chart, "CLUSTERS="+c.name)
+	command.Env = append(os.Environ(), "VERSION="+r.version, "CHART="+r.chart, "CLUSTERS="+c.name, fmt.Sprintf("REPLICAS=%d", max(1, r.replicas)))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("install %s in %s: %v\n%s", r.version, c.name, err, out)
 	}
