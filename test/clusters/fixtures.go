@@ -24,7 +24,7 @@ import (
 const Listing = `cd /data
 find . -type f -print0 | sort -z | xargs -0 sha256sum
 find . \( -type f -o -type d \) ! -name . -print0 | sort -z | xargs -0 stat -c '%f %Y %n'
-find . -type l -print0 | sort -z | xargs -0 -n1 readlink`
+find . -type l -print0 | sort -z | xargs -0 -r -n1 readlink`
 
 // Namespace makes a namespace of the same name in both clusters, under the restricted Pod Security Standard, and takes it away at
 // the end, Transfers first.
