@@ -94,7 +94,11 @@ func TestLifecycleRestoreObjects(t *testing.T) {
 	if err := east.Get(context.Background(), client.ObjectKeyFromObject(f.queue), queue); err != nil {
 		t.Fatal(err)
 	}
-	kept := queue.Status.Statistics.Depth
+	stream, err := f.messages.looker.Stream(context.Background(), queue.Name) // status may be older
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := int64(stream.CachedInfo().State.Msgs) //nolint:gosec // few
 	var claims corev1.PersistentVolumeClaimList
 	if err := east.List(context.Background(), &claims, client.InNamespace(f.namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)}); err != nil {
 		t.Fatal(err)
