@@ -53,7 +53,7 @@ func (c *cluster) takeLease(t *testing.T) {
 	t.Helper()
 	const longer = 100 // seconds, with a lease of two minutes: see controllers/cmd/manager
 	c.must(t, "-n", system, "patch", "lease", "manager.lighterage.dev", "--type=merge", "--patch", fmt.Sprintf(
-		`{"spec":{"holderIdentity":"nobody","leaseDurationSeconds":%d,"renewTime":"%s"}}`, longer,
+		`{"spec":{"holderIdentity":"nobody","leaseDurationSeconds":%d,"renewTime":%q}}`, longer,
 		time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00")))
 }
 

@@ -19,7 +19,7 @@ import (
 
 // TestLifecycleRotation gives both clusters another CA in the middle of traffic and of a channel between them, and then takes the old ones away.
 // Nothing is lost, no request fails, and channels, Queues and Transfers connect by the new ones. Clients of Queues trust the new CA before, as
-// docs/operations/upgrade.md asks.
+// docs/operations/certificates.md asks.
 func TestLifecycleRotation(t *testing.T) {
 	_, current := releases(t)
 	west.install(t, current)
@@ -45,7 +45,7 @@ func TestLifecycleRotation(t *testing.T) {
 	pass := func(some [][]byte) {
 		t.Helper()
 		putter.connect(t)
-		putter.put(t, some)
+		putter.putNext(t, some)
 		getter.connect(t)
 		getter.get(t, some)
 	}
