@@ -49,21 +49,34 @@ func releases(t *testing.T) (previous, current installable) {
 // install makes a cluster run a release, as an administrator would with Helm, and returns when all of the operator's pods are of it.
 func (c *cluster) install(t *testing.T, r installable) {
 	t.Helper()
+	installIn(t, r, c)
+}
+
+// installIn is install for clusters that cannot be peers before the operator runs in all of them.
+func installIn(t *testing.T, r installable, in ...*cluster) {
+	t.Helper()
 	began := time.Now()
+	var names []string
+	for _, c := range in {
+		names = append(names, c.name)
+	}
 	command := exec.Command("hack/demo/install.sh") //nolint:noctx // the script has time limits of its own
 	command.Dir = root
-	command.Env = append(os.Environ(), "VERSION="+r.version, "CHART="+r.chart, "CLUSTERS="+c.name, fmt.Sprintf("REPLICAS=%d", max(1, r.replicas)))
+	command.Env = append(os.Environ(), "VERSION="+r.version, "CHART="+r.chart, "CLUSTERS="+strings.Join(names, " "),
+		fmt.Sprintf("REPLICAS=%d", max(1, r.replicas)))
 	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("install %s in %s: %v\n%s", r.version, c.name, err, out)
+		t.Fatalf("install %s in %v: %v\n%s", r.version, names, err, out)
 	}
-	var manager appsv1.Deployment
-	if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager); err != nil {
-		t.Fatal(err)
+	for _, c := range in {
+		var manager appsv1.Deployment
+		if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager); err != nil {
+			t.Fatal(err)
+		}
+		if image := manager.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+r.version) {
+			t.Fatalf("%s runs %s, not version %s", c.name, image, r.version)
+		}
 	}
-	if image := manager.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+r.version) {
-		t.Fatalf("%s runs %s, not version %s", c.name, image, r.version)
-	}
-	t.Logf("%s: %s is installed after %s", c.name, r.version, time.Since(began).Round(time.Second))
+	t.Logf("%v: %s is installed after %s", names, r.version, time.Since(began).Round(time.Second))
 }
 
 // traffic is what runs while something happens to installations: a Transfer, a Queue of three and an HTTPEndpoint.

@@ -109,7 +109,7 @@ func TestLifecycleUninstall(t *testing.T) {
 		if left := c.must(t, "get", "crds", "-o", "name"); strings.Contains(left, ".lighterage.dev") {
 			t.Errorf("%s: definitions are left:\n%s", c.name, left)
 		}
-		if left := c.must(t, "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"); strings.Contains(left, "lighterage") {
+		if left := c.must(t, "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"); strings.Contains(left, "/lighterage-") {
 			t.Errorf("%s: cluster objects are left:\n%s", c.name, left)
 		}
 		left := strings.Fields(c.must(t, "-n", system, "get", "all,configmaps,secrets,serviceaccounts,leases,networkpolicies", "-o", "name"))
@@ -123,8 +123,6 @@ func TestLifecycleUninstall(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range ours {
-		c.install(t, current)
-	}
+	installIn(t, current, ours...)
 	exchange(t, "after uninstalling and installing")
 }
