@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,6 +98,23 @@ func TestPodsOfTheManager(t *testing.T) {
 	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "bare"}, Spec: template().Spec}
 	expect(t, "a bare pod", request{gatewayAccount, admission.Create, corev1.SchemeGroupVersion.WithResource("pods"), bare, nil, bank},
 		"Jobs, Deployments and StatefulSets only")
+}
+
+// What an earlier release made can be annotated before its agents are replaced, and nothing in its pods can be changed but to this release's.
+func TestAgentsOfAnEarlierRelease(t *testing.T) {
+	t.Parallel()
+	for kind, make := range workloads {
+		earlier := template()
+		first(&earlier).Image = "registry.example/team/lighterage/agent:v0.0.1"
+		old := make("bank", *earlier.DeepCopy())
+		annotated := make("bank", *earlier.DeepCopy())
+		annotated.SetAnnotations(map[string]string{"lighterage.dev/agent-secret": "{}"})
+		expect(t, kind+", annotated", request{managerAccount, admission.Update, resources[kind], annotated, old, bank}, "")
+		first(&earlier).Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7")}
+		changed := make("bank", *earlier.DeepCopy())
+		expect(t, kind+", changed", request{managerAccount, admission.Update, resources[kind], changed, old, bank}, "run the image")
+		expect(t, kind+", upgraded", request{managerAccount, admission.Update, resources[kind], make("bank", template()), old, bank}, "")
+	}
 }
 
 // H3: nobody but the operator creates Deliveries, or changes what they say.
