@@ -91,6 +91,8 @@ func TestQueueRefusals(t *testing.T) {
 		"several tokens":     {func(c *fakeCluster, _ *fakeService) { c.secrets["orders-tokens"]["till"] = []byte("x") }, nil, []string{"--token-name", "shop, till"}},
 		"no such token":      {nil, []string{"--token-name", "bank"}, []string{`token "bank"`, "shop"}},
 		"certificates only":  {func(c *fakeCluster, _ *fakeService) { c.queue.Spec.Authentication.Tokens = nil }, nil, []string{"--client-certificate"}},
+		"endless token":      {nil, []string{"--token-file", "/dev/zero"}, []string{"--token-file", "4096"}},
+		"endless CA":         {nil, []string{"--ca-file", "/dev/zero"}, []string{"--ca-file", "4194304"}},
 		"unknown token":      {nil, []string{"--token-file", other.file("bad")}, []string{"token", "show a token"}},
 		"no CA":              {nil, []string{"--operator-namespace", "elsewhere"}, []string{`ConfigMap "lighterage-ca"`, `namespace "elsewhere"`, "--operator-namespace"}},
 		"CA forbidden":       {func(c *fakeCluster, _ *fakeService) { c.forbidden = []string{"/configmaps/"} }, nil, []string{`ConfigMap "lighterage-ca"`, "verb get", "--ca-file"}},

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -20,6 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/controllers/pki"
+)
+
+const (
+	// maxCAFile and maxTokenFile bound what is read of files, in bytes. The system's CAs are some 250 KiB.
+	maxCAFile    = 4 << 20
+	maxTokenFile = 4 << 10
 )
 
 // security is how the service and the client authenticate: the client by the token, or by the certificate in the configuration.
@@ -55,7 +62,7 @@ func (q *queue) security(ctx context.Context) (*tls.Config, string, error) {
 // roots are the CAs of the service.
 func (q *queue) roots(ctx context.Context) (*x509.CertPool, error) {
 	if q.caFile != "" {
-		bundle, err := os.ReadFile(q.caFile)
+		bundle, err := readBounded(q.caFile, maxCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading --ca-file: %w", err)
 		}
@@ -118,7 +125,7 @@ func pool(bundle []byte, where string) (*x509.CertPool, error) {
 // token authenticates at the service.
 func (q *queue) token(ctx context.Context) (string, error) {
 	if q.tokenFile != "" {
-		content, err := os.ReadFile(q.tokenFile)
+		content, err := readBounded(q.tokenFile, maxTokenFile)
 		if err != nil {
 			return "", fmt.Errorf("reading --token-file: %w", err)
 		}
@@ -163,4 +170,21 @@ func checkToken(content []byte, where string) (string, error) {
 		}
 	}
 	return token, nil
+}
+
+// readBounded reads a file that is not longer than limit bytes.
+func readBounded(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path) //nolint:gosec // the user's own choice
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // nothing was written to it
+	content, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
+	}
+	return content, nil
 }
