@@ -222,6 +222,52 @@ func TestAgent(t *testing.T) {
 }
 
 // TestCertificate: an agent waits for its certificate, and goes on with it when that is spoilt.
+// TestReadinessWaitsForTheBackend: an agent is not ready before it knows whether the backend is healthy, and then is although it is not, so
+// that clients get its 503; it stays so while another backend is checked for the first time.
+func TestReadinessWaitsForTheBackend(t *testing.T) {
+	c := &configs{c: config(t)}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-answer
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	t.Cleanup(slow.Close)
+	first := c.c.Backend
+	c.c.Backend = &wirev1.HTTPBackend{
+		Address: slow.Listener.Addr().String(), HealthPath: "/", HealthTimeout: durationpb.New(patience), HealthInterval: durationpb.New(time.Millisecond),
+	}
+	a, stop := start(t, c)
+	h := a.HealthHandler()
+	for range 2 {
+		<-asked
+		if r := a.Report(); ready(t, h, "/readyz") != http.StatusServiceUnavailable || r.GetBackendFailure() != 0 {
+			t.Errorf("before a check has ended: %v", r)
+		}
+		answer <- struct{}{}
+	}
+	go func() {
+		for range asked {
+			answer <- struct{}{}
+		}
+	}()
+	eventually(t, "it is ready", func() bool { return ready(t, h, "/readyz") == http.StatusOK })
+	if r := a.Report(); r.GetBackendFailure() != wirev1.BackendFailure_BACKEND_FAILURE_STATUS || r.GetBackendStatus() != http.StatusTeapot {
+		t.Errorf("%v", r)
+	}
+	c.change(func(c *wirev1.HTTPConfig) { c.Revision, c.Backend = "2", first })
+	for a.Report().GetRevision() != "2" {
+		if ready(t, h, "/readyz") != http.StatusOK {
+			t.Fatal("it is not ready while another backend is checked")
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	slow.CloseClientConnections()
+	close(asked)
+}
+
 func TestCertificate(t *testing.T) {
 	c := &configs{c: config(t)}
 	dir := t.TempDir()

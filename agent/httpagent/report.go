@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"runtime"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -148,14 +149,24 @@ func most[K ~string](counts map[K]int64) K {
 	return best
 }
 
-// HealthHandler answers GET /livez and GET /readyz.
+// HealthHandler answers GET /livez and GET /readyz. An agent is ready once it knows whether its first backend is healthy, which it may not
+// be: a rolling update does not replace agents that reach the backend by ones that do not yet.
 func (a *Agent) HealthHandler() http.Handler {
+	var checked atomic.Bool
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if server := a.server.Load(); server == nil || server.Draining() {
-			http.Error(w, "no connections of clients are taken", http.StatusServiceUnavailable)
+		server := a.server.Load()
+		if server == nil || server.Draining() {
+			http.Error(w, "clients' connections are not accepted", http.StatusServiceUnavailable)
 			return
+		}
+		if !checked.Load() {
+			if !server.Backend().Checked {
+				http.Error(w, "the backend is being checked", http.StatusServiceUnavailable)
+				return
+			}
+			checked.Store(true)
 		}
 		w.WriteHeader(http.StatusOK)
 	})

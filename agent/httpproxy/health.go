@@ -16,7 +16,8 @@ import (
 
 // BackendHealth is what the last checks of the backend said.
 type BackendHealth struct {
-	// Checked is false until the first check has ended.
+	// Checked is false until one check has passed or as many have failed as make a backend unhealthy. Requests are
+	// passed on until then.
 	Checked bool
 	Healthy bool
 	// Failure says what kind of thing is wrong, and nothing else: it goes to status, which must not
@@ -111,14 +112,15 @@ func (h *healthCheck) check(ctx context.Context) error {
 	return nil
 }
 
-// note counts the outcome of a check. One failure may be chance; one success is none.
+// note counts the outcome of a check. One failure may be chance, the first of a pod whose network has just been made
+// above all; one success is none.
 func (h *healthCheck) note(err error, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	healthy := err == nil
 	if healthy {
 		h.failures = 0
-	} else if h.failures++; h.failures < h.options.Failures && h.state.Checked {
+	} else if h.failures++; h.failures < h.options.Failures {
 		return
 	}
 	if !h.state.Checked || h.state.Healthy != healthy {

@@ -57,9 +57,11 @@ func TestHealthNotes(t *testing.T) {
 		}
 	}
 	first := newHealthCheck("x:1", nil, Health{Failures: 3}, nil)
-	first.note(broken, at(0))
-	if got := first.get(); !got.Checked || got.Healthy {
-		t.Errorf("a backend that never answered: %+v", got)
+	for i, checked := range []bool{false, false, true, true} {
+		first.note(broken, at(i))
+		if got := first.get(); got.Checked != checked || got.Healthy {
+			t.Errorf("a backend that never answered, after %d checks: %+v", i+1, got)
+		}
 	}
 }
 
