@@ -17,6 +17,9 @@ VERSION ?=
 PLATFORMS ?= linux/amd64,linux/s390x
 # The demo builds for the clusters of this machine alone, unless it is told or runs on others.
 DEMO_PLATFORMS = $(if $(filter command% environment%,$(origin PLATFORMS))$(EAST_KUBECONFIG),$(PLATFORMS),linux/$(HOSTARCH))
+# For uninstall and undeploy: true to succeed where there is nothing to delete.
+ignore-not-found ?= false
+KUBECTL ?= $(firstword $(wildcard $(CURDIR)/.cluster/bin/kubectl) kubectl)
 # How long each fuzz target runs.
 FUZZTIME ?= 30s
 
@@ -51,7 +54,7 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go agent/wire config/crd/bases c
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "; printf "Usage: make TARGET [VARIABLE=value]\n"} \
 		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: clean
 clean: ## Remove what was built into the tree
@@ -155,7 +158,7 @@ S390X_TEST = go test $(if $(LONG),-timeout 60m,-short -timeout 20m) -ldflags '-l
 S390X_FORMATS := ./agent/codec/... ./agent/frame/... ./agent/hardware/... ./agent/journal/... ./agent/policy/... ./test/vectors/...
 
 .PHONY: test-s390x-formats
-test-s390x-formats: tools-go ## Tests of what is on the wire and on disks, as s390x (big-endian) under QEMU
+test-s390x-formats: tools-go ## Tests of the wire and storage formats as s390x (big-endian) under QEMU
 	$(ENSURE) s390x qemu
 	env=$$(hack/engines/env.sh --all s390x); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" $(S390X_FORMATS); \
 		$(S390X_TEST) -run Vector -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" ./agent/transfer
@@ -186,7 +189,7 @@ test-envtest: tools-go ## Tests against a bare API server
 
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security
-test-security: tools-go ## Play strangers, hostile peers, tenants, clients and agents against what the operator runs, and all else that the threat model names (test-watched is for clusters); leave the machine alone meanwhile
+test-security: tools-go ## Tests of the threat model: unauthenticated clients, hostile peers, tenants and agents; nothing else may run on the machine
 	assets=$$(go run ./hack/cluster assets); proofs=$$(hack/security-tests.sh); export KUBEBUILDER_ASSETS=$$assets; \
 		go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security; \
 		go test -count=1 -timeout 20m -tags envtest $$proofs
@@ -194,36 +197,36 @@ test-security: tools-go ## Play strangers, hostile peers, tenants, clients and a
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests; brings up the clusters and installs the operator first, and leaves them
 	$(SUBMAKE) clusters
-	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version
 	go test -v -count=1 -timeout 30m -tags e2e -skip '^TestWatchNamespaces$$' ./test/e2e/...
 
 .PHONY: test-watched
 test-watched: ## End to end with an operator in cluster west that watches some namespaces only; brings up and installs like test-e2e
 	$(SUBMAKE) clusters
-	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
 	go test -v -count=1 -timeout 30m -tags e2e -run '^TestWatchNamespaces$$' ./test/e2e
 
 .PHONY: test-faults
-test-faults: faults-clusters ## Kill, cut off, fill up, let expire and set to another day what takes part in Transfers between the local clusters, in the middle of them, as root
+test-faults: faults-clusters ## Inject faults into running Transfers between the local clusters: processes, networks, disks, certificates, clocks; as root
 	go test -v -count=1 -timeout 90m -tags faults ./test/faults
 
 .PHONY: test-faults-long
-test-faults-long: faults-clusters ## The faults that last for minutes
+test-faults-long: faults-clusters ## The faults of test-faults that last for minutes
 	FAULTS_LONG=1 go test -v -count=1 -timeout 60m -tags faults -run ForMinutes ./test/faults
 
 # They need no clusters and no root where users may make namespaces.
 .PHONY: test-queue-checker
-test-queue-checker: tools-go ## Kill, part and restart members of a queue and the ends of a channel for a minute, with the race detector, and check what clients saw
+test-queue-checker: tools-go ## Inject faults into a queue and a channel for a minute, with the race detector, and check what clients saw
 	$(ENSURE) faults
 	$(ALL_ENGINES); go test -race -v -count=1 -timeout 20m -tags "$$LIGHTERAGE_TAGS,faults" -parallel 2 -run '^TestMinute$$' ./test/queuefaults
 
 .PHONY: test-queue-faults
-test-queue-faults: tools-go ## Kill, stop, part, fill up, empty and restart members of queues and ends of channels, and check what clients saw; about 15 minutes
+test-queue-faults: tools-go ## Inject faults into members of queues, their networks and volumes, and into channels, and check what clients saw; about 15 minutes
 	$(ENSURE) faults
 	$(ENGINES); go test -v -count=1 -timeout 40m -tags "$$LIGHTERAGE_TAGS,faults" ./test/queuefaults
 
 .PHONY: test-queue-faults-long
-test-queue-faults-long: tools-go ## The same for an hour, eleven minutes of it one queue of three, with clocks that are apart and channels between queues of three
+test-queue-faults-long: tools-go ## test-queue-faults for an hour, with clocks that differ and channels between queues of three
 	$(ENSURE) faults
 	$(ENGINES); QUEUE_FAULTS_DURATION=11m go test -v -count=1 -timeout 60m -tags "$$LIGHTERAGE_TAGS,faults" -run '^TestThreeMembers$$' ./test/queuefaults
 	$(ENGINES); QUEUE_FAULTS_DURATION=5m go test -v -count=1 -timeout 120m -tags "$$LIGHTERAGE_TAGS,faults" -skip '^TestThreeMembers$$' ./test/queuefaults
@@ -233,15 +236,15 @@ test-queue-faults-long: tools-go ## The same for an hour, eleven minutes of it o
 test-lifecycle: tools-go ## Upgrade, roll back, uninstall, restore and drain installations in the middle of traffic, on fresh clusters that it takes down
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters-down; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); \
 		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); previous=$$(hack/previous/images.sh); \
-		eval "$$previous"; $(SUBMAKE) install VERSION=$$version; \
+		eval "$$previous"; $(SUBMAKE) demo-install VERSION=$$version; \
 		LIFECYCLE_VERSION=$$version go test -v -count=1 -timeout 90m -tags e2e,lifecycle -run '^TestLifecycle' ./test/e2e
 
-# What is killed and cut off is on this machine.
+# The faults are injected on this machine.
 .PHONY: faults-clusters
 faults-clusters:
 	[ -z "$(EAST_KUBECONFIG)$(WEST_KUBECONFIG)" ] || { echo "The faults are for the local clusters: unset EAST_KUBECONFIG and WEST_KUBECONFIG" >&2; exit 1; }
 	$(SUBMAKE) clusters
-	version=$$($(SUBMAKE) version); $(SUBMAKE) images install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
+	version=$$($(SUBMAKE) version); $(SUBMAKE) images demo-install VERSION=$$version PLATFORMS=linux/$(HOSTARCH)
 
 # It leaves no clusters behind, because the kernel runs programs for s390x by emulation as long as they are up.
 .PHONY: test-e2e-s390x
@@ -251,16 +254,44 @@ test-e2e-s390x: tools-go ## End to end with a node whose agents are s390x progra
 		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); \
 		go run ./hack/images -registry "$$REGISTRY" -version "$$version" -dfltcc-model; \
 		ACCELERATED_NODE=$$(go run ./hack/cluster s390x "$$REGISTRY/lighterage/agent-dfltcc-model:$$version" "$$REGISTRY/lighterage/agent:$$version"); \
-		export ACCELERATED_NODE; $(SUBMAKE) install VERSION=$$version; \
+		export ACCELERATED_NODE; $(SUBMAKE) demo-install VERSION=$$version; \
 		go test -v -count=1 -timeout 25m -tags e2e -run 'TestAccelerator(Queue)?$$' ./test/e2e; \
-		export ACCELERATOR_SLOTS=1; $(SUBMAKE) install VERSION=$$version; \
+		export ACCELERATOR_SLOTS=1; $(SUBMAKE) demo-install VERSION=$$version; \
 		go test -v -count=1 -timeout 35m -tags e2e -run TestAcceleratorSlots ./test/e2e
 
 .PHONY: fuzz
 fuzz: tools-go ## Run every fuzz target for FUZZTIME (30s)
 	$(ENGINES); hack/fuzz.sh $(FUZZTIME)
 
-##@ Clusters
+##@ One cluster: the current one of your kubeconfig
+
+.PHONY: install
+install: tools-go ## Install the CRDs
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: tools-go ## Delete the CRDs, and with them every object of their kinds
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+
+.PHONY: deploy
+deploy: manifests ## Install the operator with the images of REGISTRY and VERSION; `helm install` is for production
+	$(KUBECTL) apply --server-side -f dist/lighterage.yaml
+
+# The manager has to be there while objects with finalizers are deleted.
+.PHONY: undeploy
+undeploy: uninstall ## Delete the CRDs with every object of their kinds, and then the operator
+	$(KUSTOMIZE) build config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: run
+run: tools-go ## Run the manager here, with the agent image of REGISTRY and VERSION; further flags in ARGS
+	@[ -n "$(REGISTRY)" ] && [ -n "$(VERSION)" ] || { echo "write: make run REGISTRY=registry.example.com/me VERSION=v0.1.0" >&2; exit 1; }
+	go run ./controllers/cmd/manager --namespace=lighterage-system --agent-image="$(REGISTRY)/lighterage/agent:$(VERSION)" \
+		--metrics-bind-address=0 $(ARGS)
+
+.PHONY: docker-build
+docker-build: images ## The same as images, which need no container engine and are pushed at once
+
+##@ Clusters for development
 
 .PHONY: clusters
 clusters: tools-go ## Bring up the clusters east and west; kubeconfigs in .cluster/, programs built once
@@ -292,12 +323,12 @@ manifests: tools-go ## Write dist/lighterage.yaml, what config/default installs,
 version: ## Print the tag that `make images` gives
 	@go run ./hack/images -print-version -version "$(VERSION)"
 
-.PHONY: install
-install: ## Install the images' version by Helm in both clusters and join them as peers
+.PHONY: demo-install
+demo-install: ## Install the images' version by Helm in the clusters east and west and join them as peers
 	VERSION="$$($(SUBMAKE) version)" hack/demo/install.sh
 
 .PHONY: demo
-demo: ## Watch a Transfer move data between two clusters, and the proof that it arrived
+demo: ## Move data between two clusters by a Transfer, and prove that it arrived
 	$(SUBMAKE) clusters
 	version=$$($(SUBMAKE) version); $(SUBMAKE) images VERSION=$$version PLATFORMS=$(DEMO_PLATFORMS); VERSION=$$version hack/demo/demo.sh
 
@@ -333,7 +364,7 @@ bench-queue: tools-go ## Measure a queue beside JetStream and RabbitMQ, on a slo
 	$(ENGINES); go build -tags "$$LIGHTERAGE_TAGS" -o dist/bench/queue ./hack/bench/queue && dist/bench/queue -extent $(if $(BENCH),$(BENCH),full)
 
 .PHONY: bench-policy
-bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network anew)
+bench-policy: tools-go ## Measure what mode Auto loses against the best fixed choice, over networks of its own; needs root (BENCH=quick: a look, no result; PART=10: that network only)
 	$(ENSURE) network
 	$(ENGINES); hack/bench/policy.sh $(if $(BENCH),$(BENCH),full) $(PART)
 

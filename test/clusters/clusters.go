@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusters gives tests the two clusters in which Lighterage is installed (make clusters images install), and what they need
+// Package clusters gives tests the two clusters in which Lighterage is installed (make clusters images demo-install), and what they need
 // there: namespaces, claims with shells that look into them, grants, Transfers.
 package clusters
 
@@ -44,7 +44,7 @@ type Cluster struct {
 func Connect(root string) (*Pair, error) {
 	env, err := readEnv(filepath.Join(root, ".cluster", "env"))
 	if err != nil {
-		return nil, fmt.Errorf("read the clusters' environment (make clusters images install brings them up): %w", err)
+		return nil, fmt.Errorf("read the clusters' environment (make clusters images demo-install brings them up): %w", err)
 	}
 	common := Cluster{kubectl: env["KUBECTL"], busybox: os.Getenv("BUSYBOX_IMAGE")}
 	if common.kubectl == "" {
@@ -83,7 +83,7 @@ func connect(c Cluster, root, name string) (*Cluster, error) {
 	}
 	var peers v1alpha1.PeerList
 	if err := c.List(context.Background(), &peers); err != nil {
-		return nil, fmt.Errorf("list the peers of cluster %s (is Lighterage installed? make install does it): %w", name, err)
+		return nil, fmt.Errorf("list the peers of cluster %s (is Lighterage installed? make demo-install does it): %w", name, err)
 	}
 	return &c, nil
 }

@@ -155,7 +155,7 @@ func watch(t *testing.T, namespaces ...string) (restore func()) {
 	restore = sync.OnceFunc(func() {
 		t.Helper()
 		if _, err := west.Helm("rollback", release, strconv.Itoa(before.Version), "--wait", "--timeout", "10m"); err != nil {
-			t.Errorf("west watches %v until `make install` has run: %v", namespaces, err)
+			t.Errorf("west watches %v until `make demo-install` has run: %v", namespaces, err)
 		}
 	})
 	t.Cleanup(restore)
