@@ -63,7 +63,8 @@ func decide(r request, v view) step {
 			verdict.Refusal)}
 	}
 	var s step
-	var own, waiting *v1alpha1.Delivery
+	// after is the newest attempt of the same run that has ended.
+	var own, waiting, after *v1alpha1.Delivery
 	for i := range v.attempts {
 		attempt := &v.attempts[i]
 		switch {
@@ -81,11 +82,17 @@ func decide(r request, v view) step {
 		case newer(attempt, r, v.now) && !plan.DeliveryEnded(attempt):
 			return step{refuse: superseded(r, attempt)}
 		default:
+			if attempt.Spec.Transfer.Run == r.transfer.Run && attempt.Spec.Transfer.Attempt > newestOf(after, r) {
+				after = attempt
+			}
 			waiting = attempt
 			s.remove = append(s.remove, *attempt)
 		}
 	}
 	switch {
+	case own != nil && after != nil && own.DeletionTimestamp.IsZero() && plan.DeliveryEnded(own):
+		// Both have ended before the sending cluster was restored: the next attempt has to be after both.
+		return step{refuse: superseded(r, after)}
 	case own != nil:
 		return ownStep(r, own, s, v.now)
 	case v.seen:
@@ -192,6 +199,14 @@ func aborted(format string, arguments ...any) *refusal {
 // isOf says whether the Delivery is that of the very attempt.
 func isOf(r request, delivery *v1alpha1.Delivery) bool {
 	return delivery.Spec.Peer == r.peer && delivery.Spec.Transfer == r.transfer
+}
+
+// newestOf is the number of the newest attempt that is known of the requested run.
+func newestOf(after *v1alpha1.Delivery, r request) int32 {
+	if after == nil {
+		return r.transfer.Attempt
+	}
+	return after.Spec.Transfer.Attempt
 }
 
 // newer says whether the attempt that a Delivery is of was made after the requested one.

@@ -79,6 +79,7 @@ func TestDecide(t *testing.T) {
 	own := func(changes ...func(*v1alpha1.Delivery)) v1alpha1.Delivery {
 		return attempt("bbbbb", 2, issued, changes...)
 	}
+	ended := phase(v1alpha1.DeliveryFailed)
 	before, after := issued.Add(-time.Minute), issued.Add(time.Minute)
 	const (
 		granted    = wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED
@@ -115,6 +116,8 @@ func TestDecide(t *testing.T) {
 		"newer attempt":                   {view: view{attempts: list{attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
 		"newer attempt beside own":        {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
 		"newer attempt, ended":            {view: view{attempts: list{attempt("bbbbb", 3, after, phase(v1alpha1.DeliveryFailed))}}, do: "wait", remove: 1},
+		"both ended":                      {view: view{attempts: list{own(ready, ended), attempt("bbbbb", 4, after, ended), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 4},
+		"newer attempt ended beside own":  {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after, ended)}}, do: "ready", remove: 1},
 		"older run":                       {view: view{attempts: list{attempt("zzzzz", 9, before)}}, do: "wait", remove: 1},
 		"newer run":                       {view: view{attempts: list{attempt("aaaaa", 1, after)}}, refuse: superseded},
 		"newer run, going":                {view: view{attempts: list{attempt("aaaaa", 1, after, deleting)}}, do: "wait"},

@@ -55,6 +55,9 @@ func TestLifecycleRestoreEtcd(t *testing.T) {
 		t.Fatalf("the run is at attempt %d", ahead)
 	}
 
+	// The leases of nodes are those of the copy too: until their kubelets renew them Kubernetes calls the nodes, and with them every backend, not
+	// ready. Requests fail that come meanwhile.
+	f.finishRequests()
 	data = east.stopControlPlane(t)
 	if err := os.RemoveAll(filepath.Join(data, "member")); err != nil {
 		t.Fatal(err)
@@ -67,8 +70,11 @@ func TestLifecycleRestoreEtcd(t *testing.T) {
 	if restored := f.transfer.Status.Run.Attempt; restored >= ahead {
 		t.Fatalf("the restored run is at attempt %d, the copy is of attempt 1", restored)
 	}
-	f.goesOn("after the restore")
 	exchange(t, "after the restore")
+	east.must(t, "wait", "nodes", "--all", "--for=condition=Ready", "--timeout=3m")
+	waitForEndpoint(t, f.endpoint, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
+	f.requests = f.front.start()
+	f.goesOn("after the restore")
 	if after := east.publishedCA(t); after != ca {
 		t.Error("east has another CA")
 	}

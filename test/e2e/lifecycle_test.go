@@ -88,6 +88,7 @@ type traffic struct {
 	connect   func() (*nats.Conn, error)
 	messages  *queueLoad
 	endpoint  *v1alpha1.HTTPEndpoint
+	front     *front
 	requests  *load
 }
 
@@ -174,8 +175,8 @@ func (f *traffic) beginRequests() {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.certificate)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "front"}}
-	front := &front{address: east.nodePort(f.t, service), serverName: name, roots: roots, path: "/table.html", body: body}
-	f.requests = front.start()
+	f.front = &front{address: east.nodePort(f.t, service), serverName: name, roots: roots, path: "/table.html", body: body}
+	f.requests = f.front.start()
 }
 
 // goesOn waits until more of each has come through than had.
