@@ -26,9 +26,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/httpagent"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -97,7 +97,7 @@ func start(t *testing.T, c *configs) (a *httpagent.Agent, stop func() error) {
 	t.Helper()
 	a = httpagent.New(httpagent.Options{
 		Read: c.read, Interval: 5 * time.Millisecond, Delay: -1, Log: slog.New(slog.DiscardHandler),
-		Engines: func(_ context.Context, asked transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(_ context.Context, asked compression.Settings) (*codec.Registry, policy.Accelerator) {
 			if len(asked.Codecs) == 0 {
 				t.Error("engines for no codec")
 			}
@@ -311,7 +311,7 @@ func TestBadStart(t *testing.T) {
 	} {
 		c := &configs{c: config(t)}
 		spoil(c)
-		a := httpagent.New(httpagent.Options{Read: c.read, Log: slog.New(slog.DiscardHandler), Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		a := httpagent.New(httpagent.Options{Read: c.read, Log: slog.New(slog.DiscardHandler), Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		}})
 		if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

@@ -63,7 +63,7 @@ func (a *Agent) Report() *wirev1.HTTPReport {
 	s := server.Statistics()
 	r.Statistics = statistics(s)
 	r.Statistics.Reset_ = reset
-	r.Compression = compression(s)
+	r.Compression = compressionReport(s)
 	r.WireBytes = uint64(max(s.WireBytes, 0))
 	r.Cpu = &wirev1.CPU{CompressNanos: uint64(s.Meter.CPU)}
 	if user, system, err := meter.ProcessCPU(); err == nil {
@@ -103,8 +103,8 @@ func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
 	return out
 }
 
-// compression says what the engines did with bodies.
-func compression(s httpproxy.Statistics) *wirev1.Compression {
+// compressionReport says what the engines did with bodies.
+func compressionReport(s httpproxy.Statistics) *wirev1.Compression {
 	out := &wirev1.Compression{
 		Codec: codec.None.String(), Engine: most(s.Engines), UncompressedBytes: uint64(s.Meter.UncompressedBytes), CompressedBytes: uint64(s.Meter.CompressedBytes),
 		Hardware: operations(s.Meter.Hardware), Software: operations(s.Meter.Software), Stored: operations(s.Meter.Stored),

@@ -12,17 +12,17 @@ import (
 	"slices"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/httpproxy/coding"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // Engines finds those to compress with, and what is known of the accelerator.
-type Engines func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator)
+type Engines func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator)
 
 // settings turns what the manager says into settings of the proxy.
 func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpproxy.Settings, error) {
@@ -33,7 +33,7 @@ func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpp
 	if err != nil {
 		return httpproxy.Settings{}, err
 	}
-	compression, err := transfer.Settings(c.GetCompression())
+	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return httpproxy.Settings{}, err
 	}
@@ -42,7 +42,7 @@ func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpp
 		BackendServerName: c.GetBackend().GetServerName(),
 		Egress:            permitted,
 		ContentTypes:      c.GetContentTypes(),
-		Policy:            compression.Policy,
+		Policy:            resolved.Policy,
 		Explain:           c.GetResponseHeader(),
 		Padding:           int(c.GetPaddingMaxBytes()),
 		MaxCPUPercent:     int(c.GetLimits().GetCompressionCpuPercent()),
@@ -78,11 +78,11 @@ func settings(ctx context.Context, c *wirev1.HTTPConfig, engines Engines) (httpp
 			return httpproxy.Settings{}, err
 		}
 		s.Codings = append(s.Codings, parsed)
-		if id := coding.Codec(parsed); !slices.Contains(compression.Codecs, id) {
-			compression.Codecs = append(compression.Codecs, id)
+		if id := coding.Codec(parsed); !slices.Contains(resolved.Codecs, id) {
+			resolved.Codecs = append(resolved.Codecs, id)
 		}
 	}
-	s.Engines, s.Accelerator = engines(ctx, compression)
+	s.Engines, s.Accelerator = engines(ctx, resolved)
 	if err := s.Validate(); err != nil {
 		return httpproxy.Settings{}, fmt.Errorf("use the configuration: %w", err)
 	}

@@ -27,10 +27,10 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/queueagent"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/test/corpus"
@@ -148,7 +148,7 @@ func (m *member) begin() {
 	m.config.ListenAddress = freeAddress(m.T)
 	m.Agent = queueagent.New(queueagent.Options{
 		Read: m.read, Member: "orders-0", Directory: m.directory, Log: slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond,
-		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
 		Decoders: func(context.Context) *codec.Registry { return engines.Default() },

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/archive"
-	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -112,15 +112,15 @@ func (a *Agent) startArchive(ctx context.Context, r *running, c *wirev1.QueueCon
 const archiveEnd = 10 * time.Second
 
 func (a *Agent) archiveSettings(ctx context.Context, c *wirev1.QueueConfig) (archive.Settings, error) {
-	compression, err := transfer.Settings(c.GetCompression())
+	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return archive.Settings{}, err
 	}
 	s := archive.Settings{
 		Interval: c.GetArchive().GetInterval().AsDuration(), RangeBytes: size(c.GetArchive().GetMaxRangeBytes()), Retention: c.GetArchive().GetRetention().AsDuration(),
-		Compression: archive.Compression{Policy: compression.Policy, Codecs: compression.Codecs},
+		Compression: archive.Compression{Policy: resolved.Policy, Codecs: resolved.Codecs},
 	}
-	s.Compression.Engines, s.Compression.Accelerator = a.options.Engines(ctx, compression)
+	s.Compression.Engines, s.Compression.Accelerator = a.options.Engines(ctx, resolved)
 	return s, nil
 }
 
@@ -136,7 +136,7 @@ func archiveStatus(a *archive.Archiver) *wirev1.QueueArchiveStatus {
 	return &wirev1.QueueArchiveStatus{
 		Path: s.Path, Sequence: s.Sequence, Ranges: s.Index.Ranges, Bytes: s.Index.Bytes, Messages: s.Index.Messages, PlainBytes: s.Index.PlainBytes,
 		WrittenBytes: s.Index.WrittenBytes, Passed: s.Index.Passed, LastTime: timeOf(s.LastTime), LastError: failure.ToWire(s.LastError),
-		LastErrorTime: timeOf(s.LastErrorTime), Compression: compression(s.Compression),
+		LastErrorTime: timeOf(s.LastErrorTime), Compression: compressionReport(s.Compression),
 	}
 }
 

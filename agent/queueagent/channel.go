@@ -17,11 +17,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/channel"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -205,16 +205,16 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	if err != nil {
 		return nil, fmt.Errorf("channel.codecs: %w", err)
 	}
-	compression, err := transfer.Settings(c.GetCompression())
+	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return nil, err
 	}
 	// The channel's codecs, at the level and on the engines that the queue's compression has. A queue that compresses nothing when messages
 	// are put may still compress for the channel.
-	compression.Codecs = slices.DeleteFunc(slices.Clone(ids), func(id codec.ID) bool { return id == codec.None })
-	encoding := message.EncodingOptions{Policy: compression.Policy, MinSize: max(size(c.GetCompressionMinSize()), 1)}
-	if len(compression.Codecs) > 0 {
-		encoding.Engines, encoding.Accelerator = x.agent.options.Engines(ctx, compression)
+	resolved.Codecs = slices.DeleteFunc(slices.Clone(ids), func(id codec.ID) bool { return id == codec.None })
+	encoding := message.EncodingOptions{Policy: resolved.Policy, MinSize: max(size(c.GetCompressionMinSize()), 1)}
+	if len(resolved.Codecs) > 0 {
+		encoding.Engines, encoding.Accelerator = x.agent.options.Engines(ctx, resolved)
 	}
 	s := &sending{}
 	to := &channel.Destination{

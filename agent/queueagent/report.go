@@ -77,7 +77,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	}
 	forChannels, ofChannels := running.channels.worked()
 	encoded, decoded := s.Compression.Plus(forChannels), s.Decompression.Plus(ofChannels)
-	r.Compression, r.Decompression = compression(encoded), decompression(decoded)
+	r.Compression, r.Decompression = compressionReport(encoded), decompression(decoded)
 	r.WireBytes = count(s.WireBytes)
 	r.Cpu = &wirev1.CPU{CompressNanos: uint64(encoded.CPU), DecompressNanos: uint64(decoded.CPU)}
 	running.channels.report(r)
@@ -138,8 +138,8 @@ func statistics(s front.Statistics) *wirev1.QueueStatistics {
 	}
 }
 
-// compression says what the engines did with payloads.
-func compression(s meter.Snapshot) *wirev1.Compression {
+// compressionReport says what the engines did with payloads.
+func compressionReport(s meter.Snapshot) *wirev1.Compression {
 	out := &wirev1.Compression{
 		Codec: codec.None.String(), UncompressedBytes: count(s.UncompressedBytes), CompressedBytes: count(s.CompressedBytes),
 		Hardware: operations(s.Hardware), Software: operations(s.Software), Stored: operations(s.Stored),

@@ -18,17 +18,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
-	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // Engines finds those to compress with, and what is known of the accelerator.
-type Engines func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator)
+type Engines func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator)
 
 const (
 	// payloadMargin is what a message may have beside its payload: headers of the client's
@@ -97,13 +97,13 @@ func streamSettings(c *wirev1.QueueConfig) store.Settings {
 
 // encoding says how messages are put.
 func (a *Agent) encoding(ctx context.Context, c *wirev1.QueueConfig) (*message.Encoding, error) {
-	compression, err := transfer.Settings(c.GetCompression())
+	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return nil, err
 	}
-	registry, accelerator := a.options.Engines(ctx, compression)
+	registry, accelerator := a.options.Engines(ctx, resolved)
 	return message.NewEncoding(message.EncodingOptions{
-		Policy: compression.Policy, Codecs: compression.Codecs, MinSize: size(c.GetCompressionMinSize()), Engines: registry, Accelerator: accelerator,
+		Policy: resolved.Policy, Codecs: resolved.Codecs, MinSize: size(c.GetCompressionMinSize()), Engines: registry, Accelerator: accelerator,
 	})
 }
 

@@ -52,6 +52,11 @@ var bans = []ban{
 		reason: "compressing, framing and deciding are shared by transfers, queues and HTTP, and know nothing of transport or files",
 	},
 	{
+		in:     []string{"agent/compression", "agent/httpagent", "agent/httpproxy", "agent/queue", "agent/queueagent", "agent/trial"},
+		what:   []string{module + "/agent/transfer"},
+		reason: "what serves messages and bodies moves no files: what it shares with Transfers is in packages of its own",
+	},
+	{
 		in:     []string{"controllers/plan"},
 		what:   []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go", "net/http", "os"},
 		direct: true,

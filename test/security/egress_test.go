@@ -21,11 +21,11 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpagent"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queue/external"
-	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -50,7 +50,7 @@ func serveEndpoint(t *testing.T, backend string, permitted *wirev1.DialPolicy) (
 	}
 	agent = httpagent.New(httpagent.Options{
 		Read: func() (*wirev1.HTTPConfig, error) { return proto.CloneOf(config), nil }, Delay: -1, Log: slog.New(slog.DiscardHandler),
-		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
 	})

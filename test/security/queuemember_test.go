@@ -30,9 +30,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
-	agenttransfer "github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -100,7 +100,7 @@ func newAgent(read func() (*wirev1.QueueConfig, error), directory string, log io
 	return queueagent.New(queueagent.Options{
 		Read: read, Member: "orders-0", Directory: directory, Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Interval: 10 * time.Millisecond,
-		Engines: func(context.Context, agenttransfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
 		Decoders: func(context.Context) *codec.Registry { return engines.Default() },

@@ -11,9 +11,9 @@ import (
 	"github.com/lighterage/lighterage/agent/calibrate"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 )
 
 // encoders are what a sender compresses with.
@@ -26,7 +26,7 @@ type encoders struct {
 
 // encoders looks for the accelerator and chooses among the software engines. It takes some hundredths of a second, and no time when
 // the policy compresses nothing.
-func (a *agent) encoders(ctx context.Context, c transfer.Compression) encoders {
+func (a *agent) encoders(ctx context.Context, c compression.Settings) encoders {
 	ids := slices.DeleteFunc(slices.Clone(c.Codecs), func(id codec.ID) bool { return id == codec.None })
 	if c.Policy.Mode == policy.Never || len(ids) == 0 {
 		return encoders{registry: engines.Default()}
@@ -46,7 +46,7 @@ func (a *agent) encoders(ctx context.Context, c transfer.Compression) encoders {
 }
 
 // plan is encoders for mode Auto.
-func (a *agent) plan(ctx context.Context, c transfer.Compression, options calibrate.Options, verdict hardware.Verdict) encoders {
+func (a *agent) plan(ctx context.Context, c compression.Settings, options calibrate.Options, verdict hardware.Verdict) encoders {
 	plan := calibrate.Ways(ctx, options)
 	var said []string
 	for _, level := range codec.Levels() {

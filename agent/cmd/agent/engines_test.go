@@ -11,8 +11,8 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 )
 
 func TestEncoders(t *testing.T) {
@@ -22,33 +22,33 @@ func TestEncoders(t *testing.T) {
 	onlyHardware.SoftwareDisabled = true
 	static := engines.Default().Names()
 	for name, test := range map[string]struct {
-		compression transfer.Compression
+		resolved compression.Settings
 		// names in order; nil: those of the build in any order.
 		names []string
 		says  string
 	}{
-		"measured":      {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Deflate}}, nil, "deflate: "},
-		"named":         {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Zstd}, Engines: []string{"go-zstd"}}, nil, "zstd: go-zstd (named by the policy)"},
-		"named deflate": {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.Deflate, codec.Zstd}, Engines: []string{"go"}}, nil, "deflate: go (named by the policy)"},
-		"never":         {transfer.Compression{Policy: never, Codecs: []codec.ID{codec.Deflate}}, static, ""},
-		"no codec":      {transfer.Compression{Policy: auto, Codecs: []codec.ID{codec.None}}, static, ""},
-		"only hardware": {transfer.Compression{Policy: onlyHardware, Codecs: []codec.ID{codec.Deflate}}, static, `"software":""`},
+		"measured":      {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Deflate}}, nil, "deflate: "},
+		"named":         {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Zstd}, Engines: []string{"go-zstd"}}, nil, "zstd: go-zstd (named by the policy)"},
+		"named deflate": {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Deflate, codec.Zstd}, Engines: []string{"go"}}, nil, "deflate: go (named by the policy)"},
+		"never":         {compression.Settings{Policy: never, Codecs: []codec.ID{codec.Deflate}}, static, ""},
+		"no codec":      {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.None}}, static, ""},
+		"only hardware": {compression.Settings{Policy: onlyHardware, Codecs: []codec.ID{codec.Deflate}}, static, `"software":""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log lines
 			a := &agent{log: slog.New(slog.NewJSONHandler(&log, nil))}
-			got := a.encoders(t.Context(), test.compression)
+			got := a.encoders(t.Context(), test.resolved)
 			names := got.registry.Names()
 			if test.names != nil && !slices.Equal(names, test.names) {
 				t.Errorf("engines: %q, want %q", names, test.names)
 			}
-			for _, id := range test.compression.Codecs {
+			for _, id := range test.resolved.Codecs {
 				best, ok := got.registry.Best(id, codec.Software, codec.Balanced)
 				if !ok && id != codec.None {
 					t.Errorf("no engine for %v: %q", id, names)
 				}
 				// What the policy names comes first, also for who takes the first one.
-				for _, named := range test.compression.Engines {
+				for _, named := range test.resolved.Engines {
 					if e, _ := got.registry.ByName(named); e.Codec() == id && best.Name() != named {
 						t.Errorf("%s compresses %v, and the policy names %s", best.Name(), id, named)
 					}

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/httpagent"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/sampling"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -34,7 +34,7 @@ func (a *agent) http(ctx context.Context) error {
 	}
 	proxy := httpagent.New(httpagent.Options{
 		Read: read, Log: a.log,
-		Engines: func(ctx context.Context, c transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(ctx context.Context, c compression.Settings) (*codec.Registry, policy.Accelerator) {
 			e := a.encoders(ctx, c)
 			return e.registry, e.accelerator
 		},

@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
@@ -31,7 +32,7 @@ func (a *agent) local(ctx context.Context) error {
 	if from.GetRunId() != to.GetRunId() || from.GetAttempt() != to.GetAttempt() {
 		return badConfig("the configuration sends run %q attempt %d and receives run %q attempt %d", from.GetRunId(), from.GetAttempt(), to.GetRunId(), to.GetAttempt())
 	}
-	compression, err := transfer.Settings(from.GetCompression())
+	resolved, err := compression.Read(from.GetCompression())
 	if err != nil {
 		return badConfig("%w", err)
 	}
@@ -42,12 +43,12 @@ func (a *agent) local(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	return a.end(report, a.moveLocally(ctx, from, to, compression, report))
+	return a.end(report, a.moveLocally(ctx, from, to, resolved, report))
 }
 
 // moveLocally joins a receiver and a sender.
 func (a *agent) moveLocally(
-	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, compression transfer.Compression, report *transfer.Report,
+	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, resolved compression.Settings, report *transfer.Report,
 ) error {
 	source, err := openSource(from)
 	if err != nil {
@@ -60,9 +61,9 @@ func (a *agent) moveLocally(
 	}
 	defer destination.Close()
 	compress, decode := encoders{registry: engines.Default()}, engines.Default()
-	if compression.Policy.Mode == policy.Always {
+	if resolved.Policy.Mode == policy.Always {
 		// In mode Auto nothing is compressed that does not leave the process, so nobody need know what would do it best.
-		compress = a.encoders(ctx, compression)
+		compress = a.encoders(ctx, resolved)
 		decode, _ = a.decoders(ctx)
 	}
 	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
@@ -83,7 +84,7 @@ func (a *agent) moveLocally(
 	defer giveUp(nil)
 	received := make(chan error, 1)
 	go func() { received <- receiver.Wait(receiving) }()
-	options := sendOptions(from, source, compress, compression, report)
+	options := sendOptions(from, source, compress, resolved, report)
 	options.Dial = func() (transfer.Conn, error) { return pipe.Dial() }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }
 	options.OneProcess = true

@@ -10,10 +10,10 @@ import (
 	"os"
 
 	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
 	"github.com/lighterage/lighterage/agent/sampling"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -37,7 +37,7 @@ func (a *agent) queue(ctx context.Context) error {
 	files := transport.NewFiles(a.configDir)
 	queue := queueagent.New(queueagent.Options{
 		Read: read, Member: member, Directory: a.configDir, MembersTLS: files.MembersConfig(), Log: a.log,
-		Engines: func(ctx context.Context, c transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(ctx context.Context, c compression.Settings) (*codec.Registry, policy.Accelerator) {
 			e := a.encoders(ctx, c)
 			return e.registry, e.accelerator
 		},

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/control"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
@@ -46,7 +47,7 @@ func (a *agent) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	compression, err := transfer.Settings(c.GetCompression())
+	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return badConfig("%w", err)
 	}
@@ -70,7 +71,7 @@ func (a *agent) send(ctx context.Context) error {
 		defer source.Close()
 		// The engines are tried while the receiver starts.
 		chosen := make(chan encoders, 1)
-		go func() { chosen <- a.encoders(ctx, compression) }()
+		go func() { chosen <- a.encoders(ctx, resolved) }()
 		address, name, version := c.GetReceiverEndpoint(), c.GetReceiverServerName(), uint32(wirev1.ProtocolVersion)
 		if address == "" {
 			address = c.GetGatewayEndpoint()
@@ -80,7 +81,7 @@ func (a *agent) send(ctx context.Context) error {
 		}
 		compress := <-chosen
 		data := &transport.Dialer{Address: address, Files: files, Counter: &report.Wire, Pace: pace}
-		options := sendOptions(&c, source, compress, compression, report)
+		options := sendOptions(&c, source, compress, resolved, report)
 		options.Dial = func() (transfer.Conn, error) { return data.Dial(name) }
 		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) }
 		options.Direct = c.GetReceiverEndpoint() != ""
@@ -161,7 +162,7 @@ func (a *agent) open(
 
 // sendOptions are those of a sender but for how it reaches its receiver.
 func sendOptions(
-	c *wirev1.SendConfig, source *tree.Source, compress encoders, compression transfer.Compression, report *transfer.Report,
+	c *wirev1.SendConfig, source *tree.Source, compress encoders, resolved compression.Settings, report *transfer.Report,
 ) transfer.SendOptions {
 	return transfer.SendOptions{
 		RunID:              c.GetRunId(),
@@ -169,8 +170,8 @@ func sendOptions(
 		Source:             source,
 		Engines:            compress.registry,
 		Accelerator:        compress.accelerator,
-		Policy:             compression.Policy,
-		Codecs:             compression.Codecs,
+		Policy:             resolved.Policy,
+		Codecs:             resolved.Codecs,
 		Ways:               compress.plan.Ways,
 		WayEngines:         compress.plan.Engines,
 		BandwidthLimit:     c.GetBandwidthLimit(),

@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/hardware"
 	"github.com/lighterage/lighterage/agent/node"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/sampling"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	"github.com/lighterage/lighterage/agent/trial"
@@ -79,11 +79,11 @@ func trialSetting(c *wirev1.TrialConfig) (policy.Setting, []float64, error) {
 		}
 		links = append(links, float64(link))
 	}
-	compression, err := transfer.Settings(c.GetCompression())
+	resolved, err := compression.Read(c.GetCompression())
 	if err != nil {
 		return setting, nil, badConfig("%w", err)
 	}
-	setting.Objective, setting.Prices = compression.Policy.Objective, compression.Policy.Prices
+	setting.Objective, setting.Prices = resolved.Policy.Objective, resolved.Policy.Prices
 	return setting, links, nil
 }
 

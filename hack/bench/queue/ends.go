@@ -28,9 +28,9 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
+	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/queueagent"
-	"github.com/lighterage/lighterage/agent/transfer"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	"github.com/lighterage/lighterage/controllers/gateway/passthrough"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -183,7 +183,7 @@ func newMember(directory string, s endSettings, role string) *member {
 	m.agent = queueagent.New(queueagent.Options{
 		Read: m.read, Member: queue, Directory: directory, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Interval: 2 * look,
-		Engines: func(context.Context, transfer.Compression) (*codec.Registry, policy.Accelerator) {
+		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
 		Decoders: func(context.Context) *codec.Registry { return engines.Default() },

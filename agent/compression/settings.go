@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+// Package compression reads what an agent's configuration says of compression, for agents of every mode.
+package compression
 
 import (
 	"fmt"
@@ -12,8 +13,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Compression is a resolved CompressionPolicy.
-type Compression struct {
+// Settings is a resolved CompressionPolicy.
+type Settings struct {
 	Policy policy.Settings
 	// Codecs in order of preference.
 	Codecs []codec.ID
@@ -21,8 +22,8 @@ type Compression struct {
 	Engines []string
 }
 
-// Settings returns what a resolved CompressionPolicy says.
-func Settings(c *wirev1.CompressionSettings) (Compression, error) {
+// Read returns what a configuration says. An error is about a value that this agent does not know: its manager is newer.
+func Read(c *wirev1.CompressionSettings) (Settings, error) {
 	modes := map[wirev1.CompressionMode]policy.Mode{
 		wirev1.CompressionMode_COMPRESSION_MODE_AUTO:   policy.Auto,
 		wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS: policy.Always,
@@ -53,17 +54,17 @@ func Settings(c *wirev1.CompressionSettings) (Compression, error) {
 		PreferHardware:   c.GetPreferHardware(),
 	}
 	if err := s.Validate(); err != nil {
-		return Compression{}, fmt.Errorf("read compression settings: %w", err)
+		return Settings{}, fmt.Errorf("read compression settings: %w", err)
 	}
 	var ids []codec.ID
 	for _, name := range c.GetCodecs() {
 		id, err := codec.ParseID(name)
 		if err != nil {
-			return Compression{}, fmt.Errorf("read compression settings: %w", err)
+			return Settings{}, fmt.Errorf("read compression settings: %w", err)
 		}
 		ids = append(ids, id)
 	}
-	return Compression{Policy: s, Codecs: ids, Engines: c.GetSoftwareEngines()}, nil
+	return Settings{Policy: s, Codecs: ids, Engines: c.GetSoftwareEngines()}, nil
 }
 
 func size(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
