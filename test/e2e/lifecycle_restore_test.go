@@ -70,6 +70,12 @@ func TestLifecycleRestoreEtcd(t *testing.T) {
 	if restored := f.transfer.Status.Run.Attempt; restored >= ahead {
 		t.Fatalf("the restored run is at attempt %d, the copy is of attempt 1", restored)
 	}
+	for _, namespace := range []string{"kube-system", system} {
+		east.must(t, "-n", namespace, "rollout", "restart", "deployment")
+		for name := range strings.FieldsSeq(east.must(t, "-n", namespace, "get", "deployments", "-o", "name")) {
+			east.must(t, "-n", namespace, "rollout", "status", name, "--timeout=6m")
+		}
+	}
 	exchange(t, "after the restore")
 	east.must(t, "wait", "nodes", "--all", "--for=condition=Ready", "--timeout=3m")
 	waitForEndpoint(t, f.endpoint, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
