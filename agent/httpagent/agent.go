@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
@@ -44,7 +45,7 @@ type Agent struct {
 	started time.Time
 
 	server       atomic.Pointer[httpproxy.Server] // nil while it is starting
-	certificates atomic.Pointer[httpproxy.Certificates]
+	certificates atomic.Pointer[certificates.Serving]
 
 	mu          sync.Mutex
 	config      *wirev1.HTTPConfig // that new connections get
@@ -86,16 +87,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go collectLazily(watching)
-	var certificates *httpproxy.Certificates
+	var serving *certificates.Serving
 	if c.GetServingDirectory() != "" {
-		certificates = httpproxy.NewCertificates(c.GetServingDirectory())
-		a.certificates.Store(certificates)
-		go certificates.Watch(watching, a.options.Interval, a.logCertificate)
-		if !a.awaitCertificate(ctx, certificates) {
+		serving = certificates.Read(c.GetServingDirectory())
+		a.certificates.Store(serving)
+		go serving.Run(watching, a.options.Interval, a.options.Log)
+		if !serving.Await(ctx, a.options.Interval/4, a.options.Log) {
 			return nil // told to end before it began
 		}
 	}
-	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: certificates, Log: a.options.Log}) //nolint:contextcheck // Settings last longer than what sets them.
+	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: serving, Log: a.options.Log}) //nolint:contextcheck // Settings last longer than what sets them.
 	if err != nil {
 		return err
 	}
@@ -136,31 +137,6 @@ func (a *Agent) drain(server *httpproxy.Server) error {
 		return fmt.Errorf("end serving clients: %w", err)
 	}
 	return nil
-}
-
-// awaitCertificate waits until there is one, or the context ends.
-func (a *Agent) awaitCertificate(ctx context.Context, c *httpproxy.Certificates) bool {
-	if !c.Ready() {
-		a.logCertificate(c.Status())
-	}
-	ticker := time.NewTicker(a.options.Interval / 4)
-	defer ticker.Stop()
-	for !c.Ready() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ticker.C:
-		}
-	}
-	return true
-}
-
-func (a *Agent) logCertificate(s httpproxy.CertificateStatus) {
-	if s.State == httpproxy.CertificateLoaded {
-		a.options.Log.Info("Certificate was loaded", "notAfter", s.NotAfter)
-		return
-	}
-	a.options.Log.Warn("Certificate cannot be used", "problem", s.Message, "another serves until", s.NotAfter)
 }
 
 // follow takes over configurations that have changed until the context ends.

@@ -39,7 +39,7 @@ func (a *Agent) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*w
 func (a *Agent) Report() *wirev1.HTTPReport {
 	r := &wirev1.HTTPReport{
 		State: wirev1.HTTPState_HTTP_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(a.started),
-		Certificate: a.certificate(),
+		Certificate: a.certificates.Load().Report(),
 	}
 	a.mu.Lock()
 	r.Revision, r.ConfigError = a.config.GetRevision(), a.configError
@@ -70,23 +70,6 @@ func (a *Agent) Report() *wirev1.HTTPReport {
 		r.Cpu.SendNanos = uint64(user + system - base)
 	}
 	return r
-}
-
-func (a *Agent) certificate() *wirev1.HTTPCertificate {
-	c := a.certificates.Load()
-	if c == nil {
-		return &wirev1.HTTPCertificate{State: wirev1.CertificateState_CERTIFICATE_STATE_NONE}
-	}
-	s := c.Status()
-	out := &wirev1.HTTPCertificate{Message: s.Message, State: map[httpproxy.CertificateState]wirev1.CertificateState{
-		httpproxy.CertificateMissing: wirev1.CertificateState_CERTIFICATE_STATE_MISSING,
-		httpproxy.CertificateInvalid: wirev1.CertificateState_CERTIFICATE_STATE_INVALID,
-		httpproxy.CertificateLoaded:  wirev1.CertificateState_CERTIFICATE_STATE_LOADED,
-	}[s.State]}
-	if !s.NotAfter.IsZero() {
-		out.NotAfter = timestamppb.New(s.NotAfter)
-	}
-	return out
 }
 
 func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/egress"
@@ -83,12 +84,12 @@ func startTLS(t testing.TB, handler http.HandlerFunc, change func(*httpproxy.Set
 	}
 	dir := t.TempDir()
 	writePair(t, dir, "first")
-	return serve(t, s, httpproxy.NewCertificates(dir))
+	return serve(t, s, certificates.Read(dir))
 }
 
-func serve(t testing.TB, s httpproxy.Settings, certificates *httpproxy.Certificates) *proxy {
+func serve(t testing.TB, s httpproxy.Settings, c *certificates.Serving) *proxy {
 	t.Helper()
-	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: certificates, Log: slog.New(slog.DiscardHandler)})
+	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: c, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func serve(t testing.TB, s httpproxy.Settings, certificates *httpproxy.Certifica
 	go func() { ended <- server.Serve(listener) }()
 	p := &proxy{Server: server, address: listener.Addr().String(), url: "http://" + listener.Addr().String()}
 	transport := &http.Transport{DisableCompression: true}
-	if certificates != nil {
+	if c != nil {
 		p.url = "https://" + p.address
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 		transport.ForceAttemptHTTP2 = true

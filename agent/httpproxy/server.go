@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/egress"
 )
 
@@ -20,13 +21,13 @@ import (
 type Options struct {
 	Settings Settings
 	// Certificates for clients; nil: plain HTTP/1.1.
-	Certificates *Certificates
+	Certificates *certificates.Serving
 	Log          *slog.Logger
 }
 
 // Server is a reverse proxy. It is safe for concurrent use.
 type Server struct {
-	certificates *Certificates
+	certificates *certificates.Serving
 	log          *slog.Logger
 	failures     *failureLog
 	stats        statistics

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/lighterage/lighterage/agent/httpproxy"
+	"github.com/lighterage/lighterage/agent/certificates"
 )
 
 // TestTargets: a blank or a control character in the target of a request over HTTP/2 never reaches the backend, which
@@ -33,7 +33,7 @@ func TestTargets(t *testing.T) {
 	}
 	dir := t.TempDir()
 	writePair(t, dir, "first")
-	p := serve(t, settings(behind.Addr().String()), httpproxy.NewCertificates(dir))
+	p := serve(t, settings(behind.Addr().String()), certificates.Read(dir))
 	conn, err := tls.Dial("tcp", p.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)

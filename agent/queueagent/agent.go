@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/archive"
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -59,7 +59,7 @@ type Agent struct {
 
 	running        atomic.Pointer[running] // nil while it is starting
 	channelAddress atomic.Pointer[net.Addr]
-	certificates   atomic.Pointer[httpproxy.Certificates]
+	certificates   atomic.Pointer[certificates.Serving]
 	restorer       atomic.Pointer[archive.Restorer] // nil: nothing is restored
 
 	mu          sync.Mutex
@@ -202,16 +202,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	if directory == "" {
 		directory = a.options.Directory
 	}
-	certificates := httpproxy.NewCertificates(directory)
-	a.certificates.Store(certificates)
-	go certificates.Watch(watching, a.options.Interval, a.logCertificate)
+	serving := certificates.Read(directory)
+	a.certificates.Store(serving)
+	go serving.Run(watching, a.options.Interval, a.options.Log)
 	a.say("there is no certificate to serve")
-	if !a.awaitCertificate(ctx, certificates) {
+	if !serving.Await(ctx, a.options.Interval/4, a.options.Log) {
 		return nil
 	}
 	s := a.settings(c, encoding, decoding)
 	served, err := front.New(front.Options{ //nolint:contextcheck // Connections last longer than what starts them.
-		Queue: c.GetQueue(), Server: kept, Certificate: certificates.Get, Settings: s,
+		Queue: c.GetQueue(), Server: kept, Certificate: serving.Get, Settings: s,
 		IDs: given, Quota: quota, Failed: kept.Failed, Log: a.options.Log,
 	})
 	if err != nil {
@@ -349,31 +349,6 @@ func (a *Agent) drain(r *running) error {
 		return fmt.Errorf("end serving clients: %w", err)
 	}
 	return nil
-}
-
-// awaitCertificate waits until there is one, or the context ends.
-func (a *Agent) awaitCertificate(ctx context.Context, c *httpproxy.Certificates) bool {
-	if !c.Ready() {
-		a.logCertificate(c.Status())
-	}
-	ticker := time.NewTicker(a.options.Interval / 4)
-	defer ticker.Stop()
-	for !c.Ready() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ticker.C:
-		}
-	}
-	return true
-}
-
-func (a *Agent) logCertificate(s httpproxy.CertificateStatus) {
-	if s.State == httpproxy.CertificateLoaded {
-		a.options.Log.Info("Certificate was loaded", "notAfter", s.NotAfter)
-		return
-	}
-	a.options.Log.Warn("Certificate cannot be used", "problem", s.Message, "another serves until", s.NotAfter)
 }
 
 // settings of the front, with who may come in as it is now.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/httpproxy"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/queue/external"
 	"github.com/lighterage/lighterage/agent/queue/front"
@@ -39,7 +38,7 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	longest, unmoved := maxMessage(a.config), a.unmoved.problem()
 	directory := a.config.GetStorage().GetDirectory()
 	a.mu.Unlock()
-	r.Certificate = a.certificate()
+	r.Certificate = a.certificates.Load().Report()
 	r.Restore = restoreStatus(a.restorer.Load())
 	running := a.running.Load()
 	if running == nil {
@@ -87,23 +86,6 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		r.Cpu.IdleNanos = min(uint64(a.idle.spent()), r.GetCpu().GetSendNanos())
 	}
 	return r
-}
-
-func (a *Agent) certificate() *wirev1.HTTPCertificate {
-	c := a.certificates.Load()
-	if c == nil {
-		return &wirev1.HTTPCertificate{State: wirev1.CertificateState_CERTIFICATE_STATE_NONE}
-	}
-	s := c.Status()
-	out := &wirev1.HTTPCertificate{Message: s.Message, State: map[httpproxy.CertificateState]wirev1.CertificateState{
-		httpproxy.CertificateMissing: wirev1.CertificateState_CERTIFICATE_STATE_MISSING,
-		httpproxy.CertificateInvalid: wirev1.CertificateState_CERTIFICATE_STATE_INVALID,
-		httpproxy.CertificateLoaded:  wirev1.CertificateState_CERTIFICATE_STATE_LOADED,
-	}[s.State]}
-	if !s.NotAfter.IsZero() {
-		out.NotAfter = timestamppb.New(s.NotAfter)
-	}
-	return out
 }
 
 func count(n int64) uint64 { return uint64(max(n, 0)) }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lighterage/lighterage/agent/certificates"
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/egress"
@@ -124,7 +125,7 @@ func serve(t *testing.T) (host, port string) {
 			Backend: behind.Listener.Addr().String(), Codings: []negotiate.Coding{negotiate.Gzip}, Engines: engines.Default(),
 			Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast, SoftwareMinSize: 100},
 		},
-		Certificates: httpproxy.NewCertificates(dir), Log: slog.New(slog.DiscardHandler),
+		Certificates: certificates.Read(dir), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
