@@ -127,8 +127,10 @@ func earlier(names []string, own stageName) (older []stageName, useless []string
 		case s.run != own.run:
 			others = append(others, s)
 		case s.attempt > own.attempt:
-			return nil, nil, failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
+			late := failure.New(wirev1.FailureReason_FAILURE_REASON_SUPERSEDED,
 				"attempt %d of the run has been at the destination; this is attempt %d, which came too late", s.attempt, own.attempt)
+			late.NewestAttempt = s.attempt
+			return nil, nil, late
 		default:
 			older = append(older, s)
 		}

@@ -162,7 +162,8 @@ func TestFormerOwner(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(volume, "name")); err == nil {
 		t.Error("the file has its name")
 	}
-	if _, err := tree.OpenDestination(volume, ".", "run", 1); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_ABORTED) {
+	_, err = tree.OpenDestination(volume, ".", "run", 1)
+	if told := failure.ToWire(err); told.GetReason() != wirev1.FailureReason_FAILURE_REASON_SUPERSEDED || told.GetNewestAttempt() != 2 {
 		t.Errorf("an attempt that comes late: %v", err)
 	}
 	if noted(t, owner) != "former" || !stagedExists(t, owner, 1) {

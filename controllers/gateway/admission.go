@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -63,7 +64,7 @@ func decide(r request, v view) step {
 			verdict.Refusal)}
 	}
 	var s step
-	// after is the newest attempt of the same run that has ended.
+	// after is the newest attempt after the requested one, at work or ended: of its run if there is one.
 	var own, waiting, after *v1alpha1.Delivery
 	for i := range v.attempts {
 		attempt := &v.attempts[i]
@@ -77,21 +78,19 @@ func decide(r request, v view) step {
 			}
 		case isOf(r, attempt):
 			own = attempt
-		case !attempt.DeletionTimestamp.IsZero():
-			waiting = attempt
-		case newer(attempt, r, v.now) && !plan.DeliveryEnded(attempt):
-			return step{refuse: superseded(r, attempt)}
-		default:
-			if attempt.Spec.Transfer.Run == r.transfer.Run && attempt.Spec.Transfer.Attempt > newestOf(after, r) {
+		case supersedes(attempt, r, v.now):
+			if after == nil || compareAttempts(r, attempt, after) > 0 {
 				after = attempt
 			}
+		case !attempt.DeletionTimestamp.IsZero():
+			waiting = attempt
+		default:
 			waiting = attempt
 			s.remove = append(s.remove, *attempt)
 		}
 	}
 	switch {
-	case own != nil && after != nil && own.DeletionTimestamp.IsZero() && plan.DeliveryEnded(own):
-		// Both have ended before the sending cluster was restored: the next attempt has to be after both.
+	case after != nil:
 		return step{refuse: superseded(r, after)}
 	case own != nil:
 		return ownStep(r, own, s, v.now)
@@ -131,6 +130,9 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 		return step{refuse: aborted("the Delivery of this attempt is being deleted in the receiving cluster")}
 	case failed:
 		return step{refuse: refuse(codes.FailedPrecondition, plan.WireReason(stalled.Reason), "%s", relayed(stalled))}
+	case endedSuperseded(own):
+		return step{refuse: refuse(codes.Aborted, wirev1.FailureReason_FAILURE_REASON_SUPERSEDED,
+			"a newer attempt of run %s than %d has been at the destination", r.transfer.Run, r.transfer.Attempt)}
 	case plan.DeliveryEnded(own):
 		return step{refuse: aborted("attempt %d of run %s has already ended", r.transfer.Attempt, r.transfer.Run)}
 	case own.Status.ServerName != "" && own.Status.Endpoint != "":
@@ -142,6 +144,12 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 		}
 	}
 	return s
+}
+
+// endedSuperseded says whether the receiving agent ended because it found traces of a newer attempt, whose Delivery is not there any more.
+func endedSuperseded(own *v1alpha1.Delivery) bool {
+	ready := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionReady)
+	return plan.DeliveryEnded(own) && ready != nil && ready.Reason == v1alpha1.ReasonSuperseded
 }
 
 // ofOthers are the reasons whose messages quote scheduler, kubelet and container runtime, and what a peer reads in place of such a message.
@@ -201,20 +209,33 @@ func isOf(r request, delivery *v1alpha1.Delivery) bool {
 	return delivery.Spec.Peer == r.peer && delivery.Spec.Transfer == r.transfer
 }
 
-// newestOf is the number of the newest attempt that is known of the requested run.
-func newestOf(after *v1alpha1.Delivery, r request) int32 {
-	if after == nil {
-		return r.transfer.Attempt
-	}
-	return after.Spec.Transfer.Attempt
-}
-
 // newer says whether the attempt that a Delivery is of was made after the requested one.
 func newer(delivery *v1alpha1.Delivery, r request, now time.Time) bool {
 	if delivery.Spec.Transfer.Run == r.transfer.Run {
 		return delivery.Spec.Transfer.Attempt > r.transfer.Attempt
 	}
 	return issuedOf(delivery, now).After(r.issued)
+}
+
+// supersedes says whether the request came too late for a Delivery. A newer attempt of the same run counts though it has ended: the
+// sending cluster has forgotten it, so it was restored from a backup, and what the newer attempt left at the destination refuses older
+// ones. A newer run that has ended, or that is going, leaves nothing that does.
+func supersedes(delivery *v1alpha1.Delivery, r request, now time.Time) bool {
+	if !newer(delivery, r, now) {
+		return false
+	}
+	return delivery.Spec.Transfer.Run == r.transfer.Run || delivery.DeletionTimestamp.IsZero() && !plan.DeliveryEnded(delivery)
+}
+
+// compareAttempts orders two Deliveries that supersede the request: those of its own run, whose numbers it can go on after, come last.
+func compareAttempts(r request, a, b *v1alpha1.Delivery) int {
+	ofRun := func(d *v1alpha1.Delivery) int32 {
+		if d.Spec.Transfer.Run != r.transfer.Run {
+			return 0
+		}
+		return d.Spec.Transfer.Attempt
+	}
+	return cmp.Compare(ofRun(a), ofRun(b))
 }
 
 // ofTransfer keeps the Deliveries of one Transfer. The label that they were found by is a hash.

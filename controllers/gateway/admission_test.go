@@ -49,6 +49,10 @@ func stalled(d *v1alpha1.Delivery) {
 	d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDestinationInUse, Message: "mend"}}
 }
 
+func outdated(d *v1alpha1.Delivery) {
+	d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuperseded}}
+}
+
 func ready(d *v1alpha1.Delivery) {
 	d.Status.ServerName, d.Status.Endpoint = "x.receive.lighterage.internal", "10.0.0.1:8443"
 }
@@ -109,15 +113,19 @@ func TestDecide(t *testing.T) {
 		"own, stalled, by an older agent": {view: view{attempts: list{attempt("bbbbb", 2, before, stalled)}}, do: "wait", remove: 1},
 		"own, going, of an older agent":   {view: view{attempts: list{attempt("bbbbb", 2, before, deleting)}}, do: "wait"},
 		"own, ready, of an older agent":   {view: view{attempts: list{attempt("bbbbb", 2, before, ready)}}, do: "ready"},
+		"own, ended by traces of a newer": {view: view{attempts: list{own(ended, outdated)}}, refuse: superseded},
 		"own, gone":                       {view: view{seen: true}, refuse: aborted},
 		"older attempt":                   {view: view{attempts: list{attempt("bbbbb", 1, before)}}, do: "wait", remove: 1},
 		"older attempt, going":            {view: view{attempts: list{attempt("bbbbb", 1, before, deleting)}}, do: "wait"},
 		"older attempt beside own":        {view: view{attempts: list{attempt("bbbbb", 1, before), own(ready)}}, do: "ready", remove: 1},
 		"newer attempt":                   {view: view{attempts: list{attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
 		"newer attempt beside own":        {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
-		"newer attempt, ended":            {view: view{attempts: list{attempt("bbbbb", 3, after, phase(v1alpha1.DeliveryFailed))}}, do: "wait", remove: 1},
+		"newer attempt, ended":            {view: view{attempts: list{attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3},
+		"newer attempt, going":            {view: view{attempts: list{attempt("bbbbb", 3, after, deleting)}}, refuse: superseded, newest: 3},
 		"both ended":                      {view: view{attempts: list{own(ready, ended), attempt("bbbbb", 4, after, ended), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 4},
-		"newer attempt ended beside own":  {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after, ended)}}, do: "ready", remove: 1},
+		"newer attempt ended beside own":  {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3},
+		"newer attempt and newer run":     {view: view{attempts: list{attempt("aaaaa", 1, after), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3},
+		"newer run, ended":                {view: view{attempts: list{attempt("aaaaa", 1, after, ended)}}, do: "wait", remove: 1},
 		"older run":                       {view: view{attempts: list{attempt("zzzzz", 9, before)}}, do: "wait", remove: 1},
 		"newer run":                       {view: view{attempts: list{attempt("aaaaa", 1, after)}}, refuse: superseded},
 		"newer run, going":                {view: view{attempts: list{attempt("aaaaa", 1, after, deleting)}}, do: "wait"},
