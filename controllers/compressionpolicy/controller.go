@@ -7,9 +7,7 @@ package compressionpolicy
 import (
 	"context"
 	"fmt"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,9 +24,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/wake"
 )
-
-// conflictPause gives the cache time to catch up.
-const conflictPause = 200 * time.Millisecond
 
 // Options of Setup.
 type Options struct {
@@ -48,7 +43,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		// Whether a policy is the default depends on the others that are said to be.
 		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults), builder.WithPredicates(wake.Later()), changed).
 		WithOptions(refusal.ControllerOptions(1)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -80,9 +75,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	subject.Status.Conditions = conditions.Merge(subject.Status.Conditions, wanted, subject.Generation, r.options.Clock.Now())
 	subject.Status.ObservedGeneration = subject.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &subject)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	if wrote {
 		log.FromContext(ctx).Info("CompressionPolicy changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 	}

@@ -8,7 +8,6 @@ package dataquota
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,9 +30,6 @@ import (
 
 // +kubebuilder:rbac:groups=lighterage.dev,resources=dataquotas;transfers;deliveries;queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=dataquotas/status,verbs=patch
-
-// conflictPause gives the cache time to catch up.
-const conflictPause = 200 * time.Millisecond
 
 // Options of Setup.
 type Options struct {
@@ -59,7 +55,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.Delivery{}, ofNamespace, changed).
 		Watches(&v1alpha1.Queue{}, ofNamespace, changed).
 		WithOptions(refusal.ControllerOptions(1)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 	if err != nil {
 		return fmt.Errorf("adding the controller of DataQuotas: %w", err)
 	}
@@ -90,9 +86,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	object.Status.Conditions = conditions.Merge(
 		object.Status.Conditions, inForce, object.Generation, r.options.Clock.Now())
 	_, err = conditions.WriteStatus(ctx, r.options.Client, before, object)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -41,9 +41,6 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// conflictPause is the wait after a write from a stale read.
-const conflictPause = 200 * time.Millisecond
-
 // Options of the controller.
 type Options struct {
 	// Client reads from the manager's cache and writes.
@@ -90,10 +87,6 @@ func NewReconciler(o Options) *Reconciler {
 // Reconcile looks after one Delivery.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
-	if apierrors.IsConflict(err) {
-		// The cache is behind; soon it will not be.
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	delivery := &v1alpha1.Delivery{}
 	return result, r.refusals.Show(ctx, request.NamespacedName, delivery, &delivery.Status.Conditions, err)
 }

@@ -23,8 +23,6 @@ const (
 	configDirectory  = "/etc/lighterage"
 	servingDirectory = "/etc/lighterage-serving"
 
-	// conflictPause is the wait after a write from a stale read.
-	conflictPause = 200 * time.Millisecond
 	// startGrace is how long a pod may take to start before that is called Stalled.
 	startGrace = time.Minute
 

@@ -92,10 +92,6 @@ func NewReconciler(o Options) *Reconciler {
 // Reconcile looks after one HTTPEndpoint.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
-	if apierrors.IsConflict(err) {
-		// The cache is behind; soon it will not be.
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	endpoint := &v1alpha1.HTTPEndpoint{}
 	return result, r.refusals.Show(ctx, request.NamespacedName, endpoint, &endpoint.Status.Conditions, err)
 }

@@ -46,7 +46,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 	if err != nil {
 		return fmt.Errorf("registering the HTTPEndpoint controller: %w", err)
 	}

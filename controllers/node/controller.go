@@ -55,8 +55,6 @@ const (
 	trust = 10 * time.Minute
 	// implausibleInterval is how often what cannot be is looked at again.
 	implausibleInterval = 5 * time.Minute
-	// conflictPause gives the cache time to catch up.
-	conflictPause = 200 * time.Millisecond
 	// workers is how many nodes are looked at at the same time.
 	workers = 4
 )
@@ -102,7 +100,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(topology.NodeChanged())).
 		WatchesRawSource(o.Profiles.Source()).
 		WithOptions(refusal.ControllerOptions(workers)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -166,9 +164,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	profile.Status.Conditions = conditions.Merge(profile.Status.Conditions, wanted, profile.Generation, now)
 	profile.Status.ObservedGeneration = profile.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, profile)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

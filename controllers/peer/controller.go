@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,8 +35,6 @@ const (
 	readyInterval = time.Minute
 	// retryFirst and retryMost bound the pause after a peer that does not. In between it is as long as the peer has been away.
 	retryFirst, retryMost = 2 * time.Second, 2 * time.Minute
-	// conflictPause gives the cache time to catch up.
-	conflictPause = 200 * time.Millisecond
 	// workers is how many peers are asked at the same time: one that does not answer takes 10 seconds.
 	workers = 8
 )
@@ -62,7 +59,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.sharersOf),
 			builder.WithPredicates(wake.Later(), predicate.GenerationChangedPredicate{})).
 		WithOptions(refusal.ControllerOptions(workers)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 }
 
 // Reconciler is made by NewReconciler.
@@ -94,9 +91,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	peer.Status.Conditions = conditions.Merge(peer.Status.Conditions, wanted, peer.Generation, now)
 	peer.Status.ObservedGeneration = peer.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &peer)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -27,9 +27,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/wake"
 )
 
-// conflictPause gives the cache time to catch up.
-const conflictPause = 200 * time.Millisecond
-
 // Options of Setup.
 type Options struct {
 	// Clock defaults to the real one.
@@ -52,7 +49,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(granted(v1alpha1.GrantedPersistentVolumeClaim), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), later, comesOrGoes).
 		Watches(granted(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)), later, comesOrGoes).
 		WithOptions(refusal.ControllerOptions(1)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 	if err != nil {
 		return fmt.Errorf("adding the controller of PeerGrants: %w", err)
 	}
@@ -102,9 +99,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	grant.Status.Conditions = conditions.Merge(grant.Status.Conditions, wanted, grant.Generation, now)
 	grant.Status.ObservedGeneration = grant.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &grant)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	if wrote {
 		log.FromContext(ctx).Info("PeerGrant changed", "reason", wanted[0].Reason, "message", wanted[0].Message)
 	}

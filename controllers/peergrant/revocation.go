@@ -61,7 +61,7 @@ func setupRevocation(mgr ctrl.Manager, o Options) error {
 		})).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), changes).
 		WithOptions(refusal.ControllerOptions(1)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 	if err != nil {
 		return fmt.Errorf("adding the controller that revokes: %w", err)
 	}

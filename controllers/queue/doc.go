@@ -36,8 +36,6 @@ const (
 
 	// freshness is how long ago members may have said that there is nothing in a Queue that is let go for it.
 	freshness = 2 * time.Second
-	// conflictPause is the wait after a write from a stale read.
-	conflictPause = 200 * time.Millisecond
 	// startGrace is how long a pod may take to start before that is called Stalled. A volume has to be made and attached.
 	startGrace = 2 * time.Minute
 

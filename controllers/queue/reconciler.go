@@ -93,10 +93,6 @@ func NewReconciler(o Options) *Reconciler {
 // Reconcile looks after one Queue.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
-	if apierrors.IsConflict(err) {
-		// The cache is behind; soon it will not be.
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	queue := &v1alpha1.Queue{}
 	return result, r.refusals.Show(ctx, request.NamespacedName, queue, &queue.Status.Conditions, err)
 }

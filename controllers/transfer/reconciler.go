@@ -42,9 +42,6 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// conflictPause is the wait after a write from a stale read.
-const conflictPause = 200 * time.Millisecond
-
 // Options of the controller.
 type Options struct {
 	// Client reads from the manager's cache and writes.
@@ -88,10 +85,6 @@ func NewReconciler(o Options) *Reconciler {
 // Reconcile looks after one Transfer.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
-	if apierrors.IsConflict(err) {
-		// The cache is behind; soon it will not be.
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	transfer := &v1alpha1.Transfer{}
 	return result, r.refusals.Show(ctx, request.NamespacedName, transfer, &transfer.Status.Conditions, err)
 }

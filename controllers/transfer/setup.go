@@ -64,7 +64,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
-		Complete(wake.AtNormalPriority(r))
+		Complete(wake.Again(r))
 	if err != nil {
 		return fmt.Errorf("registering the Transfer controller: %w", err)
 	}

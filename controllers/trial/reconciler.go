@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -39,9 +38,6 @@ import (
 // +kubebuilder:rbac:groups=lighterage.dev,resources=compressionpolicies;nodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-
-// conflictPause is the wait after a write from a stale read.
-const conflictPause = 200 * time.Millisecond
 
 // Options of the controller.
 type Options struct {
@@ -79,10 +75,6 @@ func NewReconciler(o Options) *Reconciler {
 // Reconcile looks after one CompressionTrial. What it consists of is its own, so that it goes when the trial is deleted.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
-	if apierrors.IsConflict(err) {
-		// The cache is behind; soon it will not be.
-		return ctrl.Result{RequeueAfter: conflictPause}, nil
-	}
 	trial := &v1alpha1.CompressionTrial{}
 	return result, r.refusals.Show(ctx, request.NamespacedName, trial, &trial.Status.Conditions, err)
 }

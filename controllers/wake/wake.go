@@ -7,7 +7,9 @@ package wake
 import (
 	"context"
 	"fmt"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,11 +59,18 @@ func Labelled(reader client.Reader, list func() client.ObjectList, label string)
 	}
 }
 
-// AtNormalPriority has what is looked at again take its turn with all else. Objects that a manager finds when it starts come after what
-// happens then; without this they would do so for as long as it runs.
-func AtNormalPriority(r reconcile.Reconciler) reconcile.Reconciler {
+// conflictPause gives the cache time to catch up after a write from a stale read.
+const conflictPause = 200 * time.Millisecond
+
+// Again is how every controller looks at an object again. Such looks take turns with all else: objects that a manager finds when it
+// starts come after what happens then, and without this they would do so for as long as it runs. A conflict is no failure, since the
+// cache is only behind.
+func Again(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, request)
+		if apierrors.IsConflict(err) {
+			result, err = reconcile.Result{RequeueAfter: conflictPause}, nil
+		}
 		if result.Priority == nil {
 			result.Priority = new(int)
 		}

@@ -6,12 +6,15 @@ package wake_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,20 +79,24 @@ func TestLater(t *testing.T) {
 	}
 }
 
-func TestAtNormalPriority(t *testing.T) {
+func TestAgain(t *testing.T) {
 	failure, own := errors.New("busy"), -7
+	stale := apierrors.NewConflict(schema.GroupResource{Resource: "transfers"}, "ledger", errors.New("changed"))
 	for name, test := range map[string]struct {
-		result reconcile.Result
-		err    error
-		want   int
+		result, want reconcile.Result
+		err, wantErr error
 	}{
-		"again":  {result: reconcile.Result{RequeueAfter: time.Second}},
-		"failed": {err: failure},
-		"chosen": {result: reconcile.Result{Priority: &own}, want: own},
+		"again":  {result: reconcile.Result{RequeueAfter: time.Second}, want: reconcile.Result{RequeueAfter: time.Second, Priority: new(int)}},
+		"failed": {err: failure, wantErr: failure, want: reconcile.Result{Priority: new(int)}},
+		"chosen": {result: reconcile.Result{Priority: &own}, want: reconcile.Result{Priority: &own}},
+		"stale": {
+			err:  fmt.Errorf("writing the status: %w", stale),
+			want: reconcile.Result{RequeueAfter: 200 * time.Millisecond, Priority: new(int)},
+		},
 	} {
-		r := wake.AtNormalPriority(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return test.result, test.err }))
+		r := wake.Again(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return test.result, test.err }))
 		got, err := r.Reconcile(context.Background(), reconcile.Request{})
-		if !errors.Is(err, test.err) || got.RequeueAfter != test.result.RequeueAfter || got.Priority == nil || *got.Priority != test.want {
+		if !errors.Is(err, test.wantErr) || got.RequeueAfter != test.want.RequeueAfter || got.Priority == nil || *got.Priority != *test.want.Priority {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
