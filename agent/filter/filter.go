@@ -31,20 +31,12 @@ func New(include, exclude []string) (*Filter, error) {
 				err = errNegated
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s pattern %d (%q): %w", list.name, i+1, clip(text), err)
+				return nil, fmt.Errorf("%s pattern %d (%.100q): %w", list.name, i+1, text, err)
 			}
 			*list.parsed = append(*list.parsed, p)
 		}
 	}
 	return f, nil
-}
-
-func clip(text string) string {
-	const most = 100
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
 }
 
 // Match reports whether an entry moves itself. directory says what it is. path is relative to the root, with "/" between elements;

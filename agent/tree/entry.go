@@ -100,7 +100,7 @@ func FromWire(w *wirev1.Entry) (Entry, error) {
 		UID: w.GetUid(), GID: w.GetGid(), Sparse: w.GetSparse(), Changed: w.GetChanged(),
 	}
 	if err := CheckPath(e.Path); err != nil {
-		return Entry{}, fmt.Errorf("path %q: %w", clip(e.Path), err)
+		return Entry{}, fmt.Errorf("path %.200q: %w", e.Path, err)
 	}
 	for t, wire := range wireTypes {
 		if wire == w.GetType() {
@@ -108,7 +108,7 @@ func FromWire(w *wirev1.Entry) (Entry, error) {
 		}
 	}
 	if w.GetSize() > math.MaxInt64 {
-		return Entry{}, fmt.Errorf("entry %q: its size %d is out of range", clip(e.Path), w.GetSize())
+		return Entry{}, fmt.Errorf("entry %.200q: its size %d is out of range", e.Path, w.GetSize())
 	}
 	e.Size = int64(w.GetSize())
 	err := e.check()
@@ -119,7 +119,7 @@ func FromWire(w *wirev1.Entry) (Entry, error) {
 		err = e.checkHardLink()
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("entry %q: %w", clip(e.Path), err)
+		return Entry{}, fmt.Errorf("entry %.200q: %w", e.Path, err)
 	}
 	return e, nil
 }
@@ -155,7 +155,7 @@ func (e *Entry) checkHardLink() error {
 		return errors.New("it has attributes but is a hard link")
 	}
 	if err := CheckPath(e.Target); err != nil {
-		return fmt.Errorf("its target %q: %w", clip(e.Target), err)
+		return fmt.Errorf("its target %.200q: %w", e.Target, err)
 	}
 	if e.Target == Root || Compare(e.Target, e.Path) >= 0 {
 		return errors.New("it comes before its target")
@@ -174,15 +174,6 @@ func checkTarget(target string) error {
 		return errors.New("its target contains a NUL byte")
 	}
 	return nil
-}
-
-// clip shortens a path that was refused so that it can be shown.
-func clip(path string) string {
-	const most = 200
-	if len(path) > most {
-		return path[:most] + "..."
-	}
-	return path
 }
 
 // describe fills in what stat tells of an entry whose path and type are known.

@@ -70,7 +70,7 @@ func fenced() error {
 // makeStaging makes the staging directory of an attempt and takes over what earlier ones left, those of the run first.
 func (d *Destination) makeStaging(run string, attempt uint32) error {
 	if CheckPath(run) != nil || strings.ContainsAny(run, "./") {
-		return fmt.Errorf("the run's name %q is not usable", clip(run))
+		return fmt.Errorf("the run's name %.200q is not usable", run)
 	}
 	own := newStageName(run, attempt)
 	name := StagingName + "/" + own.String()

@@ -113,7 +113,7 @@ func xattrsFromWire(w []*wirev1.Xattr, t Type) (Xattrs, error) {
 	for _, a := range w {
 		name := string(a.GetName())
 		if err := checkXattr(name, t); err != nil {
-			return "", fmt.Errorf("extended attribute %q: %w", clip(name), err)
+			return "", fmt.Errorf("extended attribute %.200q: %w", name, err)
 		}
 		if name <= last {
 			return "", fmt.Errorf("extended attribute %q after %q: a repetition or out of order", name, last)

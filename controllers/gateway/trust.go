@@ -20,9 +20,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// maxIssuerLength bounds what is repeated of a stranger's certificate.
-const maxIssuerLength = 128
-
 // caller is who has proved to be of which peer.
 type caller struct {
 	// peer is the name of the Peer whose CA vouches.
@@ -80,8 +77,8 @@ func (t *trust) identify(ctx context.Context, presented []*x509.Certificate) (ca
 		return caller{}, untrusted("the certificate is valid from %s to %s and it is %s at the receiving cluster; check the clocks of both clusters",
 			presented[0].NotBefore.UTC().Format(time.RFC3339), presented[0].NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	default:
-		return caller{}, untrusted("no Peer of the receiving cluster holds the CA of the sending cluster in its caBundle (the certificate's issuer is %q); "+
-			"create or correct a Peer there with ca.crt of the sending cluster's ConfigMap lighterage-ca", shorten(presented[0].Issuer.String(), maxIssuerLength))
+		return caller{}, untrusted("no Peer of the receiving cluster holds the CA of the sending cluster in its caBundle (the certificate's issuer is %.128q); "+
+			"create or correct a Peer there with ca.crt of the sending cluster's ConfigMap lighterage-ca", presented[0].Issuer)
 	}
 }
 
@@ -130,11 +127,4 @@ func connectionOf(ctx context.Context) connectionInfo {
 		}
 	}
 	return connectionInfo{}
-}
-
-func shorten(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return text[:limit] + "…"
 }

@@ -90,7 +90,7 @@ func NewCA(cluster string, now time.Time) (*CA, KeyPair, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: truncate("Lighterage CA of "+cluster, 64)},
+		Subject:               pkix.Name{CommonName: fmt.Sprintf("%.64s", "Lighterage CA of "+cluster)},
 		NotBefore:             now.Add(-ClockSkew),
 		NotAfter:              now.Add(CALifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
@@ -218,11 +218,4 @@ func serialNumber() (*big.Int, error) {
 		return nil, fmt.Errorf("drawing a serial number: %w", err)
 	}
 	return serial.Add(serial, big.NewInt(1)), nil
-}
-
-func truncate(s string, limit int) string {
-	if len(s) > limit {
-		return s[:limit]
-	}
-	return s
 }
