@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/conditions"
@@ -82,7 +83,7 @@ func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
 		return nil
 	}
 	size, members, longest := spec.Storage.Size.Value(), int(memberCount(spec)), int64(limits.GetMaxMessageSize())
-	if wirev1.QueueRoom(size, members) < messageParts*longest {
+	if queuevolume.ForMessages(size, members) < messageParts*longest {
 		return &policy.InvalidError{Field: "spec.storage.size", Mend: fmt.Sprintf("must be at least %s for messages of limits.maxMessageSize, which is %d bytes, so that "+
 			"beside the reserve %d of them fit; make the one larger or the other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
 	}
@@ -93,8 +94,8 @@ func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
 func leastSize(members int, messages int64) *resource.Quantity {
 	const step = 1 << 20
 	// What is kept is at most what it is of a volume without end, and nine tenths are left.
-	steps := sort.Search(int((messages+wirev1.QueueBeside(math.MaxInt64, members))/9*10/step)+1, func(n int) bool {
-		return wirev1.QueueRoom(int64(n)*step, members) >= messages
+	steps := sort.Search(int((messages+queuevolume.Beside(math.MaxInt64, members))/9*10/step)+1, func(n int) bool {
+		return queuevolume.ForMessages(int64(n)*step, members) >= messages
 	})
 	return resource.NewQuantity(int64(steps)*step, resource.BinarySI)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 )
 
 // IDStream is the stream with the ids of messages that members gave to consumers. It is not
@@ -21,11 +21,11 @@ func IDSubject(queue string) string { return "$LIGHTERAGE.IDS." + queue }
 
 // maxIDBytes bounds the stream of ids, beside Options.Capacity: about a million. Beyond it
 // the oldest are forgotten.
-const maxIDBytes = wirev1.QueueMaxIDBytes
+const maxIDBytes = queuevolume.MaxIDBytes
 
 // IDBytes is what the ids of given messages may take of a volume of so many bytes in a queue of
 // one member.
-func IDBytes(volume int64) int64 { return wirev1.QueueIDBytes(volume, 1) }
+func IDBytes(volume int64) int64 { return queuevolume.IDBytes(volume, 1) }
 
 // EnsureIDs makes the stream IDStream, or changes it to the settings if it differs, as
 // Ensure does. A queue of one member needs none.

@@ -10,11 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 )
 
 // maxLeaseBytes bounds what is kept of who has which message, beside Options.Capacity.
-const maxLeaseBytes = wirev1.QueueLeaseBytes
+const maxLeaseBytes = queuevolume.LeaseBytes
 
 // LeaseStream is the stream with what is kept of who has which message. It is not the
 // queue's own, so that a full queue can be emptied. No queue has such a name.

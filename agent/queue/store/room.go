@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 )
 
 // largestBlock is what the server's largest file of messages has.
@@ -29,9 +29,9 @@ const stepPart = 128
 // things than its messages.
 func beside(volume int64, members bool) int64 {
 	if members {
-		return wirev1.QueueBeside(volume, 3)
+		return queuevolume.Beside(volume, 3)
 	}
-	return wirev1.QueueBeside(volume, 1)
+	return queuevolume.Beside(volume, 1)
 }
 
 // Volume is what a member has of its volume, in bytes.
@@ -147,7 +147,7 @@ func (r *room) alone() bool { return r != nil && !r.members }
 
 // leastFree is how many bytes have to be free on a volume for messages to be put. A queue that has refused them takes them again when there are
 // twice as many.
-func (r *room) leastFree(v Volume) int64 { return wirev1.QueueShort(min(v.Size, r.capacity)) }
+func (r *room) leastFree(v Volume) int64 { return queuevolume.Short(min(v.Size, r.capacity)) }
 
 // offer is what messages may take on this member's volume now, and whether they may be put at all. It changes only by steps, or every put
 // would move it.

@@ -15,7 +15,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 )
 
 // limitsTemplate lists what is on the page: each number by the name of the constant that has it.
@@ -136,17 +136,17 @@ func volumeReserve() string {
 	const mib, gib = int64(1) << 20, int64(1) << 30
 	var rows [][]string
 	for _, volume := range []int64{
-		wirev1.QueueLeastVolume, wirev1.QueueLeastVolumeOfThree, 256 * mib, gib, 10 * gib, 100 * gib, 1024 * gib,
+		queuevolume.Least, queuevolume.LeastOfThree, 256 * mib, gib, 10 * gib, 100 * gib, 1024 * gib,
 	} {
 		row := []string{byteCount(volume)}
 		for _, members := range []int{1, 3} {
-			if volume < wirev1.QueueLeastVolumeOfThree && members > 1 {
+			if volume < queuevolume.LeastOfThree && members > 1 {
 				row = append(row, "not allowed", "not allowed")
 				continue
 			}
-			row = append(row, byteCount(wirev1.QueueBeside(volume, members)), byteCount(wirev1.QueueRoom(volume, members)))
+			row = append(row, byteCount(queuevolume.Beside(volume, members)), byteCount(queuevolume.ForMessages(volume, members)))
 		}
-		rows = append(rows, append(row, byteCount(wirev1.QueueShort(volume))))
+		rows = append(rows, append(row, byteCount(queuevolume.Short(volume))))
 	}
 	return table([]string{
 		"Volume", "Reserved, 1 replica", "At least for messages", "Reserved, 3 replicas", "At least for messages",
