@@ -40,8 +40,11 @@ CONTROLLER_GEN := $(TOOL) controller-gen
 KUSTOMIZE := $(TOOL) kustomize
 BUF := go tool -modfile=hack/tools/buf/go.mod buf
 HELM := go tool -modfile=hack/tools/helm/go.mod helm
-GOLANGCI_LINT := go tool -modfile=hack/tools/lint/go.mod golangci-lint
+GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
 export HELM_BIN := $(HELM)
+
+# Programs that need libraries which the operator does not, as modules of their own.
+MODULES := hack/cluster hack/images
 
 LDFLAGS = $(if $(VERSION),-ldflags "-X github.com/lighterage/lighterage/agent/wire/v1.Version=$(VERSION)")
 
@@ -102,13 +105,14 @@ fmt: tools-go ## Format Go code, protobuf and imports
 .PHONY: lint
 lint: tools-go ## Run the linters of Go, protobuf, API and chart
 	$(ENGINES); $(GOLANGCI_LINT) run --build-tags "$$LIGHTERAGE_TAGS,envtest,e2e,faults,lifecycle,security"
+	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run ./...); done
 	$(BUF) lint
 	go test ./test/apilint ./test/arch
 	$(HELM) lint --strict --quiet charts/lighterage --set image.registry=registry.example
 
 .PHONY: tidy-check
 tidy-check: tools-go ## Check that every go.mod lists what its code needs and no more
-	for m in . hack/tools hack/tools/*/; do (cd $$m && go mod tidy -diff); done
+	for m in . $(MODULES) hack/tools hack/tools/*/; do (cd $$m && go mod tidy -diff); done
 
 .PHONY: docs
 docs: ## Build the documentation site into dist/site; needs Python 3
@@ -148,6 +152,7 @@ USES_C := s!^([^ ]+)\.test .*/agent/codec/(zlibng|isal|libzstd) .*!\1!p
 .PHONY: test-unit
 test-unit: tools-go ## Unit tests with the race detector, and what uses engines in C once more without C
 	$(ALL_ENGINES); go test -race -timeout 20m -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -vE '$(SERIAL)')
+	for m in $(MODULES); do go test -C $$m -race ./...; done
 	$(ALL_ENGINES); go test -tags "$$LIGHTERAGE_TAGS" $$(go list ./... | grep -E '$(SERIAL)'); \
 		go test -race -short -run /Concurrency -tags "$$LIGHTERAGE_TAGS" ./agent/codec/...
 	$(ALL_ENGINES); packages=$$(go list -test -tags "$$LIGHTERAGE_TAGS" -f '{{.ImportPath}} {{join .Deps " "}} ' ./agent/... | sed -nE '$(USES_C)'); \
@@ -184,13 +189,13 @@ ENVTESTS = grep -rlE '^//go:build .*\benvtest\b' --include='*_test.go' controlle
 
 .PHONY: test-envtest
 test-envtest: tools-go ## Tests against a bare API server
-	assets=$$(go run ./hack/cluster assets); \
+	assets=$$(go run -C hack/cluster . assets); \
 		packages=$$($(ENVTESTS)); KUBEBUILDER_ASSETS=$$assets go test -timeout 20m -tags envtest $$packages
 
 # Tests with the tag security are timed, so nothing else may run beside them. The others run in test-unit and test-envtest as well.
 .PHONY: test-security
 test-security: tools-go ## Tests of the threat model: unauthenticated clients, hostile peers, tenants and agents; nothing else may run on the machine
-	assets=$$(go run ./hack/cluster assets); proofs=$$(hack/security-tests.sh); export KUBEBUILDER_ASSETS=$$assets; \
+	assets=$$(go run -C hack/cluster . assets); proofs=$$(hack/security-tests.sh); export KUBEBUILDER_ASSETS=$$assets; \
 		go test -v -count=1 -timeout 20m -p 1 -tags security,envtest ./test/security; \
 		go test -count=1 -timeout 20m -tags envtest $$proofs
 
@@ -252,8 +257,8 @@ test-e2e-s390x: tools-go ## End to end with a node whose agents are s390x progra
 	$(ENSURE) s390x qemu
 	trap '$(SUBMAKE) clusters-down' EXIT; $(SUBMAKE) clusters; version=$$($(SUBMAKE) version); . ./$(CLUSTER_ENV); \
 		$(SUBMAKE) images VERSION=$$version PLATFORMS=linux/$(HOSTARCH); \
-		go run ./hack/images -registry "$$REGISTRY" -version "$$version" -dfltcc-model; \
-		ACCELERATED_NODE=$$(go run ./hack/cluster s390x "$$REGISTRY/lighterage/agent-dfltcc-model:$$version" "$$REGISTRY/lighterage/agent:$$version"); \
+		go run -C hack/images . -registry "$$REGISTRY" -version "$$version" -dfltcc-model; \
+		ACCELERATED_NODE=$$(go run -C hack/cluster . s390x "$$REGISTRY/lighterage/agent-dfltcc-model:$$version" "$$REGISTRY/lighterage/agent:$$version"); \
 		export ACCELERATED_NODE; $(SUBMAKE) demo-install VERSION=$$version; \
 		go test -v -count=1 -timeout 25m -tags e2e -run 'TestAccelerator(Queue)?$$' ./test/e2e; \
 		export ACCELERATOR_SLOTS=1; $(SUBMAKE) demo-install VERSION=$$version; \
@@ -296,18 +301,18 @@ docker-build: images ## The same as images, which need no container engine and a
 .PHONY: clusters
 clusters: tools-go ## Bring up the clusters east and west; kubeconfigs in .cluster/, programs built once
 	$(ENSURE) c
-	go run ./hack/cluster up
+	go run -C hack/cluster . up
 
 .PHONY: clusters-down
 clusters-down: tools-go ## Take the clusters down and leave nothing behind
-	go run ./hack/cluster down
+	go run -C hack/cluster . down
 
 .PHONY: images
 images: tools-go ## Build the images and push them to REGISTRY (default: that of the clusters)
 	@for p in $(subst $(comma), ,$(PLATFORMS)); do $(ENSURE) "$${p#linux/}"; done
 	@registry="$(REGISTRY)"; \
 		if [ -z "$$registry" ] && [ -e $(CLUSTER_ENV) ]; then . ./$(CLUSTER_ENV); registry=$$REGISTRY; fi; \
-		go run ./hack/images -registry "$$registry" -version "$(VERSION)" -platforms "$(PLATFORMS)"
+		go run -C hack/images . -registry "$$registry" -version "$(VERSION)" -platforms "$(PLATFORMS)"
 
 .PHONY: manifests
 manifests: tools-go ## Write dist/lighterage.yaml, what config/default installs, with the images of REGISTRY and VERSION
@@ -321,7 +326,7 @@ manifests: tools-go ## Write dist/lighterage.yaml, what config/default installs,
 
 .PHONY: version
 version: ## Print the tag that `make images` gives
-	@go run ./hack/images -print-version -version "$(VERSION)"
+	@go run -C hack/images . -print-version -version "$(VERSION)"
 
 .PHONY: demo-install
 demo-install: ## Install the images' version by Helm in the clusters east and west and join them as peers

@@ -23,7 +23,7 @@ import (
 	"github.com/lighterage/lighterage/hack/cluster/internal/unit"
 )
 
-const usage = `Usage: go run ./hack/cluster COMMAND
+const usage = `Usage: go run -C hack/cluster . COMMAND
 
   up       bring both clusters up, or what is missing of them
   down     remove them and everything they made on this machine
@@ -113,6 +113,10 @@ func newWorkspace() (*workspace, error) {
 	root, err := findRoot()
 	if err != nil {
 		return nil, err
+	}
+	// Paths that users name are those of the repository, whichever folder `go run -C` has changed to.
+	if err := os.Chdir(root); err != nil {
+		return nil, fmt.Errorf("going to the repository: %w", err)
 	}
 	cache, err := build.DefaultCache()
 	if err != nil {

@@ -20,12 +20,6 @@ const (
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// isModule tells whether dir has a go.mod of its own, and with it rules of its own.
-func isModule(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "go.mod"))
-	return err == nil
-}
-
 // TestFiles holds every Go file that people write to the licence header and to a length that can be read.
 func TestFiles(t *testing.T) {
 	files := goFiles(t)

@@ -247,7 +247,7 @@ func (c *cluster) stopControlPlane(t *testing.T) (data string) {
 // clustersUp starts again what of the nodes does not run.
 func clustersUp(t *testing.T) {
 	t.Helper()
-	up := exec.Command("go", "run", "./hack/cluster", "up") //nolint:noctx // it has time limits of its own
+	up := exec.Command("go", "run", "-C", "hack/cluster", ".", "up") //nolint:noctx // it has time limits of its own
 	up.Dir = root
 	if out, err := up.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(up.Args, " "), err, out)

@@ -45,7 +45,7 @@ func TestClocksTooFarApart(t *testing.T) {
 
 func clocksApart(t *testing.T, offset time.Duration) {
 	registry, tag := installed(t, west)
-	inRoot(t, "go", "run", "./hack/images", "-registry", registry, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-clock-offset", offset.String())
+	inRoot(t, "go", "run", "-C", "hack/images", ".", "-registry", registry, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-clock-offset", offset.String())
 	t.Cleanup(func() { install(t, west, tag, 0) })
 	install(t, west, tag+"-clock"+strings.Replace(offset.String(), "-", "minus", 1), offset)
 	r := start(t, 8<<20, options{path: "run", attempts: 10})
@@ -63,7 +63,7 @@ func clocksApart(t *testing.T, offset time.Duration) {
 
 func clockSkew(t *testing.T, c *clusters.Cluster, offset time.Duration) {
 	registry, tag := installed(t, c)
-	inRoot(t, "go", "run", "./hack/images", "-registry", registry, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-clock-offset", offset.String())
+	inRoot(t, "go", "run", "-C", "hack/images", ".", "-registry", registry, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-clock-offset", offset.String())
 	t.Cleanup(func() { install(t, c, tag, 0) })
 
 	// It lasts longer than an upgrade takes on a loaded machine.

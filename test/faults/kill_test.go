@@ -196,7 +196,7 @@ func killNodeProcess(t *testing.T, node, program string) {
 // clustersUp starts again what of the nodes does not run.
 func clustersUp(t *testing.T) {
 	t.Helper()
-	up := exec.Command("go", "run", "./hack/cluster", "up")
+	up := exec.Command("go", "run", "-C", "hack/cluster", ".", "up")
 	up.Dir = root
 	if out, err := up.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(up.Args, " "), err, out)

@@ -86,7 +86,7 @@ func RunInside(ctx context.Context) (code int, err error) {
 func build(ctx context.Context, work string) error {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
-		out, err := render.Run("go", "run", "./hack/cluster", "assets") //nolint:contextcheck // it ends by itself
+		out, err := render.Run("go", "run", "-C", "hack/cluster", ".", "assets") //nolint:contextcheck // it ends by itself
 		if err != nil {
 			return fmt.Errorf("build etcd and kube-apiserver: %w", err)
 		}
