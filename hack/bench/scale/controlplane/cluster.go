@@ -96,7 +96,8 @@ func Start(ctx context.Context, directory, logs string) (c *Cluster, err error) 
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return nil, fmt.Errorf("write the audit policy: %w", err)
 	}
-	c.environment.ControlPlane.GetAPIServer().Configure().
+	// envtest's range has no addresses for the Services of 1,000 objects.
+	c.environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16").
 		Set("audit-policy-file", policy).Set("audit-log-path", log).Set("audit-log-maxsize", "65536").
 		Set("advertise-address", serverAddress)
 	if c.Config, err = c.environment.Start(); err != nil {
