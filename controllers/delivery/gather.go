@@ -75,7 +75,7 @@ func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (p
 			return facts, err
 		}
 	}
-	if facts.Quota.Quotas, err = r.quotas(ctx, delivery.Namespace); err != nil {
+	if facts.Quota.Quotas, err = lookup.DataQuotas(ctx, r.Client, delivery.Namespace); err != nil {
 		return facts, err
 	}
 	return facts, r.gatherAgent(ctx, delivery, &facts)

@@ -30,7 +30,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
-	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
@@ -73,15 +73,17 @@ type Reconciler struct {
 	tracker   *attempt.Tracker
 	refusals  *refusal.Shower
 	deletions attempt.Deletions
-	turns     quota.Turns
+	line      *line.Line[*v1alpha1.Delivery]
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, tracker: attempt.NewTracker(), refusals: &refusal.Shower{
+	r := &Reconciler{Options: o, tracker: attempt.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
 		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there says why",
 	}}
+	r.line = r.newLine()
+	return r
 }
 
 // Reconcile looks after one Delivery.

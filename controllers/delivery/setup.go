@@ -33,15 +33,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return true },
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Delivery{}).
 		// Writing a status is no reason to look again.
 		For(&v1alpha1.Delivery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, deliveries, v1alpha1.DeliveryLabel)), later).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(attempt.PodEnded(v1alpha1.DeliveryLabel))).
-		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(freed())).
-		Watches(&v1alpha1.Delivery{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(queued())).
-		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), later, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(attempt.PodEnded(v1alpha1.DeliveryLabel))).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).
 		WatchesRawSource(o.Reports.Source()).
 		WithOptions(refusal.ControllerOptions(o.Concurrency)).
@@ -50,11 +47,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("registering the Delivery controller: %w", err)
 	}
 	return nil
-}
-
-// requests are those of a namespace's Deliveries.
-func (r *Reconciler) requests(ctx context.Context, namespace string, keep func(*v1alpha1.Delivery) bool) []reconcile.Request {
-	return wake.Requests(ctx, r.Client, deliveries(), keep, client.InNamespace(namespace))
 }
 
 func deliveries() client.ObjectList { return &v1alpha1.DeliveryList{} }

@@ -18,7 +18,6 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -66,7 +65,7 @@ func (r *Reconciler) tryAll(ctx context.Context, wanted Wanted, in inputs, affin
 	if problem, err := r.ensureSecret(ctx, wanted, m, wanted.content(), in.set); problem != nil || err != nil {
 		return in.set, problem, err
 	}
-	if problem, err := r.ensureNetwork(ctx, wanted, in.servers); problem != nil || err != nil {
+	if problem, err := r.ensureNetwork(ctx, wanted, in.permission.Services); problem != nil || err != nil {
 		return in.set, problem, err
 	}
 	present := in.set
@@ -151,18 +150,6 @@ func (r *Reconciler) goOn(ctx context.Context, queue *v1alpha1.Queue, set *appsv
 		problem.Message += "; besides, " + refused.Message
 	}
 	return &problem, err
-}
-
-// placeable reports whether all that is wanted can be made to be while no node can take a member: those that run stay, and a change of
-// what they are made from would stop them first.
-func (r *Reconciler) placeable(wanted Wanted, present *appsv1.StatefulSet, where placement.Plan) (bool, error) {
-	if where.Blocked == nil {
-		return true, nil
-	}
-	if present == nil {
-		return false, nil
-	}
-	return owned.Current(wanted.statefulSet(present, where.Affinity, r.Image), present)
 }
 
 // within is the same for members whose claims are as they are.

@@ -60,12 +60,12 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, before, queue *v1alpha
 
 // keep is why a Queue that is to be deleted has to stay, nil if it need not. Nothing was ever put into one that has no StatefulSet and
 // no claims; and what external servers keep stays there, for a Queue of the same name.
-func keep(queue *v1alpha1.Queue, in inputs, members []Member) *plan.Problem {
+func keep(queue *v1alpha1.Queue, in inputs) *plan.Problem {
 	if queue.Spec.Engine.External != nil || queue.Annotations[v1alpha1.DeleteMessagesAnnotation] == "true" || in.set == nil && len(in.claims) == 0 {
 		return nil
 	}
 	mend := fmt.Sprintf("; get them, or annotate the Queue with %s=true to delete them with it", v1alpha1.DeleteMessagesAnnotation)
-	content := contentOf(members)
+	content := contentOf(in.members.list)
 	switch {
 	case content == nil || content.GetLeader() == "":
 		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "the Queue is to be deleted, and whether there are messages in it is not " +

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/peergrant"
 	"github.com/lighterage/lighterage/controllers/pki"
@@ -23,7 +24,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
-// inputs are what a decision needs of the cluster, the members excepted.
+// inputs are what a decision needs of the cluster.
 type inputs struct {
 	policies         []v1alpha1.CompressionPolicy
 	neighbours       Neighbours
@@ -35,8 +36,9 @@ type inputs struct {
 	cluster *topology.Cluster
 	// expires is how soon the first of the grants does; 0 if none does.
 	expires time.Duration
-	// servers are the Services that external servers name and that may be used, by host.
-	servers map[string]*corev1.Service
+	// permission is what members may dial of the external servers that the spec names.
+	permission egress.Permission
+	members    heard
 }
 
 func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs, error) {
@@ -103,7 +105,13 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	if err := r.gatherFormer(ctx, own, queue, &in); err != nil {
 		return in, err
 	}
-	in.cluster, err = r.Topology.Cluster(ctx)
+	if in.permission, err = r.Egress.Permission(ctx, queue.Namespace, serverUses(queue.Spec.Engine.External)); err != nil {
+		return in, err
+	}
+	if in.cluster, err = r.Topology.Cluster(ctx); err != nil {
+		return in, err
+	}
+	in.members, err = r.listen(ctx, queue, in.cluster.Profiles())
 	return in, err
 }
 

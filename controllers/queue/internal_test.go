@@ -32,7 +32,7 @@ func TestKeep(t *testing.T) {
 				Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}},
 				Report: &wirev1.QueueReport{Content: test.content},
 			}}
-			problem := keep(&v1alpha1.Queue{}, inputs{set: &appsv1.StatefulSet{}}, members)
+			problem := keep(&v1alpha1.Queue{}, inputs{set: &appsv1.StatefulSet{}, members: heard{list: members}})
 			switch {
 			case test.says == "":
 				if problem != nil {

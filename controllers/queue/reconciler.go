@@ -27,7 +27,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
-	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/quota/line"
 	"github.com/lighterage/lighterage/controllers/refusal"
 	"github.com/lighterage/lighterage/controllers/replicas"
 	"github.com/lighterage/lighterage/controllers/topology"
@@ -76,18 +76,20 @@ type Reconciler struct {
 	// rejected are Queues whose objects the API server rejects.
 	rejected refusal.Streaks
 	rollouts owned.Turnstile
-	turns    quota.Turns
+	line     *line.Line[*v1alpha1.Queue]
 }
 
 // NewReconciler returns a Reconciler; Setup is what registers one with a manager.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		Options:  o,
 		objects:  owned.Writer{Client: o.Client, Reader: o.Reader, Kind: kind},
 		secrets:  agentsecret.Keeper{Client: o.Client, Authority: o.Authority, Lifetime: o.Lifetime, Clock: o.Clock},
 		memories: owned.NewMemories[memory](),
 		refusals: &refusal.Shower{Client: o.Client, Clock: o.Clock, Recorder: o.Recorder},
 	}
+	r.line = r.newLine()
+	return r
 }
 
 // Reconcile looks after one Queue.
@@ -114,83 +116,57 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	members, err := r.listen(ctx, queue, in.cluster.Profiles())
-	if err != nil {
+	d, written, err := r.decide(ctx, queue, in)
+	defer written()
+	switch {
+	case err != nil:
 		return ctrl.Result{}, err
-	}
-	facts := Facts{Now: r.Clock.Now().Truncate(time.Second), Set: in.set, Members: members.list}
-	if queue.DeletionTimestamp != nil {
-		if !members.asked || !members.fresh && keep(queue, in, facts.Members) == nil {
-			// They are asked again before messages are deleted that may have come since.
-			r.Reports.Refresh(request.NamespacedName)
-			return ctrl.Result{RequeueAfter: time.Minute}, nil
-		}
-		if facts.Kept = keep(queue, in, facts.Members); facts.Kept == nil {
-			return ctrl.Result{}, r.release(ctx, queue, in.claims)
-		}
+	case d.askAgain:
+		r.Reports.Refresh(request.NamespacedName)
+		return ctrl.Result{RequeueAfter: time.Minute}, nil
+	case d.release:
+		return ctrl.Result{}, r.release(ctx, queue, in.claims)
 	}
 	if err := r.protect(ctx, queue); err != nil {
 		return ctrl.Result{}, err
 	}
-	var usable *Wanted
-	wanted, problem := Want(queue, in.policies, in.neighbours, in.privilegeAllowed)
-	var exceeded *plan.Problem
-	if problem == nil {
-		problem = in.former
+	if err := r.noteAdmitted(ctx, queue, d.admitted); err != nil {
+		return ctrl.Result{}, err
 	}
-	if problem == nil {
-		if usable, exceeded, err = r.admit(ctx, queue, wanted); err != nil {
-			return ctrl.Result{}, err
-		}
-		if usable == nil {
-			problem = exceeded
-		}
+	written()
+	facts, err := r.execute(ctx, queue, in, d)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	if usable != nil {
-		wanted = *usable
-		permission, err := r.Egress.Permission(ctx, queue.Namespace, serverUses(queue.Spec.Engine.External))
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		facts.NotAllowed, in.servers = permission.Problem, permission.Services
-		where, err := in.cluster.Decide(wanted.Placement(r.Image.Architectures))
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		facts.Placement = &where.Status
-		if where.Blocked != nil {
-			facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
-		}
-		placeable, err := r.placeable(wanted, in.set, where)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if !placeable {
-			problem = facts.Blocked
-		} else if facts.Set, facts.Problem, err = r.ensureAll(ctx, wanted, in, where.Affinity); err != nil {
-			return ctrl.Result{}, err
+	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
+	result := ctrl.Result{RequeueAfter: replicas.LookAgain(pods(facts.Members), startGrace, r.Lifetime, in.expires, kept, facts.Now)}
+	if !in.members.asked {
+		return result, nil // this wakes when they have been
+	}
+	return result, r.writeStatus(ctx, queue, d.usable, facts, in.members.due)
+}
+
+// execute makes what was decided to be, and returns the facts with what came of it.
+func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inputs, d decision) (Facts, error) {
+	facts, err := d.facts, error(nil)
+	if d.apply {
+		if facts.Set, facts.Problem, err = r.ensureAll(ctx, *d.usable, in, d.affinity); err != nil {
+			return facts, err
 		}
 	}
 	if facts.Problem == nil {
-		facts.Problem = exceeded
+		facts.Problem = d.exceeded
 	}
-	if problem != nil {
-		if facts.Problem, err = r.goOn(ctx, queue, in.set, *problem); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	if usable != nil && facts.Blocked == nil {
-		if err := facts.seekRoom(usable.Placement(r.Image.Architectures), in.cluster); err != nil {
-			return ctrl.Result{}, err
+	if d.goOn != nil {
+		if facts.Problem, err = r.goOn(ctx, queue, in.set, *d.goOn); err != nil {
+			return facts, err
 		}
 	}
 	facts.RolloutWaits = r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID).rolloutWaits
-	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
-	result := ctrl.Result{RequeueAfter: replicas.LookAgain(pods(facts.Members), startGrace, r.Lifetime, in.expires, kept, facts.Now)}
-	if !members.asked {
-		return result, nil // this wakes when they have been
+	if d.usable == nil || facts.Blocked != nil {
+		return facts, nil
 	}
-	return result, r.writeStatus(ctx, queue, usable, facts, members.due)
+	return facts, facts.seekRoom(d.usable.Placement(r.Image.Architectures), in.cluster)
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.

@@ -32,7 +32,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	// Writing a status is no reason to look again. A deletion that waits for a finalizer makes a new generation.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Queue{}).
 		For(&v1alpha1.Queue{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&corev1.Service{}).
@@ -44,8 +44,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later, specChanged).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
 		WatchesRawSource(o.Topology.Waiting(r.waiting)).
-		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(standingChanged())).
-		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), later, specChanged).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(o.Reports.Source()).

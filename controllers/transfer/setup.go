@@ -44,14 +44,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return true },
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Transfer{}).
 		For(&v1alpha1.Transfer{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, transfers, v1alpha1.TransferLabel)), later).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(attempt.PodEnded(v1alpha1.TransferLabel))).
-		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofNext), builder.WithPredicates(freed())).
-		Watches(&v1alpha1.Transfer{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(queued())).
-		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofQuota), later, specChanged).
+		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(attempt.PodEnded(v1alpha1.TransferLabel))).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(left)).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery), later).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).

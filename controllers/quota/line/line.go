@@ -1,0 +1,141 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package line has objects of a kind wait for what the DataQuotas of their namespace limit, and wakes those whose turn it is.
+package line
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/lookup"
+	"github.com/lighterage/lighterage/controllers/quota"
+	"github.com/lighterage/lighterage/controllers/wake"
+)
+
+// Line is of one kind. It is safe for concurrent use.
+type Line[T client.Object] struct {
+	// Client reads from the manager's cache, Reader past it.
+	Client client.Client
+	Reader client.Reader
+	// List makes an empty list of the kind.
+	List func() client.ObjectList
+	// Holds and Waits are those of package quota for the kind.
+	Holds func(T) (quota.Held, bool)
+	Waits func(T) (quota.Request, bool)
+	// View is what the namespace's objects of the kind hold and wait for.
+	View func(ctx context.Context, reader client.Reader, namespace string, quotas []v1alpha1.DataQuota) (quota.View, error)
+
+	turns quota.Turns
+}
+
+// Admit answers a request; see quota.Turns about done.
+func (l *Line[T]) Admit(
+	ctx context.Context, namespace string, request quota.Request, quotas []v1alpha1.DataQuota,
+) (answer quota.Answer, done func(), err error) {
+	view := func(reader client.Reader) func() (quota.View, error) {
+		return func() (quota.View, error) { return l.View(ctx, reader, namespace, quotas) }
+	}
+	return l.turns.Admit(namespace, request, view(l.Client), view(l.Reader))
+}
+
+// Watch has a controller of the kind look at objects whose turn it is, and at all that wait when limits change. empty is an object of the
+// kind.
+func (l *Line[T]) Watch(b *builder.Builder, empty T) *builder.Builder {
+	return b.
+		Watches(empty, l.Next(), builder.WithPredicates(l.freed())).
+		Watches(empty, &handler.EnqueueRequestForObject{}, builder.WithPredicates(l.queued())).
+		Watches(&v1alpha1.DataQuota{}, handler.EnqueueRequestsFromMapFunc(l.waiting), builder.WithPredicates(wake.Later()),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+}
+
+// Next wakes those of an object's namespace whose turn it is.
+func (l *Line[T]) Next() handler.EventHandler { return handler.EnqueueRequestsFromMapFunc(l.next) }
+
+func (l *Line[T]) next(ctx context.Context, object client.Object) []reconcile.Request {
+	namespace := object.GetNamespace()
+	quotas, err := lookup.DataQuotas(ctx, l.Client, namespace)
+	if err == nil && len(quotas) == 0 {
+		return nil // nobody waits, or is woken by waiting
+	}
+	var view quota.View
+	if err == nil {
+		view, err = l.View(ctx, l.Client, namespace, quotas)
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Objects that wait for a quota cannot be found", "namespace", namespace)
+		return nil
+	}
+	turn := map[string]bool{}
+	for _, id := range quota.Next(view) {
+		turn[id] = true
+	}
+	if len(turn) == 0 {
+		return nil
+	}
+	return wake.Requests(ctx, l.Client, l.List(), func(o T) bool { return turn[string(o.GetUID())] }, client.InNamespace(namespace))
+}
+
+// waiting wakes all that wait in a namespace, whose limits have changed.
+func (l *Line[T]) waiting(ctx context.Context, object client.Object) []reconcile.Request {
+	waits := func(o T) bool { _, waits := l.Waits(o); return waits }
+	return wake.Requests(ctx, l.Client, l.List(), waits, client.InNamespace(object.GetNamespace()))
+}
+
+// freed lets pass what may leave something to another object of the namespace that waits: one gives back some of what it held, or waits no
+// more and holds nothing.
+func (l *Line[T]) freed() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(T)
+			after, is := e.ObjectNew.(T)
+			if !was || !is {
+				return false
+			}
+			held, had := l.Holds(before)
+			holds, has := l.Holds(after)
+			_, waited := l.Waits(before)
+			_, waits := l.Waits(after)
+			return had && (!has || less(holds.Amounts, held.Amounts)) || waited && !waits && !has
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// less reports whether some amount is smaller than it was.
+func less(now, before quota.Amounts) bool {
+	for resource, amount := range before {
+		if now[resource] < amount {
+			return true
+		}
+	}
+	return false
+}
+
+// queued lets pass that an object begins to wait. It looks once more: what it waits for may have been given back before anybody could see
+// that it waits.
+func (l *Line[T]) queued() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(T)
+			after, is := e.ObjectNew.(T)
+			if !was || !is {
+				return false
+			}
+			_, waited := l.Waits(before)
+			_, waits := l.Waits(after)
+			return !waited && waits
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
