@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -113,7 +113,7 @@ func (q *small) put() bool {
 		q.puts++
 		return true
 	}
-	if !jserr.Is(err, jserr.StoreFailed) { // the store has no room by its limits
+	if !jetstreamerror.Is(err, jetstreamerror.StoreFailed) { // the store has no room by its limits
 		q.Fatalf("put %d: %v", q.puts, err)
 	}
 	return false

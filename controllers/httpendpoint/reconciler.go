@@ -144,7 +144,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	if problem != nil {
-		if facts.Problem, err = r.goOn(ctx, endpoint, inputs.deployment, *problem); err != nil {
+		if facts.Problem, err = r.keepServing(ctx, endpoint, inputs.deployment, *problem); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -154,7 +154,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	facts.Replicas = found.list
 	if usable != nil && facts.Blocked == nil {
-		if err := facts.seekRoom(usable.Placement(r.Image.Architectures), inputs.cluster); err != nil {
+		if err := facts.explainUnscheduled(usable.Placement(r.Image.Architectures), inputs.cluster); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

@@ -57,9 +57,9 @@ func (r *Reconciler) ensureSecret(
 	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(endpoint)), content, holder)
 }
 
-// goOn looks after replicas that run while the spec cannot be followed for the problem. They go on with what it said before, and with
+// keepServing looks after replicas that run while the spec cannot be followed for the problem. They go on with what it said before, and with
 // certificates that are renewed in time. It returns the problem with what else there is to say.
-func (r *Reconciler) goOn(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem plan.Problem) (*plan.Problem, error) {
+func (r *Reconciler) keepServing(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem plan.Problem) (*plan.Problem, error) {
 	if deployment == nil {
 		return &problem, nil
 	}

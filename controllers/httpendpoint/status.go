@@ -58,9 +58,9 @@ type Facts struct {
 	RefreshStatistics bool
 }
 
-// seekRoom looks for replicas that the scheduler finds no node for.
-func (f *Facts) seekRoom(request placement.Request, cluster *topology.Cluster) error {
-	where, waits, err := replicas.Room(request, cluster, pods(f.Replicas))
+// explainUnscheduled looks for replicas that the scheduler finds no node for.
+func (f *Facts) explainUnscheduled(request placement.Request, cluster *topology.Cluster) error {
+	where, waits, err := replicas.Unscheduled(request, cluster, pods(f.Replicas))
 	if where != nil {
 		f.Placement, f.Waits = where, waits
 	}

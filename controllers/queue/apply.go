@@ -129,9 +129,9 @@ func (r *Reconciler) ensureSecret(
 	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content, holder)
 }
 
-// goOn looks after members that run while the spec cannot be followed for the problem. They go on with what it said before, and with
+// keepServing looks after members that run while the spec cannot be followed for the problem. They go on with what it said before, and with
 // certificates that are renewed in time. It returns the problem with what else there is to say.
-func (r *Reconciler) goOn(ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem plan.Problem) (*plan.Problem, error) {
+func (r *Reconciler) keepServing(ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem plan.Problem) (*plan.Problem, error) {
 	if set == nil {
 		return &problem, nil
 	}

@@ -34,8 +34,8 @@ type decision struct {
 	// apply: what is usable is to be made, on nodes of the affinity.
 	apply    bool
 	affinity *corev1.Affinity
-	// goOn, if set, is why nothing of the spec is made. Members that run go on with what it said before.
-	goOn *plan.Problem
+	// keepServing, if set, is why nothing of the spec is made. Members that run go on with what it said before.
+	keepServing *plan.Problem
 	// facts are those for Observe, but what comes of carrying this out.
 	facts Facts
 }
@@ -56,7 +56,7 @@ func decide(queue *v1alpha1.Queue, in inputs, image plan.AgentImage, now time.Ti
 		problem = in.former
 	}
 	if problem != nil {
-		d.goOn = problem
+		d.keepServing = problem
 		return d, nil
 	}
 	if err := d.admit(wanted, answer); err != nil || d.usable == nil {
@@ -82,7 +82,7 @@ func (d *decision) admit(wanted Wanted, answer *quota.Answer) error {
 	default:
 		d.exceeded = &plan.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: storageExceeds(queue, *answer.Exceeded)}
 		if admitted == nil {
-			d.goOn = d.exceeded
+			d.keepServing = d.exceeded
 			return nil
 		}
 	}
@@ -108,7 +108,7 @@ func (d *decision) place(in inputs, image plan.AgentImage) error {
 		d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
 	}
 	if d.apply, err = placeable(*d.usable, in.set, where, image); !d.apply {
-		d.goOn = d.facts.Blocked
+		d.keepServing = d.facts.Blocked
 	}
 	return err
 }

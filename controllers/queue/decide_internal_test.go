@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 	granted, exceeded := &quota.Answer{}, &quota.Answer{Exceeded: &quota.Exceeded{Kind: "DataQuota", Resource: quota.QueueBytes}}
 	// shape is what a decision says to do, in words that are compared.
 	type shape struct {
-		askAgain, release, ask, apply, goOn, kept bool
+		askAgain, release, ask, apply, keepServing, kept bool
 		// size of the storage of what is usable, and what is written to status before.
 		size, admitted string
 	}
@@ -62,14 +62,14 @@ func TestDecide(t *testing.T) {
 	}{
 		"new":                           {want: shape{ask: true}},
 		"new, admitted":                 {answer: granted, want: shape{apply: true, size: "1Gi", admitted: "1Gi"}},
-		"new, too large":                {answer: exceeded, want: shape{goOn: true}},
+		"new, too large":                {answer: exceeded, want: shape{keepServing: true}},
 		"has what it asks for":          {change: []func(*v1alpha1.Queue){has("1Gi")}, want: shape{apply: true, size: "1Gi"}},
 		"has more":                      {change: []func(*v1alpha1.Queue){has("2Gi")}, want: shape{apply: true, size: "1Gi"}},
 		"wants more":                    {change: []func(*v1alpha1.Queue){has("512Mi")}, want: shape{ask: true}},
 		"wants more than there is":      {change: []func(*v1alpha1.Queue){has("512Mi")}, answer: exceeded, want: shape{apply: true, size: "512Mi"}},
 		"gets more":                     {change: []func(*v1alpha1.Queue){has("512Mi")}, answer: granted, want: shape{apply: true, size: "1Gi", admitted: "1Gi"}},
-		"claims of a former one":        {former: &plan.Problem{Reason: v1alpha1.ReasonClaimsRemain}, want: shape{goOn: true}},
-		"no node":                       {change: []func(*v1alpha1.Queue){has("1Gi"), onHardware}, want: shape{goOn: true, size: "1Gi"}},
+		"claims of a former one":        {former: &plan.Problem{Reason: v1alpha1.ReasonClaimsRemain}, want: shape{keepServing: true}},
+		"no node":                       {change: []func(*v1alpha1.Queue){has("1Gi"), onHardware}, want: shape{keepServing: true, size: "1Gi"}},
 		"deleted, nothing was made":     {change: []func(*v1alpha1.Queue){deleting}, heard: heard{asked: true, fresh: true}, want: shape{release: true}},
 		"deleted, members not asked":    {change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, want: shape{askAgain: true, kept: true}},
 		"deleted, empty":                {change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, true), want: shape{release: true}},
@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := shape{
-				askAgain: d.askAgain, release: d.release, ask: d.ask != nil, apply: d.apply, goOn: d.goOn != nil, kept: d.facts.Kept != nil,
+				askAgain: d.askAgain, release: d.release, ask: d.ask != nil, apply: d.apply, keepServing: d.keepServing != nil, kept: d.facts.Kept != nil,
 			}
 			if d.usable != nil {
 				got.size = d.usable.Queue.Spec.Storage.Size.String()
@@ -102,7 +102,7 @@ func TestDecide(t *testing.T) {
 				got.admitted = d.admitted.String()
 			}
 			if got != test.want {
-				t.Errorf("got %+v, want %+v; %+v", got, test.want, d.goOn)
+				t.Errorf("got %+v, want %+v; %+v", got, test.want, d.keepServing)
 			}
 			if !equality.Semantic.DeepEqual(before, queue) {
 				t.Error("the Queue was changed")

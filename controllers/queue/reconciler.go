@@ -157,8 +157,8 @@ func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inpu
 	if facts.Problem == nil {
 		facts.Problem = d.exceeded
 	}
-	if d.goOn != nil {
-		if facts.Problem, err = r.goOn(ctx, queue, in.set, *d.goOn); err != nil {
+	if d.keepServing != nil {
+		if facts.Problem, err = r.keepServing(ctx, queue, in.set, *d.keepServing); err != nil {
 			return facts, err
 		}
 	}
@@ -166,7 +166,7 @@ func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inpu
 	if d.usable == nil || facts.Blocked != nil {
 		return facts, nil
 	}
-	return facts, facts.seekRoom(d.usable.Placement(r.Image.Architectures), in.cluster)
+	return facts, facts.explainUnscheduled(d.usable.Placement(r.Image.Architectures), in.cluster)
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.

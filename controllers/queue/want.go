@@ -41,7 +41,7 @@ type Wanted struct {
 	record map[string]string
 }
 
-// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.goOn. A policy that was deleted or
+// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing. A policy that was deleted or
 // made unusable is none as long as status has the last one.
 func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 // TestFullByItself fills a queue of three members, of whose volumes others have taken different parts, until it refuses more. No volume is
@@ -61,7 +61,7 @@ func TestFullByItself(t *testing.T) {
 			case err == nil:
 				puts++
 				return true
-			case jserr.Is(err, jserr.StoreFailed):
+			case jetstreamerror.Is(err, jetstreamerror.StoreFailed):
 				return false
 			case time.Now().After(deadline):
 				t.Fatalf("put %d: %v", puts, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 // The headers of JetStream's atomic publishing.
@@ -118,13 +118,13 @@ func RefusalOf(err error) (r Refusal, refused bool) {
 	switch {
 	case !errors.As(err, &api):
 		return OtherRefusal, false
-	case jserr.Full(err):
+	case jetstreamerror.Full(err):
 		return Full, true
-	case jserr.Overtaken(err):
+	case jetstreamerror.Overtaken(err):
 		return Overtaken, true
-	case jserr.Is(err, jserr.MessageTooLarge):
+	case jetstreamerror.Is(err, jetstreamerror.MessageTooLarge):
 		return TooLarge, true
-	case jserr.Is(err, jserr.TooManyBatches):
+	case jetstreamerror.Is(err, jetstreamerror.TooManyBatches):
 		return Busy, true
 	default:
 		return OtherRefusal, true

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -27,7 +27,7 @@ const maxConsumersNamed = 5
 
 // whyNoConsumer says why the channel gets no consumer, and names those that are in its way.
 func whyNoConsumer(ctx context.Context, stream jetstream.Stream, err error) error {
-	if !jserr.OtherConsumer(err) {
+	if !jetstreamerror.OtherConsumer(err) {
 		return fmt.Errorf("make a consumer for the channel: %w", err)
 	}
 	var others []string

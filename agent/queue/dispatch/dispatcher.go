@@ -23,7 +23,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/ids"
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	"github.com/lighterage/lighterage/agent/queue/pull"
 	"github.com/lighterage/lighterage/agent/queue/store"
@@ -260,12 +260,12 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 		MaxDeliver: -1, MaxAckPending: windowMessages + windowParked, MaxWaiting: 16, MemoryStorage: true,
 	}
 	consumer, err := d.js.CreateConsumer(asking, o.Queue, config)
-	if jserr.Is(err, jserr.TooManyPending) {
+	if jetstreamerror.Is(err, jetstreamerror.TooManyPending) {
 		// An external server may allow less, and messages behind others of their key take room then.
 		config.MaxAckPending = windowMessages
 		consumer, err = d.js.CreateConsumer(asking, o.Queue, config)
 	}
-	if jserr.OtherConsumer(err) {
+	if jetstreamerror.OtherConsumer(err) {
 		return d.whoReads(asking)
 	}
 	if err != nil {

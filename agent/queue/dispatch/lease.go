@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 // lease says that a message was given out.
@@ -211,7 +211,7 @@ func (l *leaseLog) write(ctx context.Context, r record, all func() record) error
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	ack, err := l.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.last), jetstream.WithRetryAttempts(0))
-	if jserr.Overtaken(err) {
+	if jetstreamerror.Overtaken(err) {
 		return fmt.Errorf("%w: %w", errFenced, err)
 	}
 	if err != nil {

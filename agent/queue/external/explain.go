@@ -14,7 +14,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -108,13 +108,13 @@ func generic(err error) error {
 // explainCode says what a refusal of JetStream means for who made the Queue; nil: what others do.
 func explainCode(refused *jetstream.APIError) *failure.Error {
 	switch refused.ErrorCode {
-	case jserr.NoPeers, jserr.Replicas:
+	case jetstreamerror.NoPeers, jetstreamerror.Replicas:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
 			"fewer external servers than spec.replicas have enough free storage (%w): add servers there, or make a Queue with fewer replicas", refused)
-	case jserr.SubjectOverlap, jserr.NameInUse:
+	case jetstreamerror.SubjectOverlap, jetstreamerror.NameInUse:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE,
 			"another stream of the account takes the Queue's name or its subjects (%w): give the Queue another name or another account", refused)
-	case jserr.InsufficientResources, jserr.AccountResources, jserr.MaximumStreams, jserr.MemoryExceeded, jserr.StorageExceeded:
+	case jetstreamerror.InsufficientResources, jetstreamerror.AccountResources, jetstreamerror.MaximumStreams, jetstreamerror.MemoryExceeded, jetstreamerror.StorageExceeded:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
 			"the external servers do not have enough free storage for the Queue (%w): make spec.storage.size smaller, or the account's limits larger", refused)
 	case jetstream.ErrorCode(0):

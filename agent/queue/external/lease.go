@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 // leaseName is the last token of the subject of the lease.
@@ -158,7 +158,7 @@ func (l *lease) say(ctx context.Context, after uint64, released bool) error {
 	if err != nil {
 		// It may have been said nevertheless: the next look tells. Until its term ends this member leads.
 		l.mine = 0
-		if jserr.Overtaken(err) {
+		if jetstreamerror.Overtaken(err) {
 			l.lead(time.Time{})
 		}
 		return fmt.Errorf("say who leads: %w", err)

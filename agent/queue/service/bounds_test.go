@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 		"did not answer": {errors.New("lost"), wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN},
 		"was not sent":   {fmt.Errorf("put: %w", jetstream.ErrTooManyStalledMsgs), wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN},
 		"shorten":        {nats.ErrMaxPayload, wirev1.PutRefusal_PUT_REFUSAL_INVALID},
-		"is full":        {&jetstream.APIError{ErrorCode: jserr.StoreFailed}, wirev1.PutRefusal_PUT_REFUSAL_FULL},
+		"is full":        {&jetstream.APIError{ErrorCode: jetstreamerror.StoreFailed}, wirev1.PutRefusal_PUT_REFUSAL_FULL},
 		"refuses":        {&jetstream.APIError{ErrorCode: 10060}, wirev1.PutRefusal_PUT_REFUSAL_INVALID},
 	} {
 		if got := refusal(test.err); got.GetRefused() != test.want || !strings.Contains(got.GetError(), text) {

@@ -19,7 +19,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 	"github.com/lighterage/lighterage/agent/queue/front"
 	"github.com/lighterage/lighterage/agent/queue/ids"
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 	"github.com/lighterage/lighterage/agent/queue/message"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -109,7 +109,7 @@ func refusal(err error) *wirev1.PutResult {
 		return &wirev1.PutResult{
 			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: fmt.Sprintf("the stream did not answer; put the message again, with its id (%v)", err),
 		}
-	case jserr.Full(err):
+	case jetstreamerror.Full(err):
 		return &wirev1.PutResult{
 			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: fmt.Sprintf("the queue is full: consume messages, or raise its limits or storage (%v)", err),
 		}

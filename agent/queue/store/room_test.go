@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 func TestRoomOf(t *testing.T) {
@@ -301,7 +301,7 @@ func (q *roomy) put(bytes int) error {
 
 func (q *roomy) refused(what string, err error) {
 	q.Helper()
-	if !jserr.Is(err, jserr.StoreFailed) {
+	if !jetstreamerror.Is(err, jetstreamerror.StoreFailed) {
 		q.Errorf("%s: %v", what, err)
 	}
 }

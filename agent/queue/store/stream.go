@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 // Settings of the stream. They may be changed while it runs.
@@ -176,7 +176,7 @@ func (s *Streams) Ensure(ctx context.Context, conn *nats.Conn, settings Settings
 
 // noPeers reports whether the server says that there are too few members with enough room.
 func noPeers(err error) bool {
-	return jserr.Is(err, jserr.NoPeers)
+	return jetstreamerror.Is(err, jetstreamerror.NoPeers)
 }
 
 // errCapacity refuses limits that the server would take, because it has room beside for

@@ -1,9 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jserr tells what JetStream has against a request by the codes of its errors,
+// Package jetstreamerror tells what JetStream has against a request by the codes of its errors,
 // which it never gives another meaning.
-package jserr
+package jetstreamerror
 
 import (
 	"errors"

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package jserr_test
+package jetstreamerror_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/lighterage/lighterage/agent/queue/jserr"
+	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
 func TestMeanings(t *testing.T) {
@@ -18,7 +18,7 @@ func TestMeanings(t *testing.T) {
 	for name, meaning := range map[string]struct {
 		is    func(error) bool
 		codes []jetstream.ErrorCode
-	}{"full": {jserr.Full, full}, "overtaken": {jserr.Overtaken, overtaken}, "other consumer": {jserr.OtherConsumer, other}} {
+	}{"full": {jetstreamerror.Full, full}, "overtaken": {jetstreamerror.Overtaken, overtaken}, "other consumer": {jetstreamerror.OtherConsumer, other}} {
 		means := map[jetstream.ErrorCode]bool{}
 		for _, code := range meaning.codes {
 			means[code] = true
