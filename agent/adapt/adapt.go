@@ -20,9 +20,10 @@ const (
 	windowMost = 250 * time.Millisecond
 )
 
-// lengths of windows: each has so many blocks and lasts at least so long. The first are shorter. Before the first one ends nothing is
-// known of the network; on a slow one that is a single block. If the network was not what held it up then, the next ones try how much it
-// carries, by blocks as they are, of which a network that is slower than that should not get many.
+// lengths of windows: each has so many blocks and lasts at least so long. The first are shorter. Before the first one
+// ends nothing is known of the network; on a slow one that is a single block. If the network was not what held it up
+// then, the next ones try how much it carries, by blocks as they are, of which a network that is slower than that
+// should not get many.
 var lengths = []struct {
 	blocks int
 	least  time.Duration
@@ -182,8 +183,8 @@ type PeerTotals struct {
 	Streams int
 }
 
-// Peer takes in what the receiver says. What CPU time it had spent when it first speaks is nobody's measure: some of that was
-// before the first block.
+// Peer takes in what the receiver says. What CPU time it had spent when it first speaks is nobody's measure: some of
+// that was before the first block.
 func (s *Sender) Peer(p PeerTotals) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

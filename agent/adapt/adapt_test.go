@@ -96,7 +96,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestStart: a slow network is known after the first block, and a fast one gets few blocks as they are to show that it is not faster.
+// TestStart: a slow network is known after the first block, and a fast one gets few blocks as they are to show that it
+// is not faster.
 func TestStart(t *testing.T) {
 	slow := newLine(t, policy.Elapsed, 1e6)
 	slow.send(1)
@@ -124,7 +125,8 @@ func TestWithoutTheKernel(t *testing.T) {
 	}
 }
 
-// TestPeer: a receiver without room that works all the time is no slow network; one that waits for data has a small window.
+// TestPeer: a receiver without room that works all the time is no slow network; one that waits for data has a small
+// window.
 func TestPeer(t *testing.T) {
 	effort := func(busy time.Duration) int {
 		l := newLine(t, policy.Elapsed, 100e6)

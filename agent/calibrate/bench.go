@@ -20,7 +20,8 @@ import (
 type Bench struct {
 	// Sample is compressed and inflated.
 	Sample []byte
-	// Items, where there are any, are compressed and inflated one by one in place of the sample. None is empty or longer than a block.
+	// Items, where there are any, are compressed and inflated one by one in place of the sample. None is empty or
+	// longer than a block.
 	Items [][]byte
 	// Overhead is what carries the form of a compressed item, in bytes; nil: nothing does.
 	Overhead func(codec.ID) int

@@ -166,7 +166,8 @@ func TestNothingToChoose(t *testing.T) {
 	}
 }
 
-// TestNamedAndAbsent: an engine that the policy names and this build lacks keeps its codec from being measured, and no other.
+// TestNamedAndAbsent: an engine that the policy names and this build lacks keeps its codec from being measured, and no
+// other.
 func TestNamedAndAbsent(t *testing.T) {
 	engines := []codec.Engine{deflate("twin"), goflate.New(), zstd("twin-zstd"), gozstd.New()}
 	got := calibrate.Run(t.Context(), calibrate.Options{

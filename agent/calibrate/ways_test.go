@@ -36,7 +36,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestWaysWithoutSoftware: without a level there is the accelerator alone; what could not be measured is a way all the same.
+// TestWaysWithoutSoftware: without a level there is the accelerator alone; what could not be measured is a way all the
+// same.
 func TestWaysWithoutSoftware(t *testing.T) {
 	got := calibrate.Ways(t.Context(), calibrate.Options{Engines: build(), Measurer: rates{}})
 	if len(got.Ways) != 1 || got.Ways[0].Class != codec.Hardware || got.Ways[0].CompressRate != 0 {

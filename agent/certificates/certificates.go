@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates reads the certificate that an agent serves from files that change while it runs, which is how Kubernetes mounts a
-// Secret.
+// Package certificates reads the certificate that an agent serves from files that change while it runs, which is how
+// Kubernetes mounts a Secret.
 package certificates
 
 import (
@@ -49,8 +49,8 @@ type Status struct {
 // maxPEM is the largest file in bytes that is read.
 const maxPEM = 1 << 20
 
-// Serving serves the pair of tls.crt and tls.key in a directory, and the last that was good while the files are missing or broken. It is safe for
-// concurrent use.
+// Serving serves the pair of tls.crt and tls.key in a directory, and the last that was good while the files are missing
+// or broken. It is safe for concurrent use.
 type Serving struct {
 	directory string
 	serving   atomic.Pointer[tls.Certificate] // nil before the first good pair
@@ -84,7 +84,8 @@ func (c *Serving) Run(ctx context.Context, interval time.Duration, log *slog.Log
 	}
 }
 
-// Await waits until there is a pair to serve, and reports false when the context ends before. It logs what is waited for.
+// Await waits until there is a pair to serve, and reports false when the context ends before. It logs what is waited
+// for.
 func (c *Serving) Await(ctx context.Context, interval time.Duration, log *slog.Logger) bool {
 	if !c.Ready() {
 		c.Status().log(log)

@@ -18,11 +18,13 @@ type Settings struct {
 	Policy policy.Settings
 	// Codecs in order of preference.
 	Codecs []codec.ID
-	// Engines are the names of the software engines that may be used, in order of preference; empty: those that prove fastest.
+	// Engines are the names of the software engines that may be used, in order of preference; empty: those that prove
+	// fastest.
 	Engines []string
 }
 
-// Read returns what a configuration says. An error is about a value that this agent does not know: its manager is newer.
+// Read returns what a configuration says. An error is about a value that this agent does not know: its manager is
+// newer.
 func Read(c *wirev1.CompressionSettings) (Settings, error) {
 	modes := map[wirev1.CompressionMode]policy.Mode{
 		wirev1.CompressionMode_COMPRESSION_MODE_AUTO:   policy.Auto,

@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package control is what an agent shows to its manager: the report while it runs, and the termination message at the end.
+// Package control is what an agent shows to its manager: the report while it runs, and the termination message at the
+// end.
 package control
 
 import (

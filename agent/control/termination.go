@@ -30,8 +30,8 @@ func WriteTermination(path string, r *wirev1.Report) error {
 	return nil
 }
 
-// Termination returns a report as JSON in at most MaxTermination bytes. What does not fit is left out: first examples of
-// omissions, then the end of messages, then omissions and the counts by reason.
+// Termination returns a report as JSON in at most MaxTermination bytes. What does not fit is left out: first examples
+// of omissions, then the end of messages, then omissions and the counts by reason.
 func Termination(r *wirev1.Report) ([]byte, error) {
 	r = proto.CloneOf(r)
 	cutMessages(r, MaxTermination) // Makes them UTF-8, too.

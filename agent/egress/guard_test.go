@@ -119,7 +119,8 @@ func TestDialLiterals(t *testing.T) {
 	c.Close()
 }
 
-// TestSeveralAddresses: of a name with several addresses those that are not permitted are never dialled, in whatever order they come.
+// TestSeveralAddresses: of a name with several addresses those that are not permitted are never dialled, in whatever
+// order they come.
 func TestSeveralAddresses(t *testing.T) {
 	port, wrong := listen(t, "127.0.0.2:0")
 	_, right := listen(t, "127.0.0.3:"+port)

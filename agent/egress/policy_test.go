@@ -101,7 +101,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is understood of a policy is in force, whatever else it lists; what is not understood leaves no policy.
+// FuzzParse: what is understood of a policy is in force, whatever else it lists; what is not understood leaves no
+// policy.
 func FuzzParse(f *testing.F) {
 	f.Add("10.96.0.0/12", "10.96.3.4/32", "10.96.0.1/32", false)
 	f.Add("10.244.0.0/16 fd00::/8", "0.0.0.0/0 ::/0", "fd00::1/128 127.0.0.1/32", true)
@@ -142,8 +143,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzCheck: whatever form it has, an address whose last or first bits are one of IPv4 that is refused is refused where translators
-// would deliver it.
+// FuzzCheck: whatever form it has, an address whose last or first bits are one of IPv4 that is refused is refused where
+// translators would deliver it.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{"127.0.0.1", "169.254.169.254", "10.96.0.9", "93.184.215.14"} {
 		b := netip.MustParseAddr(seed).As4()

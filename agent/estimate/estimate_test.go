@@ -39,8 +39,8 @@ func predict(t testing.TB, block []byte, trial estimate.Trial) estimate.Predicti
 	return p
 }
 
-// TestKinds holds predictions against what every engine of this build makes of every kind of data. Where a block shrinks by a
-// 64th to a 16th, either verdict will do: little is won or lost.
+// TestKinds holds predictions against what every engine of this build makes of every kind of data. Where a block
+// shrinks by a 64th to a 16th, either verdict will do: little is won or lost.
 func TestKinds(t *testing.T) {
 	const size = 1 << 20
 	packed := make([]byte, size)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestEntropy pins what is decided by, which has to be the same on every architecture although the table is made by floating point.
+// TestEntropy pins what is decided by, which has to be the same on every architecture although the table is made by
+// floating point.
 func TestEntropy(t *testing.T) {
 	sum := 0
 	for n, m := range more {

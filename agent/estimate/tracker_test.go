@@ -16,8 +16,8 @@ var (
 	promising = estimate.Prediction{Size: mib / 4, Worth: true}
 )
 
-// stream runs blocks of 1 MiB through a tracker. predicted and size say what is expected of a block and what it becomes. It
-// returns the verdicts as a string: s, c, p, and P for a probe that shrank.
+// stream runs blocks of 1 MiB through a tracker. predicted and size say what is expected of a block and what it
+// becomes. It returns the verdicts as a string: s, c, p, and P for a probe that shrank.
 func stream(t *estimate.Tracker, n int, predicted func(i int) estimate.Prediction, size func(i int) int) string {
 	verdicts := make([]byte, n)
 	for i := range n {

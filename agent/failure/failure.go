@@ -42,7 +42,8 @@ func Is(err error, reason wirev1.FailureReason) bool {
 	return errors.As(err, &e) && e.Reason == reason
 }
 
-// ToWire returns what to tell of err: nil for nil, ABORTED for a context that ended, INTERNAL for errors without a reason.
+// ToWire returns what to tell of err: nil for nil, ABORTED for a context that ended, INTERNAL for errors without a
+// reason.
 func ToWire(err error) *wirev1.Failure {
 	if err == nil {
 		return nil

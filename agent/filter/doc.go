@@ -12,10 +12,10 @@
 //   - "**/" at the beginning and "/**/" in the middle stand for any number of directories, "/**" at the end for everything in one.
 //   - What matches a directory matches everything in it.
 //
-// An entry moves if an include pattern matches it, or if there are none, and no exclude pattern does. Exclude patterns are read in
-// order, and one that begins with "!" takes back what those before it exclude. Other than in a .gitignore file, it also takes back
-// what is in an excluded directory: the directory is then made for the sake of what is in it. A directory that no include pattern
-// matches is made likewise when something in it moves.
+// An entry moves if an include pattern matches it, or if there are none, and no exclude pattern does. Exclude patterns
+// are read in order, and one that begins with "!" takes back what those before it exclude. Other than in a .gitignore
+// file, it also takes back what is in an excluded directory: the directory is then made for the sake of what is in it.
+// A directory that no include pattern matches is made likewise when something in it moves.
 //
 // Letters count as they are written; names that are not UTF-8 match byte by byte.
 package filter

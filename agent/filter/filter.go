@@ -13,8 +13,8 @@ type Filter struct {
 	include, exclude []pattern
 }
 
-// New returns the filter of patterns. An error says which pattern is wrong and how to mend it. Patterns of a peer may be passed:
-// the work for a path is bounded by MaxPatterns and MaxPattern.
+// New returns the filter of patterns. An error says which pattern is wrong and how to mend it. Patterns of a peer may
+// be passed: the work for a path is bounded by MaxPatterns and MaxPattern.
 func New(include, exclude []string) (*Filter, error) {
 	f := &Filter{}
 	for _, list := range []struct {
@@ -39,8 +39,8 @@ func New(include, exclude []string) (*Filter, error) {
 	return f, nil
 }
 
-// Match reports whether an entry moves itself. directory says what it is. path is relative to the root, with "/" between elements;
-// the root, ".", always moves.
+// Match reports whether an entry moves itself. directory says what it is. path is relative to the root, with "/"
+// between elements; the root, ".", always moves.
 func (f *Filter) Match(path string, directory bool) bool {
 	match, _ := f.look(path, directory)
 	return match

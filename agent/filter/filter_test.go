@@ -41,7 +41,8 @@ func TestMatch(t *testing.T) {
 		"ExcludedAgain":     {nil, []string{"*.log", "!a*", "ab*"}, []string{"aa.log"}, []string{"ab.log", "c.log"}},
 		"InExcludedDir":     {nil, []string{"tmp/", "!tmp/keep"}, []string{"tmp/keep", "tmp/keep/x"}, []string{"tmp/", "tmp/x"}},
 		"BeforeExcludedDir": {nil, []string{"!tmp/keep", "tmp/"}, nil, []string{"tmp/keep", "tmp/x"}},
-		// A directory that is taken back is not more than that: what is excluded by itself stays excluded, as in a .gitignore file.
+		// A directory that is taken back is not more than that: what is excluded by itself stays excluded, as in a
+		// .gitignore file.
 		"DirOnlyTakenBack": {nil, []string{"*.log", "!important/"}, []string{"important/", "important/a"}, []string{"important/a.log"}},
 		"DeeperStays":      {nil, []string{"logs", "!x", "tmp/"}, []string{"x"}, []string{"tmp/logs/x", "tmp/x", "logs/"}},
 		"DeeperTakenBack":  {nil, []string{"logs", "tmp/", "!x"}, []string{"tmp/logs/x", "tmp/x/y"}, []string{"tmp/logs/", "tmp/y"}},
@@ -142,7 +143,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// The slowest patterns that are accepted take no more than the limits say: no pattern is tried more than once for an element.
+// The slowest patterns that are accepted take no more than the limits say: no pattern is tried more than once for an
+// element.
 func TestSlowPatterns(t *testing.T) {
 	slow := make([]string, filter.MaxPatterns)
 	for i := range slow {

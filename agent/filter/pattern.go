@@ -19,8 +19,9 @@ const (
 	maxElements = 60
 )
 
-// pattern is a list of elements, which match one element of a path each, but for anyDepth. Package path matches an element. Going
-// through them is ours, because a matcher of whole paths does not tell whether anything in a directory could match.
+// pattern is a list of elements, which match one element of a path each, but for anyDepth. Package path matches an
+// element. Going through them is ours, because a matcher of whole paths does not tell whether anything in a directory
+// could match.
 type pattern struct {
 	elements  []element
 	negated   bool
@@ -42,8 +43,8 @@ const (
 	anyDepth        // **: any number of elements, none too
 )
 
-// states is a set of positions in a pattern's elements: those that may match the next element of a path. The position behind the
-// last element means that the pattern has matched.
+// states is a set of positions in a pattern's elements: those that may match the next element of a path. The position
+// behind the last element means that the pattern has matched.
 type states uint64
 
 func (p *pattern) start() states { return p.pass(1) }

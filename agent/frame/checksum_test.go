@@ -13,7 +13,8 @@ import (
 	"github.com/lighterage/lighterage/agent/frame"
 )
 
-// The checksum of a block is XXH3-64 whatever its length, though it is not computed so, and both sides have XXH3-128 besides.
+// The checksum of a block is XXH3-64 whatever its length, though it is not computed so, and both sides have XXH3-128
+// besides.
 func TestChecksumAndDigest(t *testing.T) {
 	e := newEncoder(t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto()})
 	d := newDecoder(t, plainMachine)

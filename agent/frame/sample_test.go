@@ -43,7 +43,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestProbeFindsWhatTheSampleDoesNot: what repeats out of the sample's reach is compressed once a probe has shown that it shrinks.
+// TestProbeFindsWhatTheSampleDoesNot: what repeats out of the sample's reach is compressed once a probe has shown that
+// it shrinks.
 func TestProbeFindsWhatTheSampleDoesNot(t *testing.T) {
 	// Not every engine finds what repeats amid noise.
 	engines := codec.NewRegistry(goflate.New(), identity.New())

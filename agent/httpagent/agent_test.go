@@ -222,8 +222,8 @@ func TestAgent(t *testing.T) {
 }
 
 // TestCertificate: an agent waits for its certificate, and goes on with it when that is spoilt.
-// TestReadinessWaitsForTheBackend: an agent is not ready before it knows whether the backend is healthy, and then is although it is not, so
-// that clients get its 503; it stays so while another backend is checked for the first time.
+// TestReadinessWaitsForTheBackend: an agent is not ready before it knows whether the backend is healthy, and then is
+// although it is not, so that clients get its 503; it stays so while another backend is checked for the first time.
 func TestReadinessWaitsForTheBackend(t *testing.T) {
 	c := &configs{c: config(t)}
 	asked, answer := make(chan struct{}), make(chan struct{})

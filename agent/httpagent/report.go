@@ -132,8 +132,9 @@ func most[K ~string](counts map[K]int64) K {
 	return best
 }
 
-// HealthHandler answers GET /livez and GET /readyz. An agent is ready once it knows whether its first backend is healthy, which it may not
-// be: a rolling update does not replace agents that reach the backend by ones that do not yet.
+// HealthHandler answers GET /livez and GET /readyz. An agent is ready once it knows whether its first backend is
+// healthy, which it may not be: a rolling update does not replace agents that reach the backend by ones that do not
+// yet.
 func (a *Agent) HealthHandler() http.Handler {
 	var checked atomic.Bool
 	mux := http.NewServeMux()

@@ -11,7 +11,8 @@ func (s *Server) Exhaust() (release func()) {
 	return func() { s.buffers.used.Add(-maxBuffered) }
 }
 
-// Collect begins to collect a sample; what it returns ends that, and says how many bytes bodies on their way still hold for it.
+// Collect begins to collect a sample; what it returns ends that, and says how many bytes bodies on their way still hold
+// for it.
 func (s *Server) Collect(r sampling.Request) (stop func() ([]sampling.Item, sampling.Seen, int64), err error) {
 	c, err := s.collect(r)
 	if err != nil {

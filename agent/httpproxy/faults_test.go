@@ -165,7 +165,8 @@ func TestSlowBackend(t *testing.T) {
 	}
 }
 
-// TestClientAborts: a backend that would send for ever is told to stop, in the header and in the body, on both protocols.
+// TestClientAborts: a backend that would send for ever is told to stop, in the header and in the body, on both
+// protocols.
 func TestClientAborts(t *testing.T) {
 	asked, stopped := make(chan struct{}, 10), make(chan string, 10)
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -336,8 +337,8 @@ var smugglingCases = map[string]struct {
 
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// TestSmuggling sends what servers have been known to understand differently. Either it is refused, or the backend sees one
-// request as this proxy understood it, and no more.
+// TestSmuggling sends what servers have been known to understand differently. Either it is refused, or the backend sees
+// one request as this proxy understood it, and no more.
 func TestSmuggling(t *testing.T) {
 	type seen struct {
 		path, te string

@@ -90,8 +90,8 @@ func final(r *bufio.Reader, informational int) (*http.Response, []byte, error) {
 	return nil, nil, errors.New("no answer")
 }
 
-// FuzzAnswer: whatever a backend sends, the client gets what Go understands of it, or is told that there is none. What breaks off is
-// never passed on as if it were whole.
+// FuzzAnswer: whatever a backend sends, the client gets what Go understands of it, or is told that there is none. What
+// breaks off is never passed on as if it were whole.
 func FuzzAnswer(f *testing.F) {
 	long := strings.Repeat("compress me ", 100)
 	for _, answer := range []string{
@@ -157,7 +157,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzRequest: whatever a client sends, the backend sees requests that can be read in one way only, each with nothing behind it.
+// FuzzRequest: whatever a client sends, the backend sees requests that can be read in one way only, each with nothing
+// behind it.
 func FuzzRequest(f *testing.F) {
 	for _, name := range slices.Sorted(maps.Keys(smugglingCases)) {
 		f.Add([]byte(smugglingCases[name].request))

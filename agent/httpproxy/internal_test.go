@@ -176,7 +176,8 @@ func TestPump(t *testing.T) {
 	p.stop()
 }
 
-// FuzzHeaders: whatever a header says, what is about the connection does not pass, and what is passed on is a header still.
+// FuzzHeaders: whatever a header says, what is about the connection does not pass, and what is passed on is a header
+// still.
 func FuzzHeaders(f *testing.F) {
 	f.Add("close, X-Private", "Cache-Control", "no-transform", "a=b; SameSite=None")
 	f.Add("Upgrade,,", "Vary", `"`, ";;=;")

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestMemoryInUse: where no memory for bodies is left, bodies go as they are, and who accepts none such is asked to come again.
+// TestMemoryInUse: where no memory for bodies is left, bodies go as they are, and who accepts none such is asked to
+// come again.
 func TestMemoryInUse(t *testing.T) {
 	for name, length := range map[string]bool{"of known length": true, "of unknown length": false} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"github.com/lighterage/lighterage/agent/sampling"
 )
 
-// TestSample: what could be compressed is collected as the backend sent it, in whichever way it travels, and nothing else is.
+// TestSample: what could be compressed is collected as the backend sent it, in whichever way it travels, and nothing
+// else is.
 func TestSample(t *testing.T) {
 	short, long, longer := []byte("plain"), text(20_000), text(300_000)
 	bodies := map[string]http.HandlerFunc{

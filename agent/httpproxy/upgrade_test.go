@@ -96,8 +96,8 @@ func TestUpgradeRefused(t *testing.T) {
 	}
 }
 
-// TestUpgradeFields: the backend is asked for WebSocket and for nothing else, and a request for something else goes on as
-// one for HTTP/1.1, as RFC 9110, section 7.8 allows.
+// TestUpgradeFields: the backend is asked for WebSocket and for nothing else, and a request for something else goes on
+// as one for HTTP/1.1, as RFC 9110, section 7.8 allows.
 func TestUpgradeFields(t *testing.T) {
 	type fields struct{ upgrade, connection, settings, method string }
 	seen := make(chan fields, 1)

@@ -1,12 +1,12 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal records which parts of unfinished files are on a receiver's disk, so that the next attempt of a run has only
-// the rest sent.
+// Package journal records which parts of unfinished files are on a receiver's disk, so that the next attempt of a run
+// has only the rest sent.
 //
-// A journal is written by one receiver at a time, in the staging directory that it owns. It knows files that were begun and are
-// not finished; a file that has its name is known by being there. So it is small: a file that is written at once never comes
-// into it, and one of many chunks costs 16 bytes for each of them on disk.
+// A journal is written by one receiver at a time, in the staging directory that it owns. It knows files that were begun
+// and are not finished; a file that has its name is known by being there. So it is small: a file that is written at
+// once never comes into it, and one of many chunks costs 16 bytes for each of them on disk.
 //
 // # Form
 //
@@ -19,17 +19,18 @@
 //	range: 2 (1), number (8), first chunk (8), chunks (4), XXH3-128 of each (16 each)
 //	done: 3 (1), number (8)
 //
-// A batch is on stable storage before the next one is written. One at the end that is not whole is what a crash left: it is
-// dropped, and any shorter journal is true as well. One that is not whole with another one after it is damage: the journal is not
-// trusted, which costs nothing but time.
+// A batch is on stable storage before the next one is written. One at the end that is not whole is what a crash left:
+// it is dropped, and any shorter journal is true as well. One that is not whole with another one after it is damage:
+// the journal is not trusted, which costs nothing but time.
 //
-// The checksums are against faults, not against people: who may write into the destination volume may also write the files.
+// The checksums are against faults, not against people: who may write into the destination volume may also write the
+// files.
 //
 // # Bounds
 //
-// State in memory is at most maxState bytes: fileCost and the length of the path for each unfinished file, spanCost for each
-// range. A journal that asks for more, or is longer than maxSize, is not trusted; what would make it so is not recorded, and comes
-// again after a break.
+// State in memory is at most maxState bytes: fileCost and the length of the path for each unfinished file, spanCost for
+// each range. A journal that asks for more, or is longer than maxSize, is not trusted; what would make it so is not
+// recorded, and comes again after a break.
 package journal
 
 const (

@@ -32,7 +32,8 @@ func seal(records []byte) []byte {
 	return append(b, records...)
 }
 
-// FuzzOpen reads arbitrary journals: they are refused, or what they tell is in bounds and the same when it is read again.
+// FuzzOpen reads arbitrary journals: they are refused, or what they tell is in bounds and the same when it is read
+// again.
 func FuzzOpen(f *testing.F) {
 	vector, err := os.ReadFile("testdata/journal-v1.bin")
 	if err != nil {

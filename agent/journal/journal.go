@@ -113,8 +113,9 @@ func Create(dir Dir, h Header) (*Journal, error) {
 	return j, nil
 }
 
-// Open takes over the journal that an earlier attempt has left, of this run or of another one of the Transfer. It is written anew first, so that a receiver which
-// still has the old one open writes to a file without a name. The error is fs.ErrNotExist if there is none; see also Untrusted.
+// Open takes over the journal that an earlier attempt has left, of this run or of another one of the Transfer. It is
+// written anew first, so that a receiver which still has the old one open writes to a file without a name. The error is
+// fs.ErrNotExist if there is none; see also Untrusted.
 func Open(dir Dir, h Header) (*Journal, error) {
 	file, err := dir.Open(Name)
 	if err != nil {
@@ -200,8 +201,8 @@ func (j *Journal) Ranges(number uint64) []Range {
 	return merged
 }
 
-// Digests returns the digests of neighbouring safe chunks of a file: the first of them is number from, or the next one that is safe,
-// and there are at most 4096. There are none when no chunk from there on is safe.
+// Digests returns the digests of neighbouring safe chunks of a file: the first of them is number from, or the next one
+// that is safe, and there are at most 4096. There are none when no chunk from there on is safe.
 func (j *Journal) Digests(number uint64, from int64) (first int64, digests [][DigestSize]byte, err error) {
 	s := j.files[number]
 	if s == nil {

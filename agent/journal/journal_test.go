@@ -144,7 +144,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Power may be lost at any operation, with any part of what was not synced. What was synced is there, and nothing that was not recorded.
+// Power may be lost at any operation, with any part of what was not synced. What was synced is there, and nothing that
+// was not recorded.
 func TestPowerLoss(t *testing.T) {
 	for left := 0; ; left++ {
 		m := newMemory()

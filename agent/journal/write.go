@@ -12,9 +12,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Add records chunks of a file that are on stable storage: the first one's number and the digest of each. None of them may
-// have been recorded before. It returns false if the journal has no room left; they then are not safe. Nothing is durable before
-// Sync.
+// Add records chunks of a file that are on stable storage: the first one's number and the digest of each. None of them
+// may have been recorded before. It returns false if the journal has no room left; they then are not safe. Nothing is
+// durable before Sync.
 func (j *Journal) Add(e *Entry, first int64, digests [][DigestSize]byte) (bool, error) {
 	for len(digests) > 0 {
 		n := min(len(digests), maxChunks)

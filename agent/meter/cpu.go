@@ -39,8 +39,8 @@ func OnThread(f func()) {
 	f()
 }
 
-// Stopwatch adds up the CPU time of stretches of what a thread does. The goroutine must not move to another thread while it is used: it
-// is for what runs in OnThread. The zero value stands still.
+// Stopwatch adds up the CPU time of stretches of what a thread does. The goroutine must not move to another thread
+// while it is used: it is for what runs in OnThread. The zero value stands still.
 type Stopwatch struct {
 	begun, total time.Duration
 	runs         bool

@@ -31,12 +31,12 @@ var levels = map[codec.Level]wirev1.CompressionLevel{
 	codec.High:     wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH,
 }
 
-// Engines measures engines, at each of their levels and inflating, on one core with blocks of the usual size, and says which of them
-// an agent that chooses by measurement takes. Those for which inflates is false are not used for inflating. The budget is about the
-// CPU time for one engine in one direction at one level.
+// Engines measures engines, at each of their levels and inflating, on one core with blocks of the usual size, and says
+// which of them an agent that chooses by measurement takes. Those for which inflates is false are not used for
+// inflating. The budget is about the CPU time for one engine in one direction at one level.
 //
-// The output of each is verified by inflating it with another engine of its codec; where there is no other it is not verified.
-// What could be measured is returned with the errors of the rest.
+// The output of each is verified by inflating it with another engine of its codec; where there is no other it is not
+// verified. What could be measured is returned with the errors of the rest.
 func Engines(ctx context.Context, engines []codec.Engine, sample []byte, budget time.Duration, inflates func(codec.Engine) bool) ([]*wirev1.EngineMeasurement, error) {
 	var failed []error
 	measured := make(map[string]*wirev1.EngineMeasurement)
@@ -117,8 +117,8 @@ func inflated(measured map[string]*wirev1.EngineMeasurement, figures []calibrate
 	return failed
 }
 
-// verify reports whether another engine of the codec inflates what the engine made of the first block of the sample. It is an error
-// when there are others and none of them does.
+// verify reports whether another engine of the codec inflates what the engine made of the first block of the sample. It
+// is an error when there are others and none of them does.
 func verify(e codec.Engine, all []codec.Engine, sample []byte) (bool, error) {
 	var failed []error
 	for _, other := range all {

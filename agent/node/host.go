@@ -47,7 +47,8 @@ func ReadHost() Host {
 	return host
 }
 
-// modelOf finds the model of the first processor: amd64 names it, s390x gives the number of the machine, arm64 two codes.
+// modelOf finds the model of the first processor: amd64 names it, s390x gives the number of the machine, arm64 two
+// codes.
 func modelOf(cpuinfo string) string {
 	first := map[string]string{}
 	for line := range strings.Lines(cpuinfo) {

@@ -29,16 +29,17 @@ const (
 	tick = 10 * time.Millisecond
 )
 
-// NetworkCost is what moving a GiB through the network stack costs the system on nobody's account, measured several times.
+// NetworkCost is what moving a GiB through the network stack costs the system on nobody's account, measured several
+// times.
 type NetworkCost struct {
 	// Median counts; Least and Most are how far the runs lay apart. None is negative.
 	Median, Least, Most time.Duration
 	Runs                int
 }
 
-// NetworkCPU returns the CPU time that sending and receiving a GiB over loopback TCP costs the system on nobody's account: what
-// all processors were busy, less what this process was charged, less what the rest of the machine used just before. It is as coarse
-// as the kernel's clock tick.
+// NetworkCPU returns the CPU time that sending and receiving a GiB over loopback TCP costs the system on nobody's
+// account: what all processors were busy, less what this process was charged, less what the rest of the machine used
+// just before. It is as coarse as the kernel's clock tick.
 func NetworkCPU(ctx context.Context) (NetworkCost, error) {
 	return networkCPU(ctx, bursts, burstSize)
 }
@@ -98,8 +99,8 @@ func readUsage() (usage, error) {
 	return usage{at: time.Now(), busy: busy, ownSpent: user + system}, nil
 }
 
-// parseBusy reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. The guests that follow are
-// in user already, and what the hypervisor stole was spent by nobody here.
+// parseBusy reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. The guests that
+// follow are in user already, and what the hypervisor stole was spent by nobody here.
 func parseBusy(line string) (time.Duration, error) {
 	fields := strings.Fields(line)
 	if len(fields) < 8 || fields[0] != "cpu" {

@@ -27,10 +27,11 @@ import (
 const (
 	// interval is how often a node is measured again.
 	interval = 24 * time.Hour
-	// recheck is how often it is looked whether the machine is still the one that was measured: a guest moves between hosts of
-	// different processors while it runs.
+	// recheck is how often it is looked whether the machine is still the one that was measured: a guest moves between
+	// hosts of different processors while it runs.
 	recheck = time.Minute
-	// retry is how soon a node is measured again when a part of the measurement failed; it is doubled each time, up to interval.
+	// retry is how soon a node is measured again when a part of the measurement failed; it is doubled each time, up to
+	// interval.
 	retry = 5 * time.Minute
 )
 
@@ -53,9 +54,11 @@ type Options struct {
 	Network func(context.Context) (NetworkCost, error)
 	// Host says what the machine is; it defaults to ReadHost.
 	Host func() Host
-	// Recheck is how often Host is asked; when it answers otherwise than before, the node is measured again. It defaults to a minute.
+	// Recheck is how often Host is asked; when it answers otherwise than before, the node is measured again. It
+	// defaults to a minute.
 	Recheck time.Duration
-	// Retry is how soon a measurement that failed in part is repeated. It is doubled each time, up to a day, and defaults to 5 minutes.
+	// Retry is how soon a measurement that failed in part is repeated. It is doubled each time, up to a day, and
+	// defaults to 5 minutes.
 	Retry time.Duration
 	// Sample is what engines are measured with; it defaults to 4 MiB of calibrate.Sample.
 	Sample []byte
@@ -87,7 +90,8 @@ func NewProfiler(o Options) *Profiler {
 	return &Profiler{options: o}
 }
 
-// Run measures at once, and again from time to time, sooner when a part failed, and when the machine has become another, until the context ends.
+// Run measures at once, and again from time to time, sooner when a part failed, and when the machine has become
+// another, until the context ends.
 func (p *Profiler) Run(ctx context.Context) {
 	ticker := time.NewTicker(p.options.Recheck)
 	defer ticker.Stop()

@@ -100,8 +100,8 @@ const (
 	telling = 16 << 10
 	// A first block that takes so many times as long as was expected says nothing of the next ones.
 	cold = 1.5
-	// An accelerator is busy when it takes so many times as long as it did at its best. After so many blocks it is asked again, and
-	// after twice as many each time it still is, up to stale.
+	// An accelerator is busy when it takes so many times as long as it did at its best. After so many blocks it is
+	// asked again, and after twice as many each time it still is, up to stale.
 	busyFactor = 4
 	firstRetry = 8
 )
@@ -293,7 +293,8 @@ func (c *Controller) expected(m *model, k *bucket, i int, share, hopeCPU, hopeWi
 	}
 	wire, cpu = wire*hopeWire, cpu*hopeCPU
 	if hopeWire < 1 {
-		// No hope goes beyond what was seen of the codec's other levels: less effort makes no fewer bytes, more effort takes no less time.
+		// No hope goes beyond what was seen of the codec's other levels: less effort makes no fewer bytes, more effort
+		// takes no less time.
 		for j := range c.ways {
 			other, seen := &c.ways[j], &k.figures[j]
 			switch {

@@ -26,7 +26,8 @@ func controller(o policy.Objective, p policy.Prices, cores int) *policy.Controll
 	})
 }
 
-// TestRegret: over all networks, kinds of data and objectives Auto comes close to the best that one option for all could have done.
+// TestRegret: over all networks, kinds of data and objectives Auto comes close to the best that one option for all
+// could have done.
 func TestRegret(t *testing.T) {
 	var all []float64
 	for _, link := range []float64{10 * mbit, 100 * mbit, 1000 * mbit, 2500 * mbit, 10000 * mbit, 0} {

@@ -54,7 +54,8 @@ func switches(r policytest.Result) int {
 	return n / 2
 }
 
-// TestSettles: on constant data over a constant network nothing goes back and forth, but for tries: at most a block in a hundred.
+// TestSettles: on constant data over a constant network nothing goes back and forth, but for tries: at most a block in
+// a hundred.
 func TestSettles(t *testing.T) {
 	for _, link := range links {
 		for _, cores := range worlds(1, 4, 2) {
@@ -70,7 +71,8 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// TestMonotone: a dearer network never makes more bytes, dearer cores never more work, a faster network never more effort.
+// TestMonotone: a dearer network never makes more bytes, dearer cores never more work, a faster network never more
+// effort.
 func TestMonotone(t *testing.T) {
 	const tolerance = 1.035 // by which one option has to beat another
 	for _, data := range policytest.Kinds() {
@@ -105,9 +107,9 @@ func TestMonotone(t *testing.T) {
 	}
 }
 
-// TestPressure: the fewer cores others leave, the less effort is made, unless more of it is faster there too, which a controller may find
-// out in one of two like places only. When it gets crowded on the way it never makes more. On one core a slow network gets its compressed
-// data all the same.
+// TestPressure: the fewer cores others leave, the less effort is made, unless more of it is faster there too, which a
+// controller may find out in one of two like places only. When it gets crowded on the way it never makes more. On one
+// core a slow network gets its compressed data all the same.
 func TestPressure(t *testing.T) {
 	for _, link := range links {
 		for _, data := range policytest.Kinds() {

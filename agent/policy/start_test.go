@@ -22,8 +22,8 @@ func first(t *testing.T, c *policy.Controller, slower float64) policy.Option {
 	return choice.Option
 }
 
-// TestYoungConnection: a window of TCP that is small at first makes no slow receiver of a slow network, and where bytes wait on the way
-// the network is known to be slow.
+// TestYoungConnection: a window of TCP that is small at first makes no slow receiver of a slow network, and where bytes
+// wait on the way the network is known to be slow.
 func TestYoungConnection(t *testing.T) {
 	for delay, level := range map[float64]codec.Level{0.0005: codec.Fast, 0.06: codec.High} {
 		c := controller(policy.Elapsed, prices, 1)
@@ -57,8 +57,8 @@ func TestColdBlock(t *testing.T) {
 	}
 }
 
-// TestFirstGuess: what a window or two make of a network that is fast, while connections are young, does not outlast windows that carry
-// far more. What several windows make of one that is slow does.
+// TestFirstGuess: what a window or two make of a network that is fast, while connections are young, does not outlast
+// windows that carry far more. What several windows make of one that is slow does.
 func TestFirstGuess(t *testing.T) {
 	young := policy.Window{
 		Elapsed: 0.0135, Streams: 2, Plain: 1 << 20, Wire: 0.59e6, CPU: 0.016, Compress: 0.003, Worked: 0.0032, WorkedCPU: 0.0032, Writing: 0.0027,

@@ -72,7 +72,8 @@ const (
 	peerBusy, peerFull = 0.75, 0.5
 	// A peer that takes more than so many times as long as assumed has to say so itself.
 	peerSlower = 8
-	// Bytes that wait for so long on the way wait for the network: a peer that has no room acknowledges at once what it has room for.
+	// Bytes that wait for so long on the way wait for the network: a peer that has no room acknowledges at once what it
+	// has room for.
 	queueing = 0.01
 	// writeShare is the part of sendWire in all that sending costs besides compressing.
 	writeShare = sendWire / (sendPlain + sendWire)
@@ -177,8 +178,8 @@ func (c *Controller) limit(w Window) limit {
 	return unclear
 }
 
-// plausible reports whether a peer that has said nothing of itself yet may be as slow as a window says. Its TCP window is small while a
-// connection is young, which on a slow network is many blocks long.
+// plausible reports whether a peer that has said nothing of itself yet may be as slow as a window says. Its TCP window
+// is small while a connection is young, which on a slow network is many blocks long.
 func (c *Controller) plausible(w Window) bool {
 	share := shareOf64(w.Wire, w.Plain)
 	needs := c.model.takes(share, 0, c.inflates(share)).receive
@@ -279,8 +280,8 @@ func approach(f, seen float64) float64 { return f + gain*(seen-f) }
 // learned counts how often a figure was seen.
 type learned int
 
-// approach is approach for a figure that was only assumed at first: what is seen then replaces it, and once more what is seen next,
-// because a connection's first bytes pay for its beginning, too.
+// approach is approach for a figure that was only assumed at first: what is seen then replaces it, and once more what
+// is seen next, because a connection's first bytes pay for its beginning, too.
 func (l *learned) approach(f, seen float64) float64 {
 	*l = min(*l+1, 1/gain+1)
 	return f + max(1/max(float64(*l-1), 1), gain)*(seen-f)

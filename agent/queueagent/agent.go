@@ -292,8 +292,8 @@ func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *w
 // ensurePatience bounds how long other changes wait for that of the stream.
 const ensurePatience = 5 * time.Second
 
-// ensureAgain tries what the stream refused before. What it took a moment ago it is given again if that was undone, and not later: members whose
-// configurations differ for long must not change it back and forth.
+// ensureAgain tries what the stream refused before. What it took a moment ago it is given again if that was undone, and
+// not later: members whose configurations differ for long must not change it back and forth.
 func (a *Agent) ensureAgain(ctx context.Context, r *running, c *wirev1.QueueConfig) {
 	a.mu.Lock()
 	pending, unsure := a.pending, time.Now().Before(a.unsure)
@@ -431,7 +431,8 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 	if err := validate(c); err != nil {
 		return err
 	}
-	// Whatever else cannot be done: who may not send any more is rejected, and what must not be dialled any more is not.
+	// Whatever else cannot be done: who may not send any more is rejected, and what must not be dialled any more is
+	// not.
 	if err := errors.Join(r.channels.accept(c), permit(r.store, c)); err != nil {
 		return err
 	}

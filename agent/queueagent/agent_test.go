@@ -326,8 +326,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLimitsThatCannotBeYet: a member whose stream cannot be given the limits of the configuration serves it as it is, says so, and has
-// the configuration when the limits can be.
+// TestLimitsThatCannotBeYet: a member whose stream cannot be given the limits of the configuration serves it as it is,
+// says so, and has the configuration when the limits can be.
 func TestLimitsThatCannotBeYet(t *testing.T) {
 	const room = 64 << 20
 	m := newMember(t)

@@ -43,7 +43,8 @@ func validateArchive(c *wirev1.QueueConfig) error {
 	return nil
 }
 
-// restore fills the queue from the archive that the configuration names, which only one member does; the others wait for it.
+// restore fills the queue from the archive that the configuration names, which only one member does; the others wait
+// for it.
 func (a *Agent) restore(
 	ctx context.Context, kept engine, conn *nats.Conn, c *wirev1.QueueConfig, decoders *codec.Registry, failed <-chan error,
 ) error {
@@ -75,11 +76,12 @@ func (a *Agent) restore(
 	}
 }
 
-// restorePatience is how many times the interval of looking for changes it takes until a restore that failed is tried again.
+// restorePatience is how many times the interval of looking for changes it takes until a restore that failed is tried
+// again.
 const restorePatience = 5
 
-// startArchive writes the archive that the configuration asks for, until the context ends. What is returned waits for that, and may be called
-// several times.
+// startArchive writes the archive that the configuration asks for, until the context ends. What is returned waits for
+// that, and may be called several times.
 func (a *Agent) startArchive(ctx context.Context, r *running, c *wirev1.QueueConfig, decoders *codec.Registry) (wait func(), err error) {
 	if c.GetArchive() == nil {
 		return func() {}, nil

@@ -19,7 +19,8 @@ import (
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
-// TestArchive: what was put into a queue that is lost, and not acknowledged, can be got from another one that is made of its archive.
+// TestArchive: what was put into a queue that is lost, and not acknowledged, can be got from another one that is made
+// of its archive.
 func TestArchive(t *testing.T) {
 	claim := t.TempDir()
 	xml, _ := corpus.ByName("xml")
@@ -74,7 +75,8 @@ func TestArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// It is noted that they have left: the second look that ends from now on has begun after that. What is restored below proves it.
+	// It is noted that they have left: the second look that ends from now on has begun after that. What is restored
+	// below proves it.
 	for range 2 {
 		settled := time.Now()
 		first.await("the archive is looked at again", func(r *wirev1.QueueReport) bool {

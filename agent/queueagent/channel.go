@@ -26,10 +26,12 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// maxChannelConns bounds the connections of sending queues that are open at once, those without a finished handshake included.
+// maxChannelConns bounds the connections of sending queues that are open at once, those without a finished handshake
+// included.
 const maxChannelConns = 256
 
-// channels are the ends of channels that this member has: one that sends at most, and one that receives from any number of queues.
+// channels are the ends of channels that this member has: one that sends at most, and one that receives from any number
+// of queues.
 type channels struct {
 	agent    *Agent
 	store    engine
@@ -45,7 +47,8 @@ type channels struct {
 	server   *grpc.Server
 	arrived  transport.Counter // bytes of its connections
 
-	// released: what a channel that was taken away has left is removed. Only follow, which is one goroutine, looks at it.
+	// released: what a channel that was taken away has left is removed. Only follow, which is one goroutine, looks at
+	// it.
 	released bool
 
 	mu sync.Mutex
@@ -91,7 +94,8 @@ func validateChannels(c *wirev1.QueueConfig) error {
 	return nil
 }
 
-// newChannels returns the ends that a configuration asks for. The receiving one serves already; send starts the sending one.
+// newChannels returns the ends that a configuration asks for. The receiving one serves already; send starts the sending
+// one.
 func (a *Agent) newChannels(
 	ctx context.Context, r *running, c *wirev1.QueueConfig, decoders *codec.Registry, decoding *message.Decoding,
 ) (*channels, error) {
@@ -134,7 +138,8 @@ func acceptanceOf(c *wirev1.QueueConfig) (channel.Acceptance, error) {
 	return channel.Acceptance{Any: c.GetAcceptance().GetAnyCodec(), Codecs: ids}, err
 }
 
-// accept lets in whom a configuration names, and ends the channels of those whom it does not. After an error nothing has changed.
+// accept lets in whom a configuration names, and ends the channels of those whom it does not. After an error nothing
+// has changed.
 func (x *channels) accept(c *wirev1.QueueConfig) error {
 	if x.receiver == nil {
 		return nil
@@ -171,8 +176,8 @@ func sendsAnew(before, c *wirev1.QueueConfig) bool {
 	return !proto.Equal(before.GetChannel(), c.GetChannel()) || c.GetChannel() != nil && !proto.Equal(before.GetCompression(), c.GetCompression())
 }
 
-// send starts the sending end that a configuration asks for, in place of the one that runs. After an error that one goes on. The context is
-// that of the end's life.
+// send starts the sending end that a configuration asks for, in place of the one that runs. After an error that one
+// goes on. The context is that of the end's life.
 func (x *channels) send(ctx context.Context, c *wirev1.QueueConfig) error {
 	var next *sending
 	if c.GetChannel() != nil {
@@ -209,8 +214,8 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	if err != nil {
 		return nil, err
 	}
-	// The channel's codecs, at the level and on the engines that the queue's compression has. A queue that compresses nothing when messages
-	// are put may still compress for the channel.
+	// The channel's codecs, at the level and on the engines that the queue's compression has. A queue that compresses
+	// nothing when messages are put may still compress for the channel.
 	resolved.Codecs = slices.DeleteFunc(slices.Clone(ids), func(id codec.ID) bool { return id == codec.None })
 	encoding := message.EncodingOptions{Policy: resolved.Policy, MinSize: max(size(c.GetCompressionMinSize()), 1)}
 	if len(resolved.Codecs) > 0 {
@@ -241,8 +246,9 @@ func (x *channels) stopSending() {
 	}
 }
 
-// release removes what a former channel has left, until that has worked. Only the member that leads does: another one may not have been
-// told yet that there is no channel, and sends, and makes what is to be removed, when it comes to lead.
+// release removes what a former channel has left, until that has worked. Only the member that leads does: another one
+// may not have been told yet that there is no channel, and sends, and makes what is to be removed, when it comes to
+// lead.
 func (x *channels) release(ctx context.Context, queue string) {
 	x.mu.Lock()
 	sends := x.sending != nil

@@ -346,7 +346,8 @@ func TestChannel(t *testing.T) {
 	p.get(waiting)
 }
 
-// TestChannelIsRevoked: who is not granted any more is cut off, and what cannot be taken over besides does not keep it connected.
+// TestChannelIsRevoked: who is not granted any more is cut off, and what cannot be taken over besides does not keep it
+// connected.
 func TestChannelIsRevoked(t *testing.T) {
 	p := newPair(t)
 	p.runs("zstd", 1)
@@ -387,7 +388,8 @@ func TestChannelIsTakenAway(t *testing.T) {
 	p.send(2)
 }
 
-// TestChannelAndService: where there is a channel, clients of gRPC put and do not get; what one has when a channel begins goes through it.
+// TestChannelAndService: where there is a channel, clients of gRPC put and do not get; what one has when a channel
+// begins goes through it.
 func TestChannelAndService(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

@@ -42,8 +42,8 @@ var (
 	_ engine = (*external.External)(nil)
 )
 
-// open returns what keeps the messages, with the queue's stream in it, a connection of the agent's own, and the configuration that was
-// good for that.
+// open returns what keeps the messages, with the queue's stream in it, a connection of the agent's own, and the
+// configuration that was good for that.
 func (a *Agent) open(ctx context.Context, c *wirev1.QueueConfig, o store.Options) (engine, *nats.Conn, *wirev1.QueueConfig, error) {
 	if c.GetExternal() != nil {
 		return a.openExternal(ctx, c)
@@ -98,8 +98,8 @@ func permit(kept engine, c *wirev1.QueueConfig) error {
 // openPatience bounds one try to make the streams in external servers.
 const openPatience = 10 * time.Second
 
-// openExternal waits until external servers keep the queue's messages. What keeps them from it may have to be mended in the configuration,
-// which is read again for each try.
+// openExternal waits until external servers keep the queue's messages. What keeps them from it may have to be mended in
+// the configuration, which is read again for each try.
 func (a *Agent) openExternal(ctx context.Context, c *wirev1.QueueConfig) (engine, *nats.Conn, *wirev1.QueueConfig, error) {
 	first := c
 	a.say("the external servers do not keep messages for this queue yet")

@@ -158,8 +158,8 @@ func TestExternalMended(t *testing.T) {
 	}
 }
 
-// TestExternalRestart: a server that is restarted while messages are put and got loses none that was acknowledged, and stores none twice, and
-// which member gives out messages changes with the members.
+// TestExternalRestart: a server that is restarted while messages are put and got loses none that was acknowledged, and
+// stores none twice, and which member gives out messages changes with the members.
 func TestExternalRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")
@@ -239,8 +239,8 @@ func TestExternalRestart(t *testing.T) {
 	if r.GetContent().GetMessages() != puts {
 		t.Errorf("%d messages of %d", r.GetContent().GetMessages(), puts)
 	}
-	// The server that was restarted last may have been the one that leads: of what it was asked, and of what is asked until another leads,
-	// nothing is heard.
+	// The server that was restarted last may have been the one that leads: of what it was asked, and of what is asked
+	// until another leads, nothing is heard.
 	again := func(what string, ask func(context.Context) error) {
 		t.Helper()
 		deadline := time.Now().Add(patience)

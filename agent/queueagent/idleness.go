@@ -12,8 +12,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// idleness adds up the CPU time that the process spent between looks between which nothing passed. A member is there all the time, so
-// that its process's time divided by what little passed would say nothing of what a message costs.
+// idleness adds up the CPU time that the process spent between looks between which nothing passed. A member is there
+// all the time, so that its process's time divided by what little passed would say nothing of what a message costs.
 type idleness struct {
 	mu     sync.Mutex
 	known  bool // there was a look
@@ -53,8 +53,8 @@ func (i *idleness) reset() {
 	i.known, i.idle = false, 0
 }
 
-// passed is a number that changes when this member has said something to a client or another cluster, or heard of them, or taken over a
-// change from another member.
+// passed is a number that changes when this member has said something to a client or another cluster, or heard of them,
+// or taken over a change from another member.
 func (r *running) passed() uint64 {
 	channels := &wirev1.QueueReport{}
 	r.channels.report(channels)

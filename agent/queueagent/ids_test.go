@@ -16,7 +16,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// TestPutAgainAfterRestart: a message that was put, got and acknowledged is not stored again when its queue was restarted.
+// TestPutAgainAfterRestart: a message that was put, got and acknowledged is not stored again when its queue was
+// restarted.
 func TestPutAgainAfterRestart(t *testing.T) {
 	const rounds = 2
 	volume := &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30}

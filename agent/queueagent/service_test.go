@@ -26,7 +26,8 @@ import (
 	"github.com/lighterage/lighterage/test/corpus"
 )
 
-// caller returns a client of MessageService who wants a name in the certificate, or else that of the address, and a context with a token.
+// caller returns a client of MessageService who wants a name in the certificate, or else that of the address, and a
+// context with a token.
 func (m *member) caller(pool *x509.CertPool, name, token string) (wirev1.MessageServiceClient, context.Context) {
 	m.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13})))

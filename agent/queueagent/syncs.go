@@ -19,8 +19,8 @@ const probeInterval = 10 * time.Second
 // probeName is the file in the member's directory that probes write.
 const probeName = "sync-probe"
 
-// volumeSyncs measures how long the volume takes until a small write would survive the node. The server does not tell how long its own
-// syncs take. A nil one measures nothing.
+// volumeSyncs measures how long the volume takes until a small write would survive the node. The server does not tell
+// how long its own syncs take. A nil one measures nothing.
 type volumeSyncs struct {
 	path string
 	now  func() time.Time

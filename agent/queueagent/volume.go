@@ -28,8 +28,8 @@ const (
 	roomPart    = 8
 )
 
-// limit makes the stream or changes its limits. Another member that moves the limit by its volume's room at that very moment may undo that, so
-// ensureAgain looks for a while whether it did.
+// limit makes the stream or changes its limits. Another member that moves the limit by its volume's room at that very
+// moment may undo that, so ensureAgain looks for a while whether it did.
 func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, settings store.Settings) error {
 	if err := kept.Ensure(ctx, conn, settings); err != nil {
 		return err
@@ -43,8 +43,9 @@ func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, setting
 // unsurePatience is longer than a member takes at most from reading the stream's settings to writing them.
 const unsurePatience = 10 * time.Second
 
-// keepRoom keeps the stream's limit within what volumes have room for until stop is called, also when the context has ended: clients that are
-// being sent away, and whatever else writes to a volume, may fill it meanwhile. With external servers it does nothing.
+// keepRoom keeps the stream's limit within what volumes have room for until stop is called, also when the context has
+// ended: clients that are being sent away, and whatever else writes to a volume, may fill it meanwhile. With external
+// servers it does nothing.
 func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (stop func()) {
 	own, ok := kept.(*store.Store)
 	if !ok {
@@ -62,7 +63,8 @@ func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (sto
 	}
 }
 
-// limitPatience is how long the limit may fail to follow the room before anybody is told: while members elect who leads it cannot.
+// limitPatience is how long the limit may fail to follow the room before anybody is told: while members elect who leads
+// it cannot.
 const limitPatience = time.Minute
 
 // noteLimit notes whether the stream's limit follows what volumes have room for.
@@ -218,8 +220,8 @@ func (a *Agent) tellUnusable(problem, unusable error) {
 	a.options.Log.Error("Store waits for its volume: "+remedy, "error", problem.Error(), "volume", unusable.Error())
 }
 
-// awaitVolume returns why a start failed. While that is the volume's fault it waits, because another start would fail as well, and whoever
-// starts agents waits longer each time; reports say so meanwhile.
+// awaitVolume returns why a start failed. While that is the volume's fault it waits, because another start would fail
+// as well, and whoever starts agents waits longer each time; reports say so meanwhile.
 func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error) error {
 	if problem == nil || o.Memory || o.Directory == "" {
 		return problem // There is no volume, as with external servers.
@@ -245,8 +247,8 @@ func (a *Agent) awaitVolume(ctx context.Context, o store.Options, problem error)
 	}
 }
 
-// storageFailure is why the volume does not do what the queue needs of it, whose longest message has so many bytes; nil if it does. limit is why
-// the stream's limit does not follow the volume.
+// storageFailure is why the volume does not do what the queue needs of it, whose longest message has so many bytes; nil
+// if it does. limit is why the stream's limit does not follow the volume.
 func storageFailure(kept *store.Store, directory string, longest int, limit error) *wirev1.Failure {
 	problem := kept.Failed()
 	if problem == nil {
@@ -261,8 +263,8 @@ func storageFailure(kept *store.Store, directory string, longest int, limit erro
 	return volumeFailure(problem)
 }
 
-// limitFailure is that of a limit which does not follow the volume. Nothing is wrong with that one, so no reason may say so: who reads that a
-// volume has failed may remove it, and the messages with it.
+// limitFailure is that of a limit which does not follow the volume. Nothing is wrong with that one, so no reason may
+// say so: who reads that a volume has failed may remove it, and the messages with it.
 func limitFailure(problem error) *wirev1.Failure {
 	if problem == nil {
 		return nil

@@ -185,7 +185,8 @@ func (q *small) well(what string) {
 	}
 }
 
-// TestFullByItself: a queue whose messages are as many as its volume holds refuses more, and gets free resources for others.
+// TestFullByItself: a queue whose messages are as many as its volume holds refuses more, and gets free resources for
+// others.
 func TestFullByItself(t *testing.T) {
 	q := newSmall(t, volumeSize, nil)
 	if n := q.fill(); n < 8<<20/len(q.payload) {
@@ -205,7 +206,8 @@ func TestFullByItself(t *testing.T) {
 	q.fill()
 }
 
-// TestDropsBeforeFull: a queue that drops its oldest messages does so before its volume is full, for as long as messages come.
+// TestDropsBeforeFull: a queue that drops its oldest messages does so before its volume is full, for as long as
+// messages come.
 func TestDropsBeforeFull(t *testing.T) {
 	q := newSmall(t, 64<<20, func(c *wirev1.QueueConfig) { c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST })
 	const room = 24 << 20 // at most
@@ -233,7 +235,8 @@ func TestDropsBeforeFull(t *testing.T) {
 	q.get(q.puts-q.gets, all)
 }
 
-// TestFilledByOthers: what else is on the volume takes room from messages, which is said while it does; what is there can be got.
+// TestFilledByOthers: what else is on the volume takes room from messages, which is said while it does; what is there
+// can be got.
 func TestFilledByOthers(t *testing.T) {
 	q := newSmall(t, 128<<20, nil)
 	q.put()
@@ -242,7 +245,8 @@ func TestFilledByOthers(t *testing.T) {
 	q.await("it is said that the volume is full", func(r *wirev1.QueueReport) bool {
 		return r.GetStorageFailure().GetReason() == wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL && r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
 	})
-	// The limit follows a moment after the report. Few messages have to last for as long as that takes on a busy machine.
+	// The limit follows a moment after the report. Few messages have to last for as long as that takes on a busy
+	// machine.
 	for pause := 100 * time.Millisecond; q.put(); pause *= 2 {
 		if q.puts > 12 {
 			t.Fatal("messages are taken although there is no room for them")
@@ -256,8 +260,8 @@ func TestFilledByOthers(t *testing.T) {
 	q.get(q.puts-q.gets, all)
 }
 
-// TestOthersTakeNothing: what others write to the volume of a queue that drops its oldest messages takes none that is there, and when they have left
-// next to nothing, messages are refused in place of being stored for older ones.
+// TestOthersTakeNothing: what others write to the volume of a queue that drops its oldest messages takes none that is
+// there, and when they have left next to nothing, messages are refused in place of being stored for older ones.
 func TestOthersTakeNothing(t *testing.T) {
 	q := newSmall(t, 128<<20, func(c *wirev1.QueueConfig) { c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST })
 	const messages = 40

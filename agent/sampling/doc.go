@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sampling gives a sample of what passes an agent or is stored with it to the agent of a CompressionTrial: which is drawn, and how
-// it travels.
+// Package sampling gives a sample of what passes an agent or is stored with it to the agent of a CompressionTrial:
+// which is drawn, and how it travels.
 package sampling
 
 import (
@@ -58,7 +58,7 @@ type Seen struct {
 
 // Source takes samples.
 type Source interface {
-	// Sample calls give for each item, whose content may be used until give returns. An error of give ends it. Besides those, errors match
-	// ErrBusy, ErrNotReady or that of the context, or say what failed without telling of contents.
+	// Sample calls give for each item, whose content may be used until give returns. An error of give ends it. Besides
+	// those, errors match ErrBusy, ErrNotReady or that of the context, or say what failed without telling of contents.
 	Sample(ctx context.Context, r Request, give func(Item) error) (Seen, error)
 }

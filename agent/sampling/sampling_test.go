@@ -25,7 +25,8 @@ import (
 
 const patience = time.Minute
 
-// TestReservoirIsFair: each of many items has about the same chance, the first as well as the last. So far off is it once in 10^9 runs.
+// TestReservoirIsFair: each of many items has about the same chance, the first as well as the last. So far off is it
+// once in 10^9 runs.
 func TestReservoirIsFair(t *testing.T) {
 	const items, room, rounds = 100, 10, 2000
 	var first, last int

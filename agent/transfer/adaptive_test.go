@@ -14,8 +14,8 @@ import (
 	"github.com/lighterage/lighterage/agent/transfer"
 )
 
-// TestAdaptive: mode Auto chooses among the ways that the receiver reads, by the objective, and says so. What it chooses here does
-// not depend on how fast the machine is: bytes are counted, or CPU time costs next to nothing.
+// TestAdaptive: mode Auto chooses among the ways that the receiver reads, by the objective, and says so. What it
+// chooses here does not depend on how fast the machine is: bytes are counted, or CPU time costs next to nothing.
 func TestAdaptive(t *testing.T) {
 	t.Parallel()
 	engines := codec.NewRegistry(gozstd.New(), goflate.New(), identity.New())

@@ -9,8 +9,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// The sender asks for the digests of what is at the destination as it comes to need them, so that neither side holds more of them than
-// the asks that are under way are for: 1 MiB.
+// The sender asks for the digests of what is at the destination as it comes to need them, so that neither side holds
+// more of them than the asks that are under way are for: 1 MiB.
 const (
 	// maxAsks is how many may be under way, maxAskParts how many parts each is for, askChunks how many chunks.
 	maxAsks     = 64
@@ -138,7 +138,8 @@ func (s *session) answerAll() {
 	}
 }
 
-// old reads the version of a file that is at the destination. What cannot be read is left out: it comes from the sender.
+// old reads the version of a file that is at the destination. What cannot be read is left out: it comes from the
+// sender.
 func (s *session) old(q question, hash *partHash) (*wirev1.Old, error) {
 	answer := &wirev1.Old{Index: q.ask.GetIndex(), First: q.ask.GetFirst()}
 	if q.file == nil {

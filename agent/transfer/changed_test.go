@@ -18,7 +18,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// touching calls a function when the receiver looks at an entry, which is before its content is read, with how often it has before.
+// touching calls a function when the receiver looks at an entry, which is before its content is read, with how often it
+// has before.
 type touching struct {
 	transfer.Destination
 	touch func(e *tree.Entry, times int)
@@ -119,7 +120,8 @@ func TestFileThatNeverRests(t *testing.T) {
 	same(t, source, destination)
 }
 
-// What cannot be mended without another walk is reported: names of a file that is another one now, and what is no file any more.
+// What cannot be mended without another walk is reported: names of a file that is another one now, and what is no file
+// any more.
 func TestChangedBeyondReadingAgain(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"Directory": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o755)) },

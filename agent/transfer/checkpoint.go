@@ -32,9 +32,9 @@ type note struct {
 	digest [digestSize]byte
 }
 
-// checkpoints makes safe what the streams write: it syncs it and records it in the journal. What is at stake, written and not safe,
-// is never more than an interval for each stream; a stream waits before it exceeds that. A checkpoint begins at half of it, so
-// that on most disks nobody waits.
+// checkpoints makes safe what the streams write: it syncs it and records it in the journal. What is at stake, written
+// and not safe, is never more than an interval for each stream; a stream waits before it exceeds that. A checkpoint
+// begins at half of it, so that on most disks nobody waits.
 type checkpoints struct {
 	ctx         context.Context
 	cancel      context.CancelFunc
@@ -48,8 +48,8 @@ type checkpoints struct {
 	space sync.Cond // of mu: something became safe
 	wake  chan struct{}
 	ended chan struct{} // closed by the goroutine that makes checkpoints
-	// What is at stake: notes of files without a name, and of all files the bytes that are being written, that were written, and
-	// that a checkpoint under way makes safe.
+	// What is at stake: notes of files without a name, and of all files the bytes that are being written, that were
+	// written, and that a checkpoint under way makes safe.
 	notes   []note
 	writing int64
 	bytes   int64
@@ -138,7 +138,8 @@ func (c *checkpoints) run() {
 	}
 }
 
-// stake waits until n bytes may be written. settle must follow when they are, and are noted or in a file that has its name.
+// stake waits until n bytes may be written. settle must follow when they are, and are noted or in a file that has its
+// name.
 func (c *checkpoints) stake(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -287,8 +288,8 @@ func (c *checkpoints) record(safe []note, numbers []uint64) error {
 	return c.journal.Sync()
 }
 
-// leave makes safe what was written, as far as that is possible, for an attempt that follows, and removes what is of no use to
-// it. Nothing is written any more.
+// leave makes safe what was written, as far as that is possible, for an attempt that follows, and removes what is of no
+// use to it. Nothing is written any more.
 func (c *checkpoints) leave(trusted bool) {
 	<-c.ended
 	if trusted {

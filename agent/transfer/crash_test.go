@@ -16,8 +16,8 @@ import (
 
 var errPower = errors.New("power loss")
 
-// machine is a destination whose power goes after some operations. What was not synced then is something else, or nothing, and
-// nothing works any more.
+// machine is a destination whose power goes after some operations. What was not synced then is something else, or
+// nothing, and nothing works any more.
 type machine struct {
 	transfer.Destination
 	path string // of the destination

@@ -24,8 +24,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// ServeBlocks takes the blocks of a session from a connection until it has the last one, and answers with their number. The
-// caller closes the connection. Why it was refused, if it was, the session says.
+// ServeBlocks takes the blocks of a session from a connection until it has the last one, and answers with their number.
+// The caller closes the connection. Why it was refused, if it was, the session says.
 func (r *Receiver) ServeBlocks(conn net.Conn) {
 	r.mu.Lock()
 	s := r.session
@@ -224,7 +224,8 @@ func (s *session) file(index uint64) (*inFile, error) {
 	return nil, invalid("a segment of entry %d, which is not expected", index)
 }
 
-// check compares a segment with its digest, unless it is read back later, as one is always that is put together from parts.
+// check compares a segment with its digest, unless it is read back later, as one is always that is put together from
+// parts.
 func (d *inStream) check(c claim, s *segment, bytes []byte) error {
 	if d.verify || s.reused|s.holes != 0 {
 		return nil
@@ -293,8 +294,8 @@ func (d *inStream) write(c claim, s *segment, bytes []byte) error {
 	return nil
 }
 
-// compare reads a run back. Most of it comes from the page cache, so that this finds what is misplaced, mixed up or damaged in
-// memory, but not what the disk loses later.
+// compare reads a run back. Most of it comes from the page cache, so that this finds what is misplaced, mixed up or
+// damaged in memory, but not what the disk loses later.
 func (d *inStream) compare(staged io.ReaderAt, c claim) error {
 	if d.back == nil {
 		d.back = make([]byte, d.chunk)

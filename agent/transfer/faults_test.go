@@ -97,7 +97,8 @@ func TestVerifyFindsDamagedStorage(t *testing.T) {
 	}
 }
 
-// pausing is a destination that calls a function at a file in the middle of the attempt, and takes no further one before it may.
+// pausing is a destination that calls a function at a file in the middle of the attempt, and takes no further one
+// before it may.
 type pausing struct {
 	transfer.Destination
 	files  atomic.Int64

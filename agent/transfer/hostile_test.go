@@ -103,7 +103,8 @@ func (p *peer) announce(entries ...*wirev1.Entry) {
 	p.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: &wirev1.Manifest{Entries: entries}}})
 }
 
-// needs returns the receiver's next answer to an announcement. How far it is, which it says every second, may come before.
+// needs returns the receiver's next answer to an announcement. How far it is, which it says every second, may come
+// before.
 func (p *peer) needs() *wirev1.Need {
 	p.t.Helper()
 	for {
@@ -466,7 +467,8 @@ func TestHostileEndings(t *testing.T) {
 	}
 }
 
-// TestAnnouncingWithoutSendingIsBounded: the receiver looks no further, and when nothing comes the sender is a silent one.
+// TestAnnouncingWithoutSendingIsBounded: the receiver looks no further, and when nothing comes the sender is a silent
+// one.
 func TestAnnouncingWithoutSendingIsBounded(t *testing.T) {
 	t.Parallel() // It waits most of the time.
 	p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 6 * time.Second })

@@ -9,8 +9,8 @@ import (
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
-// runChunks is how many chunks are read back and compared together, so that digests of no more than the unfinished runs are
-// kept.
+// runChunks is how many chunks are read back and compared together, so that digests of no more than the unfinished runs
+// are kept.
 const runChunks = 64
 
 // inFile is a file that is being received. Each of its chunks comes once, in any order, on any stream.
@@ -53,8 +53,8 @@ func newInFile(index uint64, e tree.Entry, chunk int64) *inFile {
 	return &inFile{index: index, entry: e, chunk: chunk, chunks: chunks, left: (chunks + runChunks - 1) / runChunks}
 }
 
-// claim checks that a segment is a chunk of the file that has not come yet, and takes it. It returns nil for a file that was
-// taken back.
+// claim checks that a segment is a chunk of the file that has not come yet, and takes it. It returns nil for a file
+// that was taken back.
 func (f *inFile) claim(s *segment, digests bool) (*run, error) {
 	if s.offset >= uint64(f.entry.Size) || s.offset%uint64(f.chunk) != 0 {
 		return nil, invalid("a segment of %q at offset %d: the file has %d bytes in chunks of %d", f.entry.Path, s.offset, f.entry.Size, f.chunk)

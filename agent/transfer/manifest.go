@@ -10,8 +10,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// manifest checks a sender's list of entries as a whole. It remembers no more than the last path and the directories on the
-// way to it.
+// manifest checks a sender's list of entries as a whole. It remembers no more than the last path and the directories on
+// the way to it.
 type manifest struct {
 	next  uint64 // index of the next entry
 	files uint64
@@ -212,9 +212,9 @@ func (s *session) makeEmpty(index uint64, e *tree.Entry) error {
 	return s.commit(f, file)
 }
 
-// expect notes a file whose content will come. It waits while those that have not come yet weigh twice what a sender may have announced
-// and not sent: of tiny files many more are on their way, in the buffers of connections, and they come without anything that is said here.
-// A sender that announces and never sends is one that is silent.
+// expect notes a file whose content will come. It waits while those that have not come yet weigh twice what a sender
+// may have announced and not sent: of tiny files many more are on their way, in the buffers of connections, and they
+// come without anything that is said here. A sender that announces and never sends is one that is silent.
 func (s *session) expect(f *inFile) error {
 	for {
 		s.mu.Lock()

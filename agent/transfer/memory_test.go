@@ -18,8 +18,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// perStream is what a stream may hold in memory on either side, in bytes. With what 16 of them hold and the window of announced files an
-// agent stays below 256 MiB (see the package's documentation).
+// perStream is what a stream may hold in memory on either side, in bytes. With what 16 of them hold and the window of
+// announced files an agent stays below 256 MiB (see the package's documentation).
 const perStream = 4 << 20
 
 // live returns how many bytes of the heap are in use.
@@ -41,8 +41,8 @@ func (d needy) Look(e *tree.Entry) (bool, error) {
 	return true, nil
 }
 
-// TestAnnouncedFilesWeighNoMoreThanTheyCost: the window counts 256 bytes for a file and what its entry weighs, so a receiver may not
-// take more for it, whatever the sender announces.
+// TestAnnouncedFilesWeighNoMoreThanTheyCost: the window counts 256 bytes for a file and what its entry weighs, so a
+// receiver may not take more for it, whatever the sender announces.
 func TestAnnouncedFilesWeighNoMoreThanTheyCost(t *testing.T) {
 	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Destination = needy{o.Destination} })
 	p := newPeer(t, receiver)
@@ -85,8 +85,9 @@ func TestAnnouncedFilesWeighNoMoreThanTheyCost(t *testing.T) {
 	p.over(receiver)
 }
 
-// TestReceiverWaitsForWhatIsOnItsWay: of tiny files a sender has many more announced than it has not sent, because their content is in the
-// buffers of connections. The receiver neither refuses them nor takes more memory than for twice the window.
+// TestReceiverWaitsForWhatIsOnItsWay: of tiny files a sender has many more announced than it has not sent, because
+// their content is in the buffers of connections. The receiver neither refuses them nor takes more memory than for
+// twice the window.
 func TestReceiverWaitsForWhatIsOnItsWay(t *testing.T) {
 	const each, value, limit = 40, 60_000, 128 << 20
 	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Destination = needy{o.Destination} })

@@ -27,8 +27,8 @@ type segment struct {
 
 const digestSize = 16
 
-// dataMessage is a wirev1.DataRequest that neither copies its block nor allocates memory for every one. On a connection its
-// length goes before it, in 4 bytes, big-endian.
+// dataMessage is a wirev1.DataRequest that neither copies its block nor allocates memory for every one. On a connection
+// its length goes before it, in 4 bytes, big-endian.
 type dataMessage struct {
 	session  []byte
 	segments []segment
@@ -113,7 +113,8 @@ func appendParts(b []byte, field protowire.Number, p parts) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(p))
 }
 
-// read reads the next message. It returns io.EOF when the connection ends before it, an errMessage when there is something else.
+// read reads the next message. It returns io.EOF when the connection ends before it, an errMessage when there is
+// something else.
 func (m *dataMessage) read(r io.Reader) error {
 	var prefix [4]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
@@ -190,7 +191,8 @@ func (s *segment) parse(b []byte) error {
 	return err
 }
 
-// fields calls visit for the fields of a message, with the bytes or the number in them. Fields of other kinds are skipped.
+// fields calls visit for the fields of a message, with the bytes or the number in them. Fields of other kinds are
+// skipped.
 func fields(b []byte, visit func(protowire.Number, protowire.Type, []byte, uint64) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

@@ -138,8 +138,8 @@ func TestHostileMirror(t *testing.T) {
 	}
 }
 
-// M7: a sender that opened its run without spec.delete, and asks the receiving agent for a mirror all the same, removes nothing and writes
-// nothing, whatever it announces.
+// M7: a sender that opened its run without spec.delete, and asks the receiving agent for a mirror all the same, removes
+// nothing and writes nothing, whatever it announces.
 func TestHostileMirrorThatWasNotOpened(t *testing.T) {
 	destination := t.TempDir()
 	file(t, destination, "old/d", []byte("kept"), 0o600)

@@ -327,7 +327,8 @@ func TestOldVersionGoes(t *testing.T) {
 	same(t, source, destination)
 }
 
-// oldPeer is a session with the entries 1, of which there is another version, and 2, of which there is none; both have 5 chunks and a byte.
+// oldPeer is a session with the entries 1, of which there is another version, and 2, of which there is none; both have
+// 5 chunks and a byte.
 func oldPeer(t *testing.T) (*pair, *peer) {
 	t.Helper()
 	destination := t.TempDir()

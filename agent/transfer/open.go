@@ -28,9 +28,10 @@ type Backoff struct {
 // DefaultBackoff is what agents use.
 var DefaultBackoff = Backoff{First: time.Second, Most: 10 * time.Second, Patience: 2 * time.Minute}
 
-// Open opens a run at the peer's gateway and returns the TLS server name of the receiving agent when that is ready. It tries
-// again while the gateway cannot be reached. What is waited for is shown in the report. The request has the version of the protocol to begin
-// with, and in the end the one in which the gateway was spoken to: an older one, if that is spoken here, where the gateway rejects the newer.
+// Open opens a run at the peer's gateway and returns the TLS server name of the receiving agent when that is ready. It
+// tries again while the gateway cannot be reached. What is waited for is shown in the report. The request has the
+// version of the protocol to begin with, and in the end the one in which the gateway was spoken to: an older one, if
+// that is spoken here, where the gateway rejects the newer.
 func Open(ctx context.Context, gateway Conn, request *wirev1.OpenRequest, report *Report, b Backoff) (string, error) {
 	pause, since := b.First, time.Now()
 	for {

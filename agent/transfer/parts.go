@@ -11,13 +11,14 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// A chunk is compared with the version that is at the destination, and looked for holes, in parts of a 16th of the chunk size. A
-// segment says which parts of its piece are not in the block: those that the receiver has, and those that are zeros.
+// A chunk is compared with the version that is at the destination, and looked for holes, in parts of a 16th of the
+// chunk size. A segment says which parts of its piece are not in the block: those that the receiver has, and those that
+// are zeros.
 const (
 	partsPerChunk = 16
 	allParts      = 1<<partsPerChunk - 1
-	// comparedSize is how large a file, and the version of it that is at the destination, must be to be compared. Smaller ones are sent
-	// sooner than asked for.
+	// comparedSize is how large a file, and the version of it that is at the destination, must be to be compared.
+	// Smaller ones are sent sooner than asked for.
 	comparedSize = 256 << 10
 	// saltSize is how many random bytes go into the digests of parts.
 	saltSize = 32
@@ -73,9 +74,9 @@ func (z *zeroHash) digest(length int64) [digestSize]byte {
 	return z.sum
 }
 
-// partHash computes the digests by which parts of two versions of a file are compared: SHA-256 of a salt, which is new for every session,
-// and the bytes, cut to 16 bytes. Unlike the digests that find faults, these decide that something is not sent, and who writes to the
-// source may gain from two parts that only seem to be equal.
+// partHash computes the digests by which parts of two versions of a file are compared: SHA-256 of a salt, which is new
+// for every session, and the bytes, cut to 16 bytes. Unlike the digests that find faults, these decide that something
+// is not sent, and who writes to the source may gain from two parts that only seem to be equal.
 type partHash struct {
 	hash hash.Hash
 	salt []byte

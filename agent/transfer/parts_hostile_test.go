@@ -22,8 +22,8 @@ func hostileStream() *inStream {
 	}}
 }
 
-// Segments of files that were taken back are not written; what they say of themselves is checked all the same: a length below zero, which
-// that of another segment makes up for, would be taken for a place in the block.
+// Segments of files that were taken back are not written; what they say of themselves is checked all the same: a length
+// below zero, which that of another segment makes up for, would be taken for a place in the block.
 func TestPartsOfFilesTakenBack(t *testing.T) {
 	const part = hostileChunk / partsPerChunk
 	for name, segments := range map[string][]segment{

@@ -148,7 +148,8 @@ func matches(patterns []string, p string) bool {
 	return false
 }
 
-// mirrored is what there is after a mirror: what moves of the source, what does not move of the destination, and the directories of both.
+// mirrored is what there is after a mirror: what moves of the source, what does not move of the destination, and the
+// directories of both.
 func mirrored(source, destination map[string]string, include, exclude []string) map[string]string {
 	moves := func(p string) bool {
 		return (len(include) == 0 || matches(include, p)) && !matches(exclude, p)

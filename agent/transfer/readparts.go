@@ -12,7 +12,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// readParts appends to the block what must be sent of a piece that has holes or that the receiver has another version of.
+// readParts appends to the block what must be sent of a piece that has holes or that the receiver has another version
+// of.
 func (w *worker) readParts(p piece) error {
 	if w.piece == nil {
 		w.piece, w.hash = make([]byte, ChunkSize), newPartHash(w.salt)
@@ -59,7 +60,8 @@ func (w *worker) readParts(p piece) error {
 	return nil
 }
 
-// readData reads a piece and returns the parts of it that are in holes, which it does not read. If all are, bytes are not set.
+// readData reads a piece and returns the parts of it that are in holes, which it does not read. If all are, bytes are
+// not set.
 func (w *worker) readData(p piece, bytes []byte) (holes parts, err error) {
 	f, err := w.Source.Open(p.file.entry)
 	if err != nil {

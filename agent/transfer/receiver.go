@@ -74,13 +74,14 @@ type ReceiveOptions struct {
 	// AllowDelete says that the sender may ask for a mirror, which removes what the source does not have.
 	AllowDelete bool
 	Engines     *codec.Registry
-	// InflateRates are the bytes of plain data for each second of CPU time that engines were measured to expand; may be nil.
+	// InflateRates are the bytes of plain data for each second of CPU time that engines were measured to expand; may be
+	// nil.
 	InflateRates map[codec.ID]float64
 	Report       *Report
 	// OneProcess says that the sender is in this process and counts its CPU time.
 	OneProcess bool
-	// WaitForSender is how long the receiver waits for a session, Idle how long a session may be silent. 0 is the default: 10
-	// and 5 minutes.
+	// WaitForSender is how long the receiver waits for a session, Idle how long a session may be silent. 0 is the
+	// default: 10 and 5 minutes.
 	WaitForSender time.Duration
 	Idle          time.Duration
 }
@@ -114,7 +115,8 @@ func NewReceiver(o ReceiveOptions) *Receiver {
 	return &Receiver{options: o, ended: make(chan struct{})}
 }
 
-// Wait returns when the attempt has ended: nil after everything was received and synced. The destination is closed then.
+// Wait returns when the attempt has ended: nil after everything was received and synced. The destination is closed
+// then.
 func (r *Receiver) Wait(ctx context.Context) error {
 	timer := time.NewTimer(r.options.WaitForSender)
 	defer timer.Stop()
@@ -180,7 +182,8 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 	s.touch()
 	err := s.serve()
 	cancel(err)
-	// At once: the connections are closed now, the sender waits for the reason, and what follows takes as long as a disk does.
+	// At once: the connections are closed now, the sender waits for the reason, and what follows takes as long as a
+	// disk does.
 	var last *wirev1.SessionResponse
 	if err != nil && !s.silent.Load() {
 		last = &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Failure{Failure: failure.ToWire(err)}}

@@ -27,8 +27,8 @@ func (f *inFile) recorded() *journal.Entry {
 	}
 }
 
-// resume returns a needed file with what earlier attempts made safe of it, in at most as many ranges as most says. What cannot be
-// proven to be of the same file is given up, and, if the session verifies, what is not as it was received.
+// resume returns a needed file with what earlier attempts made safe of it, in at most as many ranges as most says. What
+// cannot be proven to be of the same file is given up, and, if the session verifies, what is not as it was received.
 func (s *session) resume(index uint64, e *tree.Entry, most int) (*inFile, []journal.Range, error) {
 	c := s.checkpoints
 	f := newInFile(index, *e, s.chunk)

@@ -51,8 +51,8 @@ func resumable(t testing.TB) (source string, bytes int64) {
 	return source, bytes
 }
 
-// The power of the receiver goes after any number of operations. The next attempt makes the destination equal, and what is written
-// twice is at most one interval for each stream.
+// The power of the receiver goes after any number of operations. The next attempt makes the destination equal, and what
+// is written twice is at most one interval for each stream.
 func TestPowerLossAnywhere(t *testing.T) {
 	t.Parallel()
 	const streams = 3

@@ -53,17 +53,19 @@ type SendOptions struct {
 	// Policy and Codecs, in order of preference, say how to compress.
 	Policy policy.Settings
 	Codecs []codec.ID
-	// Ways to compress between which mode Auto chooses block by block, and the engine of each; none: it compresses what promises to
-	// shrink as the first of Codecs that the receiver reads, at the policy's level.
+	// Ways to compress between which mode Auto chooses block by block, and the engine of each; none: it compresses what
+	// promises to shrink as the first of Codecs that the receiver reads, at the policy's level.
 	Ways       []policy.Way
 	WayEngines map[policy.Option]codec.Engine
-	// BandwidthLimit is what DialBlocks' connections hold themselves to, in bytes a second, for the choice between Ways; 0: nothing.
+	// BandwidthLimit is what DialBlocks' connections hold themselves to, in bytes a second, for the choice between
+	// Ways; 0: nothing.
 	BandwidthLimit uint64
 	// Verify asks the receiver to read back what it wrote.
 	Verify bool
 	// CheckpointInterval is how many bytes each stream may have at stake; 0 is DefaultCheckpointInterval.
 	CheckpointInterval int64
-	// Mirror asks the receiver to remove what the source does not have; nil if it is not to. Its patterns are those of Source's filter.
+	// Mirror asks the receiver to remove what the source does not have; nil if it is not to. Its patterns are those of
+	// Source's filter.
 	Mirror *wirev1.Mirror
 	Dial   Dial
 	// DialBlocks returns a new connection to the receiver that carries blocks.
@@ -75,25 +77,26 @@ type SendOptions struct {
 	Direct bool
 	// OneProcess says that the receiver is in this process, and what is sent crosses no network.
 	OneProcess bool
-	// ChangedPauses are how long to wait before files that changed while they were read are read again, each once more for every pause.
-	// nil is the default: 1 s, then 5 s.
+	// ChangedPauses are how long to wait before files that changed while they were read are read again, each once more
+	// for every pause. nil is the default: 1 s, then 5 s.
 	ChangedPauses []time.Duration
-	// Silence is how long a receiver, which says every second how far it is, may say nothing. 0 is the default: 1 minute.
+	// Silence is how long a receiver, which says every second how far it is, may say nothing. 0 is the default: 1
+	// minute.
 	Silence time.Duration
 }
 
 const defaultSilence = time.Minute
 
 const (
-	// verdictPatience is how long a sender whose stream broke waits for the receiver to say why, and a receiver for its last word to
-	// be taken. Only who waits for a side that is not there waits so long.
+	// verdictPatience is how long a sender whose stream broke waits for the receiver to say why, and a receiver for its
+	// last word to be taken. Only who waits for a side that is not there waits so long.
 	verdictPatience = 20 * time.Second
 	// tellPatience is how long a sender that gives up waits for the receiver to have heard so. A pod has 10 s to end.
 	tellPatience = 5 * time.Second
 )
 
-// Send moves the source to the receiver. It returns nil when the receiver has synced everything; any other end has a reason (see
-// package failure) or is an error of this side. Nothing is tried again.
+// Send moves the source to the receiver. It returns nil when the receiver has synced everything; any other end has a
+// reason (see package failure) or is an error of this side. Nothing is tried again.
 func Send(ctx context.Context, o SendOptions) error {
 	conn, err := o.Dial()
 	if err != nil {
@@ -336,8 +339,8 @@ func (s *sender) outcome() error {
 	return s.changed.outcome()
 }
 
-// receive returns the receiver's next message. It cuts the stream when none comes for too long: a receiver that hangs may still
-// answer the connection's keepalive.
+// receive returns the receiver's next message. It cuts the stream when none comes for too long: a receiver that hangs
+// may still answer the connection's keepalive.
 func (s *sender) receive() (*wirev1.SessionResponse, error) {
 	timer := time.AfterFunc(s.Silence, s.cut)
 	m, err := s.stream.Recv()

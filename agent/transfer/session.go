@@ -21,8 +21,8 @@ type session struct {
 	ReceiveOptions
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// open counts the connections for blocks that have not ended, broken those that ended before their last block, busy the
-	// blocks that are being written.
+	// open counts the connections for blocks that have not ended, broken those that ended before their last block, busy
+	// the blocks that are being written.
 	open   atomic.Int32
 	broken atomic.Int32
 	busy   sync.WaitGroup
@@ -48,7 +48,8 @@ type session struct {
 	// worked is how long streams were not waiting for data, in nanoseconds, all together.
 	worked atomic.Int64
 
-	// Of the goroutine that steers: the manifest, how many numbers staged files have got, and how many files were announced again.
+	// Of the goroutine that steers: the manifest, how many numbers staged files have got, and how many files were
+	// announced again.
 	manifest manifest
 	numbers  uint64
 	retried  uint64
@@ -111,7 +112,8 @@ func (s *session) send(m *wirev1.SessionResponse) error {
 	return nil
 }
 
-// lastWord is send for the last message, which may be nil for none. It does not wait for long for a sender that takes nothing.
+// lastWord is send for the last message, which may be nil for none. It does not wait for long for a sender that takes
+// nothing.
 func (s *session) lastWord(m *wirev1.SessionResponse) error {
 	said := make(chan error, 1)
 	go func() {
@@ -151,8 +153,9 @@ func (s *session) receive() (*wirev1.SessionRequest, error) {
 	return m, nil
 }
 
-// serve runs the session to its end. It waits for nothing but the session's own errors and the sender, for no longer than Idle;
-// what may block on a sender that neither speaks nor listens has goroutines of its own, which end with the stream.
+// serve runs the session to its end. It waits for nothing but the session's own errors and the sender, for no longer
+// than Idle; what may block on a sender that neither speaks nor listens has goroutines of its own, which end with the
+// stream.
 func (s *session) serve() error {
 	finish := make(chan *wirev1.Finish, 1)
 	go func() {

@@ -93,7 +93,8 @@ func TestSilentSender(t *testing.T) {
 	}
 }
 
-// quietStream is the session of a sender that hears everything and says what a test does. Sending to says waits for the receiver.
+// quietStream is the session of a sender that hears everything and says what a test does. Sending to says waits for the
+// receiver.
 type quietStream struct {
 	grpc.ServerStream
 	ctx   context.Context

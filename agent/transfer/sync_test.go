@@ -53,8 +53,8 @@ func (f recorderFile) Commit(e *tree.Entry) error {
 	return f.StagedFile.Commit(e)
 }
 
-// A file of several chunks gets its name after all of them are on disk, so that a power loss cannot leave one with holes that the
-// next attempt takes for unchanged.
+// A file of several chunks gets its name after all of them are on disk, so that a power loss cannot leave one with
+// holes that the next attempt takes for unchanged.
 func TestChunksAreSyncedBeforeTheName(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "chunk", noise(1, transfer.ChunkSize), 0o600)

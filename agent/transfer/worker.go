@@ -96,7 +96,8 @@ func (w *worker) item(item []piece) error {
 	return nil
 }
 
-// read appends a piece to the block, unless its file has changed. Of a piece that is the whole block the encoder makes the digest.
+// read appends a piece to the block, unless its file has changed. Of a piece that is the whole block the encoder makes
+// the digest.
 func (w *worker) read(p piece, shared bool) error {
 	p.file.state.mu.Lock()
 	takenBack := p.file.state.takenBack

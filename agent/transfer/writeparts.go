@@ -30,8 +30,8 @@ func (s *segment) check(chunk int64) error {
 	return nil
 }
 
-// writeParts puts a chunk together from what came, what is at the destination already and holes, and reads it back: whether or not the
-// session verifies, nobody else has seen all of it in one piece.
+// writeParts puts a chunk together from what came, what is at the destination already and holes, and reads it back:
+// whether or not the session verifies, nobody else has seen all of it in one piece.
 func (d *inStream) writeParts(staged StagedFile, c claim, s *segment, bytes []byte) error {
 	offset, length := int64(s.offset), int64(s.length)
 	var old *tree.OldFile

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// batchSize is how many bytes of TLS records go through the kernel at once. TLS itself would take a system call, and wake the
-// other side, for each record of 16 KiB.
+// batchSize is how many bytes of TLS records go through the kernel at once. TLS itself would take a system call, and
+// wake the other side, for each record of 16 KiB.
 const batchSize = 256 << 10
 
 // blocksConn is a TLS connection that carries blocks.

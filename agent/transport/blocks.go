@@ -17,8 +17,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// The protocols that a data server speaks, as ALPN names them. Blocks have connections of their own, which are TLS and nothing
-// else: HTTP/2 copies every byte three times more and takes a fifth more CPU time (docs/decisions/012-blocks-without-grpc.md).
+// The protocols that a data server speaks, as ALPN names them. Blocks have connections of their own, which are TLS and
+// nothing else: HTTP/2 copies every byte three times more and takes a fifth more CPU time
+// (docs/decisions/012-blocks-without-grpc.md).
 const (
 	grpcProtocol   = "h2"
 	blocksProtocol = "lighterage-blocks/1"
@@ -60,7 +61,8 @@ type DataServer struct {
 	blocks func(net.Conn)
 }
 
-// NewDataServer returns a server that hands connections which carry blocks to a function and closes them when it returns.
+// NewDataServer returns a server that hands connections which carry blocks to a function and closes them when it
+// returns.
 func NewDataServer(files *Files, sender Sender, blocks func(net.Conn)) *DataServer {
 	config := files.serverConfig(PeerCA, sender.check, grpcProtocol, blocksProtocol)
 	return &DataServer{
@@ -131,8 +133,8 @@ func (l *shakingListener) shake(raw *batchedConn, config *tls.Config, blocks fun
 	}
 }
 
-// linger closes a connection after the other side has, or had time to: closing while something is unread resets the connection,
-// and what was said last, such as why, is lost.
+// linger closes a connection after the other side has, or had time to: closing while something is unread resets the
+// connection, and what was said last, such as why, is lost.
 func linger(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(lingerTime))
 	_, _ = io.CopyN(io.Discard, conn, lingerBytes)

@@ -27,8 +27,8 @@ type Carried struct {
 
 var errNotTCP = errors.New("not a TCP connection")
 
-// Measure returns what the kernel knows of a connection that DialBlocks made. It fails for connections that are not TCP and on
-// kernels before 4.10.
+// Measure returns what the kernel knows of a connection that DialBlocks made. It fails for connections that are not TCP
+// and on kernels before 4.10.
 func Measure(conn net.Conn) (Carried, error) {
 	socket, ok := innermost(conn).(syscall.Conn)
 	if !ok {

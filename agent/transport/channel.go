@@ -37,7 +37,8 @@ func parseQueuePath(path string) (namespace, name string, ok bool) {
 	return parts[2], parts[4], true
 }
 
-// Callers are the queues of other clusters that may send to the queue whose agent this is. It is safe for concurrent use.
+// Callers are the queues of other clusters that may send to the queue whose agent this is. It is safe for concurrent
+// use.
 type Callers struct {
 	files *Files
 	// known is replaced as a whole and never changed.
@@ -69,7 +70,8 @@ func NewCallers(files *Files) *Callers {
 	return c
 }
 
-// Set says who may send from now on. Connections that are there are not looked at; see Identify. After an error nothing has changed.
+// Set says who may send from now on. Connections that are there are not looked at; see Identify. After an error nothing
+// has changed.
 func (c *Callers) Set(peers []*wirev1.ChannelPeer) error {
 	known := &callers{
 		roots: chain.NewRoots(), serverNames: make(map[string]map[string]string, len(peers)), revokedBefore: map[string]time.Time{},
@@ -217,8 +219,8 @@ func (c *boundedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// NewChannelServer returns a server that takes messages of at most so many bytes. Whoever has a certificate gets to its services, which
-// have to ask FromContext.
+// NewChannelServer returns a server that takes messages of at most so many bytes. Whoever has a certificate gets to its
+// services, which have to ask FromContext.
 func NewChannelServer(callers *Callers, maxMessage int) *grpc.Server {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{grpcProtocol}}
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -85,10 +85,11 @@ func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) 
 	return conn, nil
 }
 
-// Ready waits until the connection is made, trying again with growing pauses of at most 10 s. It ends early when there is no
-// trust.
+// Ready waits until the connection is made, trying again with growing pauses of at most 10 s. It ends early when there
+// is no trust.
 func (c *Client) Ready(ctx context.Context) error {
-	// The state of the connection does not change when further tries fail, so what they find out has to wake up the wait.
+	// The state of the connection does not change when further tries fail, so what they find out has to wake up the
+	// wait.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -149,8 +150,8 @@ type trust struct {
 	broken chan struct{} // closed with the first error
 }
 
-// note looks at an error of a handshake, or of reading: a server that does not believe a client says so in an alert after
-// the client's part of the handshake has ended.
+// note looks at an error of a handshake, or of reading: a server that does not believe a client says so in an alert
+// after the client's part of the handshake has ended.
 func (t *trust) note(err error) {
 	if err == nil {
 		return

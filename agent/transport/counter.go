@@ -39,9 +39,9 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Listen returns a listener whose connections are counted, unless c is nil, and of which at most limit are open at once. Further ones
-// wait, one of them accepted already, unless there are some that have said nothing yet: then each one more closes the oldest of these,
-// so that those who connect and say nothing keep nobody out.
+// Listen returns a listener whose connections are counted, unless c is nil, and of which at most limit are open at
+// once. Further ones wait, one of them accepted already, unless there are some that have said nothing yet: then each
+// one more closes the oldest of these, so that those who connect and say nothing keep nobody out.
 func Listen(l net.Listener, c *Counter, limit int) net.Listener {
 	listener := &countedListener{Listener: l, counter: c, limit: limit}
 	listener.changed.L = &listener.mu

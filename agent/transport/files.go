@@ -80,7 +80,8 @@ func (f *Files) Pool(name string) (*x509.CertPool, error) {
 	}, path)
 }
 
-// refresh reads again if a file is not as old as it was. While files are being replaced, what was read before stays in use.
+// refresh reads again if a file is not as old as it was. While files are being replaced, what was read before stays in
+// use.
 func refresh[T any](c *cached[T], read func() (T, error), paths ...string) (T, error) {
 	var newest time.Time
 	for _, path := range paths {
@@ -109,8 +110,8 @@ func refresh[T any](c *cached[T], read func() (T, error), paths ...string) (T, e
 	return value, nil
 }
 
-// serverConfig accepts clients that the authority in the file caFile vouches for, that the check accepts and that speak one of
-// the protocols.
+// serverConfig accepts clients that the authority in the file caFile vouches for, that the check accepts and that speak
+// one of the protocols.
 func (f *Files) serverConfig(caFile string, check func(tls.ConnectionState) error, protocols ...string) *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

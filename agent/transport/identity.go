@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transport makes the authenticated connections of agents: TLS 1.3 on both sides, trust by certificate authority, identity
-// by the certificate's URI.
+// Package transport makes the authenticated connections of agents: TLS 1.3 on both sides, trust by certificate
+// authority, identity by the certificate's URI.
 package transport
 
 import (

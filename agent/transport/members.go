@@ -10,15 +10,16 @@ import (
 	"fmt"
 )
 
-// MembersConfig is for connections between agents that have the same identity, such as the members of a queue, in either
-// direction: each believes who shows a certificate of the cluster's authority with the identity of its own.
+// MembersConfig is for connections between agents that have the same identity, such as the members of a queue, in
+// either direction: each believes who shows a certificate of the cluster's authority with the identity of its own.
 func (f *Files) MembersConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS13,
 		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.Certificate() },
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.Certificate() },
 		ClientAuth:           tls.RequireAnyClientCert,
-		// What the standard library would verify, with an authority that may change, is verified below for both directions.
+		// What the standard library would verify, with an authority that may change, is verified below for both
+		// directions.
 		InsecureSkipVerify:     true, //nolint:gosec // VerifyConnection verifies.
 		VerifyConnection:       f.verifyMember,
 		SessionTicketsDisabled: true,

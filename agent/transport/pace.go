@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// MinPace is the least pace in bytes per second. The 16 MiB that all streams together may have in one block each then take a
-	// minute, well within what a receiver waits.
+	// MinPace is the least pace in bytes per second. The 16 MiB that all streams together may have in one block each
+	// then take a minute, well within what a receiver waits.
 	MinPace = 256 << 10
 	// MaxPace is the greatest pace in bytes per second.
 	MaxPace = 1 << 50
@@ -35,7 +35,8 @@ func NewPace(bytesPerSecond int64) (*Pace, error) {
 	return &Pace{rate.NewLimiter(rate.Limit(bytesPerSecond), int(burst))}, nil
 }
 
-// pacedConn writes no faster than its pace. A write waits also when the connection is closed meanwhile, for a few ticks at most.
+// pacedConn writes no faster than its pace. A write waits also when the connection is closed meanwhile, for a few ticks
+// at most.
 type pacedConn struct {
 	net.Conn
 	pace *Pace

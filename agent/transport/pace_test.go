@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestPace: several connections together write what the pace allows, to the byte and the nanosecond of a clock of their own.
+// TestPace: several connections together write what the pace allows, to the byte and the nanosecond of a clock of their
+// own.
 func TestPace(t *testing.T) {
 	for _, bytesPerSecond := range []int64{MinPace, 10_000_019, 40 << 20} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,16 +15,16 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Pipe joins a sender and a receiver that are in one process. What goes through it leaves the process nowhere, so nothing is encrypted
-// and nobody has to say who they are.
+// Pipe joins a sender and a receiver that are in one process. What goes through it leaves the process nowhere, so
+// nothing is encrypted and nobody has to say who they are.
 type Pipe struct {
 	*grpc.Server
 	blocks   func(net.Conn)
 	listener pipeListener
 }
 
-// NewPipe returns a pipe that hands connections which carry blocks to a function and closes them when it returns. The receiver's
-// service is to be registered with it before Serve.
+// NewPipe returns a pipe that hands connections which carry blocks to a function and closes them when it returns. The
+// receiver's service is to be registered with it before Serve.
 func NewPipe(blocks func(net.Conn)) *Pipe {
 	return &Pipe{
 		Server: grpc.NewServer(
@@ -91,8 +91,8 @@ func (p *Pipe) connect(ctx context.Context) (net.Conn, error) {
 	return nil, fmt.Errorf("connect to the receiver in this process: %w", err)
 }
 
-// DialBlocks makes a connection that carries blocks to the receiver. Writing waits for the other end to read, and the bytes are copied
-// once, from the one's memory to the other's.
+// DialBlocks makes a connection that carries blocks to the receiver. Writing waits for the other end to read, and the
+// bytes are copied once, from the one's memory to the other's.
 func (p *Pipe) DialBlocks(context.Context) (net.Conn, error) {
 	near, far := net.Pipe()
 	go func() {

@@ -20,8 +20,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// NewSampledServer returns a server for the manager of the agent's own cluster, and for the agents of CompressionTrials of the agent's own
-// namespace. Those may call the service Sampler and nothing else; the manager may call everything else.
+// NewSampledServer returns a server for the manager of the agent's own cluster, and for the agents of CompressionTrials
+// of the agent's own namespace. Those may call the service Sampler and nothing else; the manager may call everything
+// else.
 func NewSampledServer(files *Files) *grpc.Server {
 	return newControlServer(files, files.managerOrTrial,
 		grpc.UnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

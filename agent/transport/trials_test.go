@@ -30,7 +30,8 @@ func (sampled) Sample(_ *wirev1.SampleRequest, stream wirev1.Sampler_SampleServe
 	return stream.Send(&wirev1.SampleResponse{})
 }
 
-// TestWhoMaySample: trials of the namespace get samples and nothing else, the manager everything else, and others do not even connect.
+// TestWhoMaySample: trials of the namespace get samples and nothing else, the manager everything else, and others do
+// not even connect.
 func TestWhoMaySample(t *testing.T) {
 	const name = "0000.http.lighterage.internal"
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")

@@ -54,8 +54,9 @@ func lostBy(e *Entry, st *unix.Stat_t, mode uint32) (l lost) {
 	return l
 }
 
-// dress gives a node the attributes of an entry. st is what it is, had are its extended attributes. It returns what cannot be kept; an
-// error for which refused is true says that the node is someone else's. strict takes extended attributes as such a reason, too.
+// dress gives a node the attributes of an entry. st is what it is, had are its extended attributes. It returns what
+// cannot be kept; an error for which refused is true says that the node is someone else's. strict takes extended
+// attributes as such a reason, too.
 func (d *Destination) dress(n node, e *Entry, st *unix.Stat_t, had Xattrs, strict bool) (lost, error) {
 	// The kernel takes setuid, setgid and capabilities away when the owner changes, and the mode changes with the ACL.
 	stale := false

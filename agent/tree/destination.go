@@ -16,8 +16,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Destination is a tree that is written. Entries that passed FromWire are written below its root and nowhere else; symbolic
-// links on the way to an entry are errors. Mirror, Look and Finish are for one goroutine, the rest is safe for concurrent use.
+// Destination is a tree that is written. Entries that passed FromWire are written below its root and nowhere else;
+// symbolic links on the way to an entry are errors. Mirror, Look and Finish are for one goroutine, the rest is safe for
+// concurrent use.
 type Destination struct {
 	root      dir
 	stage     dir
@@ -41,13 +42,15 @@ type Destination struct {
 	// parent is the directory that Look worked in last.
 	parent     dir
 	parentPath string
-	// fresh are the directories on the way there that Look made, outermost first: nothing needs to be looked for in them.
+	// fresh are the directories on the way there that Look made, outermost first: nothing needs to be looked for in
+	// them.
 	fresh []string
 }
 
-// OpenDestination opens the directory path of a mounted volume, which is made if it is not there. path must pass CheckPath, and
-// no element of it may be a symbolic link or a staging directory. What earlier attempts of the run or of the one before staged is
-// taken over, from receivers that still live as well, which then can write no more. run is an element of a path without dots.
+// OpenDestination opens the directory path of a mounted volume, which is made if it is not there. path must pass
+// CheckPath, and no element of it may be a symbolic link or a staging directory. What earlier attempts of the run or of
+// the one before staged is taken over, from receivers that still live as well, which then can write no more. run is an
+// element of a path without dots.
 func OpenDestination(volume, path, run string, attempt uint32) (*Destination, error) {
 	err := CheckPath(path)
 	if err == nil && slices.Contains(strings.Split(path, "/"), StagingName) {
@@ -107,9 +110,9 @@ func makePath(v dir, path string) error {
 // Omissions returns what could not be kept.
 func (d *Destination) Omissions() *Omissions { return d.omissions }
 
-// Finish makes hard links, removes what a mirror does not have, gives every directory its attributes, syncs the file system and
-// removes the staging directory. Everything that was announced must have been committed or discarded. The destination is closed
-// afterwards, whatever Finish returns.
+// Finish makes hard links, removes what a mirror does not have, gives every directory its attributes, syncs the file
+// system and removes the staging directory. Everything that was announced must have been committed or discarded. The
+// destination is closed afterwards, whatever Finish returns.
 func (d *Destination) Finish() error {
 	err := d.checkOwned()
 	if err == nil {
@@ -138,7 +141,8 @@ func (d *Destination) finish() error {
 	if err != nil {
 		return err
 	}
-	// The staging directory must go before the root gets its time, and files in it must be closed before, for NFS keeps them until then.
+	// The staging directory must go before the root gets its time, and files in it must be closed before, for NFS keeps
+	// them until then.
 	d.closeSpools()
 	if err := d.removeStaging(); err != nil {
 		return err
@@ -210,7 +214,8 @@ func (d *Destination) closeAll() {
 	}
 }
 
-// writeError adds what was done to which path, and the reason for what a user can mend. Errors that have a reason keep it.
+// writeError adds what was done to which path, and the reason for what a user can mend. Errors that have a reason keep
+// it.
 func writeError(did, path string, err error) error {
 	var known *failure.Error
 	if errors.As(err, &known) {

@@ -26,8 +26,8 @@ var haveOpenat2 = sync.OnceValue(func() bool {
 	return true
 })
 
-// open opens a path below the directory. Symbolic links are an error, ELOOP or ENOTDIR, in every element. The path must have
-// passed CheckPath.
+// open opens a path below the directory. Symbolic links are an error, ELOOP or ENOTDIR, in every element. The path must
+// have passed CheckPath.
 func (d dir) open(path string, flags int, mode uint32) (int, error) {
 	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if !haveOpenat2() {
@@ -84,8 +84,8 @@ func (d dir) openDir(path string) (dir, error) {
 	return dir(fd), err
 }
 
-// fstat looks at an open file. The system call of that name lacks the fractions of seconds under QEMU's emulation of s390x, which
-// would make every file look changed.
+// fstat looks at an open file. The system call of that name lacks the fractions of seconds under QEMU's emulation of
+// s390x, which would make every file look changed.
 func fstat(fd int, st *unix.Stat_t) error {
 	return unix.Fstatat(fd, "", st, unix.AT_EMPTY_PATH)
 }

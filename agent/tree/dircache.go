@@ -5,12 +5,13 @@ package tree
 
 import "sync"
 
-// cachedDirs is how many directories a cache keeps open: some more than there are streams, which mostly work in neighbouring ones.
+// cachedDirs is how many directories a cache keeps open: some more than there are streams, which mostly work in
+// neighbouring ones.
 const cachedDirs = 32
 
-// dirCache keeps directories below a root open, those that were used last: finding the way to a directory costs as much as making a
-// small file in it. A directory that has been renamed or removed since stays what it was, so who finds a name missing in one has to
-// drop it and try again.
+// dirCache keeps directories below a root open, those that were used last: finding the way to a directory costs as much
+// as making a small file in it. A directory that has been renamed or removed since stays what it was, so who finds a
+// name missing in one has to drop it and try again.
 type dirCache struct {
 	root dir
 

@@ -58,7 +58,8 @@ type Entry struct {
 	Xattrs   Xattrs
 	// Sparse: the file has ranges without blocks.
 	Sparse bool
-	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock (ctime).
+	// Changed is when content or attributes of a file changed last, in nanoseconds since 1970 by the source's clock
+	// (ctime).
 	Changed int64
 
 	// device and inode tell a file that was replaced while it was read. They do not travel.

@@ -113,8 +113,8 @@ func TestXattrsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Names at the destination may change while a run is under way: whatever they are made to point at, nothing is written, linked,
-// changed or removed outside.
+// Names at the destination may change while a run is under way: whatever they are made to point at, nothing is written,
+// linked, changed or removed outside.
 func TestNothingLeavesTheTree(t *testing.T) {
 	from, outside := t.TempDir(), t.TempDir()
 	for i := range 20 {

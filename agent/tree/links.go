@@ -12,17 +12,18 @@ import (
 type inode struct{ device, number uint64 }
 
 const (
-	// maxLinks is how many files with several names are remembered at once, and maxLinkBytes how many bytes of their names. Together
-	// with the map that is less than 100 MiB. A file is forgotten when all of its names have come.
+	// maxLinks is how many files with several names are remembered at once, and maxLinkBytes how many bytes of their
+	// names. Together with the map that is less than 100 MiB. A file is forgotten when all of its names have come.
 	maxLinks     = 1 << 20
 	maxLinkBytes = 48 << 20
 )
 
-// linkTable remembers the first name of each file that has more. It is bounded; what does not fit is moved as a file of its own.
+// linkTable remembers the first name of each file that has more. It is bounded; what does not fit is moved as a file of
+// its own.
 type linkTable struct {
 	first map[inode]firstName
-	// text holds directories and names. A directory: its length (uvarint), its path; written once for all names that come from it in
-	// a row. A name: offset of its directory, its length (both uvarint), the name.
+	// text holds directories and names. A directory: its length (uvarint), its path; written once for all names that
+	// come from it in a row. A name: offset of its directory, its length (both uvarint), the name.
 	text    []byte
 	dead    int // bytes of text that belong to forgotten names
 	dir     string
@@ -41,8 +42,8 @@ func newLinkTable() *linkTable {
 	return &linkTable{first: make(map[inode]firstName), limit: maxLinks, bytes: maxLinkBytes}
 }
 
-// name takes a name of a file with several. It returns the first one, which is empty if this is it. kept is false for a first name
-// that could not be remembered.
+// name takes a name of a file with several. It returns the first one, which is empty if this is it. kept is false for a
+// first name that could not be remembered.
 func (t *linkTable) name(dir, name string, st *unix.Stat_t) (first string, kept bool) {
 	id := inode{uint64(st.Dev), st.Ino}
 	f, ok := t.first[id]

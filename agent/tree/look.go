@@ -13,9 +13,10 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Look brings everything but files into being, hard links at Finish, and compares a file with what is there. It reports whether the
-// file's content is needed; a file that has the same size and time of modification is taken as unchanged, and its attributes are
-// corrected. A file that shares its content with names that the source does not list with it is not touched but needed.
+// Look brings everything but files into being, hard links at Finish, and compares a file with what is there. It reports
+// whether the file's content is needed; a file that has the same size and time of modification is taken as unchanged,
+// and its attributes are corrected. A file that shares its content with names that the source does not list with it is
+// not touched but needed.
 //
 // Directories stay writable until Finish gives them their attributes.
 func (d *Destination) Look(e *Entry) (needed bool, err error) {
@@ -85,8 +86,8 @@ func (d *Destination) look(e *Entry, name string, st *unix.Stat_t) (exists bool,
 	}
 }
 
-// makeRoom sees to it that an entry can take the place of what is there: files and links are replaced, anything else only where the
-// destination is a mirror.
+// makeRoom sees to it that an entry can take the place of what is there: files and links are replaced, anything else
+// only where the destination is a mirror.
 func (d *Destination) makeRoom(e *Entry, in dir, name string, st *unix.Stat_t) error {
 	t := st.Mode & unix.S_IFMT
 	if t == unix.S_IFREG || t == unix.S_IFLNK || t == unix.S_IFIFO && e.Type == FIFO {
@@ -261,7 +262,8 @@ func (d *Destination) lookAtFile(e *Entry, name string) (needed bool, err error)
 	return d.redress(e, name, &st, had)
 }
 
-// redress corrects the attributes of a file. Where it may not, the file is needed: a new one in its place can have them.
+// redress corrects the attributes of a file. Where it may not, the file is needed: a new one in its place can have
+// them.
 func (d *Destination) redress(e *Entry, name string, st *unix.Stat_t, had Xattrs) (needed bool, err error) {
 	if st.Nlink > 1 {
 		return true, nil
@@ -294,7 +296,8 @@ func (d *Destination) redress(e *Entry, name string, st *unix.Stat_t, had Xattrs
 // maxClaimed bounds what is remembered of files with several names.
 const maxClaimed = 1 << 20
 
-// claim reports whether a file is an entry's own: it has no other name, or it is the first one of them that is announced.
+// claim reports whether a file is an entry's own: it has no other name, or it is the first one of them that is
+// announced.
 func (d *Destination) claim(st *unix.Stat_t) bool {
 	if st.Nlink < 2 {
 		return true

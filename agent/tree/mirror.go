@@ -34,11 +34,12 @@ type mirror struct {
 	started, ended bool
 }
 
-// Mirror makes the destination one that has nothing but what is announced: an entry replaces the directory in its place, and Finish
-// removes what was not announced, the contents of a directory before itself. What the filter excludes is never removed, nor a directory
-// that has some of it; neither is lost+found at the root of a volume. Unless allowEmpty, Finish fails instead of removing anything when
-// nothing but directories was announced. It must be called before the first Look. The list of what was announced takes about the length
-// of its path for each entry, on the volume.
+// Mirror makes the destination one that has nothing but what is announced: an entry replaces the directory in its
+// place, and Finish removes what was not announced, the contents of a directory before itself. What the filter excludes
+// is never removed, nor a directory that has some of it; neither is lost+found at the root of a volume. Unless
+// allowEmpty, Finish fails instead of removing anything when nothing but directories was announced. It must be called
+// before the first Look. The list of what was announced takes about the length of its path for each entry, on the
+// volume.
 func (d *Destination) Mirror(f *filter.Filter, allowEmpty bool) error {
 	seen, err := d.openSpool(seenName)
 	if err != nil {
@@ -242,8 +243,8 @@ func (s *sweep) unlink(in dir, path, name string, flags int) error {
 	return nil
 }
 
-// unlinkOnce removes a name and counts it. It is not called for what was announced, so the directory may have been made read-only by
-// its owner, who we are: that is no reason to keep what is in it.
+// unlinkOnce removes a name and counts it. It is not called for what was announced, so the directory may have been made
+// read-only by its owner, who we are: that is no reason to keep what is in it.
 func (s *sweep) unlinkOnce(in dir, name string, flags int) error {
 	err := unix.Unlinkat(int(in), name, flags)
 	if err == unix.EACCES {

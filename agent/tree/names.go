@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are the names in a directory in ascending order. A name costs its length and 5 bytes, and up to as much again while they
-// are read: a directory may have millions.
+// names are the names in a directory in ascending order. A name costs its length and 5 bytes, and up to as much again
+// while they are read: a directory may have millions.
 type names struct {
 	text []byte   // the names, each with a NUL behind it
 	at   []uint32 // where each begins

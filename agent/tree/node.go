@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// node is a name in an open directory, whatever it is: a symbolic link is not followed. What can be done to an open file is done
-// to fd, unless that is negative.
+// node is a name in an open directory, whatever it is: a symbolic link is not followed. What can be done to an open
+// file is done to fd, unless that is negative.
 type node struct {
 	at   dir
 	name string
@@ -44,8 +44,8 @@ func (n node) stat(st *unix.Stat_t) error {
 	return n.at.lstat(n.name, st)
 }
 
-// path is a path for system calls that do not take an open directory. What it names is as certain: the kernel goes on from the
-// directory itself.
+// path is a path for system calls that do not take an open directory. What it names is as certain: the kernel goes on
+// from the directory itself.
 func (n node) path() string { return "/proc/self/fd/" + strconv.Itoa(int(n.at)) + "/" + n.name }
 
 func (n node) setXattr(name, value string) error {
@@ -85,8 +85,8 @@ func (n node) listXattrs(list []byte) (int, error) {
 	return unix.Llistxattr(n.path(), list)
 }
 
-// haveListxattrat is false on kernels before 6.13, and under emulators and filters that do not know the system call. It saves
-// most of the time that a walk spends on files without attributes.
+// haveListxattrat is false on kernels before 6.13, and under emulators and filters that do not know the system call. It
+// saves most of the time that a walk spends on files without attributes.
 var haveListxattrat = sync.OnceValue(func() bool {
 	_, err := listxattrat(unix.AT_FDCWD, ".", nil)
 	return err != unix.ENOSYS && err != unix.EPERM
@@ -112,11 +112,12 @@ type xattrReader struct {
 	names       []string
 }
 
-// errXattrs says that not all attributes are there because of our limits or the kernel's permissions; what was read is valid.
+// errXattrs says that not all attributes are there because of our limits or the kernel's permissions; what was read is
+// valid.
 var errXattrs = errors.New("extended attributes were left out")
 
-// read returns the attributes of a node that move. There are none where the file system has none. Attributes that exceed the
-// limits or that may not be read are left out, and the error is errXattrs.
+// read returns the attributes of a node that move. There are none where the file system has none. Attributes that
+// exceed the limits or that may not be read are left out, and the error is errXattrs.
 func (r *xattrReader) read(n node, t Type) (Xattrs, error) {
 	if r.list == nil {
 		r.list = make([]byte, maxXattrList)

@@ -10,15 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OldFile is the version of a file that is at the destination before a new one takes its place. Its methods are safe for concurrent
-// use, but for Close. Whoever has the volume may write to it meanwhile: what is copied from it must be compared like what is received.
+// OldFile is the version of a file that is at the destination before a new one takes its place. Its methods are safe
+// for concurrent use, but for Close. Whoever has the volume may write to it meanwhile: what is copied from it must be
+// compared like what is received.
 type OldFile struct {
 	path string
 	fd   int
 	size int64
 }
 
-// OpenOld opens the file that is at a path, which must have passed CheckPath. It returns nil if there is none that can be read.
+// OpenOld opens the file that is at a path, which must have passed CheckPath. It returns nil if there is none that can
+// be read.
 func (d *Destination) OpenOld(path string) (*OldFile, error) {
 	fd, err := d.root.open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	switch err {
@@ -51,8 +53,8 @@ func (f *OldFile) ReadAt(p []byte, offset int64) (int, error) {
 // Digest is of a block.
 type Digest = [16]byte
 
-// Digests returns what digest returns for each of at most count blocks of blockSize bytes from block first on, fewer at the end of the
-// file. The last block of the file may be shorter.
+// Digests returns what digest returns for each of at most count blocks of blockSize bytes from block first on, fewer at
+// the end of the file. The last block of the file may be shorter.
 func (f *OldFile) Digests(ctx context.Context, digest func([]byte) Digest, blockSize int, first int64, count int) ([]Digest, error) {
 	if blockSize <= 0 || first < 0 || first > f.size/int64(blockSize) {
 		return nil, nil
@@ -76,7 +78,8 @@ func (f *OldFile) Digests(ctx context.Context, digest func([]byte) Digest, block
 // Close closes the file.
 func (f *OldFile) Close() error { return unix.Close(f.fd) }
 
-// CopyFrom copies a range of the old version to the same place. File systems that can share the blocks. Holes stay holes.
+// CopyFrom copies a range of the old version to the same place. File systems that can share the blocks. Holes stay
+// holes.
 func (f *StagedFile) CopyFrom(old *OldFile, offset, length int64) error {
 	if offset < 0 || length < 0 || offset > old.size || length > old.size-offset {
 		return writeError("copy from the old version of", f.path, unix.EINVAL)

@@ -17,8 +17,8 @@ const (
 	OmittedDevice = "Device"
 	// OmittedFIFO: the file system of the destination has none.
 	OmittedFIFO = "FIFO"
-	// OmittedHardLink: a further name of a symbolic link or a FIFO, or a name of a file that has too many or is one of too many such
-	// files, moved as a file of its own.
+	// OmittedHardLink: a further name of a symbolic link or a FIFO, or a name of a file that has too many or is one of
+	// too many such files, moved as a file of its own.
 	OmittedHardLink = "HardLink"
 	// OmittedOwner: owner or group could not be kept, which takes privilege.
 	OmittedOwner = "Owner"
@@ -30,7 +30,8 @@ const (
 	OmittedUnreadable = "Unreadable"
 	// OmittedStaging: a directory at the root that has the name of the receiver's staging directory.
 	OmittedStaging = "Staging"
-	// OmittedPath: a path of more than MaxPath bytes, which is not moved. A directory counts once, for all that is in it.
+	// OmittedPath: a path of more than MaxPath bytes, which is not moved. A directory counts once, for all that is in
+	// it.
 	OmittedPath = "PathTooLong"
 	// OmittedAttributes: mode or time of something that was there before and belongs to someone else.
 	OmittedAttributes = "Attributes"

@@ -68,8 +68,8 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Compare orders paths as a walk finds them: Root first, then by element, so that a directory comes directly before what is
-// in it. Elements compare by bytes.
+// Compare orders paths as a walk finds them: Root first, then by element, so that a directory comes directly before
+// what is in it. Elements compare by bytes.
 func Compare(a, b string) int {
 	if a == b {
 		return 0
@@ -101,7 +101,8 @@ func Compare(a, b string) int {
 	return len(a) - len(b)
 }
 
-// Split returns the directory that contains path, Root for the first level, and the last element. Root's parent is Root.
+// Split returns the directory that contains path, Root for the first level, and the last element. Root's parent is
+// Root.
 func Split(path string) (parent, name string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 {

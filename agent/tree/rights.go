@@ -45,8 +45,8 @@ func (r *rights) owner(e *Entry, st *unix.Stat_t) (uid, gid int) {
 	return uid, gid
 }
 
-// mode returns the mode for a file that has its owner. Rights of an owner are no one else's; on a directory setgid and sticky give
-// none and are kept where the kernel allows.
+// mode returns the mode for a file that has its owner. Rights of an owner are no one else's; on a directory setgid and
+// sticky give none and are kept where the kernel allows.
 func (r *rights) mode(e *Entry, st *unix.Stat_t) uint32 {
 	switch {
 	case e.Type == Directory && !r.privileged:

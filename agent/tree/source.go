@@ -17,7 +17,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// ErrChanged says that a file is not what the walk saw any more. Reading it again later, after another walk, may succeed.
+// ErrChanged says that a file is not what the walk saw any more. Reading it again later, after another walk, may
+// succeed.
 var ErrChanged = errors.New("the file changed while it was read")
 
 // Source is a tree that is read. It is safe for concurrent use, but for Walk.
@@ -76,9 +77,9 @@ func (s *Source) Omissions() *Omissions { return s.omissions }
 // SetFilter makes walks leave out what the filter excludes, which counts as no omission. It must be called before Walk.
 func (s *Source) SetFilter(f *filter.Filter) { s.filter = f }
 
-// Walk calls visit for every entry in the order of Compare, which starts with the root. Directories that it has entered stay
-// open, and the names of each are held in memory. It ends with the first error of visit. Entries that cannot be moved are
-// counted in Omissions.
+// Walk calls visit for every entry in the order of Compare, which starts with the root. Directories that it has entered
+// stay open, and the names of each are held in memory. It ends with the first error of visit. Entries that cannot be
+// moved are counted in Omissions.
 func (s *Source) Walk(ctx context.Context, visit func(*Entry) error) error {
 	w := walker{
 		ctx:       ctx,

@@ -44,8 +44,9 @@ func (s *Source) open(e *Entry) (*SourceFile, error) {
 	}
 }
 
-// Again returns what a file that Walk found is now, to be read once more. It returns fs.ErrNotExist when there is nothing any more, and
-// ErrChanged when that takes another walk: something else is there, or the file had further names and is not the same any more.
+// Again returns what a file that Walk found is now, to be read once more. It returns fs.ErrNotExist when there is
+// nothing any more, and ErrChanged when that takes another walk: something else is there, or the file had further names
+// and is not the same any more.
 func (s *Source) Again(e *Entry) (*Entry, error) {
 	fd, err := dir(s.root.Fd()).open(e.Path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	switch {
@@ -76,8 +77,8 @@ func (s *Source) Again(e *Entry) (*Entry, error) {
 	return now, nil
 }
 
-// ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns ErrChanged when the file is not, or after
-// the reading is not any more, what Walk found.
+// ReadAt fills p with the bytes of a file that Walk found, from offset on. It returns ErrChanged when the file is not,
+// or after the reading is not any more, what Walk found.
 func (s *Source) ReadAt(e *Entry, p []byte, offset int64) error {
 	f, err := s.open(e)
 	if err != nil {
@@ -90,8 +91,8 @@ func (s *Source) ReadAt(e *Entry, p []byte, offset int64) error {
 	return f.Check()
 }
 
-// ReadAt fills p with the bytes from offset on. It returns ErrChanged if there are not as many. What was read is valid only if
-// Check finds no change afterwards.
+// ReadAt fills p with the bytes from offset on. It returns ErrChanged if there are not as many. What was read is valid
+// only if Check finds no change afterwards.
 func (f *SourceFile) ReadAt(p []byte, offset int64) error {
 	for len(p) > 0 {
 		n, err := unix.Pread(f.fd, p, offset)
@@ -109,8 +110,8 @@ func (f *SourceFile) ReadAt(p []byte, offset int64) error {
 	return nil
 }
 
-// Check returns ErrChanged when the file is not what Walk found: another one, or its size, its time of modification or its time of
-// change differs. A file that was written to through a mapping may show it only later.
+// Check returns ErrChanged when the file is not what Walk found: another one, or its size, its time of modification or
+// its time of change differs. A file that was written to through a mapping may show it only later.
 func (f *SourceFile) Check() error {
 	var st unix.Stat_t
 	if err := fstat(f.fd, &st); err != nil {
@@ -122,8 +123,8 @@ func (f *SourceFile) Check() error {
 	return nil
 }
 
-// Data returns the next range at or after offset that is no hole. It is empty, at the file's size, if there is none. File systems
-// may report holes as data.
+// Data returns the next range at or after offset that is no hole. It is empty, at the file's size, if there is none.
+// File systems may report holes as data.
 func (f *SourceFile) Data(offset int64) (start, end int64, err error) {
 	start, end, err = dataRange(f.fd, offset, f.entry.Size)
 	if err != nil {

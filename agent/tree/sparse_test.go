@@ -139,7 +139,8 @@ func TestCommitRefusesOtherSizes(t *testing.T) {
 	}
 }
 
-// A large file is changed by blocks: only those that differ are read from the source into the new version, the rest comes from the old one.
+// A large file is changed by blocks: only those that differ are read from the source into the new version, the rest
+// comes from the old one.
 func TestChangedBlocks(t *testing.T) {
 	const block = 64 << 10
 	from, to := t.TempDir(), t.TempDir()

@@ -16,8 +16,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// spool keeps records on disk, because a tree may have more entries than fit into memory. Records are read from the last to the
-// first, so that what is in a directory comes before it.
+// spool keeps records on disk, because a tree may have more entries than fit into memory. Records are read from the
+// last to the first, so that what is in a directory comes before it.
 //
 // A record: its bytes, their number (4 bytes, big-endian).
 type spool struct {
@@ -69,8 +69,8 @@ func (s *spool) addEntry(e *Entry) error {
 	return s.add(b, e.Path)
 }
 
-// previous returns the record before the one that it returned last, and io.EOF after the first one. Nothing may be added any more. The
-// record is valid until the next call.
+// previous returns the record before the one that it returned last, and io.EOF after the first one. Nothing may be
+// added any more. The record is valid until the next call.
 func (s *spool) previous() ([]byte, error) {
 	if !s.reading {
 		if err := s.w.Flush(); err != nil {

@@ -23,8 +23,8 @@ type StagedFile struct {
 	sparse      bool // zeros take no room
 }
 
-// Stage opens the staged file of an entry and makes it at first. number tells the entry from others; the same file may be open
-// several times. The bytes may be written in any order. A sparse file has its size at once, and reads as zeros.
+// Stage opens the staged file of an entry and makes it at first. number tells the entry from others; the same file may
+// be open several times. The bytes may be written in any order. A sparse file has its size at once, and reads as zeros.
 func (d *Destination) Stage(number uint64, e *Entry) (*StagedFile, error) {
 	f, err := d.stageFile(strconv.FormatUint(number, 10), e)
 	if err != nil || !e.Sparse {
@@ -51,8 +51,8 @@ func (f *StagedFile) grow(size int64) error {
 	return nil
 }
 
-// stageFile makes a file with the permissions of its entry, which mostly saves giving it those later. No one else can open it: the
-// staging directory is the agent's own.
+// stageFile makes a file with the permissions of its entry, which mostly saves giving it those later. No one else can
+// open it: the staging directory is the agent's own.
 func (d *Destination) stageFile(name string, e *Entry) (*StagedFile, error) {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := openat(int(d.stage), name, flags, e.Mode&0o777|0o600)
@@ -150,9 +150,9 @@ func readAll(fd int, path string, p []byte, offset int64) (int, error) {
 
 // Sync waits until the bytes that were written, through any opening of the file, are on stable storage.
 //
-// A file that was written in several pieces needs it before Commit: the pieces get to the disk in any order, so a power loss could
-// leave the full size and the right time with holes in between, which Look would take for an unchanged file. A file written at
-// once needs none: the size on disk follows the data, so that what is lost shows in the size.
+// A file that was written in several pieces needs it before Commit: the pieces get to the disk in any order, so a power
+// loss could leave the full size and the right time with holes in between, which Look would take for an unchanged file.
+// A file written at once needs none: the size on disk follows the data, so that what is lost shows in the size.
 func (f *StagedFile) Sync() error {
 	for {
 		err := unix.Fdatasync(f.fd)
@@ -166,8 +166,8 @@ func (f *StagedFile) Sync() error {
 	}
 }
 
-// WriteHole makes a range read as zeros that take no room on the volume, where the file system can. The file of a sparse entry has its
-// size from the beginning; in any other, what is beyond the end of what was written takes room.
+// WriteHole makes a range read as zeros that take no room on the volume, where the file system can. The file of a
+// sparse entry has its size from the beginning; in any other, what is beyond the end of what was written takes room.
 func (f *StagedFile) WriteHole(offset, length int64) error {
 	if offset < 0 || length < 0 || offset > math.MaxInt64-length {
 		return writeError("make a hole in", f.path, unix.EINVAL)
@@ -223,8 +223,9 @@ func (f *StagedFile) writeZeros(offset, end int64) error {
 	return nil
 }
 
-// Commit gives the file the attributes and the name of its entry, in the place of a file or link that has the name, and where the
-// destination is a mirror also of a directory. See Sync for what must come before. It refuses a file that has not the entry's size.
+// Commit gives the file the attributes and the name of its entry, in the place of a file or link that has the name, and
+// where the destination is a mirror also of a directory. See Sync for what must come before. It refuses a file that has
+// not the entry's size.
 func (f *StagedFile) Commit(e *Entry) error {
 	d := f.destination
 	if err := f.dress(e); err != nil {

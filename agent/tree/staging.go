@@ -21,10 +21,10 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Each attempt has a staging directory of its own below StagingName, RUN.ATTEMPT.NONCE. It takes over what earlier attempts of the
-// run, or of the one before, staged by moving it there, file by file, and then removes theirs: a receiver that still lives resolves
-// every name in a directory which is gone, and can neither make a file nor give one its name any more. The journal says of what is
-// taken over which files it is of, and of whose Transfer.
+// Each attempt has a staging directory of its own below StagingName, RUN.ATTEMPT.NONCE. It takes over what earlier
+// attempts of the run, or of the one before, staged by moving it there, file by file, and then removes theirs: a
+// receiver that still lives resolves every name in a directory which is gone, and can neither make a file nor give one
+// its name any more. The journal says of what is taken over which files it is of, and of whose Transfer.
 
 // Names in a staging directory, besides those of staged files, which are decimal numbers, and those of package journal.
 const (
@@ -113,9 +113,10 @@ func (d *Destination) makeStaging(run string, attempt uint32) error {
 	return nil
 }
 
-// earlier tells the staging directories that an attempt takes over, in this order, from those that it removes. An attempt begins only
-// after it has emptied all others: so of all there are, none but those of one run may hold files that were staged there, and the rest
-// what was being taken over from it. With a third run that is not certain any more, and nothing but those of the own run is used.
+// earlier tells the staging directories that an attempt takes over, in this order, from those that it removes. An
+// attempt begins only after it has emptied all others: so of all there are, none but those of one run may hold files
+// that were staged there, and the rest what was being taken over from it. With a third run that is not certain any
+// more, and nothing but those of the own run is used.
 func earlier(names []string, own stageName) (older []stageName, useless []string, err error) {
 	var others []stageName
 	for _, n := range names {
@@ -259,7 +260,8 @@ func (d *Destination) checkOwned() error {
 	return nil
 }
 
-// stageError is writeError for what was done in the staging directory, where names vanish only when another attempt takes over.
+// stageError is writeError for what was done in the staging directory, where names vanish only when another attempt
+// takes over.
 func (d *Destination) stageError(did, path string, err error) error {
 	if err == unix.ENOENT || err == unix.ESTALE {
 		if err := d.checkOwned(); err != nil {
@@ -285,8 +287,8 @@ func (d *Destination) Staged(number uint64) (bytes int64, exists bool, err error
 // allocated is how many bytes of a file have been written: those between them, in holes, take no blocks.
 func allocated(st *unix.Stat_t) int64 { return min(st.Size, st.Blocks*512) }
 
-// Clear removes all staged files but those to keep and returns how many bytes of them had been written. No file of the attempt
-// may be staged yet, or any more.
+// Clear removes all staged files but those to keep and returns how many bytes of them had been written. No file of the
+// attempt may be staged yet, or any more.
 func (d *Destination) Clear(keep func(number uint64) bool) (bytes int64, err error) {
 	fd, err := d.root.open(d.staging, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -321,8 +323,8 @@ func (d *Destination) Sync() error {
 	return nil
 }
 
-// Close closes the tree. Files that have their names stay, and so do staged files and a journal for the next attempt; without any
-// the staging directory is removed. Closing again does nothing.
+// Close closes the tree. Files that have their names stay, and so do staged files and a journal for the next attempt;
+// without any the staging directory is removed. Closing again does nothing.
 func (d *Destination) Close() error {
 	if d.root < 0 {
 		return nil

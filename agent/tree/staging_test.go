@@ -193,7 +193,8 @@ func TestTakeOverAfterACrash(t *testing.T) {
 	}
 }
 
-// A new run goes on from what the one before left; what it was already taking over itself, when it crashed, comes first.
+// A new run goes on from what the one before left; what it was already taking over itself, when it crashed, comes
+// first.
 func TestTakeOverFromAnotherRun(t *testing.T) {
 	volume := t.TempDir()
 	write(t, volume, tree.StagingName+"/former.3.aa/7", "seven")

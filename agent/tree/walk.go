@@ -23,7 +23,8 @@ type walker struct {
 	links        *linkTable
 	xattrs       xattrReader
 	omissions    *Omissions
-	// onTheWay are directories that the filter leaves out but for what it moves in them. They are visited before the first of that.
+	// onTheWay are directories that the filter leaves out but for what it moves in them. They are visited before the
+	// first of that.
 	onTheWay []*Entry
 }
 

@@ -30,8 +30,8 @@ const (
 	aclDefault = "system.posix_acl_default"
 )
 
-// Xattrs are extended attributes in ascending order of their names, packed so that entries are small and can be compared. The zero
-// value has none.
+// Xattrs are extended attributes in ascending order of their names, packed so that entries are small and can be
+// compared. The zero value has none.
 //
 // Packed: length of the name (1 byte), of the value (4, big-endian), name, value.
 type Xattrs string
@@ -145,8 +145,8 @@ func checkXattr(name string, t Type) error {
 	return nil
 }
 
-// moves reports whether an attribute is a file's own. Labels and signatures under security. belong to the policy and the keys of
-// a host, so that they mean nothing on another.
+// moves reports whether an attribute is a file's own. Labels and signatures under security. belong to the policy and
+// the keys of a host, so that they mean nothing on another.
 func moves(name string) bool {
 	space, key, _ := strings.Cut(name, ".")
 	if key == "" {

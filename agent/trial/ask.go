@@ -34,15 +34,16 @@ const (
 type Agents struct {
 	// Unit is that of bodies, where all agents are asked, or messages, where one is.
 	Unit wirev1.TrialUnit
-	// Addresses are for people, and Connect makes a connection to the n-th of them; what it returns is called with close.
+	// Addresses are for people, and Connect makes a connection to the n-th of them; what it returns is called with
+	// close.
 	Addresses []string
 	Connect   func(ctx context.Context, n int) (conn grpc.ClientConnInterface, close func(), err error)
 	// Duration for which to collect bodies.
 	Duration time.Duration
 }
 
-// Ask takes a sample of about size bytes from agents. Those that do not answer are left out and counted as long as any does. No item is an
-// error for which failure.Is finds SOURCE_EMPTY.
+// Ask takes a sample of about size bytes from agents. Those that do not answer are left out and counted as long as any
+// does. No item is an error for which failure.Is finds SOURCE_EMPTY.
 func Ask(ctx context.Context, a Agents, size int64, seed uint64) (*Sample, error) {
 	s := &Sample{Unit: a.Unit}
 	ask := a.any
@@ -115,8 +116,8 @@ func (a Agents) any(ctx context.Context, s *Sample, r sampling.Request) error {
 	return s.answered(ctx, errs)
 }
 
-// answered counts who gave no sample, nil among the errors being who did. When nobody gave one that is a failure, in the words of the first
-// who was asked.
+// answered counts who gave no sample, nil among the errors being who did. When nobody gave one that is a failure, in
+// the words of the first who was asked.
 func (s *Sample) answered(ctx context.Context, errs []error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -136,8 +136,8 @@ func TestAskFails(t *testing.T) {
 	}
 }
 
-// TestMeasureItems: bodies are measured one by one: what joined would shrink much shrinks less alone, and not at all where what carries the
-// form of each takes more than is won.
+// TestMeasureItems: bodies are measured one by one: what joined would shrink much shrinks less alone, and not at all
+// where what carries the form of each takes more than is won.
 func TestMeasureItems(t *testing.T) {
 	text := calibrate.Sample(16 << 10)
 	var items [][]byte

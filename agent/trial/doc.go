@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial takes a sample of a directory, has every engine compress it at every level, and predicts what moving such data would take
-// with each of them, by the model of mode Auto.
+// Package trial takes a sample of a directory, has every engine compress it at every level, and predicts what moving
+// such data would take with each of them, by the model of mode Auto.
 package trial
 
 const (

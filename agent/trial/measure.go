@@ -23,10 +23,11 @@ import (
 )
 
 const (
-	// budget is about the CPU time of measuring an engine at a level, for each byte of the sample and at least; each takes one round in
-	// any case.
+	// budget is about the CPU time of measuring an engine at a level, for each byte of the sample and at least; each
+	// takes one round in any case.
 	budget, leastBudget = 3 * time.Nanosecond, 30 * time.Millisecond
-	// near is by how much worse than the best a way may be that takes less CPU time and is therefore preferred: less may be noise.
+	// near is by how much worse than the best a way may be that takes less CPU time and is therefore preferred: less
+	// may be noise.
 	near = 0.01
 	// maxProblem, maxSilence and maxAccelerator bound texts in bytes, so that a result fits into a termination message.
 	maxProblem, maxSilence, maxAccelerator = 96, 192, 256
@@ -60,8 +61,8 @@ type way struct {
 
 func (w way) String() string { return fmt.Sprintf("%s at %v", w.engine.Name(), w.level) }
 
-// Measure measures and predicts. Engines that cannot be measured have rows that say why. The error is that of a context which has ended.
-// The accelerator of the result is for the caller to fill in.
+// Measure measures and predicts. Engines that cannot be measured have rows that say why. The error is that of a context
+// which has ended. The accelerator of the result is for the caller to fill in.
 func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 	if o.Measurer == nil {
 		o.Measurer = &calibrate.Bench{
@@ -135,8 +136,8 @@ func (o *Options) ways() []way {
 	return all
 }
 
-// inflaters measures what inflating each codec takes in CPU seconds for a byte, by the engine that a receiver like this machine would
-// inflate it with. A codec that nothing inflates is not in it.
+// inflaters measures what inflating each codec takes in CPU seconds for a byte, by the engine that a receiver like this
+// machine would inflate it with. A codec that nothing inflates is not in it.
 func (o *Options) inflaters(ctx context.Context) map[codec.ID]float64 {
 	engines := slices.Clone(o.Software)
 	if o.Accelerator != nil && o.Verdict.InflateMinSize != hardware.NeverInflate {
@@ -231,8 +232,8 @@ func nanos(amount float64) uint64 {
 	return uint64(min(max(amount*1e9, 0), math.MaxInt64/2))
 }
 
-// best returns the row that the objective prefers over a link: of those that are about as good as the best, the one with the least CPU
-// time there. The first row always has forecasts.
+// best returns the row that the objective prefers over a link: of those that are about as good as the best, the one
+// with the least CPU time there. The first row always has forecasts.
 func best(rows [][]policy.Forecast, link int) int {
 	least := math.Inf(1)
 	for _, f := range rows {

@@ -156,7 +156,8 @@ func TestBest(t *testing.T) {
 		links   []float64
 		want    []string
 	}{
-		// The slower the network, the more effort pays; two thirds of a percent fewer bytes are not worth seven times the CPU time.
+		// The slower the network, the more effort pays; two thirds of a percent fewer bytes are not worth seven times
+		// the CPU time.
 		"Elapsed": {policy.Setting{Objective: policy.Elapsed, Cores: 1, PeerCores: 1}, []float64{2e6, 100e6, 10e9}, []string{"Balanced", "Fast", "none"}},
 		// Over a slow one every packet wakes both sides up.
 		"CPU":  {policy.Setting{Objective: policy.CPU, Cores: 1}, []float64{1e6, 10e9}, []string{"Fast", "none"}},
@@ -250,7 +251,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestReportFits: the largest result that there can be fits into a termination message and comes out of it as it went in.
+// TestReportFits: the largest result that there can be fits into a termination message and comes out of it as it went
+// in.
 func TestReportFits(t *testing.T) {
 	const most = 1 << 62
 	result := &wirev1.TrialResult{

@@ -19,16 +19,18 @@ import (
 
 // Sample is a part of a source.
 type Sample struct {
-	// Bytes are blocks of the usual size, one after the other; the last one may be shorter. There are none where there are Items.
+	// Bytes are blocks of the usual size, one after the other; the last one may be shorter. There are none where there
+	// are Items.
 	Bytes []byte
-	// Items are bodies or messages, as Unit says, of which TotalItems were there to choose from. Each is compressed in one piece, with Overhead
-	// bytes beside it.
+	// Items are bodies or messages, as Unit says, of which TotalItems were there to choose from. Each is compressed in
+	// one piece, with Overhead bytes beside it.
 	Items    [][]byte
 	Unit     wirev1.TrialUnit
 	Overhead func(codec.ID) int
 	// CutItems are in the sample with their beginnings only, UnreadableItems could not be inflated and are not in it.
 	TotalItems, CutItems, UnreadableItems int64
-	// Agents gave the items, SilentAgents were asked and gave nothing; Silence is why the first of those did not, nil where all answered.
+	// Agents gave the items, SilentAgents were asked and gave nothing; Silence is why the first of those did not, nil
+	// where all answered.
 	Agents, SilentAgents int64
 	Silence              error
 	// Files are how many the bytes are of, Changed how many could not be read because they changed meanwhile.
@@ -54,13 +56,13 @@ func (s *Sample) pieces() iter.Seq[[]byte] {
 	return slices.Chunk(s.Bytes, frame.DefaultBlock)
 }
 
-// Take takes a sample of about size bytes, or the whole source if it has no more. The files of the source, in the order in which they
-// are sent, are one row of blocks; of as many equal parts of it as there are blocks in the sample, each gives one at random. So large
-// files are met in many places, small files many together, as they are sent, and every byte of the source has the same chance. Equal
-// seeds take equal samples of a source that has not changed.
+// Take takes a sample of about size bytes, or the whole source if it has no more. The files of the source, in the order
+// in which they are sent, are one row of blocks; of as many equal parts of it as there are blocks in the sample, each
+// gives one at random. So large files are met in many places, small files many together, as they are sent, and every
+// byte of the source has the same chance. Equal seeds take equal samples of a source that has not changed.
 //
-// The source is walked twice, and nothing is kept of it in memory but the sample. An empty source is an error for which failure.Is
-// finds SOURCE_EMPTY.
+// The source is walked twice, and nothing is kept of it in memory but the sample. An empty source is an error for which
+// failure.Is finds SOURCE_EMPTY.
 func Take(ctx context.Context, source *tree.Source, size int64, seed uint64) (*Sample, error) {
 	s := &Sample{}
 	err := source.Walk(ctx, func(e *tree.Entry) error {
@@ -111,8 +113,8 @@ func choose(total, size int64, seed uint64) []int64 {
 	return chosen
 }
 
-// ranges calls visit for every range of a file that has data. The file is open only where that takes it to know, for sparse files; it is
-// nil otherwise. A file that is another one by now has none, and is counted.
+// ranges calls visit for every range of a file that has data. The file is open only where that takes it to know, for
+// sparse files; it is nil otherwise. A file that is another one by now has none, and is counted.
 func (s *Sample) ranges(source *tree.Source, e *tree.Entry, visit func(f *tree.SourceFile, offset, length int64) error) error {
 	if !e.Sparse {
 		if e.Size == 0 {

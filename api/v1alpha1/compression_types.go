@@ -10,7 +10,8 @@ import "k8s.io/apimachinery/pkg/api/resource"
 type CompressionMode string
 
 const (
-	// CompressionAuto decides by samples of the data whether they shrink, and by the objective whether and how they are compressed.
+	// CompressionAuto decides by samples of the data whether they shrink, and by the objective whether and how they are
+	// compressed.
 	CompressionAuto CompressionMode = "Auto"
 	// CompressionAlways compresses every block that is large enough; what does not shrink is still sent as it is.
 	CompressionAlways CompressionMode = "Always"
@@ -18,12 +19,14 @@ const (
 	CompressionNever CompressionMode = "Never"
 )
 
-// CompressionObjective is what mode Auto minimises where Transfers choose block by block. HTTPEndpoints and Queues do not choose by it.
+// CompressionObjective is what mode Auto minimises where Transfers choose block by block. HTTPEndpoints and Queues do
+// not choose by it.
 // +kubebuilder:validation:Enum=Cost;Elapsed;CPU;Bytes
 type CompressionObjective string
 
 const (
-	// ObjectiveCost minimises money at the policy's prices: that of CPU time on both sides and that of bytes on the wire.
+	// ObjectiveCost minimises money at the policy's prices: that of CPU time on both sides and that of bytes on the
+	// wire.
 	ObjectiveCost CompressionObjective = "Cost"
 	// ObjectiveElapsed minimises the time until the work is done.
 	ObjectiveElapsed CompressionObjective = "Elapsed"
@@ -84,8 +87,8 @@ const (
 	PlacementAnyNode Placement = "AnyNode"
 )
 
-// Compression is what a user wants of compression for one object. What is set here wins over the named policy, which wins over
-// the default policy, which wins over what is built in.
+// Compression is what a user wants of compression for one object. What is set here wins over the named policy, which
+// wins over the default policy, which wins over what is built in.
 type Compression struct {
 	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
 	// +optional
@@ -100,8 +103,8 @@ type Compression struct {
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
 
-	// codecs lists the formats to use, in order of preference. Mode Auto chooses block by block among those that the peer reads; mode
-	// Always takes the first of them.
+	// codecs lists the formats to use, in order of preference. Mode Auto chooses block by block among those that the
+	// peer reads; mode Always takes the first of them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -117,8 +120,8 @@ type Compression struct {
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
 
-	// minSize is the size below which a block is not compressed, in hardware or in software. Blocks are 1Mi at most, so a larger
-	// value compresses nothing.
+	// minSize is the size below which a block is not compressed, in hardware or in software. Blocks are 1Mi at most, so
+	// a larger value compresses nothing.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
@@ -134,21 +137,21 @@ type Operations struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// EstimateStatus says how well samples of blocks predicted what compressing them would give. Blocks that were neither compressed
-// nor probed are in skipped.
+// EstimateStatus says how well samples of blocks predicted what compressing them would give. Blocks that were neither
+// compressed nor probed are in skipped.
 type EstimateStatus struct {
 	// blocks were predicted to shrink and then compressed.
 	// +optional
 	Blocks int64 `json:"blocks,omitempty"`
-	// meanErrorPercent is how far predicted and true compressed sizes of those blocks were apart on average, in percent of the
-	// uncompressed size, as a decimal.
+	// meanErrorPercent is how far predicted and true compressed sizes of those blocks were apart on average, in percent
+	// of the uncompressed size, as a decimal.
 	// +optional
 	MeanErrorPercent string `json:"meanErrorPercent,omitempty"`
 	// wasted of those blocks did not shrink.
 	// +optional
 	Wasted int64 `json:"wasted,omitempty"`
-	// probes are blocks that were compressed although they were predicted not to shrink by a 32nd, which is what makes it worth the
-	// effort, to see whether that was true.
+	// probes are blocks that were compressed although they were predicted not to shrink by a 32nd, which is what makes
+	// it worth the effort, to see whether that was true.
 	// +optional
 	Probes int64 `json:"probes,omitempty"`
 	// missed of the probes did.
@@ -161,8 +164,8 @@ type EstimateStatus struct {
 
 // CompressionStatus says what compression did. It has the same shape in every kind that compresses.
 type CompressionStatus struct {
-	// codec is the format on the wire of most of what was compressed: deflate or zstd; none when nothing was. In mode Auto blocks may
-	// differ.
+	// codec is the format on the wire of most of what was compressed: deflate or zstd; none when nothing was. In mode
+	// Auto blocks may differ.
 	// +optional
 	Codec string `json:"codec,omitempty"`
 	// engine is what executed the codec for most of the data: dfltcc, isa-l, zlib-ng, go, libzstd, go-zstd or none.
@@ -177,8 +180,8 @@ type CompressionStatus struct {
 	// ratio is uncompressed divided by compressed bytes, as a decimal.
 	// +optional
 	Ratio string `json:"ratio,omitempty"`
-	// savedPercent is how much smaller the compressed bytes are than the uncompressed ones. Never above 100; below 0 when framing
-	// cost more than was saved.
+	// savedPercent is how much smaller the compressed bytes are than the uncompressed ones. Never above 100; below 0
+	// when framing cost more than was saved.
 	// +optional
 	SavedPercent int32 `json:"savedPercent"`
 	// uncompressedBytes is the number of bytes before compression.
@@ -222,10 +225,12 @@ type DecompressionStatus struct {
 
 // CPUStatus is what the work cost in CPU time. Amounts are seconds as decimals.
 type CPUStatus struct {
-	// sendSeconds is the CPU time of the sending agent's process, which is the receiving one as well when run.route is Pod.
+	// sendSeconds is the CPU time of the sending agent's process, which is the receiving one as well when run.route is
+	// Pod.
 	// +optional
 	SendSeconds string `json:"sendSeconds,omitempty"`
-	// idleSeconds is the part of sendSeconds that members of a Queue spent while nothing passed, because they are there.
+	// idleSeconds is the part of sendSeconds that members of a Queue spent while nothing passed, because they are
+	// there.
 	// +optional
 	IdleSeconds string `json:"idleSeconds,omitempty"`
 	// receiveSeconds is the CPU time of the receiving agent's process. Absent until that has reported.
@@ -237,11 +242,12 @@ type CPUStatus struct {
 	// decompressSeconds is the part of receiveSeconds, or of sendSeconds when run.route is Pod, spent inflating.
 	// +optional
 	DecompressSeconds string `json:"decompressSeconds,omitempty"`
-	// networkSeconds is an estimate of what the network stack spent on no process's account: the bytes on the wire times the
-	// coefficient that the sending node's NodeProfile measured.
+	// networkSeconds is an estimate of what the network stack spent on no process's account: the bytes on the wire
+	// times the coefficient that the sending node's NodeProfile measured.
 	// +optional
 	NetworkSeconds string `json:"networkSeconds,omitempty"`
-	// secondsPerGiB is sendSeconds without idleSeconds, receiveSeconds and networkSeconds for each GiB of uncompressed data.
+	// secondsPerGiB is sendSeconds without idleSeconds, receiveSeconds and networkSeconds for each GiB of uncompressed
+	// data.
 	// +optional
 	SecondsPerGiB string `json:"secondsPerGiB,omitempty"`
 }
@@ -257,8 +263,8 @@ type CostStatus struct {
 	// network is the price of the bytes on the wire.
 	// +optional
 	Network string `json:"network,omitempty"`
-	// saved is the price of the bytes that compression kept off the wire, less that of the CPU time spent on compressing and
-	// inflating. Negative when compression lost.
+	// saved is the price of the bytes that compression kept off the wire, less that of the CPU time spent on
+	// compressing and inflating. Negative when compression lost.
 	// +optional
 	Saved string `json:"saved,omitempty"`
 }

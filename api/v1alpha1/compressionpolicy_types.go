@@ -18,17 +18,18 @@ type HardwareCompression struct {
 
 // SoftwareCompression are the settings for compressing in software.
 type SoftwareCompression struct {
-	// minSize is the size in bytes below which a block is not compressed in software. Built in: 0, and 1024 for HTTPEndpoints.
+	// minSize is the size in bytes below which a block is not compressed in software. Built in: 0, and 1024 for
+	// HTTPEndpoints.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="minSize must be between 0 and 1Gi; write for example 16Ki"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
 	// disabled: where there is no accelerator nothing is compressed.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
-	// engines that may compress in software, in order of preference. An engine that an agent does not have, or not at the level, is
-	// passed over; when none is left the agent uses the one in Go. Built in, and for a codec of which none is named here: each agent
-	// measures what it has when it starts and takes the fastest that does not compress much worse. Receivers inflate with whichever
-	// engine is fastest there.
+	// engines that may compress in software, in order of preference. An engine that an agent does not have, or not at
+	// the level, is passed over; when none is left the agent uses the one in Go. Built in, and for a codec of which
+	// none is named here: each agent measures what it has when it starts and takes the fastest that does not compress
+	// much worse. Receivers inflate with whichever engine is fastest there.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -45,14 +46,16 @@ type Prices struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]+$')",message="currency must be letters and digits; write for example USD"
 	Currency string `json:"currency,omitempty"`
-	// cpuHour is the price of one core for one hour: more than 0 and less than 1000000, with at most 9 digits after the point.
+	// cpuHour is the price of one core for one hour: more than 0 and less than 1000000, with at most 9 digits after the
+	// point.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,6}([.][0-9]{1,9})?$')",message="cpuHour must be a decimal below 1000000, not negative, with at most 9 digits after the point; write for example \"0.031\""
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9.]+$') || self.matches('[1-9]')",message="cpuHour must be more than 0; where CPU time costs nothing leave prices out and choose objective Elapsed or Bytes"
 	CPUHour string `json:"cpuHour,omitempty"`
-	// networkGiB is the price of one GiB on the wire: more than 0 and less than 1000000, with at most 9 digits after the point.
+	// networkGiB is the price of one GiB on the wire: more than 0 and less than 1000000, with at most 9 digits after
+	// the point.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
@@ -66,30 +69,34 @@ type Prices struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.software) || !has(self.software.disabled) || !self.software.disabled || !has(self.codecs) || !self.codecs.exists(c, c == 'zstd')",message="codecs must not have zstd where software.disabled is true: no accelerator does zstd; write codecs: [deflate]"
 // +kubebuilder:validation:XValidation:rule="!has(self.placement) || self.placement != 'RequireHardware' || !has(self.codecs) || self.codecs[0] == 'deflate'",message="codecs must have deflate first where placement is RequireHardware: no accelerator does zstd; write codecs: [deflate]"
 type CompressionPolicySpec struct {
-	// objective is what mode Auto minimises for Transfers, which choose engine, codec and level block by block, and what CompressionTrials
-	// recommend by: Cost (money at the prices, for CPU time on both sides and bytes on the wire), Elapsed (time until the work is done), CPU (CPU
-	// time on both sides, the network stack's included) or Bytes (on the wire). HTTPEndpoints and Queues do not choose by it. Built in: Cost where
-	// prices are set, otherwise Elapsed.
+	// objective is what mode Auto minimises for Transfers, which choose engine, codec and level block by block, and
+	// what CompressionTrials recommend by: Cost (money at the prices, for CPU time on both sides and bytes on the
+	// wire), Elapsed (time until the work is done), CPU (CPU time on both sides, the network stack's included) or Bytes
+	// (on the wire). HTTPEndpoints and Queues do not choose by it. Built in: Cost where prices are set, otherwise
+	// Elapsed.
 	// +optional
 	Objective CompressionObjective `json:"objective,omitempty"`
-	// mode says whether to compress: Auto (what a sample promises to shrink, and Transfers only where it pays by the objective), Always (all
-	// that is large enough) or Never. What does not shrink is sent and stored as it is. Built in: Auto.
+	// mode says whether to compress: Auto (what a sample promises to shrink, and Transfers only where it pays by the
+	// objective), Always (all that is large enough) or Never. What does not shrink is sent and stored as it is. Built
+	// in: Auto.
 	// +optional
 	Mode CompressionMode `json:"mode,omitempty"`
-	// codecs lists the formats to use, in order of preference. In mode Auto Transfers choose block by block among those that the peer
-	// reads; in mode Always, and in Queues, it is the first of them. HTTPEndpoints go by their own codings. Built in: [deflate].
+	// codecs lists the formats to use, in order of preference. In mode Auto Transfers choose block by block among those
+	// that the peer reads; in mode Always, and in Queues, it is the first of them. HTTPEndpoints go by their own
+	// codings. Built in: [deflate].
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codecs must name each codec once"
 	Codecs []Codec `json:"codecs,omitempty"`
-	// level trades CPU for ratio. In mode Auto it is the most effort that Transfers make: High lets them choose among all three. HTTPEndpoints
-	// and Queues compress at exactly this level, over fast networks too. Built in: Fast.
+	// level trades CPU for ratio. In mode Auto it is the most effort that Transfers make: High lets them choose among
+	// all three. HTTPEndpoints and Queues compress at exactly this level, over fast networks too. Built in: Fast.
 	// +optional
 	Level CompressionLevel `json:"level,omitempty"`
-	// placement says on which nodes agents run: PreferHardware (on one with an accelerator that works, elsewhere where none can take them),
-	// RequireHardware (on such a node only, and they wait for one) or AnyNode (accelerators are not looked at). Built in: PreferHardware.
+	// placement says on which nodes agents run: PreferHardware (on one with an accelerator that works, elsewhere where
+	// none can take them), RequireHardware (on such a node only, and they wait for one) or AnyNode (accelerators are
+	// not looked at). Built in: PreferHardware.
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
 	// hardware has the settings for compressing on the accelerator.
@@ -98,8 +105,8 @@ type CompressionPolicySpec struct {
 	// software has the settings for compressing without it.
 	// +optional
 	Software *SoftwareCompression `json:"software,omitempty"`
-	// prices turn CPU time and bytes into money: for the objective Cost of Transfers and CompressionTrials, and for what status says of the
-	// cost of these and of HTTPEndpoints. Built in: none, and then no cost is reported.
+	// prices turn CPU time and bytes into money: for the objective Cost of Transfers and CompressionTrials, and for
+	// what status says of the cost of these and of HTTPEndpoints. Built in: none, and then no cost is reported.
 	// +optional
 	Prices *Prices `json:"prices,omitempty"`
 }

@@ -16,7 +16,8 @@ type TrialHTTPEndpoint struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
-	// duration for which the replicas collect bodies, in memory and of all that pass with the same chance. They keep nothing before and after.
+	// duration for which the replicas collect bodies, in memory and of all that pass with the same chance. They keep
+	// nothing before and after.
 	// +optional
 	// +default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="duration must be between 1s and 10m; write for example 1m"
@@ -40,7 +41,8 @@ type TrialSource struct {
 	// persistentVolumeClaim whose files are sampled. It is mounted read-only.
 	// +optional
 	PersistentVolumeClaim *PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitempty"`
-	// httpEndpoint whose replicas are asked for plain bodies of the content types that they compress. Each body is measured alone, at its size.
+	// httpEndpoint whose replicas are asked for plain bodies of the content types that they compress. Each body is
+	// measured alone, at its size.
 	// +optional
 	HTTPEndpoint *TrialHTTPEndpoint `json:"httpEndpoint,omitempty"`
 	// queue of which a member is asked for plain messages. None is consumed. Each is measured alone, at its size.
@@ -50,12 +52,14 @@ type TrialSource struct {
 
 // TrialSample says how much of the source is measured with.
 type TrialSample struct {
-	// size of the sample, which is held in the agent's memory. Of a claim it is read in blocks of 1 MiB from all over it, where every byte has the
-	// same chance. A replica of an HTTPEndpoint gives 4 MiB and a Queue 32 MiB at most. Of a smaller source everything is taken. Built in: 64Mi.
+	// size of the sample, which is held in the agent's memory. Of a claim it is read in blocks of 1 MiB from all over
+	// it, where every byte has the same chance. A replica of an HTTPEndpoint gives 4 MiB and a Queue 32 MiB at most. Of
+	// a smaller source everything is taken. Built in: 64Mi.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('128Mi')) <= 0",message="size must be between 1Mi and 128Mi; write for example 64Mi"
 	Size *resource.Quantity `json:"size,omitempty"`
-	// seed chooses blocks or messages: with the same one an unchanged source gives the same sample. Bodies are those that pass.
+	// seed chooses blocks or messages: with the same one an unchanged source gives the same sample. Bodies are those
+	// that pass.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
@@ -106,8 +110,9 @@ type TrialLink struct {
 
 // TrialCompression says for what a trial recommends.
 type TrialCompression struct {
-	// policyName names a CompressionPolicy whose objective, prices and least sizes the recommendation takes over. When empty the default
-	// policy applies, if there is one. What a policy says of codecs, levels and engines does not matter: all are measured.
+	// policyName names a CompressionPolicy whose objective, prices and least sizes the recommendation takes over. When
+	// empty the default policy applies, if there is one. What a policy says of codecs, levels and engines does not
+	// matter: all are measured.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PolicyName string `json:"policyName,omitempty"`
@@ -168,8 +173,8 @@ type CompressionTrialSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// podTemplate adjusts the agent's pod. With securityContext.runAsUser: 0 the agent reads files of other users, as that of a Transfer
-	// does, if the namespace allows it.
+	// podTemplate adjusts the agent's pod. With securityContext.runAsUser: 0 the agent reads files of other users, as
+	// that of a Transfer does, if the namespace allows it.
 	// +optional
 	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
 }
@@ -202,7 +207,8 @@ const (
 
 // TrialSampleStatus is what was measured with.
 type TrialSampleStatus struct {
-	// unit is what was compressed in one piece. What carries the form of a compressed body or message is counted with it.
+	// unit is what was compressed in one piece. What carries the form of a compressed body or message is counted with
+	// it.
 	// +optional
 	Unit TrialUnit `json:"unit,omitempty"`
 	// items are the bodies or messages in the sample.
@@ -220,8 +226,8 @@ type TrialSampleStatus struct {
 	// agents are the replicas that gave the bodies, or the member that gave the messages.
 	// +optional
 	Agents int64 `json:"agents,omitempty"`
-	// silentAgents are replicas or members that were ready when the attempt began, were asked and gave nothing. What passed such a replica
-	// is neither in the sample nor in itemsTotal.
+	// silentAgents are replicas or members that were ready when the attempt began, were asked and gave nothing. What
+	// passed such a replica is neither in the sample nor in itemsTotal.
 	// +optional
 	SilentAgents int64 `json:"silentAgents,omitempty"`
 	// silentMessage is why the first of those gave nothing.
@@ -234,13 +240,15 @@ type TrialSampleStatus struct {
 	// files that the bytes are of.
 	// +optional
 	Files int64 `json:"files"`
-	// bytesTotal of the source, without what include and exclude leave out, and without holes of sparse files; of a queue as they are stored.
+	// bytesTotal of the source, without what include and exclude leave out, and without holes of sparse files; of a
+	// queue as they are stored.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal"`
 	// filesTotal of the source.
 	// +optional
 	FilesTotal int64 `json:"filesTotal"`
-	// hopelessBytes of the sample are in blocks, bodies or messages that mode Auto would send as they are, because a look at them promises nothing.
+	// hopelessBytes of the sample are in blocks, bodies or messages that mode Auto would send as they are, because a
+	// look at them promises nothing.
 	// +optional
 	HopelessBytes int64 `json:"hopelessBytes"`
 	// changedFiles were to be in the sample and are not, because they changed while they were read.
@@ -258,7 +266,8 @@ type TrialPrediction struct {
 	// secondsPerGiB of uncompressed data, as a decimal.
 	// +optional
 	SecondsPerGiB string `json:"secondsPerGiB,omitempty"`
-	// cpuSecondsPerGiB of both sides, with what moving the data takes besides: the slower the link, the oftener hosts wake up for little.
+	// cpuSecondsPerGiB of both sides, with what moving the data takes besides: the slower the link, the oftener hosts
+	// wake up for little.
 	// +optional
 	CPUSecondsPerGiB string `json:"cpuSecondsPerGiB,omitempty"`
 	// costPerGiB in the currency of the prices: CPU time of both sides, and bytes on the wire. Absent without prices.
@@ -266,8 +275,8 @@ type TrialPrediction struct {
 	CostPerGiB string `json:"costPerGiB,omitempty"`
 }
 
-// TrialResult is what an engine did with the sample at a level, and what moving such data with it is predicted to take. Amounts are
-// decimals, for a GiB of uncompressed data.
+// TrialResult is what an engine did with the sample at a level, and what moving such data with it is predicted to take.
+// Amounts are decimals, for a GiB of uncompressed data.
 type TrialResult struct {
 	// codec is none where the data are sent as they are.
 	// +optional
@@ -287,7 +296,8 @@ type TrialResult struct {
 	// decompressSecondsPerGiB of CPU time, measured with the engine that inflates the codec fastest on the node.
 	// +optional
 	DecompressSecondsPerGiB string `json:"decompressSecondsPerGiB,omitempty"`
-	// predictions of elapsed time, CPU time and cost, by link, for a sender and a receiver with as many cores as status.cores says.
+	// predictions of elapsed time, CPU time and cost, by link, for a sender and a receiver with as many cores as
+	// status.cores says.
 	// +optional
 	// +listType=map
 	// +listMapKey=link
@@ -387,8 +397,9 @@ type CompressionTrialStatus struct {
 	Recommendation *TrialRecommendation `json:"recommendation,omitempty"`
 }
 
-// CompressionTrial measures every codec, engine and level on a sample of the files of a claim, of the bodies that pass an HTTPEndpoint, or of
-// the messages of a Queue, on a node of a class, predicts what moving such data over given links would take and cost, and recommends a CompressionPolicy. It runs once, and again whenever the annotation
+// CompressionTrial measures every codec, engine and level on a sample of the files of a claim, of the bodies that pass
+// an HTTPEndpoint, or of the messages of a Queue, on a node of a class, predicts what moving such data over given links
+// would take and cost, and recommends a CompressionPolicy. It runs once, and again whenever the annotation
 // lighterage.dev/run gets a new value. kubectl lighterage trial report makes a page of it.
 //
 // +kubebuilder:object:root=true

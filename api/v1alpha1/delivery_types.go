@@ -61,13 +61,13 @@ type DeliverySpec struct {
 	// destination that is written.
 	// +required
 	Destination DeliveryDestination `json:"destination,omitzero"`
-	// privilege that the Transfer asks for, so that owners, setuid and setgid and file capabilities are kept. The receiving agent gets it
-	// when its namespace has the annotation lighterage.dev/allow-privileged-agents: "true"; otherwise what cannot be kept is counted in
-	// omissions.
+	// privilege that the Transfer asks for, so that owners, setuid and setgid and file capabilities are kept. The
+	// receiving agent gets it when its namespace has the annotation lighterage.dev/allow-privileged-agents: "true";
+	// otherwise what cannot be kept is counted in omissions.
 	// +optional
 	Privilege AgentPrivilege `json:"privilege,omitempty"`
-	// delete is spec.delete of the Transfer: what the source does not have is removed at the destination. The receiving agent removes
-	// nothing without it, whatever the sending agent asks for.
+	// delete is spec.delete of the Transfer: what the source does not have is removed at the destination. The receiving
+	// agent removes nothing without it, whatever the sending agent asks for.
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 }
@@ -101,8 +101,8 @@ type DeliveryStatus struct {
 	// peer for people: the name of the Peer that the data come from, or "(this cluster)".
 	// +optional
 	Peer string `json:"peer,omitempty"`
-	// serverName is the TLS server name by which the gateway passes the sender through to the receiving agent. Set when the agent
-	// is ready for it.
+	// serverName is the TLS server name by which the gateway passes the sender through to the receiving agent. Set when
+	// the agent is ready for it.
 	// +optional
 	ServerName string `json:"serverName,omitempty"`
 	// endpoint is the host and port of the receiving agent inside the cluster.
@@ -130,9 +130,9 @@ type DeliveryStatus struct {
 	Omissions []Omission `json:"omissions,omitempty"`
 }
 
-// Delivery is the receiving side of one attempt of a Transfer of another cluster, or of another pod of this one. The gateway, or for a
-// Transfer of this cluster the manager, makes it when a PeerGrant allows the Transfer, and it goes when the Transfer goes or makes its
-// next attempt.
+// Delivery is the receiving side of one attempt of a Transfer of another cluster, or of another pod of this one. The
+// gateway, or for a Transfer of this cluster the manager, makes it when a PeerGrant allows the Transfer, and it goes
+// when the Transfer goes or makes its next attempt.
 //
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9][-a-z0-9]*-[a-z0-9]{1,6}-[1-9][0-9]{0,5}-[0-9a-f]{8}$')",message="a Delivery is named <transfer>-<run>-<attempt>-<8 hexadecimal digits> and is made by the gateway or the manager; make a Transfer instead"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a Delivery is also that of its Job: at most 63 characters"

@@ -3,9 +3,9 @@
 
 // Package v1alpha1 holds the kinds of the API group lighterage.dev.
 //
-// Conventions that every kind keeps: quantities are resource.Quantity, durations metav1.Duration, ratios and amounts of money
-// decimal strings; specs are written by users only; status carries observedGeneration and the conditions Ready, Reconciling
-// and Stalled, so that kstatus, Argo CD, Flux and kubectl wait understand it.
+// Conventions that every kind keeps: quantities are resource.Quantity, durations metav1.Duration, ratios and amounts of
+// money decimal strings; specs are written by users only; status carries observedGeneration and the conditions Ready,
+// Reconciling and Stalled, so that kstatus, Argo CD, Flux and kubectl wait understand it.
 //
 // +kubebuilder:object:generate=true
 // +groupName=lighterage.dev

@@ -38,9 +38,10 @@ type HTTPService struct {
 
 // HTTPHost is a server that is not a Service of this namespace.
 type HTTPHost struct {
-	// name is a DNS name or an IP address. Replicas check the address at every connection: they dial none that is loopback, link-local, a
-	// cloud's metadata service or the API server, and none of this cluster but that of a Service named as NAME.NAMESPACE.svc, whose
-	// namespace has this one in its annotation lighterage.dev/allow-backends-from.
+	// name is a DNS name or an IP address. Replicas check the address at every connection: they dial none that is
+	// loopback, link-local, a cloud's metadata service or the API server, and none of this cluster but that of a
+	// Service named as NAME.NAMESPACE.svc, whose namespace has this one in its annotation
+	// lighterage.dev/allow-backends-from.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -71,7 +72,8 @@ type HTTPBackendTLS struct {
 
 // HTTPHealthCheck is how each replica looks whether the backend answers.
 type HTTPHealthCheck struct {
-	// path that is asked for by GET; a status below 400 is healthy. By default a connection is opened, and nothing asked.
+	// path that is asked for by GET; a status below 400 is healthy. By default a connection is opened, and nothing
+	// asked.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -93,7 +95,8 @@ type HTTPHealthCheck struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.service) != has(self.host)",message="exactly one of service and host must be given"
 type HTTPBackend struct {
-	// service in the HTTPEndpoint's namespace. One of type ExternalName may lead out of the cluster, and not to another Service.
+	// service in the HTTPEndpoint's namespace. One of type ExternalName may lead out of the cluster, and not to another
+	// Service.
 	// +optional
 	Service *HTTPService `json:"service,omitempty"`
 	// host that is not a Service of this namespace.
@@ -105,8 +108,8 @@ type HTTPBackend struct {
 	// healthCheck of the backend. A backend that fails it is answered for with 503 until it passes again.
 	// +optional
 	HealthCheck *HTTPHealthCheck `json:"healthCheck,omitempty"`
-	// responseTimeout is how long the backend may take until its response begins; the client gets 504 then. How long a response takes
-	// from there on is not bounded.
+	// responseTimeout is how long the backend may take until its response begins; the client gets 504 then. How long a
+	// response takes from there on is not bounded.
 	// +optional
 	// +default="60s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="responseTimeout must be between 1s and 1h; write for example 60s"
@@ -115,8 +118,8 @@ type HTTPBackend struct {
 
 // HTTPListenerTLS is the certificate that clients see.
 type HTTPListenerTLS struct {
-	// secretName of a Secret of type kubernetes.io/tls in the HTTPEndpoint's namespace, such as cert-manager makes. When it changes,
-	// new connections get the new certificate within about two minutes.
+	// secretName of a Secret of type kubernetes.io/tls in the HTTPEndpoint's namespace, such as cert-manager makes.
+	// When it changes, new connections get the new certificate within about two minutes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -144,7 +147,8 @@ type HTTPListener struct {
 	// tls that clients speak, with HTTP/2 or HTTP/1.1. Absent: plain HTTP/1.1.
 	// +optional
 	TLS *HTTPListenerTLS `json:"tls,omitempty"`
-	// serviceType of the Service. Annotations that others put on the Service, for example for a cloud's load balancer, are left alone.
+	// serviceType of the Service. Annotations that others put on the Service, for example for a cloud's load balancer,
+	// are left alone.
 	// +optional
 	// +default="ClusterIP"
 	ServiceType HTTPServiceType `json:"serviceType,omitempty"`
@@ -153,9 +157,9 @@ type HTTPListener struct {
 	// +default="75s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="idleTimeout must be between 1s and 1h; write for example 75s"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
-	// trustedProxies are where connections come from, as CIDRs, whose X-Forwarded-* and Forwarded are kept and appended to, such as the
-	// pods of a gateway that names this HTTPEndpoint as a backend. What others say there is replaced by what the replica sees itself.
-	// Whoever can connect from one of these addresses can claim to be anybody.
+	// trustedProxies are where connections come from, as CIDRs, whose X-Forwarded-* and Forwarded are kept and appended
+	// to, such as the pods of a gateway that names this HTTPEndpoint as a backend. What others say there is replaced by
+	// what the replica sees itself. Whoever can connect from one of these addresses can claim to be anybody.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -170,8 +174,8 @@ type HTTPListener struct {
 	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 }
 
-// HTTPCompression is what is wanted of compression for one HTTPEndpoint. What is set here wins over the named policy, which wins
-// over the default policy, which wins over what is built in. Which formats are used says spec.codings alone.
+// HTTPCompression is what is wanted of compression for one HTTPEndpoint. What is set here wins over the named policy,
+// which wins over the default policy, which wins over what is built in. Which formats are used says spec.codings alone.
 type HTTPCompression struct {
 	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
 	// +optional
@@ -186,7 +190,8 @@ type HTTPCompression struct {
 	// placement says on which nodes replicas may run.
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
-	// hardwareMinSize is the size below which a body is not compressed where the accelerator would do it. Built in: 20000.
+	// hardwareMinSize is the size below which a body is not compressed where the accelerator would do it. Built in:
+	// 20000.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="hardwareMinSize must be between 0 and 1Gi; write for example 20000"
 	HardwareMinSize *resource.Quantity `json:"hardwareMinSize,omitempty"`
@@ -204,14 +209,15 @@ type HTTPLimits struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections int32 `json:"maxConnections,omitempty"`
-	// maxCompressions is how many bodies are compressed at the same moment; others are sent as they are meanwhile. A GET whose
-	// Accept-Encoding refuses that (identity;q=0) gets 503 with Retry-After. Absent: not bounded.
+	// maxCompressions is how many bodies are compressed at the same moment; others are sent as they are meanwhile. A
+	// GET whose Accept-Encoding refuses that (identity;q=0) gets 503 with Retry-After. Absent: not bounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxCompressions int32 `json:"maxCompressions,omitempty"`
-	// compressionCPUPercent is the share of the replica's CPU, of all cores that it may use, beyond which bodies are sent as they are.
-	// A GET whose Accept-Encoding refuses that (identity;q=0) gets 503 with Retry-After. Absent: not bounded.
+	// compressionCPUPercent is the share of the replica's CPU, of all cores that it may use, beyond which bodies are
+	// sent as they are. A GET whose Accept-Encoding refuses that (identity;q=0) gets 503 with Retry-After. Absent: not
+	// bounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -257,22 +263,24 @@ const (
 type HTTPCrossSiteCookies string
 
 const (
-	// HTTPCrossSiteCookiesDoNotCompress sends as they are responses with a cookie of SameSite=None, or with any in answer to another site.
+	// HTTPCrossSiteCookiesDoNotCompress sends as they are responses with a cookie of SameSite=None, or with any in
+	// answer to another site.
 	HTTPCrossSiteCookiesDoNotCompress HTTPCrossSiteCookies = "DoNotCompress"
 	// HTTPCrossSiteCookiesCompress does not look at cookies.
 	HTTPCrossSiteCookiesCompress HTTPCrossSiteCookies = "Compress"
 )
 
-// HTTPBreach are measures against attacks that guess a secret in a body from the body's compressed length, such as BREACH.
+// HTTPBreach are measures against attacks that guess a secret in a body from the body's compressed length, such as
+// BREACH.
 type HTTPBreach struct {
-	// paddingMaxBytes is how many random bytes at most are added to a compressed body. They blur its length, which makes guessing
-	// slower, not impossible. 0: none.
+	// paddingMaxBytes is how many random bytes at most are added to a compressed body. They blur its length, which
+	// makes guessing slower, not impossible. 0: none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4096
 	PaddingMaxBytes int32 `json:"paddingMaxBytes,omitempty"`
-	// crossSiteCookies says whether responses are compressed that set a cookie with SameSite=None, or any cookie in answer to a request
-	// from another site (Sec-Fetch-Site: cross-site).
+	// crossSiteCookies says whether responses are compressed that set a cookie with SameSite=None, or any cookie in
+	// answer to a request from another site (Sec-Fetch-Site: cross-site).
 	// +optional
 	// +default="DoNotCompress"
 	CrossSiteCookies HTTPCrossSiteCookies `json:"crossSiteCookies,omitempty"`
@@ -291,8 +299,8 @@ type HTTPEndpointSpec struct {
 	// +default={}
 	Listener HTTPListener `json:"listener,omitzero"`
 
-	// codings in the server's order, which decides where the client has no preference. One that needs software is not offered where
-	// the policy disables software.
+	// codings in the server's order, which decides where the client has no preference. One that needs software is not
+	// offered where the policy disables software.
 	// +optional
 	// +default=["gzip","deflate","zstd"]
 	// +listType=atomic
@@ -301,8 +309,8 @@ type HTTPEndpointSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="codings must name each coding once"
 	Codings []HTTPCoding `json:"codings,omitempty"`
 
-	// contentTypes of the bodies that are compressed: media types, or type/* or */* for all of them, without parameters. Built in: text
-	// and the usual types of data, code and pictures that are text inside.
+	// contentTypes of the bodies that are compressed: media types, or type/* or */* for all of them, without
+	// parameters. Built in: text and the usual types of data, code and pictures that are text inside.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -340,8 +348,8 @@ type HTTPEndpointSpec struct {
 	// +default={}
 	Breach HTTPBreach `json:"breach,omitzero"`
 
-	// podTemplate adjusts the replicas' pods. By default they ask for 100m CPU and 128Mi and are limited to 512Mi. A change restarts
-	// the replicas, one after the other.
+	// podTemplate adjusts the replicas' pods. By default they ask for 100m CPU and 128Mi and are limited to 512Mi. A
+	// change restarts the replicas, one after the other.
 	// +optional
 	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
 }
@@ -407,7 +415,8 @@ type HTTPStatistics struct {
 	// lastReset is when the replica that has counted longest began: its start, or the last reset.
 	// +optional
 	LastReset *metav1.Time `json:"lastReset,omitempty"`
-	// lastResetRequest is the value of the annotation lighterage.dev/reset-statistics that every replica has acted upon.
+	// lastResetRequest is the value of the annotation lighterage.dev/reset-statistics that every replica has acted
+	// upon.
 	// +optional
 	LastResetRequest string `json:"lastResetRequest,omitempty"`
 }
@@ -476,14 +485,15 @@ type HTTPEndpointStatus struct {
 	// cost at the policy's prices; absent when the policy states none.
 	// +optional
 	Cost *CostStatus `json:"cost,omitempty"`
-	// statistics are read from the replicas every 15 seconds, or less often where there are hundreds of objects. The annotation lighterage.dev/reset-statistics with any new value sets
-	// them to 0, those of compression and cpu too.
+	// statistics are read from the replicas every 15 seconds, or less often where there are hundreds of objects. The
+	// annotation lighterage.dev/reset-statistics with any new value sets them to 0, those of compression and cpu too.
 	// +optional
 	Statistics *HTTPStatistics `json:"statistics,omitempty"`
 }
 
-// HTTPEndpoint serves what a backend answers, compressed where client, policy and body allow it. Its pods mount the Secret of its namespace that
-// it names: grant the right to create HTTPEndpoints only to those who may create pods there.
+// HTTPEndpoint serves what a backend answers, compressed where client, policy and body allow it. Its pods mount the
+// Secret of its namespace that it names: grant the right to create HTTPEndpoints only to those who may create pods
+// there.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -5,33 +5,36 @@ package v1alpha1
 
 // Annotations, labels and finalizers that users and other programs may meet.
 const (
-	// RunAnnotation on a Transfer or a CompressionTrial asks for another run: any new value starts one as soon as the present run has ended.
-	// The value last acted upon is echoed in status.lastRunRequest.
+	// RunAnnotation on a Transfer or a CompressionTrial asks for another run: any new value starts one as soon as the
+	// present run has ended. The value last acted upon is echoed in status.lastRunRequest.
 	RunAnnotation = "lighterage.dev/run"
 
 	// DefaultPolicyAnnotation with the value "true" makes a CompressionPolicy the one that applies where none is named.
 	DefaultPolicyAnnotation = "lighterage.dev/is-default-policy"
 
-	// AllowPrivilegedAnnotation with the value "true" on a Namespace lets agents in it run as root, with the few capabilities that they
-	// have a use for, or as another user: the sending agents of Transfers that ask for it (spec.podTemplate.securityContext), and the
-	// receiving agents of such Transfers of whoever a PeerGrant lets write there.
+	// AllowPrivilegedAnnotation with the value "true" on a Namespace lets agents in it run as root, with the few
+	// capabilities that they have a use for, or as another user: the sending agents of Transfers that ask for it
+	// (spec.podTemplate.securityContext), and the receiving agents of such Transfers of whoever a PeerGrant lets write
+	// there.
 	AllowPrivilegedAnnotation = "lighterage.dev/allow-privileged-agents"
 
-	// AllowBackendsFromAnnotation on a Namespace names other namespaces, with commas between them, or "*" for all, whose HTTPEndpoints
-	// and Queues may use its Services as backends and external servers: spec.backend.host and spec.engine.external.servers.
+	// AllowBackendsFromAnnotation on a Namespace names other namespaces, with commas between them, or "*" for all,
+	// whose HTTPEndpoints and Queues may use its Services as backends and external servers: spec.backend.host and
+	// spec.engine.external.servers.
 	AllowBackendsFromAnnotation = "lighterage.dev/allow-backends-from"
 
-	// DeflateLabel on a Node is "hardware" when its accelerator was seen to work and "software" when it has none. The manager writes it. The
-	// admission plugin NodeRestriction keeps kubelets from setting labels with this prefix, so that a node cannot draw work to itself.
+	// DeflateLabel on a Node is "hardware" when its accelerator was seen to work and "software" when it has none. The
+	// manager writes it. The admission plugin NodeRestriction keeps kubelets from setting labels with this prefix, so
+	// that a node cannot draw work to itself.
 	DeflateLabel = "lighterage.node-restriction.kubernetes.io/deflate"
 
-	// NFDDeflateLabel is set to "true" by Node Feature Discovery on s390x nodes whose CPU has DEFLATE CONVERSION CALL. It says
-	// that the facility is present, not that it is used; it is accepted until a NodeProfile exists.
+	// NFDDeflateLabel is set to "true" by Node Feature Discovery on s390x nodes whose CPU has DEFLATE CONVERSION CALL.
+	// It says that the facility is present, not that it is used; it is accepted until a NodeProfile exists.
 	NFDDeflateLabel = "feature.node.kubernetes.io/cpu-cpuid.DFLT"
 
-	// AcceleratorSlotsResource is an extended resource of Nodes with an accelerator, if the operator is told to cap how many agents may
-	// be placed there for it. Each of those asks for one: those that compress for Transfers and those of CompressionTrials with class
-	// Hardware, and not receivers, HTTPEndpoints and Queues.
+	// AcceleratorSlotsResource is an extended resource of Nodes with an accelerator, if the operator is told to cap how
+	// many agents may be placed there for it. Each of those asks for one: those that compress for Transfers and those
+	// of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues.
 	AcceleratorSlotsResource = "lighterage.dev/accelerator-slots"
 
 	// TransferLabel is on everything that the manager makes for a Transfer; the value is the object's UID.
@@ -51,18 +54,18 @@ const (
 	// DeleteMessagesAnnotation with the value "true" lets a Queue be deleted with the messages that are in it.
 	DeleteMessagesAnnotation = "lighterage.dev/delete-messages"
 
-	// AcceptLossAnnotation with the value of status.loss.streamCreationTime of a Queue says that the loss that status.loss shows is known. It
-	// counts for that loss only.
+	// AcceptLossAnnotation with the value of status.loss.streamCreationTime of a Queue says that the loss that
+	// status.loss shows is known. It counts for that loss only.
 	AcceptLossAnnotation = "lighterage.dev/accept-loss"
 
-	// ResetStatisticsAnnotation with any new value sets the statistics of an HTTPEndpoint or a Queue to 0. The value last acted upon is echoed
-	// in status.statistics.lastResetRequest.
+	// ResetStatisticsAnnotation with any new value sets the statistics of an HTTPEndpoint or a Queue to 0. The value
+	// last acted upon is echoed in status.statistics.lastResetRequest.
 	ResetStatisticsAnnotation = "lighterage.dev/reset-statistics"
 
 	// RunLabel is on everything that the manager makes for one run; the value is the run's identifier.
 	RunLabel = "lighterage.dev/run-id"
 
-	// Finalizer on Transfers and Deliveries lets the manager end agents and tell the peer before the object goes, and on Queues it keeps
-	// messages from being lost.
+	// Finalizer on Transfers and Deliveries lets the manager end agents and tell the peer before the object goes, and
+	// on Queues it keeps messages from being lost.
 	Finalizer = "lighterage.dev/cleanup"
 )

@@ -23,8 +23,8 @@ type AcceleratorProfile struct {
 	// state of the accelerator.
 	// +optional
 	State AcceleratorState `json:"state,omitempty"`
-	// reason for the state: Proved, NoInstruction, LibraryWithout, LevelNotAccelerated, WindowNotAccelerated, SelfTestFailed
-	// or Interrupted.
+	// reason for the state: Proved, NoInstruction, LibraryWithout, LevelNotAccelerated, WindowNotAccelerated,
+	// SelfTestFailed or Interrupted.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message says what was seen.
@@ -34,8 +34,8 @@ type AcceleratorProfile struct {
 	// slowerThanSoftware: it is verified, but software compresses faster here.
 	// +optional
 	SlowerThanSoftware bool `json:"slowerThanSoftware,omitempty"`
-	// inflateMinSize is the compressed size in bytes below which software inflates faster, and therefore does. Absent when the
-	// accelerator inflates everything or nothing; the message says which.
+	// inflateMinSize is the compressed size in bytes below which software inflates faster, and therefore does. Absent
+	// when the accelerator inflates everything or nothing; the message says which.
 	// +optional
 	InflateMinSize int64 `json:"inflateMinSize,omitempty"`
 }
@@ -89,7 +89,8 @@ type EngineProfile struct {
 	Inflates bool `json:"inflates,omitempty"`
 }
 
-// NetworkSpread is how far the runs of the network's measurement lay apart. Amounts are CPU seconds per GiB as decimals.
+// NetworkSpread is how far the runs of the network's measurement lay apart. Amounts are CPU seconds per GiB as
+// decimals.
 type NetworkSpread struct {
 	// leastSecondsPerGiB of the runs.
 	// +optional
@@ -121,7 +122,8 @@ type NodeProfileStatus struct {
 	// observedGeneration is always that of the object: a NodeProfile has no spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, and FeatureConfirmed on a node where Node Feature Discovery announces an accelerator.
+	// conditions: Ready, Reconciling, Stalled, and FeatureConfirmed on a node where Node Feature Discovery announces an
+	// accelerator.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -141,8 +143,8 @@ type NodeProfileStatus struct {
 	// accelerator is what was found out about the node's.
 	// +optional
 	Accelerator *AcceleratorProfile `json:"accelerator,omitempty"`
-	// networkCPUSecondsPerGiB is the CPU time of the whole system, less its idle time, that moving a GiB through TCP costs here,
-	// as a decimal, less what is on the moving process's own account: the median of several runs.
+	// networkCPUSecondsPerGiB is the CPU time of the whole system, less its idle time, that moving a GiB through TCP
+	// costs here, as a decimal, less what is on the moving process's own account: the median of several runs.
 	// +optional
 	NetworkCPUSecondsPerGiB string `json:"networkCPUSecondsPerGiB,omitempty"`
 	// networkSpread is how far those runs lay apart.
@@ -169,7 +171,8 @@ type NodeProfileStatus struct {
 	AgentVersion string `json:"agentVersion,omitempty"`
 }
 
-// NodeProfile says what the engines do on the node of the same name. The manager writes it from what the node agent measured.
+// NodeProfile says what the engines do on the node of the same name. The manager writes it from what the node agent
+// measured.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

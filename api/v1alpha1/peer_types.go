@@ -7,23 +7,24 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // PeerSpec says how to reach and recognise the other cluster. It holds public material only and is safe in Git.
 type PeerSpec struct {
-	// endpoint is the host and port of the other cluster's gateway. Absent: runs from this peer are accepted, none can be sent to it.
+	// endpoint is the host and port of the other cluster's gateway. Absent: runs from this peer are accepted, none can
+	// be sent to it.
 	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=300
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9.-]+|\\\\[[0-9a-fA-F:.]+\\\\]):[0-9]{1,5}$')",message="endpoint must be host:port, without a scheme or path; write for example gateway.west.example:8443"
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// caBundle is the other cluster's CA, as PEM in base64. The other cluster shows it in the ConfigMap lighterage-ca of the
-	// operator's namespace. Several certificates may be given while a CA is being replaced.
+	// caBundle is the other cluster's CA, as PEM in base64. The other cluster shows it in the ConfigMap lighterage-ca
+	// of the operator's namespace. Several certificates may be given while a CA is being replaced.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle []byte `json:"caBundle,omitempty"`
 
-	// revokedBefore revokes the certificates of this Peer that its cluster issued before this time, by the clock of that cluster: the gateway
-	// rejects them, Deliveries that were opened with them end, and Queues close their channels. Absent: none is revoked. A time in the
-	// future rejects what that cluster issues until then.
+	// revokedBefore revokes the certificates of this Peer that its cluster issued before this time, by the clock of
+	// that cluster: the gateway rejects them, Deliveries that were opened with them end, and Queues close their
+	// channels. Absent: none is revoked. A time in the future rejects what that cluster issues until then.
 	// +optional
 	RevokedBefore *metav1.Time `json:"revokedBefore,omitempty"`
 }
@@ -41,7 +42,8 @@ type PeerStatus struct {
 	// version of Lighterage that the peer runs.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// knownAs is the name under which the other cluster knows this one: the name of its Peer object, which PeerGrants there use.
+	// knownAs is the name under which the other cluster knows this one: the name of its Peer object, which PeerGrants
+	// there use.
 	// +optional
 	KnownAs string `json:"knownAs,omitempty"`
 	// caFingerprints are the SHA-256 fingerprints of caBundle's certificates, in hexadecimal.

@@ -46,19 +46,21 @@ type PeerGrantTo struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// path is the directory of a claim that may be written, with everything in it. Absent: the whole volume. A Transfer into another directory
-	// is rejected.
+	// path is the directory of a claim that may be written, with everything in it. Absent: the whole volume. A Transfer
+	// into another directory is rejected.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, from the root of the volume; write for example /data"
 	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.substring(1).split('/').exists(p, p == '..' || p == '.' || p == '')",message="path must not contain . or .., nor empty elements, nor end in /; write for example /data/in"
 	Path string `json:"path,omitempty"`
-	// allowDelete lets Transfers with spec.delete remove what their source does not have, within path. They are rejected without it.
+	// allowDelete lets Transfers with spec.delete remove what their source does not have, within path. They are
+	// rejected without it.
 	// +optional
 	AllowDelete bool `json:"allowDelete,omitempty"`
-	// allowPrivileged lets Transfers keep owners, setuid and setgid and file capabilities, which takes a receiving agent that runs as root.
-	// They are rejected without it. The annotation lighterage.dev/allow-privileged-agents: "true" on the namespace is necessary in addition.
+	// allowPrivileged lets Transfers keep owners, setuid and setgid and file capabilities, which takes a receiving
+	// agent that runs as root. They are rejected without it. The annotation lighterage.dev/allow-privileged-agents:
+	// "true" on the namespace is necessary in addition.
 	// +optional
 	AllowPrivileged bool `json:"allowPrivileged,omitempty"`
 }
@@ -71,15 +73,16 @@ type PeerGrantSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	From []PeerGrantFrom `json:"from,omitempty"`
-	// to names what may be written. Who may write into a claim learns whether guesses of what it holds are right: a sender is told digests of
-	// the parts, of 4 KiB at the least, of files that it sends again, and can compare them with its guesses. Grant a directory of its own by
-	// path where what lies beside it is secret.
+	// to names what may be written. Who may write into a claim learns whether guesses of what it holds are right: a
+	// sender is told digests of the parts, of 4 KiB at the least, of files that it sends again, and can compare them
+	// with its guesses. Grant a directory of its own by path where what lies beside it is secret.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	To []PeerGrantTo `json:"to,omitempty"`
-	// expirationTime is when the grant ends: from then on it allows nothing, and what runs by it is ended. Absent: never.
+	// expirationTime is when the grant ends: from then on it allows nothing, and what runs by it is ended. Absent:
+	// never.
 	// +optional
 	ExpirationTime *metav1.Time `json:"expirationTime,omitempty"`
 }
@@ -89,15 +92,16 @@ type PeerGrantStatus struct {
 	// observedGeneration of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready (everything named exists, and the grant has not expired), Reconciling, Stalled (it has expired).
+	// conditions: Ready (everything named exists, and the grant has not expired), Reconciling, Stalled (it has
+	// expired).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PeerGrant lets objects of another cluster, or of other namespaces of this one, write into its namespace. Without one nothing is
-// admitted.
+// PeerGrant lets objects of another cluster, or of other namespaces of this one, write into its namespace. Without one
+// nothing is admitted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -3,18 +3,18 @@
 
 package v1alpha1
 
-// Reasons of status.placement and of its alternatives. NoAccelerator, SelfTestFailed, LevelNotAccelerated and CodecNotAccelerated are
-// there too, with the meaning that they have for compression.
+// Reasons of status.placement and of its alternatives. NoAccelerator, SelfTestFailed, LevelNotAccelerated and
+// CodecNotAccelerated are there too, with the meaning that they have for compression.
 const (
 	// PlacementReasonHardware: the node has an accelerator that works.
 	PlacementReasonHardware = "HardwareNode"
 	// PlacementReasonAnyNode: the policy does not look at accelerators, or compresses nothing.
 	PlacementReasonAnyNode = "AnyNode"
-	// PlacementReasonClaimBound: the claim's volume can be mounted on certain nodes only, or is mounted on one and can be
-	// mounted on no other. That takes precedence over the accelerator.
+	// PlacementReasonClaimBound: the claim's volume can be mounted on certain nodes only, or is mounted on one and can
+	// be mounted on no other. That takes precedence over the accelerator.
 	PlacementReasonClaimBound = "ClaimBound"
-	// PlacementReasonNoRoom: the scheduler chose another node, or none yet, although this one could have been chosen. Most
-	// often the node lacks free CPU or memory.
+	// PlacementReasonNoRoom: the scheduler chose another node, or none yet, although this one could have been chosen.
+	// Most often the node lacks free CPU or memory.
 	PlacementReasonNoRoom = "NoRoom"
 	// PlacementReasonCordoned: the node is cordoned. Uncordon it to use its accelerator.
 	PlacementReasonCordoned = "Cordoned"
@@ -25,9 +25,9 @@ const (
 	PlacementReasonTainted = "Tainted"
 	// PlacementReasonImageArchitecture: the agent's image was not built for the node's architecture.
 	PlacementReasonImageArchitecture = "ImageArchitecture"
-	// PlacementReasonAcceleratorBusy: the agents that may share the node's accelerator are placed there, or wait to be placed.
-	// Agents count that compress for Transfers and those of CompressionTrials with class Hardware; receivers, HTTPEndpoints
-	// and Queues do not. The manager's flag --accelerator-slots sets the number.
+	// PlacementReasonAcceleratorBusy: the agents that may share the node's accelerator are placed there, or wait to be
+	// placed. Agents count that compress for Transfers and those of CompressionTrials with class Hardware; receivers,
+	// HTTPEndpoints and Queues do not. The manager's flag --accelerator-slots sets the number.
 	PlacementReasonAcceleratorBusy = "AcceleratorBusy"
 	// PlacementReasonNotSelected: the node is not of the class that the object asks for.
 	PlacementReasonNotSelected = "NotSelected"
@@ -45,8 +45,9 @@ type PlacementAlternative struct {
 	// engine that would compress there.
 	// +optional
 	Engine string `json:"engine,omitempty"`
-	// reason why the agent is not there: ClaimBound, NoRoom, AcceleratorBusy, Cordoned, NotReady, Tainted, ImageArchitecture,
-	// SelfTestFailed, LevelNotAccelerated, NoAccelerator, NotSelected, or Eligible where nothing speaks against the node.
+	// reason why the agent is not there: ClaimBound, NoRoom, AcceleratorBusy, Cordoned, NotReady, Tainted,
+	// ImageArchitecture, SelfTestFailed, LevelNotAccelerated, NoAccelerator, NotSelected, or Eligible where nothing
+	// speaks against the node.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
@@ -56,11 +57,12 @@ type PlacementStatus struct {
 	// node that the agent runs on; empty until the scheduler has chosen one.
 	// +optional
 	Node string `json:"node,omitempty"`
-	// engine that is expected to work there by the node's NodeProfile; of a sender it compresses, of a receiver it inflates deflate.
-	// Empty until it is known. What did the work is in status.compression and status.decompression.
+	// engine that is expected to work there by the node's NodeProfile; of a sender it compresses, of a receiver it
+	// inflates deflate. Empty until it is known. What did the work is in status.compression and status.decompression.
 	// +optional
 	Engine string `json:"engine,omitempty"`
-	// reason: HardwareNode, AnyNode, NoAccelerator, AcceleratorBusy, ClaimBound, NoRoom, LevelNotAccelerated or CodecNotAccelerated.
+	// reason: HardwareNode, AnyNode, NoAccelerator, AcceleratorBusy, ClaimBound, NoRoom, LevelNotAccelerated or
+	// CodecNotAccelerated.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message for people.

@@ -33,9 +33,10 @@ type QueueStorage struct {
 	// +optional
 	// +default="File"
 	Type QueueStorageType `json:"type,omitempty"`
-	// size of the storage of each member, which has all messages. Of a volume messages take 95 percent at most, and less of a small one,
-	// because members keep a reserve for what is about messages; the reference of limits has a table. What the volume really has
-	// counts, and of several members' the least. size may grow; a volume does where its class allows that.
+	// size of the storage of each member, which has all messages. Of a volume messages take 95 percent at most, and
+	// less of a small one, because members keep a reserve for what is about messages; the reference of limits has a
+	// table. What the volume really has counts, and of several members' the least. size may grow; a volume does where
+	// its class allows that.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi; write for example 10Gi"
 	Size resource.Quantity `json:"size,omitzero"`
@@ -47,9 +48,9 @@ type QueueStorage struct {
 	// sync says when what was acknowledged is on the volumes. A change restarts the members, one after the other.
 	// +optional
 	Sync *QueueSync `json:"sync,omitempty"`
-	// adopt names the StatefulSet of a former Queue of this name, whose claims, and with them its messages, this Queue takes over: those
-	// that are named data-ADOPT-0 and so on. For a Queue that a backup or a GitOps tool created again. The condition ClaimsRemain names
-	// the value.
+	// adopt names the StatefulSet of a former Queue of this name, whose claims, and with them its messages, this Queue
+	// takes over: those that are named data-ADOPT-0 and so on. For a Queue that a backup or a GitOps tool created
+	// again. The condition ClaimsRemain names the value.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=55
@@ -57,8 +58,9 @@ type QueueStorage struct {
 	Adopt string `json:"adopt,omitempty"`
 }
 
-// QueueCompression is what is wanted of compression for one Queue. What is set here wins over the named policy, which wins over the
-// default policy, which wins over what is built in. It may change at any time and applies to messages put from then on.
+// QueueCompression is what is wanted of compression for one Queue. What is set here wins over the named policy, which
+// wins over the default policy, which wins over what is built in. It may change at any time and applies to messages put
+// from then on.
 type QueueCompression struct {
 	// policyName names a CompressionPolicy. When empty the default policy applies, if there is one.
 	// +optional
@@ -80,8 +82,8 @@ type QueueCompression struct {
 	// placement says on which nodes members may run.
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
-	// minSize is the size below which a message is stored as it is, whatever would compress it; 0: all are. By default the sizes of the
-	// policy count, and where that has none 20000 for the accelerator and 1024 for software.
+	// minSize is the size below which a message is stored as it is, whatever would compress it; 0: all are. By default
+	// the sizes of the policy count, and where that has none 20000 for the accelerator and 1024 for software.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('64Mi')) <= 0",message="minSize must be between 0 and 64Mi; write for example 16000"
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
@@ -98,7 +100,8 @@ const (
 	QueueOverflowDropOldest QueueOverflow = "DropOldest"
 )
 
-// QueueLimits bound what a Queue holds. They count bytes as stored, which are fewer than were put where messages are compressed.
+// QueueLimits bound what a Queue holds. They count bytes as stored, which are fewer than were put where messages are
+// compressed.
 type QueueLimits struct {
 	// maxMessages that the queue holds. Absent: not bounded.
 	// +optional
@@ -132,12 +135,14 @@ type QueueLimits struct {
 
 // QueueRedelivery is what becomes of messages that are not acknowledged.
 type QueueRedelivery struct {
-	// visibilityTimeout after which a message that a client got can be got again, unless the client asks for another time.
+	// visibilityTimeout after which a message that a client got can be got again, unless the client asks for another
+	// time.
 	// +optional
 	// +default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('12h')",message="visibilityTimeout must be between 1s and 12h; write for example 30s"
 	VisibilityTimeout *metav1.Duration `json:"visibilityTimeout,omitempty"`
-	// maxDeliveries of a message: when it has been given out so often and comes back, it becomes a dead letter. 0: never.
+	// maxDeliveries of a message: when it has been given out so often and comes back, it becomes a dead letter. 0:
+	// never.
 	// +optional
 	// +default=5
 	// +kubebuilder:validation:Minimum=0
@@ -147,8 +152,8 @@ type QueueRedelivery struct {
 
 // QueueTLS is the certificate that clients see.
 type QueueTLS struct {
-	// secretName of a Secret of type kubernetes.io/tls in the Queue's namespace, such as cert-manager makes. When it changes, new
-	// connections get the new certificate within about two minutes.
+	// secretName of a Secret of type kubernetes.io/tls in the Queue's namespace, such as cert-manager makes. When it
+	// changes, new connections get the new certificate within about two minutes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -158,10 +163,11 @@ type QueueTLS struct {
 
 // QueueExternalCredentials are what members show to external servers.
 type QueueExternalCredentials struct {
-	// secretName of a Secret in the Queue's namespace. Of its keys are read: lighterage-nats.creds, a user's JWT with its key as nsc writes it;
-	// or lighterage-nats-username and lighterage-nats-password; or lighterage-nats-token; and tls.crt with tls.key, a certificate, beside one of
-	// these or alone. Other keys are not mounted, so that no Secret that is meant for something else is sent to the servers. When it changes,
-	// new connections show what it holds then within about two minutes.
+	// secretName of a Secret in the Queue's namespace. Of its keys are read: lighterage-nats.creds, a user's JWT with
+	// its key as nsc writes it; or lighterage-nats-username and lighterage-nats-password; or lighterage-nats-token; and
+	// tls.crt with tls.key, a certificate, beside one of these or alone. Other keys are not mounted, so that no Secret
+	// that is meant for something else is sent to the servers. When it changes, new connections show what it holds then
+	// within about two minutes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -176,12 +182,13 @@ type QueueExternalCredentials struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.credentials) || self.servers.all(s, s.startsWith('tls://'))",message="servers must begin with tls:// where credentials are given, which would be readable on the way; or leave credentials out"
 // +kubebuilder:validation:XValidation:rule="has(self.caBundle) || !self.servers.exists(s, s.startsWith('tls://'))",message="caBundle must say who vouches for servers that begin with tls://"
 type QueueExternal struct {
-	// servers of the cluster, of which members use any that answers: tls://HOST:PORT, or nats://HOST:PORT without credentials, by which what
-	// is put and got can be read on the way. Servers that these advertise are not used.
-	// Members check the address at every connection, as replicas of an HTTPEndpoint do (see spec.backend.host.name there): of this cluster
-	// they dial Services only, of other namespaces only with those' consent. A headless Service is dialled only if every server of the list is one or a pod
-	// of one, and none is written as NAME.NAMESPACE without .svc: members may then dial all pods, and any other name could lead to one of them.
-	// The list may change to other servers of the same cluster, which restarts the members.
+	// servers of the cluster, of which members use any that answers: tls://HOST:PORT, or nats://HOST:PORT without
+	// credentials, by which what is put and got can be read on the way. Servers that these advertise are not used.
+	// Members check the address at every connection, as replicas of an HTTPEndpoint do (see spec.backend.host.name
+	// there): of this cluster they dial Services only, of other namespaces only with those' consent. A headless Service
+	// is dialled only if every server of the list is one or a pod of one, and none is written as NAME.NAMESPACE without
+	// .svc: members may then dial all pods, and any other name could lead to one of them. The list may change to other
+	// servers of the same cluster, which restarts the members.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -194,15 +201,17 @@ type QueueExternal struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle []byte `json:"caBundle,omitempty"`
-	// credentials with which members authenticate to the servers, for an account with JetStream. Absent: members show none. They need what the
-	// documentation lists; clients of the Queue can do no more than put into it and get from it, whatever the credentials allow.
+	// credentials with which members authenticate to the servers, for an account with JetStream. Absent: members show
+	// none. They need what the documentation lists; clients of the Queue can do no more than put into it and get from
+	// it, whatever the credentials allow.
 	// +optional
 	Credentials *QueueExternalCredentials `json:"credentials,omitempty"`
 }
 
 // QueueEngine says what keeps the messages.
 type QueueEngine struct {
-	// external is a cluster of NATS servers that is there already. The members have no volumes then. Absent: the members keep the messages.
+	// external is a cluster of NATS servers that is there already. The members have no volumes then. Absent: the
+	// members keep the messages.
 	// +optional
 	External *QueueExternal `json:"external,omitempty"`
 }
@@ -227,8 +236,8 @@ type QueueSpec struct {
 	// +optional
 	Engine QueueEngine `json:"engine,omitzero"`
 
-	// replicas is how many members, or external servers, have each message: 1, or 3, which go on while one is gone. There are as many
-	// members in any case.
+	// replicas is how many members, or external servers, have each message: 1, or 3, which go on while one is gone.
+	// There are as many members in any case.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Enum=1;3
@@ -245,17 +254,18 @@ type QueueSpec struct {
 	// +default={}
 	Limits QueueLimits `json:"limits,omitzero"`
 
-	// duplicateWindow is how long the identifier of a message (header Nats-Msg-Id) is remembered; a message with a known one is
-	// acknowledged and not stored again. Members keep them in memory, with about 170 bytes for each of up to 64 characters, and so at most
-	// 1,048,576 at a time, of which each of three members accepts a third; longer ones count as several. Further messages with identifiers are
-	// refused until some are forgotten: for 10,000 a second use up to 100s. External servers keep as many as are put.
+	// duplicateWindow is how long the identifier of a message (header Nats-Msg-Id) is remembered; a message with a
+	// known one is acknowledged and not stored again. Members keep them in memory, with about 170 bytes for each of up
+	// to 64 characters, and so at most 1,048,576 at a time, of which each of three members accepts a third; longer ones
+	// count as several. Further messages with identifiers are refused until some are forgotten: for 10,000 a second use
+	// up to 100s. External servers keep as many as are put.
 	// +optional
 	// +default="2m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duplicateWindow must be between 1s and 24h; write for example 2m"
 	DuplicateWindow *metav1.Duration `json:"duplicateWindow,omitempty"`
 
-	// redelivery says what becomes of messages that clients of gRPC and HTTP got and do not acknowledge. Consumers of NATS have settings of
-	// their own.
+	// redelivery says what becomes of messages that clients of gRPC and HTTP got and do not acknowledge. Consumers of
+	// NATS have settings of their own.
 	// +optional
 	// +default={}
 	Redelivery QueueRedelivery `json:"redelivery,omitzero"`
@@ -264,19 +274,21 @@ type QueueSpec struct {
 	// +required
 	Authentication QueueAuthentication `json:"authentication,omitzero"`
 
-	// tls gives the certificate that clients see. Absent: one of the cluster's own CA for the name of the Service, which changes often; the CA
-	// is ca.crt of the ConfigMap NAME-ca beside the Queue. Clients have to speak TLS either way.
+	// tls gives the certificate that clients see. Absent: one of the cluster's own CA for the name of the Service,
+	// which changes often; the CA is ca.crt of the ConfigMap NAME-ca beside the Queue. Clients have to speak TLS either
+	// way.
 	// +optional
 	TLS *QueueTLS `json:"tls,omitempty"`
 
-	// channel sends every message to a Queue of another cluster, exactly once, and removes it here when it is stored there. While the other
-	// cluster cannot be reached messages wait here. Messages go to the channel alone, so clients may put and not get. It may change at any
-	// time; a message that was on its way when the channel was taken away, or given another destination, may come to be in both Queues.
+	// channel sends every message to a Queue of another cluster, exactly once, and removes it here when it is stored
+	// there. While the other cluster cannot be reached messages wait here. Messages go to the channel alone, so clients
+	// may put and not get. It may change at any time; a message that was on its way when the channel was taken away, or
+	// given another destination, may come to be in both Queues.
 	// +optional
 	Channel *QueueChannel `json:"channel,omitempty"`
 
-	// receiving is what is accepted of Queues of other clusters. Whether they may send here at all, PeerGrants say. A change counts for
-	// channels that start after it.
+	// receiving is what is accepted of Queues of other clusters. Whether they may send here at all, PeerGrants say. A
+	// change counts for channels that start after it.
 	// +optional
 	// +default={}
 	Receiving QueueReceiving `json:"receiving,omitzero"`
@@ -285,13 +297,13 @@ type QueueSpec struct {
 	// +optional
 	Archive *QueueArchive `json:"archive,omitempty"`
 
-	// restore fills the Queue from an archive before it is Ready. It can be given only when the Queue is made. Taken away, the claim is free again;
-	// of a restore that is not done, what was restored by then stays.
+	// restore fills the Queue from an archive before it is Ready. It can be given only when the Queue is made. Taken
+	// away, the claim is free again; of a restore that is not done, what was restored by then stays.
 	// +optional
 	Restore *QueueRestore `json:"restore,omitempty"`
 
-	// podTemplate adjusts the members' pods. By default they ask for 100m CPU and 128Mi and are limited to 512Mi, or for type Memory to
-	// 512Mi and one and a half of storage.size. A change restarts the members, one after the other.
+	// podTemplate adjusts the members' pods. By default they ask for 100m CPU and 128Mi and are limited to 512Mi, or
+	// for type Memory to 512Mi and one and a half of storage.size. A change restarts the members, one after the other.
 	// +optional
 	PodTemplate *AgentPodTemplate `json:"podTemplate,omitempty"`
 }
@@ -333,11 +345,12 @@ type QueueStatistics struct {
 	// oldestMessageTime is when the oldest message was put.
 	// +optional
 	OldestMessageTime *metav1.Time `json:"oldestMessageTime,omitempty"`
-	// contentTime is since when no member has said what the queue holds: depth, bytes, consumers, and what is with these and of dead letters, are
-	// what was known then. Absent while members say it.
+	// contentTime is since when no member has said what the queue holds: depth, bytes, consumers, and what is with
+	// these and of dead letters, are what was known then. Absent while members say it.
 	// +optional
 	ContentTime *metav1.Time `json:"contentTime,omitempty"`
-	// averageSize of what the queue keeps as stored, in bytes: of messages, dead letters and what channels and archives note.
+	// averageSize of what the queue keeps as stored, in bytes: of messages, dead letters and what channels and archives
+	// note.
 	// +optional
 	AverageSize int64 `json:"averageSize"`
 	// averageUncompressedSize of the messages that were compressed, before that, in bytes.
@@ -349,8 +362,8 @@ type QueueStatistics struct {
 	// recentRatio is the same of the last 10 to 20 seconds in which any was compressed.
 	// +optional
 	RecentRatio string `json:"recentRatio,omitempty"`
-	// averageCompressSeconds is the CPU time that an engine took for one message that was put, as a decimal, on average over all that it
-	// worked on, those that did not shrink included.
+	// averageCompressSeconds is the CPU time that an engine took for one message that was put, as a decimal, on average
+	// over all that it worked on, those that did not shrink included.
 	// +optional
 	AverageCompressSeconds string `json:"averageCompressSeconds,omitempty"`
 	// compressions of messages that were put.
@@ -368,7 +381,8 @@ type QueueStatistics struct {
 	// storedFormGets of the gets were delivered compressed, since the client asked for that.
 	// +optional
 	StoredFormGets int64 `json:"storedFormGets"`
-	// refusedPuts because of a limit, of a header that claims what the payload is not, or since the message could not be stored.
+	// refusedPuts because of a limit, of a header that claims what the payload is not, or since the message could not
+	// be stored.
 	// +optional
 	RefusedPuts int64 `json:"refusedPuts"`
 	// duplicates were acknowledged and not stored again.
@@ -383,8 +397,8 @@ type QueueStatistics struct {
 	// redelivered of these were delivered before.
 	// +optional
 	Redelivered int64 `json:"redelivered"`
-	// deadLetters were given out as often as spec.redelivery.maxDeliveries allows, or rejected by a client, or cannot be sent by the channel.
-	// They are not in depth, but take space as messages do.
+	// deadLetters were given out as often as spec.redelivery.maxDeliveries allows, or rejected by a client, or cannot
+	// be sent by the channel. They are not in depth, but take space as messages do.
 	// +optional
 	DeadLetters int64 `json:"deadLetters,omitempty"`
 	// connections of clients.
@@ -408,7 +422,8 @@ type QueueStatistics struct {
 	// forbiddenRequests of clients, for what their role does not allow.
 	// +optional
 	ForbiddenRequests int64 `json:"forbiddenRequests"`
-	// fileBlocks are the files that hold messages, in all members. Absent with spec.engine.external, as what follows about files and memory.
+	// fileBlocks are the files that hold messages, in all members. Absent with spec.engine.external, as what follows
+	// about files and memory.
 	// +optional
 	FileBlocks *int64 `json:"fileBlocks,omitempty"`
 	// fileBytes that these take.
@@ -417,7 +432,8 @@ type QueueStatistics struct {
 	// memoryBytes that messages take in memory, in all members.
 	// +optional
 	MemoryBytes *int64 `json:"memoryBytes,omitempty"`
-	// volumeSync is how long the members' volumes take to keep a little. Absent with type Memory and with spec.engine.external.
+	// volumeSync is how long the members' volumes take to keep a little. Absent with type Memory and with
+	// spec.engine.external.
 	// +optional
 	VolumeSync *QueueVolumeSync `json:"volumeSync,omitempty"`
 	// lastReset is when the member that has counted longest began: its start, or the last reset.
@@ -447,7 +463,8 @@ type QueueMember struct {
 	// state in a word: Starting, Serving, Draining or Unreachable.
 	// +optional
 	State string `json:"state,omitempty"`
-	// leader is true for the member that orders messages, or, with spec.engine.external, gives them out to clients of gRPC and HTTP.
+	// leader is true for the member that orders messages, or, with spec.engine.external, gives them out to clients of
+	// gRPC and HTTP.
 	// +optional
 	Leader bool `json:"leader"`
 	// current is true when the member does what the spec says now.
@@ -495,15 +512,16 @@ type QueueStatus struct {
 	// cpu of the members that run now, each since its start or the last reset.
 	// +optional
 	CPU *CPUStatus `json:"cpu,omitempty"`
-	// statistics are read from the members every 15 seconds, or less often where there are hundreds of objects. The annotation lighterage.dev/reset-statistics with any new value sets what
-	// they count to 0, and compression, decompression and cpu too.
+	// statistics are read from the members every 15 seconds, or less often where there are hundreds of objects. The
+	// annotation lighterage.dev/reset-statistics with any new value sets what they count to 0, and compression,
+	// decompression and cpu too.
 	// +optional
 	Statistics *QueueStatistics `json:"statistics,omitempty"`
 	// channel to another Queue; absent without spec.channel.
 	// +optional
 	Channel *QueueChannelStatus `json:"channel,omitempty"`
-	// received are the channels of other clusters' Queues that the members have seen since they started, by source; those that are connected first
-	// if there are more than are shown.
+	// received are the channels of other clusters' Queues that the members have seen since they started, by source;
+	// those that are connected first if there are more than are shown.
 	// +optional
 	// +listType=map
 	// +listMapKey=source
@@ -515,10 +533,12 @@ type QueueStatus struct {
 	// restore that filled the queue, or is filling it; absent without spec.restore.
 	// +optional
 	Restore *QueueRestoreStatus `json:"restore,omitempty"`
-	// storageSize is the spec.storage.size that is in force: the last one that DataQuotas of the namespace allowed. Absent: none yet.
+	// storageSize is the spec.storage.size that is in force: the last one that DataQuotas of the namespace allowed.
+	// Absent: none yet.
 	// +optional
 	StorageSize *resource.Quantity `json:"storageSize,omitempty"`
-	// streamCreationTime is when the stream that keeps the messages was made, on the members' volumes or in the external servers.
+	// streamCreationTime is when the stream that keeps the messages was made, on the members' volumes or in the
+	// external servers.
 	// +optional
 	StreamCreationTime *metav1.Time `json:"streamCreationTime,omitempty"`
 	// loss of messages that nobody has accepted yet; absent when there is none.
@@ -526,8 +546,9 @@ type QueueStatus struct {
 	Loss *QueueLoss `json:"loss,omitempty"`
 }
 
-// Queue keeps messages until they are got, compressed where the policy and the message allow it. Its members' pods mount the Secrets and claims
-// of its namespace that it names: grant the right to create Queues only to those who may create pods there.
+// Queue keeps messages until they are got, compressed where the policy and the message allow it. Its members' pods
+// mount the Secrets and claims of its namespace that it names: grant the right to create Queues only to those who may
+// create pods there.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -18,11 +18,12 @@ type QueueArchiveClaim struct {
 	ClaimName string `json:"claimName,omitempty"`
 }
 
-// QueueArchive writes down what a Queue holds, so that another one can be made of it when its volumes are lost. Every interval the messages
-// that were put since, and are in the queue still, are written to files on the claim. Messages that leave the queue sooner are not
-// archived, since there is nothing to recover.
+// QueueArchive writes down what a Queue holds, so that another one can be made of it when its volumes are lost. Every
+// interval the messages that were put since, and are in the queue still, are written to files on the claim. Messages
+// that leave the queue sooner are not archived, since there is nothing to recover.
 type QueueArchive struct {
-	// persistentVolumeClaim to write to. A change restarts the members, one after the other, and begins another archive there.
+	// persistentVolumeClaim to write to. A change restarts the members, one after the other, and begins another archive
+	// there.
 	// +required
 	PersistentVolumeClaim QueueArchiveClaim `json:"persistentVolumeClaim,omitzero"`
 	// interval between two looks for what was put: what a loss of all volumes can cost.
@@ -35,8 +36,9 @@ type QueueArchive struct {
 	// +default="64Mi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('4Gi')) <= 0",message="maxRangeSize must be between 1Mi and 4Gi; write for example 64Mi"
 	MaxRangeSize *resource.Quantity `json:"maxRangeSize,omitempty"`
-	// retention after which a file is deleted, if all of its messages and all before them have left the queue. Absent: files stay. To delete
-	// single ones by hand makes the archive useless; a whole archive, which is a directory, can be deleted; the Queue then starts another.
+	// retention after which a file is deleted, if all of its messages and all before them have left the queue. Absent:
+	// files stay. To delete single ones by hand makes the archive useless; a whole archive, which is a directory, can
+	// be deleted; the Queue then starts another.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="retention must be between 1s and 87600h; write for example 168h"
 	Retention *metav1.Duration `json:"retention,omitempty"`
@@ -57,7 +59,8 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.queue) != has(self.path)",message="either queue or path must be given: queue for its latest archive, path for a certain one"
 type QueueRestore struct {
-	// persistentVolumeClaim with the archive, which is only read. It may be the one that the Queue itself is archived to.
+	// persistentVolumeClaim with the archive, which is only read. It may be the one that the Queue itself is archived
+	// to.
 	// +required
 	PersistentVolumeClaim QueueArchiveClaim `json:"persistentVolumeClaim,omitzero"`
 	// queue whose latest archive it is.
@@ -164,7 +167,8 @@ type QueueRestoreStatus struct {
 	// megabytesPerSecond is the rate of recovery: bytes, in millions, divided by duration, as a decimal.
 	// +optional
 	MegabytesPerSecond string `json:"megabytesPerSecond,omitempty"`
-	// cpuSecondsPerMegabyte is what recovery costs: CPU time of the member that restored, divided by bytes in millions, as a decimal.
+	// cpuSecondsPerMegabyte is what recovery costs: CPU time of the member that restored, divided by bytes in millions,
+	// as a decimal.
 	// +optional
 	CPUSecondsPerMegabyte string `json:"cpuSecondsPerMegabyte,omitempty"`
 	// lastError is why it does not go on.

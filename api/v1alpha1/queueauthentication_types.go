@@ -10,7 +10,8 @@ type QueueOperation string
 const (
 	// QueueOperationPut publishes messages.
 	QueueOperationPut QueueOperation = "Put"
-	// QueueOperationGet consumes messages, which includes to acknowledge them, browses them without, and looks at the queue and its consumers.
+	// QueueOperationGet consumes messages, which includes to acknowledge them, browses them without, and looks at the
+	// queue and its consumers.
 	QueueOperationGet QueueOperation = "Get"
 )
 
@@ -32,15 +33,17 @@ type QueueTokenRole struct {
 
 // QueueTokens are what clients show in place of a certificate.
 type QueueTokens struct {
-	// secretName of a Secret in the Queue's namespace. Each of its keys is a client's name, and the value that client's token. When it
-	// changes, clients are judged by what it holds then within about two minutes: connections of a token that is gone are ended.
+	// secretName of a Secret in the Queue's namespace. Each of its keys is a client's name, and the value that client's
+	// token. When it changes, clients are judged by what it holds then within about two minutes: connections of a token
+	// that is gone are ended.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	SecretName string `json:"secretName,omitempty"`
-	// roles say what the client with each token may do. Absent: every token may put and get. Given, a token that no role names, and * does not
-	// stand for, authenticates nobody. A change applies within about two minutes: connections of clients whose operations change are ended.
+	// roles say what the client with each token may do. Absent: every token may put and get. Given, a token that no
+	// role names, and * does not stand for, authenticates nobody. A change applies within about two minutes:
+	// connections of clients whose operations change are ended.
 	// +optional
 	// +listType=map
 	// +listMapKey=token
@@ -51,8 +54,9 @@ type QueueTokens struct {
 
 // QueueCertificateRole is what a client with a certificate may do.
 type QueueCertificateRole struct {
-	// certificate is a name in it: CN: and the subject's common name, DNS: and a DNS name, or URI: and a URI of its alternative names, such as
-	// URI:spiffe://shop.example/till. * stands for all certificates of which no role has a name.
+	// certificate is a name in it: CN: and the subject's common name, DNS: and a DNS name, or URI: and a URI of its
+	// alternative names, such as URI:spiffe://shop.example/till. * stands for all certificates of which no role has a
+	// name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -68,15 +72,16 @@ type QueueCertificateRole struct {
 
 // QueueClientCertificates are those with which clients authenticate.
 type QueueClientCertificates struct {
-	// caBundle is who vouches for clients, as PEM in base64: whoever shows a certificate of one of these CAs may do what roles say.
-	// Connections of certificates of a CA that is taken out are ended.
+	// caBundle is who vouches for clients, as PEM in base64: whoever shows a certificate of one of these CAs may do
+	// what roles say. Connections of certificates of a CA that is taken out are ended.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle []byte `json:"caBundle,omitempty"`
-	// roles say what the client with each certificate may do. Absent: every certificate may put and get. Given, one of which no role has a name,
-	// and * does not stand for, authenticates nobody. Of several names all operations count: the CA vouches for each of them. A change applies
-	// within about two minutes: connections of clients whose operations change are ended.
+	// roles say what the client with each certificate may do. Absent: every certificate may put and get. Given, one of
+	// which no role has a name, and * does not stand for, authenticates nobody. Of several names all operations count:
+	// the CA vouches for each of them. A change applies within about two minutes: connections of clients whose
+	// operations change are ended.
 	// +optional
 	// +listType=map
 	// +listMapKey=certificate
@@ -85,7 +90,8 @@ type QueueClientCertificates struct {
 	Roles []QueueCertificateRole `json:"roles,omitempty"`
 }
 
-// QueueAuthentication says who may put and get. A client has to satisfy one of them; who satisfies both has the operations of both.
+// QueueAuthentication says who may put and get. A client has to satisfy one of them; who satisfies both has the
+// operations of both.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.tokens) || has(self.clientCertificates)",message="at least one of tokens and clientCertificates must be given"
 type QueueAuthentication struct {

@@ -52,10 +52,11 @@ type QueueChannel struct {
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="queue must be the name of a Queue: lower-case letters, digits and -, beginning with a letter"
 	Queue string `json:"queue,omitempty"`
-	// codings in order of preference: the first that the other Queue accepts is used until the channel starts again. Messages that are
-	// stored in it travel as they are, others are put into it as compression says, and all are inflated where it is none. By default those in which
-	// messages are stored here: the codecs of the policy in force, and none where that says Never or compression.minSize is 0. Where the other Queue accepts nothing of
-	// the list, it is none.
+	// codings in order of preference: the first that the other Queue accepts is used until the channel starts again.
+	// Messages that are stored in it travel as they are, others are put into it as compression says, and all are
+	// inflated where it is none. By default those in which messages are stored here: the codecs of the policy in force,
+	// and none where that says Never or compression.minSize is 0. Where the other Queue accepts nothing of the list, it
+	// is none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -113,11 +114,11 @@ type ChannelError struct {
 	Time *metav1.Time `json:"time,omitempty"`
 }
 
-// QueueChannelStatus is what was seen of the channel to another Queue. Counts are those of the members that run now, each since its start, the
-// last change of the channel or the last reset.
+// QueueChannelStatus is what was seen of the channel to another Queue. Counts are those of the members that run now,
+// each since its start, the last change of the channel or the last reset.
 type QueueChannelStatus struct {
-	// state in a word: Blocked (the spec cannot be followed; the condition Stalled says why), Connecting, Running, Retrying, or Unknown
-	// while the member that sends does not say.
+	// state in a word: Blocked (the spec cannot be followed; the condition Stalled says why), Connecting, Running,
+	// Retrying, or Unknown while the member that sends does not say.
 	// +optional
 	State string `json:"state,omitempty"`
 	// destination as PEER/NAMESPACE/QUEUE.
@@ -150,7 +151,8 @@ type QueueChannelStatus struct {
 	// recoded messages were compressed, inflated or both for the channel. All others travelled as they were stored.
 	// +optional
 	Recoded int64 `json:"recoded"`
-	// deadLetters are messages that no Queue could receive, as damaged ones, and that became dead letters of this Queue.
+	// deadLetters are messages that no Queue could receive, as damaged ones, and that became dead letters of this
+	// Queue.
 	// +optional
 	DeadLetters int64 `json:"deadLetters,omitempty"`
 	// wireBytes with the other cluster in both directions, TLS included.
@@ -167,8 +169,8 @@ type QueueChannelStatus struct {
 	NextTryTime *metav1.Time `json:"nextTryTime,omitempty"`
 }
 
-// ReceivedChannel is what was seen of the channel from a Queue of another cluster. Counts are those of the members that run now, each since its
-// start or the last reset.
+// ReceivedChannel is what was seen of the channel from a Queue of another cluster. Counts are those of the members that
+// run now, each since its start or the last reset.
 type ReceivedChannel struct {
 	// source is the sending Queue as PEER/NAMESPACE/QUEUE.
 	// +required

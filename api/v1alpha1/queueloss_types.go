@@ -7,11 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// QueueLoss says that a Queue lost what kept its messages, for example because its only claim was deleted, and has an empty stream since.
-// Clients are served. With type Memory that is no loss: such messages last as long as the members do.
+// QueueLoss says that a Queue lost what kept its messages, for example because its only claim was deleted, and has an
+// empty stream since. Clients are served. With type Memory that is no loss: such messages last as long as the members
+// do.
 type QueueLoss struct {
-	// streamCreationTime is when the stream was made that is in place of the one that was lost. The annotation lighterage.dev/accept-loss of
-	// the Queue with this value takes the loss from the status.
+	// streamCreationTime is when the stream was made that is in place of the one that was lost. The annotation
+	// lighterage.dev/accept-loss of the Queue with this value takes the loss from the status.
 	// +required
 	StreamCreationTime metav1.Time `json:"streamCreationTime,omitzero"`
 	// formerCreationTime is when the stream was made that was lost; of several lost one after the other the first.

@@ -16,14 +16,15 @@ const (
 	QueueSyncAlways QueueSyncMode = "Always"
 )
 
-// QueueSync says when messages, and what is kept about them, survive a member's node and not its pod alone. Whatever it is, the end of a
-// pod or of its process loses nothing that was acknowledged.
+// QueueSync says when messages, and what is kept about them, survive a member's node and not its pod alone. Whatever it
+// is, the end of a pod or of its process loses nothing that was acknowledged.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.mode == 'Interval'",message="interval is for mode Interval; leave it out with mode Always"
 type QueueSync struct {
-	// mode is Interval or Always. With Interval, a node that loses its power, or whose kernel fails, loses what its member acknowledged in the
-	// last interval; with replicas 3 the other members have it, unless they fail as well before the member has it from them again. With
-	// Always nothing that was acknowledged is lost, with one member or most of three; each put waits for the volume, and a channel's batch once.
+	// mode is Interval or Always. With Interval, a node that loses its power, or whose kernel fails, loses what its
+	// member acknowledged in the last interval; with replicas 3 the other members have it, unless they fail as well
+	// before the member has it from them again. With Always nothing that was acknowledged is lost, with one member or
+	// most of three; each put waits for the volume, and a channel's batch once.
 	// +optional
 	// +default="Interval"
 	Mode QueueSyncMode `json:"mode,omitempty"`
@@ -33,9 +34,9 @@ type QueueSync struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// QueueVolumeSync is what members measure every 10 seconds: how long it takes until a file of 512 bytes that they write would survive the
-// node. It says how fast and how busy the volume is. How long the store's own syncs of messages take it does not say, and nothing does: the
-// server of NATS that keeps them tells nobody.
+// QueueVolumeSync is what members measure every 10 seconds: how long it takes until a file of 512 bytes that they write
+// would survive the node. It says how fast and how busy the volume is. How long the store's own syncs of messages take
+// it does not say, and nothing does: the server of NATS that keeps them tells nobody.
 type QueueVolumeSync struct {
 	// count of those that were measured.
 	// +optional
@@ -49,7 +50,8 @@ type QueueVolumeSync struct {
 	// highSeconds is the longest that it took since the start or the last reset, as a decimal.
 	// +optional
 	HighSeconds string `json:"highSeconds,omitempty"`
-	// waitingSeconds is for how long the member that waits longest has waited for one that has not ended, as a decimal. Absent when none waits.
+	// waitingSeconds is for how long the member that waits longest has waited for one that has not ended, as a decimal.
+	// Absent when none waits.
 	// +optional
 	WaitingSeconds string `json:"waitingSeconds,omitempty"`
 }

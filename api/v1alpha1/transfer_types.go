@@ -61,20 +61,21 @@ type TransferDestination struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// persistentVolumeClaim in that namespace. It must exist, and a PeerGrant there must allow this Transfer, unless it is in the
-	// Transfer's own namespace of this cluster.
+	// persistentVolumeClaim in that namespace. It must exist, and a PeerGrant there must allow this Transfer, unless it
+	// is in the Transfer's own namespace of this cluster.
 	// +required
 	PersistentVolumeClaim PersistentVolumeClaimPath `json:"persistentVolumeClaim,omitzero"`
 }
 
 // AgentPodTemplate is what a user may set of an agent's pod.
 type AgentPodTemplate struct {
-	// securityContext of the sending agent's container, over the restricted default (user and group 65532, no capabilities). With
-	// runAsUser: 0 the agent reads files of other users (capability DAC_READ_SEARCH and no other), and the receiving agent is asked to
-	// keep owners, setuid and setgid and file capabilities (CHOWN, DAC_OVERRIDE, FOWNER, FSETID and SETFCAP), which it does where its
-	// namespace allows it too. capabilities.add of DAC_READ_SEARCH alone asks only to read. A namespace allows all this, and any other
-	// user or group, with the annotation lighterage.dev/allow-privileged-agents: "true". No agent is privileged, may escalate its
-	// privilege, or gets a capability that is not named here.
+	// securityContext of the sending agent's container, over the restricted default (user and group 65532, no
+	// capabilities). With runAsUser: 0 the agent reads files of other users (capability DAC_READ_SEARCH and no other),
+	// and the receiving agent is asked to keep owners, setuid and setgid and file capabilities (CHOWN, DAC_OVERRIDE,
+	// FOWNER, FSETID and SETFCAP), which it does where its namespace allows it too. capabilities.add of DAC_READ_SEARCH
+	// alone asks only to read. A namespace allows all this, and any other user or group, with the annotation
+	// lighterage.dev/allow-privileged-agents: "true". No agent is privileged, may escalate its privilege, or gets a
+	// capability that is not named here.
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 
@@ -112,8 +113,8 @@ type TransferSchedule struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$')",message="timeZone must be a name of the tz database; write for example Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// jitter is the most that a start is put off, so that Transfers with one schedule do not all start at once. How much it is
-	// follows from the Transfer and the time.
+	// jitter is the most that a start is put off, so that Transfers with one schedule do not all start at once. How
+	// much it is follows from the Transfer and the time.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="jitter must be between 0s and 24h; write for example 5m"
 	Jitter *metav1.Duration `json:"jitter,omitempty"`
@@ -134,9 +135,9 @@ type TransferSpec struct {
 	// +required
 	Destination TransferDestination `json:"destination,omitzero"`
 
-	// include says what is moved; absent: everything. Patterns are those of a .gitignore file, relative to the source's path: *.csv
-	// matches at every depth, /data/ and data/2026 from the root, ** any number of directories, and what matches a directory matches
-	// everything in it. A change takes effect with the next attempt or run.
+	// include says what is moved; absent: everything. Patterns are those of a .gitignore file, relative to the source's
+	// path: *.csv matches at every depth, /data/ and data/2026 from the root, ** any number of directories, and what
+	// matches a directory matches everything in it. A change takes effect with the next attempt or run.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
@@ -145,8 +146,8 @@ type TransferSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.startsWith('!'))",message="an include pattern cannot begin with \"!\"; move it to exclude without the \"!\", or write \"\\!\" for the character"
 	Include []string `json:"include,omitempty"`
 
-	// exclude says what of that is not moved, by patterns like those of include. They are read in order, and one that begins with "!"
-	// takes back what those before it exclude. A change takes effect with the next attempt or run.
+	// exclude says what of that is not moved, by patterns like those of include. They are read in order, and one that
+	// begins with "!" takes back what those before it exclude. A change takes effect with the next attempt or run.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
@@ -154,14 +155,15 @@ type TransferSpec struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	Exclude []string `json:"exclude,omitempty"`
 
-	// delete removes at the destination what the source does not have, when everything else is there and safe. What include and
-	// exclude leave out is never removed, nor is lost+found of the volume. What is in the way of a file that comes is replaced by it.
-	// status.progress.removed counts. A change takes effect with the next attempt or run.
+	// delete removes at the destination what the source does not have, when everything else is there and safe. What
+	// include and exclude leave out is never removed, nor is lost+found of the volume. What is in the way of a file
+	// that comes is replaced by it. status.progress.removed counts. A change takes effect with the next attempt or run.
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// allowEmptySource lets delete go on when the source has no files, and so empty the destination. Without it such a run fails
-	// instead, because a source that is suddenly empty is mostly a mistake: another claim, another path, a volume that was not filled.
+	// allowEmptySource lets delete go on when the source has no files, and so empty the destination. Without it such a
+	// run fails instead, because a source that is suddenly empty is mostly a mistake: another claim, another path, a
+	// volume that was not filled.
 	// +optional
 	AllowEmptySource bool `json:"allowEmptySource,omitempty"`
 
@@ -169,49 +171,52 @@ type TransferSpec struct {
 	// +optional
 	Compression *Compression `json:"compression,omitempty"`
 
-	// verify says how the destination is checked before the run is Complete. A change takes effect with the next attempt or run.
+	// verify says how the destination is checked before the run is Complete. A change takes effect with the next
+	// attempt or run.
 	// +optional
 	// +default="Digest"
 	Verify VerifyMode `json:"verify,omitempty"`
 
-	// checkpointInterval is how many bytes each stream may have written at the destination that are not safe there yet. When an attempt
-	// breaks, at most that much of each is sent again. A smaller one costs more syncs. A change takes effect with the next attempt or
-	// run.
+	// checkpointInterval is how many bytes each stream may have written at the destination that are not safe there yet.
+	// When an attempt breaks, at most that much of each is sent again. A smaller one costs more syncs. A change takes
+	// effect with the next attempt or run.
 	// +optional
 	// +default="64Mi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Gi')) <= 0",message="checkpointInterval must be between 1Mi and 16Gi; write for example 64Mi"
 	CheckpointInterval *resource.Quantity `json:"checkpointInterval,omitempty"`
 
-	// streams is how many connections carry data at once, each with a block of at most 1 MiB in the making. 0: as many as the sending
-	// agent may use cores. More help where the way is long, not where it is fast. A change takes effect with the next attempt or run.
+	// streams is how many connections carry data at once, each with a block of at most 1 MiB in the making. 0: as many
+	// as the sending agent may use cores. More help where the way is long, not where it is fast. A change takes effect
+	// with the next attempt or run.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
 	Streams int32 `json:"streams,omitempty"`
 
-	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: after compression, TLS included, all
-	// streams together. Absent: no limit, or the run's share where a DataQuota limits bandwidth. It means nothing for a Transfer that goes
-	// through no network. A change takes effect with the next attempt or run; where a DataQuota limits bandwidth, a larger one with the
-	// next run. status.run.bandwidthLimit shows what is in force.
+	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: after compression, TLS
+	// included, all streams together. Absent: no limit, or the run's share where a DataQuota limits bandwidth. It means
+	// nothing for a Transfer that goes through no network. A change takes effect with the next attempt or run; where a
+	// DataQuota limits bandwidth, a larger one with the next run. status.run.bandwidthLimit shows what is in force.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('256Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="bandwidthLimit must be between 256Ki and 1Pi bytes per second; write for example 200Mi"
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
 
-	// maxAttempts bounds the failed tries of one run; see status.run.failures for which count. The waits between them grow from 5 seconds
-	// to 5 minutes.
+	// maxAttempts bounds the failed tries of one run; see status.run.failures for which count. The waits between them
+	// grow from 5 seconds to 5 minutes.
 	// +optional
 	// +default=5
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
 
-	// schedule starts runs by the clock. Without one there is a run when the Transfer is created. The annotation lighterage.dev/run
-	// starts one at any time. Two never overlap: a time that comes while a run is under way is missed, and counted.
+	// schedule starts runs by the clock. Without one there is a run when the Transfer is created. The annotation
+	// lighterage.dev/run starts one at any time. Two never overlap: a time that comes while a run is under way is
+	// missed, and counted.
 	// +optional
 	Schedule *TransferSchedule `json:"schedule,omitempty"`
 
-	// suspend keeps runs, and further attempts of a run, from starting. An attempt that is under way goes on. Times of the schedule
-	// that pass meanwhile are not made up for.
+	// suspend keeps runs, and further attempts of a run, from starting. An attempt that is under way goes on. Times of
+	// the schedule that pass meanwhile are not made up for.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -260,17 +265,17 @@ type RunStatus struct {
 	// attempt counts from 1.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// route of the attempt. A run within a namespace begins as Pod, and goes on as Direct when no node can mount both claims. Unset for a
-	// Delivery.
+	// route of the attempt. A run within a namespace begins as Pod, and goes on as Direct when no node can mount both
+	// claims. Unset for a Delivery.
 	// +optional
 	Route Route `json:"route,omitempty"`
-	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that only somebody
-	// can fix, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt that was interrupted after it had
-	// made bytes safe at the destination begins the count again.
+	// failures counts the attempts of the run that count against spec.maxAttempts. Those that ended for a reason that
+	// only somebody can fix, such as a missing grant, do not, and neither do those whose pod was evicted. An attempt
+	// that was interrupted after it had made bytes safe at the destination begins the count again.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
-	// deliveredBytes are of the whole files that those attempts of the run which have ended brought to the destination. Unset for a
-	// Delivery.
+	// deliveredBytes are of the whole files that those attempts of the run which have ended brought to the destination.
+	// Unset for a Delivery.
 	// +optional
 	DeliveredBytes int64 `json:"deliveredBytes,omitempty"`
 	// startTime of the run.
@@ -282,12 +287,13 @@ type RunStatus struct {
 	// nextAttemptTime is set while the next attempt waits for its back-off.
 	// +optional
 	NextAttemptTime *metav1.Time `json:"nextAttemptTime,omitempty"`
-	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: spec.bandwidthLimit, or what DataQuotas of
-	// the namespace leave the run of it, which it keeps through all of its attempts. Absent: no limit. Unset for a Delivery.
+	// bandwidthLimit is how many bytes per second the sending agent writes to the wire at most: spec.bandwidthLimit, or
+	// what DataQuotas of the namespace leave the run of it, which it keeps through all of its attempts. Absent: no
+	// limit. Unset for a Delivery.
 	// +optional
 	BandwidthLimit *resource.Quantity `json:"bandwidthLimit,omitempty"`
-	// certificateExpirationTime is when the certificate of the present attempt's agent ends. It is renewed before, while the
-	// agent runs.
+	// certificateExpirationTime is when the certificate of the present attempt's agent ends. It is renewed before,
+	// while the agent runs.
 	// +optional
 	CertificateExpirationTime *metav1.Time `json:"certificateExpirationTime,omitempty"`
 	// node that the agent of the present or last attempt runs on.
@@ -309,8 +315,8 @@ type Progress struct {
 	// bytes of those files, and of others what has arrived of them.
 	// +optional
 	Bytes int64 `json:"bytes"`
-	// partialBytes are those of the bytes that belong to files which are not complete yet. They have no names, and may come again, as
-	// resentBytes, if the attempt breaks off.
+	// partialBytes are those of the bytes that belong to files which are not complete yet. They have no names, and may
+	// come again, as resentBytes, if the attempt breaks off.
 	// +optional
 	PartialBytes int64 `json:"partialBytes,omitempty"`
 	// bytesTotal found at the source so far.
@@ -319,31 +325,33 @@ type Progress struct {
 	// percent of bytesTotal, or of filesTotal when there are no bytes.
 	// +optional
 	Percent int32 `json:"percent"`
-	// bytesPerSecond is the rate of uncompressed bytes: over the last seconds while running, over the whole attempt at the end.
+	// bytesPerSecond is the rate of uncompressed bytes: over the last seconds while running, over the whole attempt at
+	// the end.
 	// +optional
 	BytesPerSecond int64 `json:"bytesPerSecond"`
 	// eta is the time left at this rate.
 	// +optional
 	ETA *metav1.Duration `json:"eta,omitempty"`
-	// unchangedFiles were at the destination already with the same size and modification time, and were not sent. A mode that
-	// differs is corrected without sending.
+	// unchangedFiles were at the destination already with the same size and modification time, and were not sent. A
+	// mode that differs is corrected without sending.
 	// +optional
 	UnchangedFiles int64 `json:"unchangedFiles"`
 	// unchangedBytes of those files.
 	// +optional
 	UnchangedBytes int64 `json:"unchangedBytes"`
-	// resumedBytes were made safe by an earlier attempt of this run and not sent again. A Delivery counts those of files that earlier
-	// attempts left unfinished.
+	// resumedBytes were made safe by an earlier attempt of this run and not sent again. A Delivery counts those of
+	// files that earlier attempts left unfinished.
 	// +optional
 	ResumedBytes int64 `json:"resumedBytes"`
-	// resentBytes had been written by an earlier attempt of this run and came again, because they were not safe yet: at most
-	// spec.checkpointInterval for each stream, and whatever changed since.
+	// resentBytes had been written by an earlier attempt of this run and came again, because they were not safe yet: at
+	// most spec.checkpointInterval for each stream, and whatever changed since.
 	// +optional
 	ResentBytes int64 `json:"resentBytes"`
 	// removed are files, links and directories that spec.delete removed at the destination.
 	// +optional
 	Removed int64 `json:"removed"`
-	// reusedBytes of large files that changed were the same at the destination already, and were copied there instead of sent.
+	// reusedBytes of large files that changed were the same at the destination already, and were copied there instead
+	// of sent.
 	// +optional
 	ReusedBytes int64 `json:"reusedBytes"`
 	// holeBytes are of holes of sparse files, which are not sent and are holes at the destination.
@@ -353,11 +361,12 @@ type Progress struct {
 
 // Omission counts what could not be moved or kept.
 type Omission struct {
-	// what was left out or not kept: Socket and Device were not moved; FIFO: the destination's file system has none; HardLink: a further
-	// name, moved as a file of its own; Owner: the owner is now the agent's user; Mode: setuid, setgid or sticky, which takes privilege;
-	// ExtendedAttribute: one that could not be read or kept, ACLs included; Unreadable: lost+found of the volume; Attributes: mode or
-	// time of something that was there before and belongs to someone else; Staging: a directory at the root that bears the name of the
-	// receiver's own; PathTooLong: a path of more than 4095 bytes was not moved, a directory counts once with all that is in it.
+	// what was left out or not kept: Socket and Device were not moved; FIFO: the destination's file system has none;
+	// HardLink: a further name, moved as a file of its own; Owner: the owner is now the agent's user; Mode: setuid,
+	// setgid or sticky, which takes privilege; ExtendedAttribute: one that could not be read or kept, ACLs included;
+	// Unreadable: lost+found of the volume; Attributes: mode or time of something that was there before and belongs to
+	// someone else; Staging: a directory at the root that bears the name of the receiver's own; PathTooLong: a path of
+	// more than 4095 bytes was not moved, a directory counts once with all that is in it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
@@ -429,13 +438,15 @@ type ScheduleStatus struct {
 	// timeZone in force.
 	// +optional
 	TimeZone string `json:"timeZone,omitempty"`
-	// lastTime of the schedule that has passed, whether a run started or not, or when the schedule was set. Jitter is not in it.
+	// lastTime of the schedule that has passed, whether a run started or not, or when the schedule was set. Jitter is
+	// not in it.
 	// +optional
 	LastTime *metav1.Time `json:"lastTime,omitempty"`
 	// nextTime a run is to start, jitter included. Absent while suspended.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
-	// missedRuns counts the times that passed without a run because one was under way, could not begin, or the manager was away.
+	// missedRuns counts the times that passed without a run because one was under way, could not begin, or the manager
+	// was away.
 	// +optional
 	MissedRuns int64 `json:"missedRuns,omitempty"`
 }
@@ -472,8 +483,8 @@ type TransferStatus struct {
 	// schedule of runs.
 	// +optional
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
-	// policy in force for the present or last run. A change of a CompressionPolicy, or of spec.compression, applies to runs that start
-	// after it; a run keeps what it began with, through all of its attempts.
+	// policy in force for the present or last run. A change of a CompressionPolicy, or of spec.compression, applies to
+	// runs that start after it; a run keeps what it began with, through all of its attempts.
 	// +optional
 	Policy *PolicyStatus `json:"policy,omitempty"`
 	// placement of the sending agent of the present or last attempt.
@@ -512,8 +523,8 @@ type TransferStatus struct {
 	History []AttemptRecord `json:"history,omitempty"`
 }
 
-// Transfer moves the files of a claim to another claim, of another cluster or of this one: once, by a schedule, and whenever the annotation
-// lighterage.dev/run gets a new value.
+// Transfer moves the files of a claim to another claim, of another cluster or of this one: once, by a schedule, and
+// whenever the annotation lighterage.dev/run gets a new value.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -28,7 +28,8 @@ const (
 	idleLimit = 15 * time.Second
 	// maxMessageBytes bounds what is read from an agent or a gateway.
 	maxMessageBytes = 256 << 10
-	// bufferBytes of a connection to an agent, each way: a question and its answer are small, and there may be hundreds of connections.
+	// bufferBytes of a connection to an agent, each way: a question and its answer are small, and there may be hundreds
+	// of connections.
 	bufferBytes = 4 << 10
 )
 
@@ -40,7 +41,8 @@ type Credentials interface {
 // Options of the clients.
 type Options struct {
 	Credentials Credentials
-	// Timeout of a question, connecting included. Zero stands for 1.5s to an agent and 10s to another cluster's gateway.
+	// Timeout of a question, connecting included. Zero stands for 1.5s to an agent and 10s to another cluster's
+	// gateway.
 	Timeout time.Duration
 	// IdleLimit is how long a connection to an agent is kept for the next question. Zero stands for 15s.
 	IdleLimit time.Duration
@@ -176,7 +178,8 @@ func (a *agents) closeIdle(target Target, conn *connection) {
 	}
 }
 
-// close closes a connection that nobody is to use any more, so that the next question begins with fresh credentials and no back-off.
+// close closes a connection that nobody is to use any more, so that the next question begins with fresh credentials and
+// no back-off.
 func (a *agents) close(target Target, conn *connection) {
 	a.mu.Lock()
 	if a.connections[target] == conn {

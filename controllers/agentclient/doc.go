@@ -31,7 +31,8 @@ type Target struct {
 	Soon bool
 }
 
-// Agents asks agents of this cluster. Every method is idempotent, may be retried and is bounded by a short deadline of its own.
+// Agents asks agents of this cluster. Every method is idempotent, may be retried and is bounded by a short deadline of
+// its own.
 type Agents interface {
 	// Report asks a sending or receiving agent what it is at.
 	Report(ctx context.Context, target Target) (*wirev1.Report, error)
@@ -51,8 +52,8 @@ type Gateway struct {
 	CABundle []byte
 }
 
-// PeerGateway talks to gateways of other clusters. Every method is idempotent and bounded by a deadline of its own. ErrUnreachable
-// may be retried; ErrUntrusted and ErrIncompatible will not go away by themselves.
+// PeerGateway talks to gateways of other clusters. Every method is idempotent and bounded by a deadline of its own.
+// ErrUnreachable may be retried; ErrUntrusted and ErrIncompatible will not go away by themselves.
 type PeerGateway interface {
 	// Hello tells whether the two clusters can talk.
 	Hello(ctx context.Context, gateway Gateway) (*wirev1.HelloResponse, error)

@@ -29,7 +29,8 @@ type peerGateway struct {
 
 var _ PeerGateway = (*peerGateway)(nil)
 
-// NewPeerGateway returns a client of other clusters' gateways. It makes a connection for every question, as there are few.
+// NewPeerGateway returns a client of other clusters' gateways. It makes a connection for every question, as there are
+// few.
 func NewPeerGateway(o Options) PeerGateway {
 	o.Timeout = cmp.Or(o.Timeout, gatewayTimeout)
 	return &peerGateway{options: o}

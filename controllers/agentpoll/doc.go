@@ -1,14 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agentpoll asks agents in the background, so that no reconciler waits for one, and says when what they answer is worth a write.
+// Package agentpoll asks agents in the background, so that no reconciler waits for one, and says when what they answer
+// is worth a write.
 //
-// A reconciler names the agents of its object in Observe, and gets what they said last. It is woken when an agent answers for the first
-// time, says something that may change a phase or a condition, falls silent or answers again, and else when it is its object's turn to
-// show progress. Turns are taken by the object whose progress is oldest, at most 20 of them a second, so the more objects there are the
-// older is what they show: with n runs n/16 seconds, at least 5.
+// A reconciler names the agents of its object in Observe, and gets what they said last. It is woken when an agent
+// answers for the first time, says something that may change a phase or a condition, falls silent or answers again, and
+// else when it is its object's turn to show progress. Turns are taken by the object whose progress is oldest, at most
+// 20 of them a second, so the more objects there are the older is what they show: with n runs n/16 seconds, at least 5.
 //
-// Agents that do not answer are asked less and less often, and have slots of their own, so that those that do answer do not wait for them.
+// Agents that do not answer are asked less and less often, and have slots of their own, so that those that do answer do
+// not wait for them.
 package agentpoll
 
 import "time"
@@ -38,20 +40,23 @@ const (
 	firstSpacing = 5 * time.Millisecond
 	// soon is the longest time between two questions for which a connection is kept.
 	soon = 10 * time.Second
-	// retryFirst doubles with each question in vain, up to retryLast, or the interval of agents that answer if that is longer.
+	// retryFirst doubles with each question in vain, up to retryLast, or the interval of agents that answer if that is
+	// longer.
 	retryFirst, retryLast = 2 * time.Second, time.Minute
 
 	// turnsPerSecond bounds what is written of progress; objects of class Runs take at most runTurnsPerSecond of it.
 	turnsPerSecond, runTurnsPerSecond = 20, 16
-	// newsCredit is how many wakes for news an object may have in a row. It gets another one in the time between two turns: an agent that
-	// says something else each time must not have the manager write each time.
+	// newsCredit is how many wakes for news an object may have in a row. It gets another one in the time between two
+	// turns: an agent that says something else each time must not have the manager write each time.
 	newsCredit = 4
 )
 
-// questionsPerSecond to agents of a class that answer. First questions and those for turns, which save others, come on top.
+// questionsPerSecond to agents of a class that answer. First questions and those for turns, which save others, come on
+// top.
 var questionsPerSecond = [classCount]int{Runs: 50, Serving: 30, Nodes: 20}
 
-// pollLeast is the shortest time between two questions to an agent that answers, turnLeast between two turns of an object; 0: it has none.
+// pollLeast is the shortest time between two questions to an agent that answers, turnLeast between two turns of an
+// object; 0: it has none.
 var (
 	pollLeast = [classCount]time.Duration{Runs: 2 * time.Second, Serving: 3 * time.Second, Nodes: 5 * time.Minute}
 	turnLeast = [classCount]time.Duration{Runs: 5 * time.Second, Serving: 15 * time.Second}

@@ -31,8 +31,8 @@ type object struct {
 	kind   *kind
 	name   types.NamespacedName
 	agents map[Target]*agent
-	// since is when its progress was shown, or is as old as if it had been. place is where it stands in line for the next turn; nil while
-	// it has a turn, from when its agents are asked until its progress is shown.
+	// since is when its progress was shown, or is as old as if it had been. place is where it stands in line for the
+	// next turn; nil while it has a turn, from when its agents are asked until its progress is shown.
 	since time.Time
 	place *list.Element
 	// due: its agents have been asked for the turn.

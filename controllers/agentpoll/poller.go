@@ -26,10 +26,12 @@ type Target struct {
 type Observation[R any] struct {
 	// Asked is false until the first question was answered, or was not.
 	Asked bool
-	// Report is the last answer, which nobody may change; the zero value before there is one. Age is how long ago the question was asked.
+	// Report is the last answer, which nobody may change; the zero value before there is one. Age is how long ago the
+	// question was asked.
 	Report R
 	Age    time.Duration
-	// Err is why the last question was in vain; nil if it was not. Silent: questions have been in vain for Grace or longer.
+	// Err is why the last question was in vain; nil if it was not. Silent: questions have been in vain for Grace or
+	// longer.
 	Err    error
 	Silent bool
 }
@@ -42,7 +44,8 @@ type Observed[R any] struct {
 	Due bool
 }
 
-// Poller gives reconcilers of one kind what agents said last. No method waits for an agent. It is safe for concurrent use.
+// Poller gives reconcilers of one kind what agents said last. No method waits for an agent. It is safe for concurrent
+// use.
 type Poller[R any] interface {
 	// Observe has the object's agents asked from now on, and no others, and returns what is known of them.
 	Observe(object types.NamespacedName, agents ...Target) Observed[R]

@@ -118,8 +118,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// giveTurns gives turns to those whose progress is oldest, and returns when the next one may be given; zero for never. Runs go first, and
-// leave something.
+// giveTurns gives turns to those whose progress is oldest, and returns when the next one may be given; zero for never.
+// Runs go first, and leave something.
 func (p *Pool) giveTurns(now time.Time) time.Time {
 	var next time.Time
 	for class, line := range p.lines {

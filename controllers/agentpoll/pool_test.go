@@ -27,8 +27,8 @@ const timeout = 1500 * time.Millisecond
 // answer of an agent: its state is news, how far it is is not.
 type answer struct{ state, progress int }
 
-// fleet are agents, by address, the reconciler that looks after them, and what both did. Each agent is an object's of its own, unless
-// observe names several.
+// fleet are agents, by address, the reconciler that looks after them, and what both did. Each agent is an object's of
+// its own, unless observe names several.
 type fleet struct {
 	*testing.T
 	agentpoll.Poller[*answer]
@@ -286,8 +286,8 @@ func TestSilentAgents(t *testing.T) {
 	}
 }
 
-// TestWakes: a reconciler is woken for an answer that is the first, for news, when an agent falls silent, when it answers again, and
-// for a turn, and for nothing else.
+// TestWakes: a reconciler is woken for an answer that is the first, for news, when an agent falls silent, when it
+// answers again, and for a turn, and for nothing else.
 func TestWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, agentpoll.Runs)

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agentsecret writes the Secrets through which agents that run all the time get their configuration and identity. The manager
-// may not read Secrets, so it remembers what it wrote.
+// Package agentsecret writes the Secrets through which agents that run all the time get their configuration and
+// identity. The manager may not read Secrets, so it remembers what it wrote.
 package agentsecret
 
 import (
@@ -32,21 +32,23 @@ import (
 
 const configKey = "config.json"
 
-// rewriteInterval is how often a Secret is written again while agents do not come to do what it holds: it may have been deleted, and
-// the manager may not look.
+// rewriteInterval is how often a Secret is written again while agents do not come to do what it holds: it may have been
+// deleted, and the manager may not look.
 const rewriteInterval = 3 * time.Minute
 
 // Keeper writes Secrets. It is safe for concurrent use.
 type Keeper struct {
 	// Client writes. Secrets are never read.
 	Client client.Client
-	// Authority issues the certificates with which agents answer the manager; Lifetime is theirs, renewed at half of it.
+	// Authority issues the certificates with which agents answer the manager; Lifetime is theirs, renewed at half of
+	// it.
 	Authority *pki.Authority
 	Lifetime  time.Duration
 	Clock     clock.PassiveClock
 }
 
-// State is what is remembered of one Secret. A manager that was started again reads from the holder what the Secret holds.
+// State is what is remembered of one Secret. A manager that was started again reads from the holder what the Secret
+// holds.
 type State struct {
 	// held is what the Secret holds, and written when it was written or read from the holder.
 	held    held
@@ -109,10 +111,10 @@ func (c Content) digest(lifetime time.Duration) string {
 	return hex.EncodeToString(sum.Sum(nil)[:12])
 }
 
-// Ensure writes a Secret when its configuration has changed or its certificate is to be renewed. It overwrites what may be there: the
-// name must be that of no other's. The holder is an object in the manager's cache that is made with the agents; nil while there is none.
-// It is told what the Secret holds, so that a manager that is started again writes nothing. The problem is what the API server has
-// against the Secret.
+// Ensure writes a Secret when its configuration has changed or its certificate is to be renewed. It overwrites what may
+// be there: the name must be that of no other's. The holder is an object in the manager's cache that is made with the
+// agents; nil while there is none. It is told what the Secret holds, so that a manager that is started again writes
+// nothing. The problem is what the API server has against the Secret.
 func (k *Keeper) Ensure(
 	ctx context.Context, state *State, meta metav1.ObjectMeta, content Content, holder client.Object,
 ) (*plan.Problem, error) {

@@ -19,8 +19,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// heldAnnotation on the holder says which configuration and certificate a Secret holds. Who changes it can keep the Secret from being
-// written, which who may write the holder can do anyway.
+// heldAnnotation on the holder says which configuration and certificate a Secret holds. Who changes it can keep the
+// Secret from being written, which who may write the holder can do anyway.
 const heldAnnotation = "lighterage.dev/agent-secret"
 
 // held is what a Secret holds.

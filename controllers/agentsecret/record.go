@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// recordAnnotation on an object that is made with the pods that mount a Secret is what the Secret holds, keys and certificates excepted: Secrets cannot be
-// written in part without being read, and when a spec cannot be used any more certificates have to be renewed all the same.
+// recordAnnotation on an object that is made with the pods that mount a Secret is what the Secret holds, keys and
+// certificates excepted: Secrets cannot be written in part without being read, and when a spec cannot be used any more
+// certificates have to be renewed all the same.
 const recordAnnotation = "lighterage.dev/agent-configuration"
 
 // maxRecord leaves room for others in the 256 KiB that all annotations of an object may have together.
@@ -26,8 +27,8 @@ type record struct {
 	Files    map[string][]byte `json:"files,omitempty"`
 }
 
-// Record is an annotation from which Recorded reads the content again, identity and server names excepted. It is empty for more than
-// 192 KiB, which take several large CA bundles.
+// Record is an annotation from which Recorded reads the content again, identity and server names excepted. It is empty
+// for more than 192 KiB, which take several large CA bundles.
 func (c Content) Record() (map[string]string, error) {
 	config, err := protojson.Marshal(c.Config)
 	if err != nil {
@@ -48,7 +49,8 @@ func (c Content) Record() (map[string]string, error) {
 	return map[string]string{recordAnnotation: string(encoded)}, nil
 }
 
-// Recorded is the content of which an object bears the record, with config filled in; false when it bears none that can be read.
+// Recorded is the content of which an object bears the record, with config filled in; false when it bears none that can
+// be read.
 func Recorded(object metav1.Object, config proto.Message) (Content, bool) {
 	var read record
 	if json.Unmarshal([]byte(object.GetAnnotations()[recordAnnotation]), &read) != nil || protojson.Unmarshal(read.Config, config) != nil {

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attempt makes, finds and removes what an attempt consists of in a cluster: a Job, its pod, and a Secret with the agent's
-// configuration and certificate.
+// Package attempt makes, finds and removes what an attempt consists of in a cluster: a Job, its pod, and a Secret with
+// the agent's configuration and certificate.
 package attempt
 
 import (
@@ -34,7 +34,8 @@ import (
 type Options struct {
 	// Client reads Jobs and pods (from a cache, as a rule) and writes. Secrets are written and never read.
 	Client client.Client
-	// Reader reads past any cache. Start asks it, because a second start of an attempt would take the Secret from under its agent.
+	// Reader reads past any cache. Start asks it, because a second start of an attempt would take the Secret from under
+	// its agent.
 	Reader client.Reader
 	// Authority issues the agents' certificates.
 	Authority *pki.Authority
@@ -55,8 +56,8 @@ func NewCluster(o Options) *Cluster {
 	return &Cluster{options: o}
 }
 
-// Find returns the owner's Job of that name and the newest of its pods; either is nil when there is none. Labels alone make nothing
-// the owner's: whoever may create pods could have them report what they like.
+// Find returns the owner's Job of that name and the newest of its pods; either is nil when there is none. Labels alone
+// make nothing the owner's: whoever may create pods could have them report what they like.
 func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*batchv1.Job, *corev1.Pod, error) {
 	namespace := owner.GetNamespace()
 	job := &batchv1.Job{}
@@ -136,8 +137,8 @@ func foreign(job *batchv1.Job, owner client.Object) *plan.Problem {
 		"Job %q in namespace %q has the name of the agent's Job and was made by somebody else; delete it", job.Name, job.Namespace)}
 }
 
-// rejection turns the API server's refusal of what was to be created into a problem, and leaves other errors as they are.
-// The text is for people of this cluster: plan.RefuseDelivery keeps it from the sender.
+// rejection turns the API server's refusal of what was to be created into a problem, and leaves other errors as they
+// are. The text is for people of this cluster: plan.RefuseDelivery keeps it from the sender.
 func rejection(kind string, owner client.Object, err error) (*plan.Problem, error) {
 	words, final := refusal.Final(err)
 	if !final {
@@ -176,8 +177,8 @@ func (c *Cluster) RemoveSecret(ctx context.Context, owner client.Object, job str
 	return nil
 }
 
-// Retire removes the owner's Jobs, which have its UID in that label, and their Secrets, but not those named keep. Pods end in the
-// background.
+// Retire removes the owner's Jobs, which have its UID in that label, and their Secrets, but not those named keep. Pods
+// end in the background.
 func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep string) error {
 	namespace := owner.GetNamespace()
 	jobs := &batchv1.JobList{}
@@ -206,7 +207,8 @@ func ownedBy(owner client.Object) client.MatchingFields {
 	return client.MatchingFields{index.Owner: string(owner.GetUID())}
 }
 
-// PodsLeft reports whether pods of the owner's Jobs, with its UID in that label, still run, or may. The Jobs may be gone already.
+// PodsLeft reports whether pods of the owner's Jobs, with its UID in that label, still run, or may. The Jobs may be
+// gone already.
 func (c *Cluster) PodsLeft(ctx context.Context, owner client.Object, label string) (bool, error) {
 	namespace := owner.GetNamespace()
 	pods := &corev1.PodList{}

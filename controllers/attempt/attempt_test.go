@@ -65,7 +65,8 @@ func secret(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name}, Data: map[string][]byte{"tls.key": []byte("old")}}
 }
 
-// cluster is one whose cache c reads and writes, and whose API server knows of the live objects, which the cache may not.
+// cluster is one whose cache c reads and writes, and whose API server knows of the live objects, which the cache may
+// not.
 func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
 	store := newBuilder().Build()
 	authority := pki.NewAuthority(pki.Options{

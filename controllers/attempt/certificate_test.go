@@ -62,7 +62,8 @@ func read(t *testing.T, c client.Client) (*corev1.Secret, *x509.Certificate) {
 	return found, leaf
 }
 
-// M1: the certificate of a run names the CAs of the cluster that may be asked: those of the Peer's caBundle, or its own.
+// M1: the certificate of a run names the CAs of the cluster that may be asked: those of the Peer's caBundle, or its
+// own.
 func TestAudience(t *testing.T) {
 	west, next := newCA(t, "west"), newCA(t, "west")
 	for name, c := range map[string]struct {

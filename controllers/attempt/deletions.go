@@ -13,10 +13,10 @@ import (
 // deletionMemory is how long an object is remembered after it was last seen.
 const deletionMemory = time.Hour
 
-// Deletions tell for how long objects have been seen to be deleted. Their DeletionTimestamp is by the clock of the API server, from which
-// the manager's may differ by any amount: a manager that is ahead would let an agent go that still writes, and one that is behind would
-// wait for one whose node is gone. They live in memory: after a restart of the manager patience begins anew. The zero value is ready for
-// use, also concurrent.
+// Deletions tell for how long objects have been seen to be deleted. Their DeletionTimestamp is by the clock of the API
+// server, from which the manager's may differ by any amount: a manager that is ahead would let an agent go that still
+// writes, and one that is behind would wait for one whose node is gone. They live in memory: after a restart of the
+// manager patience begins anew. The zero value is ready for use, also concurrent.
 type Deletions struct {
 	mu   sync.Mutex
 	seen map[types.UID]deletion

@@ -34,8 +34,8 @@ type Heard struct {
 	Silent bool
 }
 
-// Listen returns what the agent of an object's Job said last, and has no other agent of the object's asked. Without a pod that runs it is
-// nothing.
+// Listen returns what the agent of an object's Job said last, and has no other agent of the object's asked. Without a
+// pod that runs it is nothing.
 func Listen(
 	reports agentpoll.Poller[*wirev1.Report], object types.NamespacedName, job *batchv1.Job, pod *corev1.Pod, serverName string,
 ) Heard {

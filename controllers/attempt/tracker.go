@@ -15,8 +15,8 @@ import (
 // sampleSpacing is the shortest time between two samples: one answer may be looked at several times.
 const sampleSpacing = time.Second
 
-// Tracker remembers how much running attempts had sent lately. It lives in memory: after a restart of the manager rates begin at zero. It is
-// safe for concurrent use.
+// Tracker remembers how much running attempts had sent lately. It lives in memory: after a restart of the manager rates
+// begin at zero. It is safe for concurrent use.
 type Tracker struct {
 	mu      sync.Mutex
 	samples map[types.UID]tracked

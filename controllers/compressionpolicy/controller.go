@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compressionpolicy says in the status of CompressionPolicies whether they can be used, and which is the default.
+// Package compressionpolicy says in the status of CompressionPolicies whether they can be used, and which is the
+// default.
 package compressionpolicy
 
 import (

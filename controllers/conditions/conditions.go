@@ -60,8 +60,8 @@ func Refused(present []metav1.Condition) bool {
 	return ready != nil && ready.Reason == v1alpha1.ReasonRefused
 }
 
-// Merge returns the present conditions with the wanted ones set. The transition time moves only where the status changes. It
-// changes neither argument.
+// Merge returns the present conditions with the wanted ones set. The transition time moves only where the status
+// changes. It changes neither argument.
 func Merge(present, wanted []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	merged := append([]metav1.Condition(nil), present...)
 	for _, condition := range wanted {

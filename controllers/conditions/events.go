@@ -15,8 +15,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Tell records an event when the reason of Ready, or whether the object is Stalled, has changed. It is a warning when the object is
-// Stalled and for the given reasons of Ready.
+// Tell records an event when the reason of Ready, or whether the object is Stalled, has changed. It is a warning when
+// the object is Stalled and for the given reasons of Ready.
 func Tell(recorder events.EventRecorder, object runtime.Object, before, after []metav1.Condition, warnings ...string) {
 	ready := meta.FindStatusCondition(after, v1alpha1.ConditionReady)
 	if ready == nil {

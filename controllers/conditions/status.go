@@ -14,9 +14,9 @@ import (
 // FieldOwner is the name under which the operator writes.
 const FieldOwner = "lighterage"
 
-// WriteStatus writes the status of after if it differs from before, which is the object as it was read. A write from a stale read
-// is refused by the API server (a conflict), because what follows from a status, such as a Job for a run, must not be done twice.
-// It reports whether it wrote.
+// WriteStatus writes the status of after if it differs from before, which is the object as it was read. A write from a
+// stale read is refused by the API server (a conflict), because what follows from a status, such as a Job for a run,
+// must not be done twice. It reports whether it wrote.
 func WriteStatus(ctx context.Context, c client.Client, before, after client.Object) (bool, error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return false, nil

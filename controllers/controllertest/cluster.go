@@ -50,8 +50,8 @@ type Cluster struct {
 	environment *envtest.Environment
 }
 
-// Start starts a cluster; crds is the path of the directory with the CRDs. The directory with etcd and kube-apiserver is named by
-// KUBEBUILDER_ASSETS.
+// Start starts a cluster; crds is the path of the directory with the CRDs. The directory with etcd and kube-apiserver
+// is named by KUBEBUILDER_ASSETS.
 func Start(crds string) (*Cluster, error) {
 	c := &Cluster{Scheme: runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -159,8 +159,8 @@ func (c *Cluster) tryCreate(example client.Object) error {
 	return c.Client.Create(context.Background(), copied, client.DryRunAll)
 }
 
-// FailingWebhook has the API server ask somebody who does not answer before it admits what is written in a namespace, and returns what
-// ends that. The resource is named as by RBAC, with its group.
+// FailingWebhook has the API server ask somebody who does not answer before it admits what is written in a namespace,
+// and returns what ends that. The resource is named as by RBAC, with its group.
 func (c *Cluster) FailingWebhook(t testing.TB, group, name string, example client.Object) (end func()) {
 	t.Helper()
 	webhook := &admissionv1.ValidatingWebhookConfiguration{
@@ -202,8 +202,8 @@ func AnyJob(namespace string) *batchv1.Job {
 	}
 }
 
-// Allow gives a user the rights in rules, in every namespace, and returns when the API server grants them: it decides by what it has
-// cached of roles.
+// Allow gives a user the rights in rules, in every namespace, and returns when the API server grants them: it decides
+// by what it has cached of roles.
 func (c *Cluster) Allow(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	c.Create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}, &rbacv1.ClusterRoleBinding{
@@ -230,14 +230,15 @@ func (c *Cluster) Allow(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	}
 }
 
-// See does something, and waits until check returns nil for one of the states that the objects of a namespace have from then on. It
-// sees also those that have passed before anybody can ask for them.
+// See does something, and waits until check returns nil for one of the states that the objects of a namespace have from
+// then on. It sees also those that have passed before anybody can ask for them.
 func (c *Cluster) See(t testing.TB, list client.ObjectList, namespace string, do func(), check func(client.Object) error) {
 	t.Helper()
 	if err := c.Client.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
-	// A watch that does not say from when on waits for the API server's cache, which gives up after seconds while little is written.
+	// A watch that does not say from when on waits for the API server's cache, which gives up after seconds while
+	// little is written.
 	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
 	watcher, err := c.Client.Watch(context.Background(), list, client.InNamespace(namespace), since)
 	if err != nil {
@@ -365,7 +366,8 @@ func (c *Cluster) EndPod(t testing.TB, pod *corev1.Pod, exitCode int32, message 
 	})
 }
 
-// Expect checks that Ready, Reconciling and Stalled say one thing: that Ready has the reason, and which of the three is True.
+// Expect checks that Ready, Reconciling and Stalled say one thing: that Ready has the reason, and which of the three is
+// True.
 func Expect(found []metav1.Condition, conditionType, reason string) error {
 	for _, one := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		condition := meta.FindStatusCondition(found, one)

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllertest holds what tests of controllers share: a cluster that is an API server alone, and fakes of agents, of
-// gateways and of the kubelet.
+// Package controllertest holds what tests of controllers share: a cluster that is an API server alone, and fakes of
+// agents, of gateways and of the kubelet.
 package controllertest
 
 import (

@@ -29,8 +29,8 @@ func FreeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// CheckMetrics checks that who serves metrics at an address proves a name by a CA, and answers only whom the API server authenticates and
-// allows to get them, which takes the ClusterRole lighterage-metrics-reader.
+// CheckMetrics checks that who serves metrics at an address proves a name by a CA, and answers only whom the API server
+// authenticates and allows to get them, which takes the ClusterRole lighterage-metrics-reader.
 func (c *Cluster) CheckMetrics(t testing.TB, address, serverName string, ca []byte) {
 	t.Helper()
 	ctx := context.Background()

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ApplyNetworkPolicy is for interceptors of fake clients, which cannot merge NetworkPolicies: what is applied takes the place of what there is.
+// ApplyNetworkPolicy is for interceptors of fake clients, which cannot merge NetworkPolicies: what is applied takes the
+// place of what there is.
 func ApplyNetworkPolicy(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 	policy := &networkingv1.NetworkPolicy{}
 	encoded, err := json.Marshal(object)

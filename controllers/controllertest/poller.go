@@ -27,8 +27,8 @@ func Pool(mgr ctrl.Manager) (*agentpoll.Pool, error) {
 	return pool, nil
 }
 
-// Asking is an agentpoll.Poller that asks at once, so that a reconcile sees what agents say now. Progress is always due, and an agent
-// that does not answer is silent.
+// Asking is an agentpoll.Poller that asks at once, so that a reconcile sees what agents say now. Progress is always
+// due, and an agent that does not answer is silent.
 type Asking[R any] func(context.Context, agentclient.Target) (R, error)
 
 // Observe is of agentpoll.Poller.

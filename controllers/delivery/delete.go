@@ -20,8 +20,8 @@ import (
 
 const (
 	podPause = time.Second
-	// podPatience is how long a deletion waits for the agent's pod to end. The next attempt waits for it, so that two agents never
-	// write into one place; a pod whose node is gone never ends, and has lost its sender.
+	// podPatience is how long a deletion waits for the agent's pod to end. The next attempt waits for it, so that two
+	// agents never write into one place; a pod whose node is gone never ends, and has lost its sender.
 	podPatience = 2 * time.Minute
 )
 

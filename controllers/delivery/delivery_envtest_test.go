@@ -142,7 +142,8 @@ func (f *fixture) wait(d *v1alpha1.Delivery, phase v1alpha1.DeliveryPhase, condi
 	})
 }
 
-// ends does something and waits for the phase that the Delivery has then until it is forgotten, which may be before anybody asks for it.
+// ends does something and waits for the phase that the Delivery has then until it is forgotten, which may be before
+// anybody asks for it.
 func (f *fixture) ends(d *v1alpha1.Delivery, phase v1alpha1.DeliveryPhase, conditionType, reason string, do func()) {
 	f.Helper()
 	cluster.See(f, &v1alpha1.DeliveryList{}, f.namespace, do, func(object client.Object) error {

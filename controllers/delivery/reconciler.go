@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package delivery reconciles Deliveries, the receiving side of Transfers of other clusters and of other pods of this one: it gathers what can be seen, has
-// package plan decide, writes the status and does what was decided.
+// Package delivery reconciles Deliveries, the receiving side of Transfers of other clusters and of other pods of this
+// one: it gathers what can be seen, has package plan decide, writes the status and does what was decided.
 package delivery
 
 import (
@@ -178,7 +178,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, delivery *v1alpha1.Deliver
 	return nil
 }
 
-// execute does what was decided. Whatever of it is cut short is decided again. The problem is why the agent could not be started.
+// execute does what was decided. Whatever of it is cut short is decided again. The problem is why the agent could not
+// be started.
 func (r *Reconciler) execute(
 	ctx context.Context, delivery *v1alpha1.Delivery, facts plan.DeliveryFacts, decision plan.DeliveryDecision,
 ) (*plan.Problem, error) {

@@ -142,8 +142,9 @@ func TestStaleRead(t *testing.T) {
 	}
 }
 
-// TestAgentIsWaitedForWhateverTheClocksSay: how long a deletion lasts is not measured between the API server's clock and the manager's,
-// whichever is a day ahead. Before its agent has ended the Delivery keeps the place; for an agent that is lost it does not wait for long.
+// TestAgentIsWaitedForWhateverTheClocksSay: how long a deletion lasts is not measured between the API server's clock
+// and the manager's, whichever is a day ahead. Before its agent has ended the Delivery keeps the place; for an agent
+// that is lost it does not wait for long.
 func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
 	for _, ahead := range []time.Duration{24 * time.Hour, 0, -24 * time.Hour} {
 		object := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{

@@ -33,7 +33,8 @@ func unchanged(t *testing.T, secret *corev1.Secret) {
 	}
 }
 
-// H3: a Delivery with the name of the CA's Secret, in the operator's namespace, does not take it away when it is deleted.
+// H3: a Delivery with the name of the CA's Secret, in the operator's namespace, does not take it away when it is
+// deleted.
 func TestDeliveryNamedAfterTheCA(t *testing.T) {
 	if _, err := cluster.Authority().CA(context.Background()); err != nil {
 		t.Fatal(err)
@@ -69,7 +70,8 @@ func TestDeliveryNamedAfterTheCA(t *testing.T) {
 	unchanged(t, ca)
 }
 
-// H3: a Secret of a user with the name of a Delivery is neither overwritten when its agent starts nor deleted when it ends.
+// H3: a Secret of a user with the name of a Delivery is neither overwritten when its agent starts nor deleted when it
+// ends.
 func TestSecretNamedLikeADelivery(t *testing.T) {
 	f := prepare(t)
 	d := f.make("ledger", 1, "/")

@@ -41,14 +41,14 @@ func (f found) headless() bool {
 		f.service.Spec.ClusterIP == corev1.ClusterIPNone
 }
 
-// ambiguous reports whether the host may be the name of another server, outside the cluster, too: NAME.NAMESPACE is one when no pod is behind
-// the Service, or with a dot at its end.
+// ambiguous reports whether the host may be the name of another server, outside the cluster, too: NAME.NAMESPACE is one
+// when no pod is behind the Service, or with a dot at its end.
 func (f found) ambiguous() bool {
 	return !f.of.certain && strings.Contains(strings.TrimSuffix(f.Host, "."), ".")
 }
 
-// decide is the policy for agents of a namespace, and why the first host that can be judged in advance cannot be dialled;
-// empty if all may be.
+// decide is the policy for agents of a namespace, and why the first host that can be judged in advance cannot be
+// dialled; empty if all may be.
 //
 // A policy does not tell which host an address is dialled for. So networks of pods are allowed only if every host is a
 // headless Service: a host of the tenant's choice beside one could resolve to pods of any namespace.

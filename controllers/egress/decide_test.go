@@ -81,7 +81,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideLists: pod networks are allowed to all hosts of a list or to none, since a policy does not tell one host from another.
+// TestDecideLists: pod networks are allowed to all hosts of a list or to none, since a policy does not tell one host
+// from another.
 func TestDecideLists(t *testing.T) {
 	headless := func(host string) found { return found{Use: Use{Host: host}, consents: true, service: service("None")} }
 	plain := func(host string) found {

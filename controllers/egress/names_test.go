@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzParseService: a host names a Service in one way whatever its case and final dot, the Service can be named again in
-// full, what is certain ends in the cluster's domain, and no address is a name. Hosts are written by tenants.
+// FuzzParseService: a host names a Service in one way whatever its case and final dot, the Service can be named again
+// in full, what is certain ends in the cluster's domain, and no address is a name. Hosts are written by tenants.
 func FuzzParseService(f *testing.F) {
 	for _, host := range []string{
 		"api", "api.bank", "api.bank.svc", "API-0.api.bank.svc.cluster.local.", "api.bank.example", "10.96.0.1", "[::1]", "svc", ".svc", "..", "a..svc",

@@ -27,8 +27,8 @@ func (n Networks) Denied() []netip.Prefix {
 }
 
 const (
-	// assumedServices4 and assumedServices6 are the lengths of the network of Services that is assumed around the address
-	// of the Service kubernetes where the API server does not serve ServiceCIDRs (before Kubernetes 1.33).
+	// assumedServices4 and assumedServices6 are the lengths of the network of Services that is assumed around the
+	// address of the Service kubernetes where the API server does not serve ServiceCIDRs (before Kubernetes 1.33).
 	assumedServices4, assumedServices6 = 16, 112
 )
 

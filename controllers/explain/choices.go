@@ -25,15 +25,16 @@ const (
 	mostDeflate = 1032
 )
 
-// weighing is what the estimates of choices are made of. Bytes are of the data that were compressed, unless said otherwise.
+// weighing is what the estimates of choices are made of. Bytes are of the data that were compressed, unless said
+// otherwise.
 type weighing struct {
 	status           *v1alpha1.TransferStatus
 	measured         *Measured
 	sender, receiver *v1alpha1.NodeProfile
 	// packed are plain bytes that were compressed, stored those that were not, plain all.
 	packed, stored, plain float64
-	// ratioBy and cpuBy are by how much this data did better, or took longer, than the sample of the engine that compressed; nil when
-	// that is not known. inflateBy is the same of the receiver's inflating.
+	// ratioBy and cpuBy are by how much this data did better, or took longer, than the sample of the engine that
+	// compressed; nil when that is not known. inflateBy is the same of the receiver's inflating.
 	ratioBy, cpuBy, inflateBy *float64
 	// sampling is the CPU time that predicting took.
 	sampling float64
@@ -252,7 +253,8 @@ func (w *weighing) choice(engine v1alpha1.EngineProfile, level v1alpha1.LevelPro
 	return choice
 }
 
-// inflating is what inflating the data takes in a codec, if that is known. All engines of a codec inflate the same format.
+// inflating is what inflating the data takes in a codec, if that is known. All engines of a codec inflate the same
+// format.
 func (w *weighing) inflating(codec string) (seconds float64, known bool) {
 	if codec == w.status.Compression.Codec {
 		return *w.measured.DecompressCPU, true
@@ -264,8 +266,8 @@ func (w *weighing) inflating(codec string) (seconds float64, known bool) {
 	return *w.inflateBy * w.packed / at, true
 }
 
-// reckon estimates CPU time and money of a choice: what the run took, less what compressing and inflating took, and with what they
-// would take.
+// reckon estimates CPU time and money of a choice: what the run took, less what compressing and inflating took, and
+// with what they would take.
 func (w *weighing) reckon(choice *Choice, compressed, inflated, compress, inflate float64) {
 	m := w.measured
 	if m.SendCPU == nil || (m.ReceiveCPU == nil && w.status.Run.Route != v1alpha1.RoutePod) {
@@ -291,7 +293,8 @@ func (w *weighing) reckon(choice *Choice, compressed, inflated, compress, inflat
 	choice.Money = &money
 }
 
-// time estimates how long a choice would have taken: as long as the network takes for its bytes, or the sender for its work.
+// time estimates how long a choice would have taken: as long as the network takes for its bytes, or the sender for its
+// work.
 func (w *weighing) time(choice *Choice) {
 	m := w.measured
 	if m.WireBytesPerSecond == nil {

@@ -196,8 +196,8 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// TestChoices checks the estimates against figures made by hand: 3 GiB were compressed to a fourth, by an engine whose sample shrinks to a
-// third, in twice the time of the sample; 1 GiB was stored. The goodput was 44.8 MiB/s on the wire.
+// TestChoices checks the estimates against figures made by hand: 3 GiB were compressed to a fourth, by an engine whose
+// sample shrinks to a third, in twice the time of the sample; 1 GiB was stored. The goodput was 44.8 MiB/s on the wire.
 func TestChoices(t *testing.T) {
 	e := explained(t, cases["complete"])
 	rate := 1.75 * gib / 40

@@ -18,7 +18,8 @@ type Input struct {
 	SenderUnknown, ReceiverUnknown string
 }
 
-// Explanation is what there is to say of a Transfer. Numbers that are nil are not known; Notes say why. Times are in seconds.
+// Explanation is what there is to say of a Transfer. Numbers that are nil are not known; Notes say why. Times are in
+// seconds.
 type Explanation struct {
 	// Transfer as namespace/name.
 	Transfer string `json:"transfer"`
@@ -29,7 +30,8 @@ type Explanation struct {
 	// Stalled is what keeps the run, or the next one, from going on, with its reason; empty when nothing does.
 	// Somebody has to act, unless it is a quota that is exhausted.
 	Stalled string `json:"stalled,omitempty"`
-	// NextRun: the run has ended, another one is wanted and cannot begin. Stalled is about that one, and all else about the one before.
+	// NextRun: the run has ended, another one is wanted and cannot begin. Stalled is about that one, and all else about
+	// the one before.
 	NextRun bool `json:"nextRun,omitempty"`
 	// Placement is nil when it is not known, and when that in status is of a run that has not begun.
 	Placement *Placement `json:"placement,omitempty"`
@@ -143,8 +145,8 @@ type Measured struct {
 	Money *float64 `json:"money,omitempty"`
 }
 
-// Choice is another one that there was for the data that were compressed. Its sample figures were measured on the sender's node, on
-// one core and the sample that agents carry; all else are estimates.
+// Choice is another one that there was for the data that were compressed. Its sample figures were measured on the
+// sender's node, on one core and the sample that agents carry; all else are estimates.
 type Choice struct {
 	Codec                string   `json:"codec"`
 	Engine               string   `json:"engine"`

@@ -61,8 +61,8 @@ func mainframe() *v1alpha1.NodeProfile {
 	return profile
 }
 
-// base is a run of 4 GiB to another cluster that is complete. A quarter was stored; the rest shrank to a fourth of itself, while the
-// engine's sample shrinks to a third, and took twice as long as the sample.
+// base is a run of 4 GiB to another cluster that is complete. A quarter was stored; the rest shrank to a fourth of
+// itself, while the engine's sample shrinks to a third, and took twice as long as the sample.
 func base() explain.Input {
 	transfer := &v1alpha1.Transfer{}
 	transfer.Namespace, transfer.Name = "bank", "ledger"

@@ -15,8 +15,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// resolved tells where the values of a run's policy came from. Status has the outcome only, so that it follows from comparing: what
-// is set inline wins, and what differs from what is built in came from the policy.
+// resolved tells where the values of a run's policy came from. Status has the outcome only, so that it follows from
+// comparing: what is set inline wins, and what differs from what is built in came from the policy.
 func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Policy {
 	if status == nil {
 		return nil
@@ -127,7 +127,8 @@ func excluded(p *v1alpha1.PolicyStatus, profile *v1alpha1.NodeProfile, codec, en
 	return ""
 }
 
-// namedFor is the first of the engines that the policy names which the node has for a codec at a level; empty when the agent chooses.
+// namedFor is the first of the engines that the policy names which the node has for a codec at a level; empty when the
+// agent chooses.
 func namedFor(codec string, named []v1alpha1.SoftwareEngine, profile *v1alpha1.NodeProfile, level v1alpha1.CompressionLevel) string {
 	for _, name := range named {
 		for _, engine := range profile.Status.Engines {

@@ -52,7 +52,8 @@ type step struct {
 	gone bool
 }
 
-// acts is true for a step that changes something, or that gives up because something is not there. Neither may rest on a cache.
+// acts is true for a step that changes something, or that gives up because something is not there. Neither may rest on
+// a cache.
 func (s step) acts() bool {
 	return s.create || s.gone || len(s.remove) > 0
 }
@@ -146,14 +147,15 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 	return s
 }
 
-// endedSuperseded says whether the receiving agent ended because it found traces of a newer attempt, whose Delivery is not there any more.
+// endedSuperseded says whether the receiving agent ended because it found traces of a newer attempt, whose Delivery is
+// not there any more.
 func endedSuperseded(own *v1alpha1.Delivery) bool {
 	ready := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionReady)
 	return plan.DeliveryEnded(own) && ready != nil && ready.Reason == v1alpha1.ReasonSuperseded
 }
 
-// ofOthers are the reasons whose messages quote scheduler, kubelet and container runtime, and what a peer reads in place of such a message.
-// All other messages of Deliveries are made for it.
+// ofOthers are the reasons whose messages quote scheduler, kubelet and container runtime, and what a peer reads in
+// place of such a message. All other messages of Deliveries are made for it.
 var ofOthers = map[string]string{
 	v1alpha1.ReasonUnschedulable:   "the receiving agent's pod cannot be placed on a node",
 	v1alpha1.ReasonAgentNotStarted: "the receiving agent's container does not start",
@@ -161,7 +163,8 @@ var ofOthers = map[string]string{
 	v1alpha1.ReasonEvicted:         "the receiving agent's pod was evicted",
 }
 
-// relayed is what a peer may read of a Delivery's condition: nothing of nodes, their taints and numbers, volumes and registries.
+// relayed is what a peer may read of a Delivery's condition: nothing of nodes, their taints and numbers, volumes and
+// registries.
 func relayed(condition *metav1.Condition) string {
 	if fixed, ok := ofOthers[condition.Reason]; ok {
 		return condition.Reason + ": " + fixed + "; the Delivery's conditions in the receiving cluster say why"
@@ -190,7 +193,8 @@ func crowdedStep(r request, v view) step {
 	return s
 }
 
-// superseded refuses an attempt that is older than one that is known. A sending cluster that was restored from a backup goes on after it.
+// superseded refuses an attempt that is older than one that is known. A sending cluster that was restored from a backup
+// goes on after it.
 func superseded(r request, by *v1alpha1.Delivery) *refusal {
 	refused := refuse(codes.Aborted, wirev1.FailureReason_FAILURE_REASON_SUPERSEDED, "attempt %d of run %s has been replaced by attempt %d of run %s",
 		r.transfer.Attempt, r.transfer.Run, by.Spec.Transfer.Attempt, by.Spec.Transfer.Run)
@@ -217,9 +221,9 @@ func newer(delivery *v1alpha1.Delivery, r request, now time.Time) bool {
 	return issuedOf(delivery, now).After(r.issued)
 }
 
-// supersedes says whether the request came too late for a Delivery. A newer attempt of the same run counts though it has ended: the
-// sending cluster has forgotten it, so it was restored from a backup, and what the newer attempt left at the destination refuses older
-// ones. A newer run that has ended, or that is going, leaves nothing that does.
+// supersedes says whether the request came too late for a Delivery. A newer attempt of the same run counts though it
+// has ended: the sending cluster has forgotten it, so it was restored from a backup, and what the newer attempt left at
+// the destination refuses older ones. A newer run that has ended, or that is going, leaves nothing that does.
 func supersedes(delivery *v1alpha1.Delivery, r request, now time.Time) bool {
 	if !newer(delivery, r, now) {
 		return false
@@ -227,7 +231,8 @@ func supersedes(delivery *v1alpha1.Delivery, r request, now time.Time) bool {
 	return delivery.Spec.Transfer.Run == r.transfer.Run || delivery.DeletionTimestamp.IsZero() && !plan.DeliveryEnded(delivery)
 }
 
-// compareAttempts orders two Deliveries that supersede the request: those of its own run, whose numbers it can go on after, come last.
+// compareAttempts orders two Deliveries that supersede the request: those of its own run, whose numbers it can go on
+// after, come last.
 func compareAttempts(r request, a, b *v1alpha1.Delivery) int {
 	ofRun := func(d *v1alpha1.Delivery) int32 {
 		if d.Spec.Transfer.Run != r.transfer.Run {

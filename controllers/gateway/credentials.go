@@ -24,8 +24,8 @@ const (
 	identifyTimeout = 5 * time.Second
 )
 
-// serverCredentials ask for a certificate, any at first, so that a caller who is not trusted is told in words rather than by a TLS
-// alert. Every request checks the certificate against the Peers of that moment.
+// serverCredentials ask for a certificate, any at first, so that a caller who is not trusted is told in words rather
+// than by a TLS alert. Every request checks the certificate against the Peers of that moment.
 type serverCredentials struct {
 	credentials.TransportCredentials
 	trust *trust

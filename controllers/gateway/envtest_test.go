@@ -75,8 +75,8 @@ func (answers) Profile(context.Context, agentclient.Target) (*wirev1.NodeMeasure
 	}, nil
 }
 
-// TestAgainstAnAPIServer runs the gateway, with the rights that it is installed with, and the controllers of Peers, PeerGrants,
-// NodeProfiles and CompressionPolicies beside it.
+// TestAgainstAnAPIServer runs the gateway, with the rights that it is installed with, and the controllers of Peers,
+// PeerGrants, NodeProfiles and CompressionPolicies beside it.
 func TestAgainstAnAPIServer(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	cluster, err := controllertest.Start("../../config/crd/bases")

@@ -86,8 +86,8 @@ func New(o Options) (*Gateway, error) {
 	return g, nil
 }
 
-// Serve accepts connections until the context ends, lets what is under way end within bounds and returns nil, or the error that
-// ended the listener early.
+// Serve accepts connections until the context ends, lets what is under way end within bounds and returns nil, or the
+// error that ended the listener early.
 func (g *Gateway) Serve(ctx context.Context, listener *net.TCPListener) error {
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(g.front.Local()) }()

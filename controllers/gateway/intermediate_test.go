@@ -18,8 +18,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki/pkitest"
 )
 
-// M1: runs between clusters whose CAs are intermediate CAs of one root. The audience must hold the CA that issues in the receiving
-// cluster; its root alone could be that of any other cluster of the company.
+// M1: runs between clusters whose CAs are intermediate CAs of one root. The audience must hold the CA that issues in
+// the receiving cluster; its root alone could be that of any other cluster of the company.
 func TestIntermediateCAs(t *testing.T) {
 	root := pkitest.NewCompany(t, time.Now())
 	eastern, key := root.Intermediate(t, "Company CA of east")

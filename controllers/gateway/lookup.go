@@ -42,8 +42,8 @@ func IndexSender(object client.Object) []string {
 	return []string{senderOf(delivery)}
 }
 
-// lookup finds the queue or the receiving agent that serves under a name. The sender may have been told of it by another gateway, a moment before
-// this one hears of it, so an unknown name is looked for a little longer.
+// lookup finds the queue or the receiving agent that serves under a name. The sender may have been told of it by
+// another gateway, a moment before this one hears of it, so an unknown name is looked for a little longer.
 func (g *Gateway) lookup(ctx context.Context, serverName string) (passthrough.Target, bool) {
 	if way, ok := parseQueueWay(serverName); ok {
 		return g.queueTarget(way) //nolint:contextcheck // a lookup in the cache

@@ -99,8 +99,8 @@ func (s *service) advance(ctx context.Context, r request, seen bool) (step, erro
 	return next, nil
 }
 
-// view collects what decide needs. Grants come from the cache: they change rarely, and Deliveries that no grant allows any more are
-// ended by the manager.
+// view collects what decide needs. Grants come from the cache: they change rarely, and Deliveries that no grant allows
+// any more are ended by the manager.
 func (s *service) view(ctx context.Context, attempts attemptsOf, r request, seen bool) (view, error) {
 	v := view{now: s.options.Clock.Now(), limit: s.options.DeliveriesPerNamespace, seen: seen}
 	var grants v1alpha1.PeerGrantList
@@ -132,9 +132,9 @@ func (s *service) cached(ctx context.Context, peer, namespace, name string) ([]v
 	return attempts(ctx, s.options.Client, peer, namespace, name, by, client.UnsafeDisableDeepCopy)
 }
 
-// currentIn returns those that the API server has now in a namespace, and those in other namespaces from the cache: a list of all
-// namespaces would cost the API server as much as there are Deliveries. One elsewhere is only ever deleted, by its UID, and not waited for;
-// if the cache does not have it yet, it is deleted when the cache does.
+// currentIn returns those that the API server has now in a namespace, and those in other namespaces from the cache: a
+// list of all namespaces would cost the API server as much as there are Deliveries. One elsewhere is only ever deleted,
+// by its UID, and not waited for; if the cache does not have it yet, it is deleted when the cache does.
 func (s *service) currentIn(where string) attemptsOf {
 	return func(ctx context.Context, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
 		here, err := attempts(ctx, s.options.Reader, peer, namespace, name, client.InNamespace(where), senderLabel(peer, namespace, name))

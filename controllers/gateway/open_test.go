@@ -54,7 +54,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// What scheduler, kubelet and container runtime say of the receiving agent's pod stays in the receiving cluster; the peer learns the reason.
+// What scheduler, kubelet and container runtime say of the receiving agent's pod stays in the receiving cluster; the
+// peer learns the reason.
 func TestOpenTellsNothingOfNodes(t *testing.T) {
 	east := newCA(t, "east")
 	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))

@@ -44,15 +44,18 @@ type Options struct {
 	// OpensPerPeer is how many runs of a peer may wait for their receiving agents at the same time, and half of it how
 	// many of a namespace of it. Default 256.
 	OpensPerPeer int
-	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make room for new ones, oldest
-	// first; when none has ended, new runs wait. The limit may be passed by as many as arrive at the same moment. Default 500.
+	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make room for
+	// new ones, oldest first; when none has ended, new runs wait. The limit may be passed by as many as arrive at the
+	// same moment. Default 500.
 	DeliveriesPerNamespace int
-	// PollInterval is the longest pause between looks at what an open run waits for, in case that no change of its Delivery is seen before.
-	// Default 2s.
+	// PollInterval is the longest pause between looks at what an open run waits for, in case that no change of its
+	// Delivery is seen before. Default 2s.
 	PollInterval time.Duration
-	// LookupGrace is the time that a Delivery has to become known to this gateway after another has told the sender of it. Default 1s.
+	// LookupGrace is the time that a Delivery has to become known to this gateway after another has told the sender of
+	// it. Default 1s.
 	LookupGrace time.Duration
-	// QueueAddress returns the host and port at which a Queue takes messages of other clusters. Default: that of its Service.
+	// QueueAddress returns the host and port at which a Queue takes messages of other clusters. Default: that of its
+	// Service.
 	QueueAddress func(namespace, name string) string
 	// Registerer of metrics.
 	Registerer prometheus.Registerer

@@ -30,9 +30,9 @@ const (
 	queueKeyPrefix = "queue/"
 )
 
-// OpenQueue tells a Queue of a peer by which name it reaches a Queue here. Nothing is made for it: whether the Queue serves, and has come to know
-// of the grant, shows when the caller connects. Only who is granted learns whether it exists, here by the answer, and
-// at the passed port by a server name that nobody else can guess.
+// OpenQueue tells a Queue of a peer by which name it reaches a Queue here. Nothing is made for it: whether the Queue
+// serves, and has come to know of the grant, shows when the caller connects. Only who is granted learns whether it
+// exists, here by the answer, and at the passed port by a server name that nobody else can guess.
 func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_ *wirev1.OpenQueueResponse, err error) {
 	from, err := s.caller(ctx)
 	defer func() { s.ended("OpenQueue", from, err) }()
@@ -127,7 +127,8 @@ func parseQueueKey(key string) (queueWay, bool) {
 	return queueWay{label: parts[0], namespace: parts[1], name: parts[2]}, true
 }
 
-// queueTarget finds a Queue that some PeerGrant opens to the caller. That the caller is who it must be, the queue sees by its certificate.
+// queueTarget finds a Queue that some PeerGrant opens to the caller. That the caller is who it must be, the queue sees
+// by its certificate.
 func (g *Gateway) queueTarget(way queueWay) (passthrough.Target, bool) {
 	of, open, err := g.open(way)
 	switch {

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// maxAttempt leaves room for six digits in names. What needs somebody's help is attempted without limit, but slowly.
+	// maxAttempt leaves room for six digits in names. What needs somebody's help is attempted without limit, but
+	// slowly.
 	maxAttempt = 999_999
 	// maxPathLength is that of the API.
 	maxPathLength = 4096
@@ -108,8 +109,8 @@ func validateTransfer(namespace, name string) error {
 	return nil
 }
 
-// cleanPath returns the directory as the API has it, absolute from the root of the volume. Senders may leave the first slash out;
-// nothing and "." stand for the root.
+// cleanPath returns the directory as the API has it, absolute from the root of the volume. Senders may leave the first
+// slash out; nothing and "." stand for the root.
 func cleanPath(directory string) (string, error) {
 	switch {
 	case directory == "" || directory == ".":

@@ -33,8 +33,8 @@ type service struct {
 	stopping context.Context
 }
 
-// Hello tells any trusted caller under which name it is known. What to make of another protocol version is the caller's decision:
-// it learns both.
+// Hello tells any trusted caller under which name it is known. What to make of another protocol version is the caller's
+// decision: it learns both.
 func (s *service) Hello(ctx context.Context, in *wirev1.HelloRequest) (_ *wirev1.HelloResponse, err error) {
 	from, err := s.caller(ctx)
 	defer func() { s.ended("Hello", from, err) }()

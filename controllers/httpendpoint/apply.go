@@ -25,8 +25,8 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch;create;patch;delete
 
-// ensureAll makes what is wanted to be, and returns the Deployment as it is then. The problem is what the API server, or somebody
-// else's object, has against it.
+// ensureAll makes what is wanted to be, and returns the Deployment as it is then. The problem is what the API server,
+// or somebody else's object, has against it.
 func (r *Reconciler) ensureAll(
 	ctx context.Context, wanted Wanted, present *appsv1.Deployment, backend *corev1.Service, affinity *corev1.Affinity,
 ) (*appsv1.Deployment, *plan.Problem, error) {
@@ -77,8 +77,9 @@ func (r *Reconciler) tryAll(
 	return present, nil, nil
 }
 
-// mayRoll reports whether the Deployment may become what is wanted now. What nobody changed the spec for, such as another image, is paced
-// across HTTPEndpoints; so is no first start, and nothing that cannot become worse. The budget is as it was before this look.
+// mayRoll reports whether the Deployment may become what is wanted now. What nobody changed the spec for, such as
+// another image, is paced across HTTPEndpoints; so is no first start, and nothing that cannot become worse. The budget
+// is as it was before this look.
 func (r *Reconciler) mayRoll(endpoint *v1alpha1.HTTPEndpoint, wanted, present *appsv1.Deployment, budget *policyv1.PodDisruptionBudget) (bool, error) {
 	if present == nil {
 		return true, nil

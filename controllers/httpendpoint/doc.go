@@ -1,12 +1,13 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpendpoint reconciles HTTPEndpoints: a Deployment of agents in mode http with a Service, a disruption budget and, if asked
-// for, an autoscaler before it. What is wanted and what status says are pure functions of what was gathered.
+// Package httpendpoint reconciles HTTPEndpoints: a Deployment of agents in mode http with a Service, a disruption
+// budget and, if asked for, an autoscaler before it. What is wanted and what status says are pure functions of what was
+// gathered.
 //
-// Keys of clients' certificates are mounted into the replicas and never read by the manager, which may not: the replicas say what they
-// think of them. The configuration is mounted too, so that a change reaches the replicas without a restart, and reports say which
-// configuration each has taken.
+// Keys of clients' certificates are mounted into the replicas and never read by the manager, which may not: the
+// replicas say what they think of them. The configuration is mounted too, so that a change reaches the replicas without
+// a restart, and reports say which configuration each has taken.
 package httpendpoint
 
 import "time"
@@ -26,8 +27,8 @@ const (
 	// startGrace is how long a pod may take to start before that is called Stalled.
 	startGrace = time.Minute
 
-	// endpointPause is how long a replica that is to stop goes on as if nothing were, while the word spreads that it is no endpoint of
-	// the Service any more.
+	// endpointPause is how long a replica that is to stop goes on as if nothing were, while the word spreads that it is
+	// no endpoint of the Service any more.
 	endpointPause = 10 * time.Second
 	// stopReserve is what a replica gets on top of both to end its process.
 	stopReserve = 10 * time.Second

@@ -66,7 +66,8 @@ func (r *running) consent(namespaces string) {
 	}
 }
 
-// TestConsent: M4: replicas may dial a Service of another namespace for as long as that consents, also while the spec cannot be followed.
+// TestConsent: M4: replicas may dial a Service of another namespace for as long as that consents, also while the spec
+// cannot be followed.
 func TestConsent(t *testing.T) {
 	endpoint := plain(nil)
 	endpoint.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "vault.other.svc", Port: 80}}

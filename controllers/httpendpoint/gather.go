@@ -75,7 +75,8 @@ type heard struct {
 	asked bool
 }
 
-// listen has the replicas asked. Whoever bears the labels without having the key of the HTTPEndpoint's Secret cannot answer.
+// listen has the replicas asked. Whoever bears the labels without having the key of the HTTPEndpoint's Secret cannot
+// answer.
 func (r *Reconciler) listen(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, profiles map[string]v1alpha1.NodeProfileStatus) (heard, error) {
 	list := &corev1.PodList{}
 	err := r.Client.List(ctx, list, client.InNamespace(endpoint.Namespace), client.MatchingLabels(selector(endpoint.UID)))

@@ -96,7 +96,8 @@ func config(t *testing.T, d *appsv1.Deployment) *wirev1.HTTPConfig {
 // addresses of replicas are those of this cluster alone, since fakes of agents are known by them.
 var addresses atomic.Int32
 
-// replica does what the Deployment's controller, the scheduler and a kubelet would, and returns the address of the agent.
+// replica does what the Deployment's controller, the scheduler and a kubelet would, and returns the address of the
+// agent.
 func replica(t *testing.T, d *appsv1.Deployment) string {
 	t.Helper()
 	set := &appsv1.ReplicaSet{
@@ -168,7 +169,8 @@ func update(t *testing.T, object client.Object, change func()) {
 	})
 }
 
-// TestLife follows an endpoint from its creation over a change of the spec, a broken certificate and a reset to its deletion.
+// TestLife follows an endpoint from its creation over a change of the spec, a broken certificate and a reset to its
+// deletion.
 func TestLife(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	endpoint := create(t, namespace, nil)

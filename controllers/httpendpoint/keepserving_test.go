@@ -160,7 +160,8 @@ func (r *running) expect(condition, reason string) {
 	}
 }
 
-// expectKept waits until the certificate has to be renewed, and expects that it is and that the replica is told nothing else.
+// expectKept waits until the certificate has to be renewed, and expects that it is and that the replica is told nothing
+// else.
 func (r *running) expectKept() {
 	r.Helper()
 	before := r.secret()
@@ -202,7 +203,8 @@ func plain(compression *v1alpha1.HTTPCompression) *v1alpha1.HTTPEndpoint {
 	})
 }
 
-// TestPolicyGone: an endpoint goes on with a policy that is deleted, follows all else that its spec says, and says what is missing.
+// TestPolicyGone: an endpoint goes on with a policy that is deleted, follows all else that its spec says, and says what
+// is missing.
 func TestPolicyGone(t *testing.T) {
 	policy := &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionHigh},
@@ -226,7 +228,8 @@ func TestPolicyGone(t *testing.T) {
 	}
 }
 
-// TestSpoiltSpec: replicas go on with what the spec said before it was spoilt, also when the manager remembers nothing of it.
+// TestSpoiltSpec: replicas go on with what the spec said before it was spoilt, also when the manager remembers nothing
+// of it.
 func TestSpoiltSpec(t *testing.T) {
 	endpoint := plain(nil)
 	endpoint.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
@@ -248,7 +251,8 @@ func TestSpoiltSpec(t *testing.T) {
 	r.expectKept()
 }
 
-// TestCordoned: replicas that run well do not mind that no other could be placed. A change of what they are made from waits.
+// TestCordoned: replicas that run well do not mind that no other could be placed. A change of what they are made from
+// waits.
 func TestCordoned(t *testing.T) {
 	r := begin(t, plain(&v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}))
 	node := &corev1.Node{}
@@ -291,7 +295,8 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// TestFull: a replica that needs the accelerator and that the scheduler has no room for beside it: placement and Stalled say the same.
+// TestFull: a replica that needs the accelerator and that the scheduler has no room for beside it: placement and
+// Stalled say the same.
 func TestFull(t *testing.T) {
 	r := begin(t, plain(&v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}))
 	replica := &corev1.Pod{}

@@ -27,7 +27,8 @@ func (r *running) dials(port intstr.IntOrString) bool {
 	})
 }
 
-// TestPortsOfBackend: policy engines that look behind the Service see the port of its pods, also where the backend is a host.
+// TestPortsOfBackend: policy engines that look behind the Service see the port of its pods, also where the backend is a
+// host.
 func TestPortsOfBackend(t *testing.T) {
 	endpoint := plain(nil)
 	endpoint.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "web.other.svc", Port: 80}}

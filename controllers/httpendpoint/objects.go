@@ -26,8 +26,8 @@ import (
 // component is the value of plan.ComponentLabel.
 const component = "http"
 
-// objectName is that of everything but the Service. The UID keeps it from being the name of what is not ours: the Secret under this
-// name is overwritten unseen.
+// objectName is that of everything but the Service. The UID keeps it from being the name of what is not ours: the
+// Secret under this name is overwritten unseen.
 func objectName(endpoint *v1alpha1.HTTPEndpoint) string {
 	uid := sha256.Sum256([]byte(endpoint.UID))
 	return endpoint.Name + "-http-" + hex.EncodeToString(uid[:4])
@@ -44,8 +44,8 @@ func labels(uid types.UID) map[string]string {
 	}
 }
 
-// Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the Deployment that there is, nil if
-// none: with autoscaling the number of replicas is not ours to set. affinity is that of the replicas.
+// Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the Deployment that
+// there is, nil if none: with autoscaling the number of replicas is not ours to set. affinity is that of the replicas.
 func (w Wanted) Objects(present *appsv1.Deployment, affinity *corev1.Affinity, image plan.AgentImage) []client.Object {
 	objects := []client.Object{w.service(), w.budget(), w.deployment(present, affinity, image)}
 	if w.Endpoint.Spec.Autoscaling != nil {
@@ -96,7 +96,8 @@ func (w Wanted) service() *corev1.Service {
 	}
 }
 
-// budget bears the record, too. On the Deployment each change of it would make a generation that its controller has to see.
+// budget bears the record, too. On the Deployment each change of it would make a generation that its controller has to
+// see.
 func (w Wanted) budget() *policyv1.PodDisruptionBudget {
 	meta := w.meta(objectName(w.Endpoint))
 	meta.Annotations = owned.GenerationOf(w.Endpoint)

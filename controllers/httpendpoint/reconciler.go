@@ -46,7 +46,8 @@ type Options struct {
 	Reader client.Reader
 	// Reports of replicas.
 	Reports agentpoll.Poller[*wirev1.HTTPReport]
-	// Authority issues the certificates with which replicas answer the manager; Lifetime is theirs, renewed at half of it.
+	// Authority issues the certificates with which replicas answer the manager; Lifetime is theirs, renewed at half of
+	// it.
 	Authority *pki.Authority
 	Lifetime  time.Duration
 	// Networks writes the replicas' NetworkPolicy; nil: they have none.

@@ -57,8 +57,8 @@ func (r *Reconciler) ensureSecret(
 	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(endpoint)), content, holder)
 }
 
-// keepServing looks after replicas that run while the spec cannot be followed for the problem. They go on with what it said before, and with
-// certificates that are renewed in time. It returns the problem with what else there is to say.
+// keepServing looks after replicas that run while the spec cannot be followed for the problem. They go on with what it
+// said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
 func (r *Reconciler) keepServing(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem plan.Problem) (*plan.Problem, error) {
 	if deployment == nil {
 		return &problem, nil
@@ -83,8 +83,8 @@ func (r *Reconciler) keepServing(ctx context.Context, endpoint *v1alpha1.HTTPEnd
 	return &problem, err
 }
 
-// placeable reports whether all that is wanted can be made to be while no node can take a replica: those that run stay, and what they
-// are made from does not change.
+// placeable reports whether all that is wanted can be made to be while no node can take a replica: those that run stay,
+// and what they are made from does not change.
 func (r *Reconciler) placeable(wanted Wanted, present *appsv1.Deployment, where placement.Plan) (bool, error) {
 	if where.Blocked == nil {
 		return true, nil

@@ -50,7 +50,8 @@ type Facts struct {
 	Replicas   []Replica
 	// Placement says where replicas may and should run; nil when the spec cannot be used.
 	Placement *v1alpha1.PlacementStatus
-	// Waits is what replicas wait for that the scheduler finds no node for, besides what it says itself; empty if nothing.
+	// Waits is what replicas wait for that the scheduler finds no node for, besides what it says itself; empty if
+	// nothing.
 	Waits string
 	// RolloutWaits: replicas are to be replaced, and others come first.
 	RolloutWaits bool
@@ -93,7 +94,8 @@ func Observe(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) v1alp
 	return status
 }
 
-// state is Ready, Reconciling and Stalled: the first that applies of what keeps the endpoint from being what its spec says.
+// state is Ready, Reconciling and Stalled: the first that applies of what keeps the endpoint from being what its spec
+// says.
 func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
 	if facts.Problem != nil {
 		message := facts.Problem.Message

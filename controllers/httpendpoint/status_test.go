@@ -21,7 +21,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// TestConditions says for each situation which of Ready, Reconciling and Stalled is True, with which reason and what words.
+// TestConditions says for each situation which of Ready, Reconciling and Stalled is True, with which reason and what
+// words.
 func TestConditions(t *testing.T) {
 	certificate := func(state wirev1.CertificateState, notAfter time.Time) func(*httpendpoint.Facts) {
 		return func(f *httpendpoint.Facts) {

@@ -38,8 +38,8 @@ type Wanted struct {
 	record map[string]string
 }
 
-// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing. A policy that was deleted or
-// made unusable is none as long as status has the last one.
+// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing.
+// A policy that was deleted or made unusable is none as long as status has the last one.
 func Want(endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveHTTP(endpoint.Spec.Compression, policies)
 	policyProblem := unresolved(err)
@@ -84,8 +84,8 @@ func invalid(err error) *plan.Problem {
 	return &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 }
 
-// Placement is what is wanted of nodes. The accelerator is of use when any of the codings is one that it does: which one is spoken,
-// clients decide, and another order is no reason to restart replicas elsewhere.
+// Placement is what is wanted of nodes. The accelerator is of use when any of the codings is one that it does: which
+// one is spoken, clients decide, and another order is no reason to restart replicas elsewhere.
 func (w Wanted) Placement(architectures []string) placement.Request {
 	spec := w.Endpoint.Spec
 	codec := v1alpha1.CodecDeflate

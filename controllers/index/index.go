@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package index has the manager's cache find objects by what questions are about, so that none of them costs more in a large cluster than
-// in a small one.
+// Package index has the manager's cache find objects by what questions are about, so that none of them costs more in a
+// large cluster than in a small one.
 package index
 
 import (
@@ -22,9 +22,11 @@ import (
 const (
 	// UID of a Transfer, Delivery, CompressionTrial, Queue or HTTPEndpoint, which is in a label of its pods.
 	UID = "metadata.uid"
-	// Waits is Yes for a Transfer, CompressionTrial, Queue or HTTPEndpoint that a change of nodes may help: those that have an agent without a node.
+	// Waits is Yes for a Transfer, CompressionTrial, Queue or HTTPEndpoint that a change of nodes may help: those that
+	// have an agent without a node.
 	Waits = "lighterage.waits"
-	// Policy is the CompressionPolicy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names; empty for the default one.
+	// Policy is the CompressionPolicy that a Transfer which is not Complete, a Queue or an HTTPEndpoint names; empty
+	// for the default one.
 	Policy = "lighterage.policy"
 	// Destination is plan.DestinationKey.
 	Destination = "lighterage.destination"
@@ -44,7 +46,8 @@ const (
 	Backend = "spec.backend.service.name"
 	// Job is the name of that which a pod is of.
 	Job = "lighterage.job"
-	// Owner is the UID of the Transfer, Delivery, CompressionTrial, Queue or HTTPEndpoint whose agent a pod or a Job is, by their labels.
+	// Owner is the UID of the Transfer, Delivery, CompressionTrial, Queue or HTTPEndpoint whose agent a pod or a Job
+	// is, by their labels.
 	Owner = "lighterage.owner"
 	// Node is the name of that which a pod is on, or that its DaemonSet has made it for.
 	Node = "lighterage.node"

@@ -37,8 +37,8 @@ func endpointPolicy(e *v1alpha1.HTTPEndpoint) string {
 	return e.Spec.Compression.PolicyName
 }
 
-// PolicyNames are the values of Policy that a change of a CompressionPolicy concerns: its name, and the empty one if it is annotated as a
-// default. Of a change both what was and what is are asked about.
+// PolicyNames are the values of Policy that a change of a CompressionPolicy concerns: its name, and the empty one if it
+// is annotated as a default. Of a change both what was and what is are asked about.
 func PolicyNames(policy client.Object) []string {
 	names := []string{policy.GetName()}
 	if policy.GetAnnotations()[v1alpha1.DefaultPolicyAnnotation] == "true" {

@@ -14,8 +14,8 @@ import (
 // LimitVariable is the environment variable with the container's limit in bytes.
 const LimitVariable = "MEMORY_LIMIT"
 
-// Keep sets the collector's goal to nine tenths of the container's limit: the rest is for what the runtime does not count, such as buffers of
-// connections. Without a limit, or where somebody has set GOMEMLIMIT, it does nothing.
+// Keep sets the collector's goal to nine tenths of the container's limit: the rest is for what the runtime does not
+// count, such as buffers of connections. Without a limit, or where somebody has set GOMEMLIMIT, it does nothing.
 func Keep() error {
 	text := os.Getenv(LimitVariable)
 	if text == "" || os.Getenv("GOMEMLIMIT") != "" {

@@ -12,8 +12,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// HTTPEndpoints are the collectors that reports of HTTPEndpoints' replicas feed. Reports hold totals; counters get what was added since
-// the report before. They are labelled by namespace alone and safe for concurrent use.
+// HTTPEndpoints are the collectors that reports of HTTPEndpoints' replicas feed. Reports hold totals; counters get what
+// was added since the report before. They are labelled by namespace alone and safe for concurrent use.
 type HTTPEndpoints struct {
 	responses, coded                 *prometheus.CounterVec
 	plain, compressed, wired         *prometheus.CounterVec
@@ -25,8 +25,8 @@ type HTTPEndpoints struct {
 	series *series[*wirev1.HTTPReport]
 }
 
-// NewHTTPEndpoints makes the collectors and registers them. What replicas did before started, which is now, is not counted: an earlier
-// manager has.
+// NewHTTPEndpoints makes the collectors and registers them. What replicas did before started, which is now, is not
+// counted: an earlier manager has.
 func NewHTTPEndpoints(registry prometheus.Registerer, started time.Time) *HTTPEndpoints {
 	n := namespaced{registry}
 	return &HTTPEndpoints{

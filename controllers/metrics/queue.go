@@ -14,7 +14,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Queues are the collectors that reports of Queues' members feed. They are labelled by namespace alone and safe for concurrent use.
+// Queues are the collectors that reports of Queues' members feed. They are labelled by namespace alone and safe for
+// concurrent use.
 type Queues struct {
 	puts, refusedPuts, duplicates       *prometheus.CounterVec
 	gets, storedGets                    *prometheus.CounterVec
@@ -41,8 +42,8 @@ type Queues struct {
 	series *series[*wirev1.QueueReport]
 }
 
-// NewQueues makes the collectors and registers them. What members did before started, which is now, is not counted: an earlier manager
-// has.
+// NewQueues makes the collectors and registers them. What members did before started, which is now, is not counted: an
+// earlier manager has.
 func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 	n := namespaced{registry}
 	return &Queues{
@@ -100,8 +101,8 @@ func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 	}
 }
 
-// Observe counts what the members of a Queue, by their pods' UIDs, have done since they were observed last. content is what the Queue
-// holds, nil when that is not known; what was known last stays then.
+// Observe counts what the members of a Queue, by their pods' UIDs, have done since they were observed last. content is
+// what the Queue holds, nil when that is not known; what was known last stays then.
 func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, members map[string]*wirev1.QueueReport) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,7 +154,8 @@ func (q *Queues) observeMembers(namespace, queue string, members map[string]*wir
 	q.series.set(namespace, queue, q.arrives, arrives)
 }
 
-// ObserveArchive sets what is known of a Queue's archive, of which the queue has come to message last; nil: it has none.
+// ObserveArchive sets what is known of a Queue's archive, of which the queue has come to message last; nil: it has
+// none.
 func (q *Queues) ObserveArchive(namespace, queue string, last uint64, archive *wirev1.QueueArchiveStatus) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

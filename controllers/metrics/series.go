@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// series keep what the agents of objects reported last, which hold totals, so that counters get what was added since. R is a pointer
-// whose getters work on nil, which is a report of nothing.
+// series keep what the agents of objects reported last, which hold totals, so that counters get what was added since. R
+// is a pointer whose getters work on nil, which is a report of nothing.
 type series[R any] struct {
 	// since is when a report began to count, at the agent's start or the last reset.
 	since func(R) time.Time
@@ -32,8 +32,8 @@ func newSeries[R any](started time.Time, since func(R) time.Time) *series[R] {
 	return &series[R]{since: since, started: started, objects: map[string]*observed[R]{}}
 }
 
-// observe calls add with what of each report was counted before, and the report. Agents that have no report any more are forgotten, but
-// for when none has one.
+// observe calls add with what of each report was counted before, and the report. Agents that have no report any more
+// are forgotten, but for when none has one.
 func (s *series[R]) observe(namespace, object string, reports map[string]R, add func(from, to R)) {
 	known := s.of(namespace, object)
 	for agent, report := range reports {
@@ -56,8 +56,8 @@ func (s *series[R]) of(namespace, object string) *observed[R] {
 	return known
 }
 
-// base is what of a report was counted before: that of the last one, nothing after a reset or a restart, and all of it when an earlier
-// manager has seen it.
+// base is what of a report was counted before: that of the last one, nothing after a reset or a restart, and all of it
+// when an earlier manager has seen it.
 func (s *series[R]) base(known *observed[R], agent string, report R) R {
 	var nothing R
 	last, seen := known.last[agent]
@@ -78,8 +78,8 @@ func (s *series[R]) set(namespace, object string, gauge *prometheus.GaugeVec, va
 	known.gauges[gauge] = value
 }
 
-// setLeast is what an object contributes to a gauge that shows the least of its namespace; known is false when it contributes nothing. The
-// namespace has no such gauge when nobody does.
+// setLeast is what an object contributes to a gauge that shows the least of its namespace; known is false when it
+// contributes nothing. The namespace has no such gauge when nobody does.
 func (s *series[R]) setLeast(namespace, object string, gauge *prometheus.GaugeVec, value float64, known bool) {
 	contributed := s.of(namespace, object).least
 	if known {

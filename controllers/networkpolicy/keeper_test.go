@@ -21,7 +21,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// TestKeeper: a second look writes nothing, what somebody changed is changed back, what is wanted no more goes, and what is somebody else's stays.
+// TestKeeper: a second look writes nothing, what somebody changed is changed back, what is wanted no more goes, and
+// what is somebody else's stays.
 func TestKeeper(t *testing.T) {
 	ctx := context.Background()
 	scheme := runtime.NewScheme()

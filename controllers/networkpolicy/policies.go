@@ -50,8 +50,8 @@ func Attempt(operatorNamespace, label string, uid types.UID, traffic plan.Traffi
 	return s.spec
 }
 
-// Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and each other. dialled are a
-// peer's gateway and external servers. clustered says that members talk to each other.
+// Queue is the policy of the members of a Queue: clients from everywhere, trials of the namespace, the gateway, and
+// each other. dialled are a peer's gateway and external servers. clustered says that members talk to each other.
 func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...Dialled) networkingv1.NetworkPolicySpec {
 	selector := map[string]string{v1alpha1.QueueLabel: string(uid)}
 	s := newSpec(operatorNamespace, selector)
@@ -67,8 +67,8 @@ func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...D
 	return s.spec
 }
 
-// HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and the backend by its port.
-// service is the one that the backend names; nil if it names none, or none that it may use.
+// HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and
+// the backend by its port. service is the one that the backend names; nil if it names none, or none that it may use.
 func HTTPEndpoint(operatorNamespace string, uid types.UID, backend int32, service *corev1.Service) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{v1alpha1.HTTPEndpointLabel: string(uid)})
 	s.from(tcp(plan.ControlPort), agents("", trialMode))

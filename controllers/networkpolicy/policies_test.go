@@ -47,7 +47,8 @@ var (
 	replica  = agent("bank", "http", v1alpha1.HTTPEndpointLabel, "h1")
 )
 
-// admits is what a policy engine would say of a connection from or to a pod in the policy's namespace that the policy selects.
+// admits is what a policy engine would say of a connection from or to a pod in the policy's namespace that the policy
+// selects.
 func admits(t *testing.T, spec networkingv1.NetworkPolicySpec, of pod, ingress bool, peer pod, protocol corev1.Protocol, port intstr.IntOrString) bool {
 	t.Helper()
 	if !selects(t, &spec.PodSelector, of.labels) {

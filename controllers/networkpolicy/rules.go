@@ -88,8 +88,8 @@ func (s *Spec) toNames(dialled ...Dialled) {
 	s.to(portsOf(corev1.ProtocolTCP, slices.Compact(ports)...)).resolves()
 }
 
-// seenPorts are those that policy engines see when a port is dialled: before the address of a Service is translated that
-// port, afterwards the one of its pods, which may be a name.
+// seenPorts are those that policy engines see when a port is dialled: before the address of a Service is translated
+// that port, afterwards the one of its pods, which may be a name.
 func seenPorts(dialled int32, service *corev1.Service) []intstr.IntOrString {
 	ports := []intstr.IntOrString{intstr.FromInt32(dialled)}
 	if service == nil {

@@ -50,8 +50,8 @@ const (
 
 	// retryFirst is the shortest wait for the end of trust.
 	retryFirst = 2 * time.Second
-	// trust is for how long the last figures of an agent that does not answer say where agents are placed. After that the node counts
-	// as one without an accelerator: what ended the agent may end others.
+	// trust is for how long the last figures of an agent that does not answer say where agents are placed. After that
+	// the node counts as one without an accelerator: what ended the agent may end others.
 	trust = 10 * time.Minute
 	// implausibleInterval is how often what cannot be is looked at again.
 	implausibleInterval = 5 * time.Minute
@@ -65,7 +65,8 @@ type Options struct {
 	Profiles agentpoll.Poller[*wirev1.NodeMeasurement]
 	// Namespace of the operator, where the node agents run.
 	Namespace string
-	// Slots is how many agents may be placed on a node for its accelerator; 0: any number. Takes the right to patch nodes/status.
+	// Slots is how many agents may be placed on a node for its accelerator; 0: any number. Takes the right to patch
+	// nodes/status.
 	Slots int64
 	// Recorder of events; none are recorded without one.
 	Recorder events.EventRecorder
@@ -231,8 +232,8 @@ func (r *Reconciler) measure(
 	return conditions.Ready(v1alpha1.ReasonMeasured, "The node agent has measured"), deflate(measured)
 }
 
-// distrust is what follows when the agent does not answer: for a while the last figures count. That they do not any more is another reason, so that an
-// event tells of it.
+// distrust is what follows when the agent does not answer: for a while the last figures count. That they do not any
+// more is another reason, so that an event tells of it.
 func (r *Reconciler) distrust(profile *v1alpha1.NodeProfile, message string) ([]metav1.Condition, string) {
 	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse && r.options.Clock.Now().Sub(ready.LastTransitionTime.Time) >= trust {
@@ -253,7 +254,8 @@ func imageOf(pod *corev1.Pod) string {
 	return cut(pod.Spec.Containers[0].Image, maxMessage)
 }
 
-// ensureProfile returns the node's profile, which it makes if an agent is there to fill it, or should be. It is nil if there is none.
+// ensureProfile returns the node's profile, which it makes if an agent is there to fill it, or should be. It is nil if
+// there is none.
 func (r *Reconciler) ensureProfile(ctx context.Context, node *corev1.Node, create bool) (*v1alpha1.NodeProfile, error) {
 	profile := &v1alpha1.NodeProfile{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: node.Name}, profile)
@@ -300,8 +302,8 @@ func (r *Reconciler) ensureLabel(ctx context.Context, node *corev1.Node, value s
 	return nil
 }
 
-// ensureSlots has a node with an accelerator advertise its slots, and any other none. It is idempotent. The kubelet makes them
-// allocatable.
+// ensureSlots has a node with an accelerator advertise its slots, and any other none. It is idempotent. The kubelet
+// makes them allocatable.
 func (r *Reconciler) ensureSlots(ctx context.Context, node *corev1.Node, label string) error {
 	if r.options.Slots == 0 {
 		return nil
@@ -327,8 +329,8 @@ func (r *Reconciler) ensureSlots(ctx context.Context, node *corev1.Node, label s
 	return nil
 }
 
-// pause is how long until an agent that does not answer is not trusted any more, or until what one said that cannot be may be, as when
-// only its clock is ahead; 0 when it has to do something first.
+// pause is how long until an agent that does not answer is not trusted any more, or until what one said that cannot be
+// may be, as when only its clock is ahead; 0 when it has to do something first.
 func pause(profile *v1alpha1.NodeProfile, label string, now time.Time) time.Duration {
 	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
 	switch {

@@ -238,7 +238,8 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// TestNoRightToLabel: without node agents the manager has no right to patch Nodes. What it would have changed it says, once.
+// TestNoRightToLabel: without node agents the manager has no right to patch Nodes. What it would have changed it says,
+// once.
 func TestNoRightToLabel(t *testing.T) {
 	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
 	b.reconcile()

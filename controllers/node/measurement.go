@@ -150,8 +150,8 @@ func implausible(measured *wirev1.NodeMeasurement, kubelet string, now time.Time
 	return ""
 }
 
-// engines returns them fastest first. What has no name, or the name of another, is left out, and so is what an agent lists beyond
-// the first maxEngines: no agent has as many, so the rest is not worth the time.
+// engines returns them fastest first. What has no name, or the name of another, is left out, and so is what an agent
+// lists beyond the first maxEngines: no agent has as many, so the rest is not worth the time.
 func engines(measured []*wirev1.EngineMeasurement) []v1alpha1.EngineProfile {
 	var profiles []v1alpha1.EngineProfile
 	for _, engine := range measured[:min(len(measured), maxEngines)] {
@@ -220,8 +220,9 @@ func deflate(measured *wirev1.NodeMeasurement) string {
 	return placement.Software
 }
 
-// confirmed is the condition on what Node Feature Discovery announces; nil when that is nothing, or nothing is known to hold against it. An
-// accelerator that was seen to work confirms nothing when label says that its agent is not trusted any more.
+// confirmed is the condition on what Node Feature Discovery announces; nil when that is nothing, or nothing is known to
+// hold against it. An accelerator that was seen to work confirms nothing when label says that its agent is not trusted
+// any more.
 func confirmed(node *corev1.Node, profile *v1alpha1.NodeProfile, label string) *metav1.Condition {
 	found := profile.Status.Accelerator
 	if node.Labels[v1alpha1.NFDDeflateLabel] != "true" || found == nil {

@@ -67,7 +67,8 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("without an agent it is looked for every %s", pause)
 	}
 	check("software", "as on a node without an accelerator")
-	// One event says that it went away, one that it is not trusted any more, and none again that nothing has changed since.
+	// One event says that it went away, one that it is not trusted any more, and none again that nothing has changed
+	// since.
 	b.told("NodeAgentUnreachable", "NodeAgentSilent")
 	b.reconcile()
 	b.told()
@@ -101,7 +102,8 @@ func TestSilenceAndLies(t *testing.T) {
 	}
 }
 
-// TestNodeAndAgentAreOfOneArchitecture: what an agent says of itself has to agree with what the kubelet says of the node.
+// TestNodeAndAgentAreOfOneArchitecture: what an agent says of itself has to agree with what the kubelet says of the
+// node.
 func TestNodeAndAgentAreOfOneArchitecture(t *testing.T) {
 	for name, test := range map[string]struct {
 		kubelet string
@@ -135,8 +137,9 @@ func TestNodeAndAgentAreOfOneArchitecture(t *testing.T) {
 	}
 }
 
-// TestAgentThatDoesNotRun: a node whose agent crashes again and again, or never starts, has a profile that says so, counts as one without an
-// accelerator after a while whatever Node Feature Discovery says, and the agent is not asked in vain.
+// TestAgentThatDoesNotRun: a node whose agent crashes again and again, or never starts, has a profile that says so,
+// counts as one without an accelerator after a while whatever Node Feature Discovery says, and the agent is not asked
+// in vain.
 func TestAgentThatDoesNotRun(t *testing.T) {
 	waiting := func(reason, message string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
@@ -209,7 +212,8 @@ func TestAgentThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// TestAgentThatNeverAnswers: what Node Feature Discovery says is accepted while the agent is being started, and not for ever.
+// TestAgentThatNeverAnswers: what Node Feature Discovery says is accepted while the agent is being started, and not for
+// ever.
 func TestAgentThatNeverAnswers(t *testing.T) {
 	node := nodeNamed()
 	node.Labels[v1alpha1.NFDDeflateLabel] = "true"
@@ -235,7 +239,8 @@ func TestAgentThatNeverAnswers(t *testing.T) {
 	b.told("NodeAgentSilent")
 }
 
-// TestImplausible: an agent that says what cannot be does not draw work to its node, and does not overwrite what was known.
+// TestImplausible: an agent that says what cannot be does not draw work to its node, and does not overwrite what was
+// known.
 func TestImplausible(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*wirev1.NodeMeasurement)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Memories are what a controller remembers of each object, by its UID. They are lost with the manager. One object is looked after by
-// one goroutine at a time.
+// Memories are what a controller remembers of each object, by its UID. They are lost with the manager. One object is
+// looked after by one goroutine at a time.
 type Memories[T any] struct {
 	mu  sync.Mutex
 	all map[types.UID]*T

@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package owned makes the objects to be of which something that runs all the time consists, such as an HTTPEndpoint or a Queue.
+// Package owned makes the objects to be of which something that runs all the time consists, such as an HTTPEndpoint or
+// a Queue.
 package owned
 
 import (
@@ -43,9 +44,9 @@ type Writer struct {
 	Kind string
 }
 
-// Ensure makes one object to be what is wanted, without touching what others set of it. It is idempotent, and writes nothing when there
-// is nothing to change.
-// The problem is what the API server, or somebody else's object of that name, has against it.
+// Ensure makes one object to be what is wanted, without touching what others set of it. It is idempotent, and writes
+// nothing when there is nothing to change. The problem is what the API server, or somebody else's object of that name,
+// has against it.
 func (w Writer) Ensure(ctx context.Context, owner client.Object, wanted client.Object) (client.Object, *plan.Problem, error) {
 	mark, err := digest(wanted)
 	if err != nil {
@@ -75,7 +76,8 @@ func (w Writer) Ensure(ctx context.Context, owner client.Object, wanted client.O
 	return after, nil, nil
 }
 
-// Current reports whether an object is what is wanted already, annotations excepted, so that Ensure would not change what it does.
+// Current reports whether an object is what is wanted already, annotations excepted, so that Ensure would not change
+// what it does.
 func Current(wanted, present client.Object) (bool, error) {
 	mark, err := digest(wanted)
 	return err == nil && matches(wanted, present, mark), err
@@ -86,8 +88,8 @@ func matches(wanted, present client.Object, mark string) bool {
 		equality.Semantic.DeepDerivative(wanted.GetLabels(), present.GetLabels())
 }
 
-// present is the object as it is; nil when there is none. The cache knows only what bears the operator's labels, so what it does not
-// have is looked for at the API server.
+// present is the object as it is; nil when there is none. The cache knows only what bears the operator's labels, so
+// what it does not have is looked for at the API server.
 func (w Writer) present(ctx context.Context, wanted client.Object) (client.Object, error) {
 	key := client.ObjectKeyFromObject(wanted)
 	for _, reader := range []client.Reader{w.Client, w.Reader} {
@@ -110,8 +112,8 @@ func (w Writer) present(ctx context.Context, wanted client.Object) (client.Objec
 	return nil, nil
 }
 
-// apply writes by server-side apply. What is ours already is taken back where somebody changed it; what is not there yet is not taken
-// from who creates it at this moment.
+// apply writes by server-side apply. What is ours already is taken back where somebody changed it; what is not there
+// yet is not taken from who creates it at this moment.
 func (w Writer) apply(ctx context.Context, wanted client.Object, ours bool) (client.Object, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
@@ -191,8 +193,8 @@ func Refusal(object client.Object, err error) (*plan.Problem, error) {
 		"or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), words)}, nil
 }
 
-// Persistent turns an error into a problem when the API server has rejected what the owner needs for some time, and leaves others as
-// they are. It is to be called with what became of every try, nil for success.
+// Persistent turns an error into a problem when the API server has rejected what the owner needs for some time, and
+// leaves others as they are. It is to be called with what became of every try, nil for success.
 func Persistent(streaks *refusal.Streaks, owner client.Object, err error, now time.Time) (*plan.Problem, error) {
 	if !streaks.Persists(client.ObjectKeyFromObject(owner), err, now) {
 		return nil, err

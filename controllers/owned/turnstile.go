@@ -13,18 +13,20 @@ import (
 )
 
 const (
-	// rollShare of the objects of a kind, and at least rollLeast, roll out at a time what nobody changed their specs for.
+	// rollShare of the objects of a kind, and at least rollLeast, roll out at a time what nobody changed their specs
+	// for.
 	rollShare = 8
 	rollLeast = 3
-	// rollPatience is how long one keeps its place: a tenant whose pods do not become ready must not keep all others waiting.
+	// rollPatience is how long one keeps its place: a tenant whose pods do not become ready must not keep all others
+	// waiting.
 	rollPatience = 10 * time.Minute
 
 	// generationAnnotation has the generation of the owner for which an object was last written.
 	generationAnnotation = "lighterage.dev/owner-generation"
 )
 
-// Turnstile paces rollouts of many objects of one kind that one cause has at the same moment, such as another image of the agents. It lives in
-// memory. The zero value is ready for use, also concurrent.
+// Turnstile paces rollouts of many objects of one kind that one cause has at the same moment, such as another image of
+// the agents. It lives in memory. The zero value is ready for use, also concurrent.
 type Turnstile struct {
 	mu    sync.Mutex
 	known map[types.UID]bool
@@ -85,7 +87,8 @@ func SpecChanged(owner, bearer client.Object) bool {
 	return written != "" && written != strconv.FormatInt(owner.GetGeneration(), 10)
 }
 
-// Differs reports whether an object is to become another than it was last written as. What somebody else changed in it does not count.
+// Differs reports whether an object is to become another than it was last written as. What somebody else changed in it
+// does not count.
 func Differs(wanted, present client.Object) (bool, error) {
 	mark, err := digest(wanted)
 	return err == nil && present.GetAnnotations()[digestAnnotation] != mark, err

@@ -33,7 +33,8 @@ import (
 const (
 	// readyInterval is how often a peer that answers is asked again.
 	readyInterval = time.Minute
-	// retryFirst and retryMost bound the pause after a peer that does not. In between it is as long as the peer has been away.
+	// retryFirst and retryMost bound the pause after a peer that does not. In between it is as long as the peer has
+	// been away.
 	retryFirst, retryMost = 2 * time.Second, 2 * time.Minute
 	// workers is how many peers are asked at the same time: one that does not answer takes 10 seconds.
 	workers = 8
@@ -53,7 +54,8 @@ type Options struct {
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
-	// What is written to status is no reason to look again; a mended bundle is, for those that shared a certificate with it.
+	// What is written to status is no reason to look again; a mended bundle is, for those that shared a certificate
+	// with it.
 	return ctrl.NewControllerManagedBy(mgr).Named("peer").
 		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.sharersOf),

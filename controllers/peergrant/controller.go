@@ -38,7 +38,8 @@ type Options struct {
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch
 
-// Setup adds to the manager the controller of PeerGrants and the one that ends Deliveries that are not granted any more.
+// Setup adds to the manager the controller of PeerGrants and the one that ends Deliveries that are not granted any
+// more.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
 	later := builder.WithPredicates(wake.Later())

@@ -29,8 +29,8 @@ import (
 // +kubebuilder:rbac:groups=lighterage.dev,resources=deliveries,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Revoker ends what was admitted and is not granted any more: it deletes the Delivery, whose finalizer ends the agent. The gateways
-// then close its connections, and refuse the sender, with what to do about it, when it comes back.
+// Revoker ends what was admitted and is not granted any more: it deletes the Delivery, whose finalizer ends the agent.
+// The gateways then close its connections, and refuse the sender, with what to do about it, when it comes back.
 type Revoker struct {
 	client client.Client
 	// reader reads without a cache: a grant that this manager has not seen yet must not look like one that was revoked.

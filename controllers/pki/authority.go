@@ -26,8 +26,8 @@ import (
 const (
 	// CALifetime of a CA that the manager makes.
 	CALifetime = 10 * 365 * 24 * time.Hour
-	// ClockSkew is how far certificates reach back, so that a peer whose clock is behind by a day accepts them. One whose
-	// clock is ahead takes as much of their lifetime away.
+	// ClockSkew is how far certificates reach back, so that a peer whose clock is behind by a day accepts them. One
+	// whose clock is ahead takes as much of their lifetime away.
 	ClockSkew = wirev1.CertificateBackdating
 	// maxAhead is how far in the future a certificate may have been issued, and what of ClockSkew is more than a day.
 	maxAhead = time.Hour

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Holder keeps a key pair in memory and renews it when half of its lifetime is over or the CA has changed. It is safe for
-// concurrent use.
+// Holder keeps a key pair in memory and renews it when half of its lifetime is over or the CA has changed. It is safe
+// for concurrent use.
 type Holder struct {
 	authority *Authority
 	identity  Identity
@@ -65,8 +65,8 @@ func (h *Holder) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	return pair, err
 }
 
-// ClientConfig is for dialling who serves under serverName with a certificate that the roots verify. It speaks HTTP/2 over
-// TLS 1.3 only.
+// ClientConfig is for dialling who serves under serverName with a certificate that the roots verify. It speaks HTTP/2
+// over TLS 1.3 only.
 func ClientConfig(pair *tls.Certificate, roots *x509.CertPool, serverName string) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,

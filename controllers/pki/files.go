@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Files serves the key pair in a directory (tls.crt, tls.key), and reads it again when it has changed there. A pair that cannot be
-// read any more is not used; the last good one is. It is safe for concurrent use.
+// Files serves the key pair in a directory (tls.crt, tls.key), and reads it again when it has changed there. A pair
+// that cannot be read any more is not used; the last good one is. It is safe for concurrent use.
 type Files struct {
 	certificate, key string
 

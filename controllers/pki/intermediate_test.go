@@ -125,7 +125,8 @@ func TestIntermediateCA(t *testing.T) {
 	}
 }
 
-// Peers take chains of three certificates. A root in tls.crt is not sent along; more than two other CAs are an error when the CA is read.
+// Peers take chains of three certificates. A root in tls.crt is not sent along; more than two other CAs are an error
+// when the CA is read.
 func TestLongestGivenChain(t *testing.T) {
 	root := pkitest.NewCompany(t, now)
 	other, _ := root.Intermediate(t, "Company CA of nobody")

@@ -143,9 +143,9 @@ const (
 	writeBack
 )
 
-// decideRecovery is pure. The annotation has priority over what the manager holds: an administrator who wants another CA
-// annotates the ConfigMap and deletes the Secret. A CA that is not the published one, as a manager that stands by may hold after
-// a rotation, is not written back.
+// decideRecovery is pure. The annotation has priority over what the manager holds: an administrator who wants another
+// CA annotates the ConfigMap and deletes the Secret. A CA that is not the published one, as a manager that stands by
+// may hold after a rotation, is not written back.
 func decideRecovery(held *CA, secret *corev1.Secret, published *corev1.ConfigMap) recovery {
 	switch {
 	case published != nil && published.Annotations[ReplaceCAAnnotation] == "true":

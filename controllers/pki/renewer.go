@@ -17,8 +17,9 @@ const (
 	// NodeAgentSecret holds that of the node agents.
 	NodeAgentSecret = "lighterage-node-agent-tls"
 
-	// renewerPause bounds how long a CA that was replaced, or a Secret that was deleted, goes unnoticed. The CA is published when it is
-	// noticed by anything; that the gateway still serves a certificate of the former one must not last much longer.
+	// renewerPause bounds how long a CA that was replaced, or a Secret that was deleted, goes unnoticed. The CA is
+	// published when it is noticed by anything; that the gateway still serves a certificate of the former one must not
+	// last much longer.
 	renewerPause = caMaxAge
 	// renewerRetry is the pause after an error.
 	renewerRetry = 5 * time.Second

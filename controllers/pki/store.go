@@ -83,8 +83,8 @@ func (a *Authority) Issue(ctx context.Context, template Template) (KeyPair, *CA,
 	return pair, ca, err
 }
 
-// EnsureServingSecret keeps a Secret with tls.crt, tls.key and cluster-ca.crt for who serves under dnsNames, and renews it when
-// half of its lifetime is over or the CA has changed. That of the gateway has channel.key as well, which never
+// EnsureServingSecret keeps a Secret with tls.crt, tls.key and cluster-ca.crt for who serves under dnsNames, and renews
+// it when half of its lifetime is over or the CA has changed. That of the gateway has channel.key as well, which never
 // changes. It is idempotent.
 func (a *Authority) EnsureServingSecret(ctx context.Context, name string, identity Identity, lifetime time.Duration, dnsNames ...string) error {
 	ca, err := a.CA(ctx)
@@ -149,8 +149,9 @@ func stillServes(secret *corev1.Secret, ca *CA, identity Identity, dnsNames []st
 	return parsed.Leaf.CheckSignatureFrom(ca.Certificate) == nil && Fresh(parsed.Leaf, now)
 }
 
-// Fresh says of a certificate that this cluster's CA issued that it needs no renewal: it is in the first half of its lifetime, and was not
-// issued by a clock that was ahead and has been set back since, which would leave less of ClockSkew to peers that are behind.
+// Fresh says of a certificate that this cluster's CA issued that it needs no renewal: it is in the first half of its
+// lifetime, and was not issued by a clock that was ahead and has been set back since, which would leave less of
+// ClockSkew to peers that are behind.
 func Fresh(leaf *x509.Certificate, now time.Time) bool {
 	return FreshUntil(Issued(leaf), leaf.NotAfter, now)
 }

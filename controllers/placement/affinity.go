@@ -12,10 +12,11 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// affinity says which nodes the scheduler is to prefer or to take. It goes by labels and not by names, so that a node that joins
-// while the pod waits is found. Node Feature Discovery's label says only that the facility is there, so it does not count on a node
-// that was measured to have no working accelerator. The node on which the volume is in use is preferred to all others, by its name: elsewhere
-// the agent would wait for the volume, which the scheduler does not look at. It is not required, because whoever uses the volume may move.
+// affinity says which nodes the scheduler is to prefer or to take. It goes by labels and not by names, so that a node
+// that joins while the pod waits is found. Node Feature Discovery's label says only that the facility is there, so it
+// does not count on a node that was measured to have no working accelerator. The node on which the volume is in use is
+// preferred to all others, by its name: elsewhere the agent would wait for the volume, which the scheduler does not
+// look at. It is not required, because whoever uses the volume may move.
 func affinity(r Request, accelerators avoidance, attached string) *corev1.Affinity {
 	measured := []corev1.NodeSelectorRequirement{
 		{Key: v1alpha1.DeflateLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{Hardware}},

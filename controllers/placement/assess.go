@@ -96,8 +96,8 @@ func deflates(r Request) bool {
 	return len(r.Codecs) == 0 || r.Codecs[0] == v1alpha1.CodecDeflate
 }
 
-// accelerator says whether one is announced, and why it does not do the agent's work. The manager's label is what was measured;
-// Node Feature Discovery's counts until there is one.
+// accelerator says whether one is announced, and why it does not do the agent's work. The manager's label is what was
+// measured; Node Feature Discovery's counts until there is one.
 func accelerator(r Request, node *corev1.Node, profile v1alpha1.NodeProfileStatus) (announced bool, shortfall string) {
 	measured, discovered := node.Labels[v1alpha1.DeflateLabel], node.Labels[v1alpha1.NFDDeflateLabel] == "true"
 	seen := profile.Accelerator != nil && profile.Accelerator.State != v1alpha1.AcceleratorAbsent
@@ -131,7 +131,8 @@ func hasLevel(engine v1alpha1.EngineProfile, level v1alpha1.CompressionLevel) bo
 	return slices.ContainsFunc(engine.Levels, func(l v1alpha1.LevelProfile) bool { return l.Level == level })
 }
 
-// obstacle looks for what keeps the scheduler from putting the agent on the node, as far as that can be seen from the node.
+// obstacle looks for what keeps the scheduler from putting the agent on the node, as far as that can be seen from the
+// node.
 func obstacle(r Request, f Facts, node *corev1.Node, profile v1alpha1.NodeProfileStatus) string {
 	architecture := profile.Architecture
 	if architecture == "" {
@@ -177,8 +178,8 @@ func tainted(tolerations []corev1.Toleration, node *corev1.Node) bool {
 	return found
 }
 
-// softwareEngine is what an agent on the node takes: of the engines that the policy names the first that the node has at the level,
-// otherwise the one that proved best there.
+// softwareEngine is what an agent on the node takes: of the engines that the policy names the first that the node has
+// at the level, otherwise the one that proved best there.
 func softwareEngine(r Request, profile v1alpha1.NodeProfileStatus) string {
 	codec := v1alpha1.CodecDeflate
 	if len(r.Codecs) > 0 {

@@ -14,8 +14,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Admit is why no node at all can take the agent, whether or not it has an accelerator; nil when one can, or when nothing is known of
-// nodes. Room is the scheduler's business.
+// Admit is why no node at all can take the agent, whether or not it has an accelerator; nil when one can, or when
+// nothing is known of nodes. Room is the scheduler's business.
 func Admit(r Request, f Facts) *Blocked {
 	nodes := assessAll(r, f)
 	// An accelerator that is busy is no obstacle to one that can do without.

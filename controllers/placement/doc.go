@@ -1,9 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package placement decides on which nodes an agent may and should run, and says why. It is pure: it is given what is wanted and
-// what the nodes are like, and returns an affinity for the agent's pod and an explanation for status. The scheduler chooses the node;
-// room, quotas and volume topology stay its business.
+// Package placement decides on which nodes an agent may and should run, and says why. It is pure: it is given what is
+// wanted and what the nodes are like, and returns an affinity for the agent's pod and an explanation for status. The
+// scheduler chooses the node; room, quotas and volume topology stay its business.
 package placement
 
 import (
@@ -32,8 +32,8 @@ const (
 // Request is what is wanted for one agent.
 type Request struct {
 	Placement v1alpha1.Placement
-	// Inflates: the agent receives, so that Mode, Level and SoftwareEngines mean nothing and the engine of interest is that which
-	// inflates.
+	// Inflates: the agent receives, so that Mode, Level and SoftwareEngines mean nothing and the engine of interest is
+	// that which inflates.
 	Inflates bool
 	Mode     v1alpha1.CompressionMode
 	// Codecs in order of preference.
@@ -52,19 +52,20 @@ type Request struct {
 	Selector map[string]string
 	// AvoidHardware: nodes with an accelerator that is known to work are out of the question.
 	AvoidHardware bool
-	// Shun is why accelerators are out of the question although their nodes could take the agent: AcceleratorBusy, or NoRoom when the
-	// scheduler found none beside them. Empty when they are not.
+	// Shun is why accelerators are out of the question although their nodes could take the agent: AcceleratorBusy, or
+	// NoRoom when the scheduler found none beside them. Empty when they are not.
 	Shun string
 	// Waits: the agent's pod is there, asks for what was decided, and the scheduler finds no node for it.
 	Waits bool
-	// Asker is what requires the accelerator, and WayOut how to do without one, for messages: in the imperative. They default to the
-	// placement of a CompressionPolicy.
+	// Asker is what requires the accelerator, and WayOut how to do without one, for messages: in the imperative. They
+	// default to the placement of a CompressionPolicy.
 	Asker, WayOut string
 }
 
 // Facts are what was seen of the cluster. They are shared, and nothing in this package or in package plan changes them.
 type Facts struct {
-	// Nodes of the cluster, best in the order of their names; of each only name, labels, spec and the condition Ready are looked at.
+	// Nodes of the cluster, best in the order of their names; of each only name, labels, spec and the condition Ready
+	// are looked at.
 	Nodes []corev1.Node
 	// Profiles that the node agents filled, by the name of the node.
 	Profiles map[string]v1alpha1.NodeProfileStatus
@@ -72,9 +73,11 @@ type Facts struct {
 	Claim string
 	// Volume says from which nodes the claim's volume can be reached; nil: from all.
 	Volume *corev1.NodeSelector
-	// Attached is the node that the claim's volume is in use on, where it can be in use on one only; empty when it is not.
+	// Attached is the node that the claim's volume is in use on, where it can be in use on one only; empty when it is
+	// not.
 	Attached string
-	// FreeSlots says, by the name of the node, how many more agents than are there may be placed there for its accelerator; nil: any number.
+	// FreeSlots says, by the name of the node, how many more agents than are there may be placed there for its
+	// accelerator; nil: any number.
 	FreeSlots map[string]int64
 	// AwaitedSlots is how many agents ask for a slot and wait for the scheduler to place them.
 	AwaitedSlots int64
@@ -92,12 +95,14 @@ type Blocked struct {
 type Plan struct {
 	// Affinity of the agent's pod; nil when every node will do.
 	Affinity *corev1.Affinity
-	// Slot: the agent is placed for the accelerator, of which there are only so many slots. Its container must ask for one.
+	// Slot: the agent is placed for the accelerator, of which there are only so many slots. Its container must ask for
+	// one.
 	Slot bool
 	// Status says what is expected; Explain says what became of it.
 	Status v1alpha1.PlacementStatus
-	// Blocked is set when the accelerator is required and no node that has one can take the agent. A pod would wait for ever, so none
-	// should be made; a change of a Node is when to look again. For a pod that waits for room it is what it waits for.
+	// Blocked is set when the accelerator is required and no node that has one can take the agent. A pod would wait for
+	// ever, so none should be made; a change of a Node is when to look again. For a pod that waits for room it is what
+	// it waits for.
 	Blocked *Blocked
 }
 

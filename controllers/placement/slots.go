@@ -38,13 +38,14 @@ func wantsSlot(r Request, f Facts, nodes []assessed) bool {
 	return r.Placement == v1alpha1.PlacementRequireHardware || len(candidates(nodes)) > 0 || len(busy(nodes)) > 0 && !elsewhere
 }
 
-// promised: no slot is left for the agent, as others wait for all of them. One whose pod is there already takes its turn with those; a new one
-// comes after them, and they may go to any node.
+// promised: no slot is left for the agent, as others wait for all of them. One whose pod is there already takes its
+// turn with those; a new one comes after them, and they may go to any node.
 func (r Request) promised(f Facts) bool {
 	return !r.Waits && f.unused() <= f.AwaitedSlots
 }
 
-// unused are the slots of all nodes that no agent is there for. A node may have more agents than slots, which takes none from others.
+// unused are the slots of all nodes that no agent is there for. A node may have more agents than slots, which takes
+// none from others.
 func (f Facts) unused() int64 {
 	var sum int64
 	for _, free := range f.FreeSlots {

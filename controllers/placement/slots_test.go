@@ -14,7 +14,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/placement"
 )
 
-// TestSlots: of agents that are placed for an accelerator there are no more than it has slots, and those that can do without one do.
+// TestSlots: of agents that are placed for an accelerator there are no more than it has slots, and those that can do
+// without one do.
 func TestSlots(t *testing.T) {
 	mixed := []corev1.Node{node("a", "software"), node("y", "hardware"), node("z", "hardware")}
 	all := []corev1.Node{node("y", "hardware"), node("z", "hardware")}
@@ -85,8 +86,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestWaits: what is said of an agent whose pod the scheduler finds no node for, so that what it waits for and the mend are told, and not what
-// would be best. Others that wait are not before it; those that are there are.
+// TestWaits: what is said of an agent whose pod the scheduler finds no node for, so that what it waits for and the mend
+// are told, and not what would be best. Others that wait are not before it; those that are there are.
 func TestWaits(t *testing.T) {
 	mixed := []corev1.Node{node("a", "software"), node("z", "hardware")}
 	slots := func(free, awaited int64) func(*placement.Facts) {

@@ -20,8 +20,9 @@ func required(r Request, status v1alpha1.PlacementStatus, remedies ...string) *B
 	}
 }
 
-// waits is what an agent waits for whose pod is there and that the scheduler finds no node for. It says what status.placement says, and the
-// remedy. It is nil where accelerators have no part in it, and the scheduler's words are all that there is to say.
+// waits is what an agent waits for whose pod is there and that the scheduler finds no node for. It says what
+// status.placement says, and the remedy. It is nil where accelerators have no part in it, and the scheduler's words are
+// all that there is to say.
 func waits(r Request, plan Plan) *Blocked {
 	status, full := plan.Status, plan.Status.Reason == v1alpha1.PlacementReasonNoRoom
 	const turn = "it goes on when one of them ends"

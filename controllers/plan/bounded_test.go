@@ -85,7 +85,8 @@ func small(t *testing.T, what string, object any) {
 	}
 }
 
-// An agent's pod that is not ours any more reports the longest and worst it can; ten attempts of that leave an object that can be written.
+// An agent's pod that is not ours any more reports the longest and worst it can; ten attempts of that leave an object
+// that can be written.
 func TestHostileReports(t *testing.T) {
 	for name, text := range map[string]string{
 		"long": "\x1b[2J\u202e" + strings.Repeat("x", 256<<10), "escapes": strings.Repeat("\u009b", 128<<10), "many": "\x1b",

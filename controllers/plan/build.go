@@ -148,8 +148,8 @@ func bandwidthLimit(limit *resource.Quantity) uint64 {
 	return uint64(limit.Value())
 }
 
-// ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent have the privilege
-// that the Transfer may ask for.
+// ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent
+// have the privilege that the Transfer may ask for.
 func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, where placement.Plan, image AgentImage) *Attempt {
 	spec := delivery.Spec
 	var capabilities []corev1.Capability

@@ -13,7 +13,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// The Job of what is complete is removed, also by a manager that finds it there later. That of what failed stays for people to read its log.
+// The Job of what is complete is removed, also by a manager that finds it there later. That of what failed stays for
+// people to read its log.
 func TestClear(t *testing.T) {
 	now := metav1.NewTime(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC))
 	run := &v1alpha1.RunStatus{ID: "abcde", Attempt: 1, CompletionTime: &now}

@@ -48,7 +48,8 @@ func TestConflicts(t *testing.T) {
 		namespace string
 		age       time.Duration
 		state     state
-		// granted: a PeerGrant lets a Transfer of another namespace write there. Only of a destination in this cluster is it known.
+		// granted: a PeerGrant lets a Transfer of another namespace write there. Only of a destination in this cluster
+		// is it known.
 		granted bool
 		// remote and local: whether the Transfer into another cluster, or into a claim of this one, is kept waiting.
 		remote, local bool

@@ -35,8 +35,8 @@ type DeliveryFacts struct {
 	Refusal string
 	// PrivilegeAllowed: the namespace is annotated so that agents may have privilege.
 	PrivilegeAllowed bool
-	// Others are the namespace's Deliveries into the claim that have not ended; the Delivery itself may be among them. Transfers are those that
-	// write into it without a Delivery. They are looked at until the run has begun.
+	// Others are the namespace's Deliveries into the claim that have not ended; the Delivery itself may be among them.
+	// Transfers are those that write into it without a Delivery. They are looked at until the run has begun.
 	Others    []v1alpha1.Delivery
 	Transfers []v1alpha1.Transfer
 	// Job and Pod of the Delivery; nil when they do not exist.
@@ -68,10 +68,11 @@ type DeliveryDecision struct {
 	Start *Attempt
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
 	Renew bool
-	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after which nobody would
-	// look for it.
+	// Ended is true when the agent has ended just now. Its Secret is to be removed before Status is written, after
+	// which nobody would look for it.
 	Ended bool
-	// Clear is true when the Delivery is complete and its Job still there, which is to be removed, after Status is written.
+	// Clear is true when the Delivery is complete and its Job still there, which is to be removed, after Status is
+	// written.
 	Clear bool
 	// Expired is true when the Delivery has been kept long enough and is to be deleted.
 	Expired bool
@@ -199,7 +200,8 @@ func (d *deliveryDecision) peerGone() bool {
 	return d.delivery.Spec.Peer != "" && d.facts.Peer == nil
 }
 
-// inTheWay: another Delivery may still write into the same place, and has it by right: it was first, or it is of an older attempt.
+// inTheWay: another Delivery may still write into the same place, and has it by right: it was first, or it is of an
+// older attempt.
 func (d *deliveryDecision) inTheWay(other *v1alpha1.Delivery) bool {
 	mine, theirs := d.delivery.Spec.Destination.PersistentVolumeClaim, other.Spec.Destination.PersistentVolumeClaim
 	if other.UID == d.delivery.UID || mine.ClaimName != theirs.ClaimName || !overlap(mine.Path, theirs.Path) {

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides what is to be done for a Transfer and a Delivery. It is pure: it is given what was seen and the time, and
-// returns the status to write and what to do. It knows the Kubernetes types and reads or writes no cluster.
+// Package plan decides what is to be done for a Transfer and a Delivery. It is pure: it is given what was seen and the
+// time, and returns the status to write and what to do. It knows the Kubernetes types and reads or writes no cluster.
 package plan
 
 import (
@@ -37,9 +37,11 @@ const (
 	// startGrace is how long a pod may take to be scheduled and started before that is called Stalled.
 	startGrace = time.Minute
 
-	// slotPatience is how long a pod that prefers an accelerator waits for a slot of one that was free when it was planned.
+	// slotPatience is how long a pod that prefers an accelerator waits for a slot of one that was free when it was
+	// planned.
 	slotPatience = 15 * time.Second
-	// maxSlotDoublings is how often slotPatience is doubled at most before a pod that waits for room elsewhere is planned anew: to 8 minutes.
+	// maxSlotDoublings is how often slotPatience is doubled at most before a pod that waits for room elsewhere is
+	// planned anew: to 8 minutes.
 	maxSlotDoublings = 5
 
 	// maxHistory is what the API allows.
@@ -55,8 +57,8 @@ func retryDelay(failures int32) time.Duration {
 	return min(delay, retryLast)
 }
 
-// untilFirst is how long to wait for the first of several times after the start of something that has been waited for, those over
-// excepted; startGrace at most.
+// untilFirst is how long to wait for the first of several times after the start of something that has been waited for,
+// those over excepted; startGrace at most.
 func untilFirst(waited time.Duration, times ...time.Duration) time.Duration {
 	wait := startGrace
 	for _, at := range times {
@@ -75,14 +77,14 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// spread makes a wait up to half as long again, so that Transfers that one fault has hit do not all come back at the same moment. The
-// number tells the waits of one Transfer apart.
+// spread makes a wait up to half as long again, so that Transfers that one fault has hit do not all come back at the
+// same moment. The number tells the waits of one Transfer apart.
 func spread(delay time.Duration, uid types.UID, number int64) time.Duration {
 	return delay + time.Duration(share(uid, number)*float64(delay/2)).Round(time.Second)
 }
 
-// untilAttempt is how long the next attempt is to wait yet. No wait is planned that is longer than longestWait: if one is, the clock was
-// set back since, and there is no telling how much of the wait is over.
+// untilAttempt is how long the next attempt is to wait yet. No wait is planned that is longer than longestWait: if one
+// is, the clock was set back since, and there is no telling how much of the wait is over.
 func untilAttempt(planned *metav1.Time, now time.Time) time.Duration {
 	wait := planned.Sub(now)
 	if wait > longestWait {

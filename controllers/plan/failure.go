@@ -64,7 +64,8 @@ func WireReason(reason string) wirev1.FailureReason {
 	return wirev1.FailureReason_FAILURE_REASON_INTERNAL
 }
 
-// needsSomebody are the reasons that a further attempt will meet again until somebody, here or in the other cluster, has acted.
+// needsSomebody are the reasons that a further attempt will meet again until somebody, here or in the other cluster,
+// has acted.
 var needsSomebody = []string{
 	v1alpha1.ReasonNotGranted,
 	v1alpha1.ReasonSourceNotFound,
@@ -74,7 +75,8 @@ var needsSomebody = []string{
 	v1alpha1.ReasonPeerIncompatible,
 }
 
-// NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are repeated slowly.
+// NeedsSomebody reports whether attempts that end for this reason do not count against spec.maxAttempts, and are
+// repeated slowly.
 func NeedsSomebody(reason string) bool {
 	return slices.Contains(needsSomebody, reason)
 }

@@ -28,7 +28,8 @@ type LocalFacts struct {
 	Rivals []v1alpha1.Transfer
 	// Deliveries into the destination that have not ended, and the Transfer's own.
 	Deliveries []v1alpha1.Delivery
-	// Writers are the names of the Transfer's Jobs whose pods may still write to the destination, the present attempt's included.
+	// Writers are the names of the Transfer's Jobs whose pods may still write to the destination, the present attempt's
+	// included.
 	Writers []string
 }
 
@@ -118,12 +119,14 @@ func OwnDeliveries(transfer *v1alpha1.Transfer, deliveries []v1alpha1.Delivery) 
 	return own
 }
 
-// WritesHere reports whether a Transfer has a pod of its own that writes into the claim of its namespace, or is about to.
+// WritesHere reports whether a Transfer has a pod of its own that writes into the claim of its namespace, or is about
+// to.
 func WritesHere(transfer *v1alpha1.Transfer) bool {
 	return UnderWay(transfer) && transfer.Status.Run.Route == v1alpha1.RoutePod
 }
 
-// startLocal has the attempt in status made, as soon as nothing of an earlier one may write to the destination any more.
+// startLocal has the attempt in status made, as soon as nothing of an earlier one may write to the destination any
+// more.
 func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.Plan) {
 	run := d.transfer.Status.Run
 	wanted := LocalDelivery(d.transfer)
@@ -192,7 +195,8 @@ func (d *transferDecision) starting(reason, message string) {
 	d.set(v1alpha1.TransferStarting, conditions.Reconciling(reason, message))
 }
 
-// takeApart gives up an attempt whose pod cannot mount both claims, which costs none of spec.maxAttempts. The next one has two agents.
+// takeApart gives up an attempt whose pod cannot mount both claims, which costs none of spec.maxAttempts. The next one
+// has two agents.
 func (d *transferDecision) takeApart(stuck Problem) {
 	run := d.transfer.Status.Run
 	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: &wirev1.Failure{

@@ -58,8 +58,8 @@ func AttemptSecretName(job string, owner metav1.Object) string {
 // nameLength is what is kept of a Transfer's name in the names of Deliveries.
 const nameLength = 40
 
-// DeliveryName is the name of the Delivery of an attempt. It is at most 63 characters long, so that a Job may have it too. The peer is
-// empty for a Transfer of this cluster.
+// DeliveryName is the name of the Delivery of an attempt. It is at most 63 characters long, so that a Job may have it
+// too. The peer is empty for a Transfer of this cluster.
 func DeliveryName(peer string, transfer v1alpha1.TransferReference) string {
 	name := strings.ReplaceAll(transfer.Name, ".", "-")
 	name = strings.TrimRight(name[:min(len(name), nameLength)], "-")

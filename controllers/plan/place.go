@@ -31,7 +31,8 @@ func sendPlacement(transfer *v1alpha1.Transfer, route v1alpha1.Route, resolved p
 		Mode:      mode,
 		Codecs:    resolved.Codecs,
 		Level:     resolved.Level,
-		// In mode Auto the level is a ceiling, and an accelerator is used at the least effort that it has, since it makes no difference to it.
+		// In mode Auto the level is a ceiling, and an accelerator is used at the least effort that it has, since it
+		// makes no difference to it.
 		AnyLevel:         mode == v1alpha1.CompressionAuto,
 		SoftwareDisabled: resolved.SoftwareDisabled,
 		SoftwareEngines:  resolved.SoftwareEngines,
@@ -70,7 +71,8 @@ func waiting(request placement.Request, facts placement.Facts, job *batchv1.Job)
 	return placement.Decide(request, asPlanned(facts, job))
 }
 
-// unplaced is what keeps such a pod from a node, in the words of status.placement where it has any, and in the scheduler's.
+// unplaced is what keeps such a pod from a node, in the words of status.placement where it has any, and in the
+// scheduler's.
 func unplaced(where placement.Plan, scheduler *Problem) *Problem {
 	if where.Blocked == nil {
 		return scheduler
@@ -78,8 +80,8 @@ func unplaced(where placement.Plan, scheduler *Problem) *Problem {
 	return &Problem{where.Blocked.Reason, where.Blocked.Message + "; " + scheduler.Message}
 }
 
-// asPlanned are the facts of a cluster with the volume in use where it was when the Job was made: its own pod's use says nothing of what it
-// was planned by.
+// asPlanned are the facts of a cluster with the volume in use where it was when the Job was made: its own pod's use
+// says nothing of what it was planned by.
 func asPlanned(facts placement.Facts, job *batchv1.Job) placement.Facts {
 	if job != nil {
 		facts.Attached = placement.Beside(job.Spec.Template.Spec.Affinity)
@@ -95,13 +97,14 @@ func hasSlot(job *batchv1.Job) bool {
 	})
 }
 
-// NeedsPlacement reports whether a decision about an agent with that run and placement looks at nodes: always, unless the agent has
-// been placed.
+// NeedsPlacement reports whether a decision about an agent with that run and placement looks at nodes: always, unless
+// the agent has been placed.
 func NeedsPlacement(run *v1alpha1.RunStatus, present *v1alpha1.PlacementStatus) bool {
 	return run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil || present == nil || present.Node == ""
 }
 
-// TransferWaitsForNode reports whether an attempt has no node yet, or cannot begin for want of one, so that a change of nodes or of a volume may help.
+// TransferWaitsForNode reports whether an attempt has no node yet, or cannot begin for want of one, so that a change of
+// nodes or of a volume may help.
 func TransferWaitsForNode(transfer *v1alpha1.Transfer) bool {
 	switch transfer.Status.Phase {
 	case v1alpha1.TransferPending, v1alpha1.TransferStarting, v1alpha1.TransferRetrying:
@@ -110,7 +113,8 @@ func TransferWaitsForNode(transfer *v1alpha1.Transfer) bool {
 	return false
 }
 
-// TrialWaits reports whether the agent has no node yet, or there is none, so that a change of what the trial is about may help.
+// TrialWaits reports whether the agent has no node yet, or there is none, so that a change of what the trial is about
+// may help.
 func TrialWaits(trial *v1alpha1.CompressionTrial) bool {
 	switch trial.Status.Phase {
 	case v1alpha1.TrialComplete, v1alpha1.TrialFailed, v1alpha1.TrialMeasuring:

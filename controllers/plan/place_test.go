@@ -76,8 +76,8 @@ func TestRequiredHardwareThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestRequiredHardwareWithoutItsImage: where the agent's image was not built for the nodes with an accelerator, a Transfer that needs one
-// waits and says so, one that prefers it goes on without.
+// TestRequiredHardwareWithoutItsImage: where the agent's image was not built for the nodes with an accelerator, a
+// Transfer that needs one waits and says so, one that prefers it goes on without.
 func TestRequiredHardwareWithoutItsImage(t *testing.T) {
 	facts := goodFacts()
 	facts.Placement = nodes(false)
@@ -137,8 +137,8 @@ func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 	}
 }
 
-// TestSlotOfAnAccelerator: a pod that is placed for an accelerator of which there are so many slots asks for one, and goes without when
-// the scheduler has no room for it there.
+// TestSlotOfAnAccelerator: a pod that is placed for an accelerator of which there are so many slots asks for one, and
+// goes without when the scheduler has no room for it there.
 func TestSlotOfAnAccelerator(t *testing.T) {
 	slot := corev1.ResourceName(v1alpha1.AcceleratorSlotsResource)
 	transfer, facts := withPlacement(v1alpha1.PlacementPreferHardware), goodFacts()
@@ -186,8 +186,8 @@ func TestSlotOfAnAccelerator(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForWhom: an agent that waits with the last slot waits for no other agent, one that comes after it does, and so does one
-// whose slots are all taken.
+// TestWhoWaitsForWhom: an agent that waits with the last slot waits for no other agent, one that comes after it does,
+// and so does one whose slots are all taken.
 func TestWhoWaitsForWhom(t *testing.T) {
 	const busy, full = v1alpha1.PlacementReasonAcceleratorBusy, v1alpha1.PlacementReasonNoRoom
 	transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
@@ -227,8 +227,8 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	}
 }
 
-// TestSlotThatBecomesFree: a pod that was planned when no slot was left, and for which there is no room on other nodes, is planned anew when a
-// slot is free. Until then status says what that pod asks for, and not what another would.
+// TestSlotThatBecomesFree: a pod that was planned when no slot was left, and for which there is no room on other nodes,
+// is planned anew when a slot is free. Until then status says what that pod asks for, and not what another would.
 func TestSlotThatBecomesFree(t *testing.T) {
 	slot := corev1.ResourceName(v1alpha1.AcceleratorSlotsResource)
 	transfer, facts := withPlacement(v1alpha1.PlacementPreferHardware), goodFacts()
@@ -276,7 +276,8 @@ func TestSlotThatBecomesFree(t *testing.T) {
 	}
 }
 
-// TestLevelOfTheAccelerator: mode Auto takes the accelerator at the level that it has; mode Always compresses at the policy's.
+// TestLevelOfTheAccelerator: mode Auto takes the accelerator at the level that it has; mode Always compresses at the
+// policy's.
 func TestLevelOfTheAccelerator(t *testing.T) {
 	for mode, starts := range map[v1alpha1.CompressionMode]bool{v1alpha1.CompressionAuto: true, v1alpha1.CompressionAlways: false} {
 		transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
@@ -320,7 +321,8 @@ func TestFallbackIsExplained(t *testing.T) {
 	}
 }
 
-// TestNodeThatHasNoAcceleratorAfterAll: a node agent that claims too much costs nothing but the way, and status says who contradicts whom.
+// TestNodeThatHasNoAcceleratorAfterAll: a node agent that claims too much costs nothing but the way, and status says
+// who contradicts whom.
 func TestNodeThatHasNoAcceleratorAfterAll(t *testing.T) {
 	transfer, facts := running(1)
 	transfer.Status.Placement = nil
@@ -349,7 +351,8 @@ func TestNodeThatHasNoAcceleratorAfterAll(t *testing.T) {
 	}
 }
 
-// TestClaimInUse: agents of both sides go to the node on which a volume is in use that can be used on one only, and not to the accelerator.
+// TestClaimInUse: agents of both sides go to the node on which a volume is in use that can be used on one only, and not
+// to the accelerator.
 func TestClaimInUse(t *testing.T) {
 	in := nodes(false)
 	in.Attached = "plain"

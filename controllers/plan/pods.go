@@ -116,7 +116,8 @@ func (a attempt) job() *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: a.meta(),
 		Spec: batchv1.JobSpec{
-			// The manager makes attempts; a Job that made its own would reuse the run's certificate and hide the failure.
+			// The manager makes attempts; a Job that made its own would reuse the run's certificate and hide the
+			// failure.
 			BackoffLimit: ptr.To[int32](0),
 			// The Job remembers of a pod that is gone that it was evicted.
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
@@ -202,8 +203,8 @@ func (a attempt) container() corev1.Container {
 	}
 	if a.mode == "receive" {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: DataPort, Protocol: corev1.ProtocolTCP})
-		// Ready means that the sender may come. A startup probe ends with its first success; a readiness probe would go on and warn of
-		// every agent that has done its work.
+		// Ready means that the sender may come. A startup probe ends with its first success; a readiness probe would go
+		// on and warn of every agent that has done its work.
 		container.StartupProbe = &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(ControlPort)}},
 			PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 300,

@@ -184,8 +184,8 @@ func stuckPod(pod *corev1.Pod, container *corev1.ContainerStatus) *Problem {
 		fmt.Sprintf("the agent's container has not started yet; kubectl -n %s describe pod %s says why", pod.Namespace, pod.Name)}
 }
 
-// volumesApart reports whether a pod that does not start waits for a node or for its volumes. The kubelet mounts all volumes before it
-// makes the sandbox that the condition is about; images are pulled after.
+// volumesApart reports whether a pod that does not start waits for a node or for its volumes. The kubelet mounts all
+// volumes before it makes the sandbox that the condition is about; images are pulled after.
 func volumesApart(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Status == corev1.ConditionFalse && (condition.Type == corev1.PodScheduled || condition.Type == corev1.PodReadyToStartContainers) {

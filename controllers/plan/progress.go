@@ -10,7 +10,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// News reports whether a report may change more of a status than progress. Whatever transferState and its like keep of a report counts.
+// News reports whether a report may change more of a status than progress. Whatever transferState and its like keep of
+// a report counts.
 func News(before, after *wirev1.Report) bool {
 	was, is := before.GetCompression(), after.GetCompression()
 	return before.GetState() != after.GetState() || before.GetArchitecture() != after.GetArchitecture() ||

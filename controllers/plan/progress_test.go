@@ -114,7 +114,8 @@ func TestEarlyReportsOfTrials(t *testing.T) {
 	}
 }
 
-// TestLooksAgain: without a report there is nothing to look for before something is due: a pod's patience, or a certificate.
+// TestLooksAgain: without a report there is nothing to look for before something is due: a pod's patience, or a
+// certificate.
 func TestLooksAgain(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 	for name, test := range map[string]struct {

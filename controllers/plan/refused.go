@@ -13,8 +13,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
-// RefuseTransfer is the decision when what DecideTransfer wanted started was refused. The attempt has not begun and costs nothing; it
-// is tried again, each time after as long as it has been refused so far, up to stallLast.
+// RefuseTransfer is the decision when what DecideTransfer wanted started was refused. The attempt has not begun and
+// costs nothing; it is tried again, each time after as long as it has been refused so far, up to stallLast.
 func RefuseTransfer(transfer *v1alpha1.Transfer, problem Problem, now time.Time) TransferDecision {
 	d := &transferDecision{transfer: transfer.DeepCopy(), facts: TransferFacts{Now: now}}
 	d.out.RequeueAfter = refusedDelay(transfer.Status.Conditions, now)
@@ -49,9 +49,9 @@ func refusedSince(present []metav1.Condition) (since time.Time, ok bool) {
 	return stalled.LastTransitionTime.Time, true
 }
 
-// RefuseDelivery is the decision when what DecideDelivery wanted started was refused. It ends the Delivery, so that the gateway tells
-// the sender, whose next attempt gets a new one. What the API server says may name quotas, policies and other objects
-// of this cluster, so it is the event's detail and not in the conditions, which the gateway passes on.
+// RefuseDelivery is the decision when what DecideDelivery wanted started was refused. It ends the Delivery, so that the
+// gateway tells the sender, whose next attempt gets a new one. What the API server says may name quotas, policies and
+// other objects of this cluster, so it is the event's detail and not in the conditions, which the gateway passes on.
 func RefuseDelivery(delivery *v1alpha1.Delivery, problem Problem, now time.Time, retention time.Duration) DeliveryDecision {
 	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: DeliveryFacts{Now: now, Retention: retention}}
 	completed := metav1.NewTime(now)

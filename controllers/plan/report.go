@@ -39,7 +39,8 @@ type Sample struct {
 // Samples are the recent ones of one attempt, oldest first. The manager keeps them in memory only.
 type Samples []Sample
 
-// Add returns the samples with one more and without those that are older than the window, of which one is kept to measure from.
+// Add returns the samples with one more and without those that are older than the window, of which one is kept to
+// measure from.
 func (s Samples) Add(sample Sample) Samples {
 	all := append(append(Samples(nil), s...), sample)
 	for len(all) > 2 && sample.Time.Sub(all[1].Time) >= rateWindow {
@@ -196,7 +197,8 @@ func decompression(d *wirev1.Decompression) *v1alpha1.DecompressionStatus {
 	}
 }
 
-// networkNanos estimates what the network stack spent on nobody's account; perGiB is in seconds, nil when it is not known.
+// networkNanos estimates what the network stack spent on nobody's account; perGiB is in seconds, nil when it is not
+// known.
 func networkNanos(wireBytes uint64, perGiB *float64) float64 {
 	if perGiB == nil {
 		return 0
@@ -308,7 +310,8 @@ var hardwareMessages = map[string]string{
 	v1alpha1.CompressionNothingToSend:   "nothing had to be sent",
 }
 
-// corrected is where an agent is, after it has found no accelerator on a node that is taken for one with an accelerator.
+// corrected is where an agent is, after it has found no accelerator on a node that is taken for one with an
+// accelerator.
 func corrected(where *v1alpha1.PlacementStatus, found *v1alpha1.CompressionStatus) *v1alpha1.PlacementStatus {
 	if where == nil || found == nil || where.Node == "" || where.Reason != v1alpha1.PlacementReasonHardware || found.Reason != v1alpha1.CompressionNoAccelerator {
 		return where
@@ -320,7 +323,8 @@ func corrected(where *v1alpha1.PlacementStatus, found *v1alpha1.CompressionStatu
 	return truth
 }
 
-// hardwareCondition is absent until something was decided. Where there is no accelerator it says why the agent is where it is.
+// hardwareCondition is absent until something was decided. Where there is no accelerator it says why the agent is where
+// it is.
 func hardwareCondition(status *v1alpha1.CompressionStatus, where *v1alpha1.PlacementStatus) []metav1.Condition {
 	if status == nil {
 		return nil

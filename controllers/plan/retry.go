@@ -36,7 +36,8 @@ func (d *transferDecision) waitForNode(message string) {
 		"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt, v1alpha1.ReasonEvicted, message, delay)))
 }
 
-// inARow is how many of the last attempts of the run ended for a reason that counts, the one that has just ended included.
+// inARow is how many of the last attempts of the run ended for a reason that counts, the one that has just ended
+// included.
 func (d *transferDecision) inARow(counts func(reason string) bool) int32 {
 	return inARow(d.transfer.Status.History, d.transfer.Status.Run.ID, counts)
 }
@@ -50,8 +51,8 @@ func (d *transferDecision) lastEnded() int32 {
 	return history[0].Attempt
 }
 
-// madeSafe reports whether the run has come further than at the end of the last attempt: this one brought whole files to the destination, or
-// found more of others there that it need not send again.
+// madeSafe reports whether the run has come further than at the end of the last attempt: this one brought whole files
+// to the destination, or found more of others there that it need not send again.
 func (d *transferDecision) madeSafe() bool {
 	status := &d.transfer.Status
 	if status.Progress == nil {
@@ -98,8 +99,8 @@ func (d *transferDecision) next(delay time.Duration) time.Duration {
 // maxSkip bounds by how many attempts a peer's word moves a run on.
 const maxSkip = 1000
 
-// followNewest goes on after the newest attempt that the receiving cluster knows of. This cluster's state is older than the peer's, which is
-// nobody's failure.
+// followNewest goes on after the newest attempt that the receiving cluster knows of. This cluster's state is older than
+// the peer's, which is nobody's failure.
 func (d *transferDecision) followNewest(newest uint32, message string) {
 	run := d.transfer.Status.Run
 	if skip := int64(newest) - int64(run.Attempt); skip > 0 {

@@ -21,8 +21,9 @@ const (
 	defaultTimeZone = "Etc/UTC"
 	// maxMissed bounds how many times of a schedule are counted at once, after the manager was away.
 	maxMissed = 10_000
-	// setBack is how far in the future the last time of a schedule must be for it to count from now instead: the clock was ahead when it
-	// came. After less, a run that was early is not made again, and a schedule sleeps for no longer than this.
+	// setBack is how far in the future the last time of a schedule must be for it to count from now instead: the clock
+	// was ahead when it came. After less, a run that was early is not made again, and a schedule sleeps for no longer
+	// than this.
 	setBack = time.Hour
 )
 
@@ -68,7 +69,8 @@ func (t *timetable) next(after time.Time) time.Time {
 	return t.cron.Next(after.In(t.timeZone))
 }
 
-// start is when the run of a time is to start: the same for all who ask, and even over the jitter for different Transfers.
+// start is when the run of a time is to start: the same for all who ask, and even over the jitter for different
+// Transfers.
 func (t *timetable) start(at time.Time) time.Time {
 	if t.jitter <= 0 {
 		return at

@@ -300,7 +300,8 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// TestScheduleAfterTheClockWasAhead: what came while the clock was ahead by a day does not keep a schedule asleep until that day is over.
+// TestScheduleAfterTheClockWasAhead: what came while the clock was ahead by a day does not keep a schedule asleep until
+// that day is over.
 func TestScheduleAfterTheClockWasAhead(t *testing.T) {
 	c := scheduled(t, "@hourly", "")
 	c.at(now)

@@ -13,15 +13,15 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// What an agent of a Transfer that asks for privilege gets, in a namespace that allows it, and nothing else: to read what it sends,
-// whoever may, and to give what it writes its owner, mode and capabilities.
+// What an agent of a Transfer that asks for privilege gets, in a namespace that allows it, and nothing else: to read
+// what it sends, whoever may, and to give what it writes its owner, mode and capabilities.
 var (
 	readCapabilities  = []corev1.Capability{"DAC_READ_SEARCH"}
 	writeCapabilities = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP"}
 )
 
-// asksPrivilege reports whether a template asks for an agent that runs as root. Linux gives added capabilities to root only, so asking
-// for one means root.
+// asksPrivilege reports whether a template asks for an agent that runs as root. Linux gives added capabilities to root
+// only, so asking for one means root.
 func asksPrivilege(template *v1alpha1.AgentPodTemplate) bool {
 	if template == nil || template.SecurityContext == nil {
 		return false
@@ -30,8 +30,8 @@ func asksPrivilege(template *v1alpha1.AgentPodTemplate) bool {
 	return len(added(context)) > 0 || context.RunAsUser != nil && *context.RunAsUser == 0
 }
 
-// asksToWrite reports whether a template that asks for privilege means the receiving agent as well: it does not when the only capability
-// that it names is one of reading.
+// asksToWrite reports whether a template that asks for privilege means the receiving agent as well: it does not when
+// the only capability that it names is one of reading.
 func asksToWrite(template *v1alpha1.AgentPodTemplate) bool {
 	if !asksPrivilege(template) {
 		return false
@@ -65,8 +65,8 @@ func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
 		asked, transfer.Namespace, v1alpha1.AllowPrivilegedAnnotation)}
 }
 
-// excess names what a security context asks for that has no use for an agent, whatever its namespace allows, and what to write in its
-// place; empty if nothing.
+// excess names what a security context asks for that has no use for an agent, whatever its namespace allows, and what
+// to write in its place; empty if nothing.
 func excess(context *corev1.SecurityContext) (asked, mend string) {
 	const root = "write runAsUser: 0, which gives it the capabilities that it has a use for, or leave it out"
 	isTrue := func(b *bool) bool { return b != nil && *b }
@@ -87,8 +87,8 @@ func excess(context *corev1.SecurityContext) (asked, mend string) {
 	return "", ""
 }
 
-// privilege names the first thing in a security context that the restricted Pod Security Standard does not allow, or that makes the
-// agent another user, who may read what the one who made the Transfer may not; empty if none.
+// privilege names the first thing in a security context that the restricted Pod Security Standard does not allow, or
+// that makes the agent another user, who may read what the one who made the Transfer may not; empty if none.
 func privilege(context *corev1.SecurityContext) string {
 	switch {
 	case context.RunAsUser != nil && *context.RunAsUser != agentUser:
@@ -113,8 +113,8 @@ func privilege(context *corev1.SecurityContext) string {
 	return ""
 }
 
-// agentSecurity is the restricted security context with what the user set over it. An agent with capabilities is root and has exactly
-// these; any other has none.
+// agentSecurity is the restricted security context with what the user set over it. An agent with capabilities is root
+// and has exactly these; any other has none.
 func agentSecurity(given *corev1.SecurityContext, capabilities []corev1.Capability) *corev1.SecurityContext {
 	context := &corev1.SecurityContext{}
 	if given != nil {

@@ -77,8 +77,8 @@ func Stuck(pod *corev1.Pod) *Problem {
 	return stuckPod(pod, container)
 }
 
-// HardwareUsed reports whether the accelerator does what is compressed. One that stopped working on the way, or that others keep busy,
-// compressed some as well, and so did one beside which software had the most to do.
+// HardwareUsed reports whether the accelerator does what is compressed. One that stopped working on the way, or that
+// others keep busy, compressed some as well, and so did one beside which software had the most to do.
 func HardwareUsed(status *v1alpha1.CompressionStatus) bool {
 	switch status.Reason {
 	case v1alpha1.CompressionHardwareUsed:
@@ -99,7 +99,8 @@ func DecompressionStatus(report *wirev1.Report) *v1alpha1.DecompressionStatus {
 	return decompression(report.GetDecompression())
 }
 
-// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is not known.
+// CPUStatus is what status shows of a report's CPU time. perGiB is the network's CPU seconds per GiB, nil when it is
+// not known.
 func CPUStatus(report *wirev1.Report, perGiB *float64) *v1alpha1.CPUStatus {
 	return cpu(report, perGiB)
 }

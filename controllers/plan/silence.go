@@ -11,7 +11,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
-// silent are the conditions of an agent that runs and has stopped answering. It may work on, so nothing is ended; the reason stays.
+// silent are the conditions of an agent that runs and has stopped answering. It may work on, so nothing is ended; the
+// reason stays.
 func silent(present []metav1.Condition) []metav1.Condition {
 	reason := v1alpha1.ReasonTransferring
 	if ready := meta.FindStatusCondition(present, v1alpha1.ConditionReady); ready != nil {

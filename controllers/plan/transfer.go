@@ -81,10 +81,11 @@ type TransferDecision struct {
 	Renew bool
 	// Retire is true when whatever earlier attempts left is to be removed: all Jobs but that of the attempt in Status.
 	Retire bool
-	// Clear is true when the run is complete and its Job still there: all Jobs are to be removed, after Status is written.
+	// Clear is true when the run is complete and its Job still there: all Jobs are to be removed, after Status is
+	// written.
 	Clear bool
-	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody
-	// would look for it.
+	// Finished is set when an attempt has ended just now. Its Secret is to be removed before Status is written, after
+	// which nobody would look for it.
 	Finished *Finished
 	// Later is true when Status does not show Report yet, which has nothing but progress.
 	Later bool
@@ -255,7 +256,8 @@ func (d *transferDecision) mended() bool {
 	if ready == nil || ready.Status != metav1.ConditionTrue || !ready.LastTransitionTime.After(history[0].CompletionTime.Time) {
 		return false
 	}
-	// One that is in the future is from before the clock was set back: it would be after every attempt, and none would wait.
+	// One that is in the future is from before the clock was set back: it would be after every attempt, and none would
+	// wait.
 	return !ready.LastTransitionTime.After(d.facts.Now)
 }
 
@@ -322,7 +324,8 @@ func (d *transferDecision) renew() {
 	d.out.RequeueAfter = sooner(d.out.RequeueAfter, untilRenewal(run, d.facts.Now, d.facts.CertificateLifetime))
 }
 
-// followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody removed it.
+// followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody
+// removed it.
 func (d *transferDecision) followAbsent() {
 	if d.transfer.Status.Phase != v1alpha1.TransferStarting || d.transfer.Status.Run.Node != "" {
 		d.finish(lost("the agent's Job was deleted by somebody else"))
@@ -410,7 +413,8 @@ func (d *transferDecision) followRunning() {
 		fmt.Sprintf("attempt %d of run %s", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
 }
 
-// apply shows a report in status. A part that the report lacks stays as it was: a termination message may have been shortened.
+// apply shows a report in status. A part that the report lacks stays as it was: a termination message may have been
+// shortened.
 func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 	status := &d.transfer.Status
 	if report.GetArchitecture() != "" {
@@ -446,16 +450,16 @@ func (d *transferDecision) prices() *v1alpha1.Prices {
 	return d.transfer.Status.Policy.Prices
 }
 
-// resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found them unchanged at
-// the destination already, and the parts of others that this one goes on from. What it finds unchanged may also have been there
-// before the run.
+// resumed is what earlier attempts of the run made safe: the files that they finished, as far as this one has found
+// them unchanged at the destination already, and the parts of others that this one goes on from. What it finds
+// unchanged may also have been there before the run.
 func (d *transferDecision) resumed(report *wirev1.Report) int64 {
 	whole := min(d.transfer.Status.Run.DeliveredBytes, clamp(report.GetProgress().GetUnchangedBytes()))
 	return saturated(whole, clamp(report.GetProgress().GetResumedBytes()))
 }
 
-// delivered are the bytes of the files that the attempt itself brought to the destination, whole; of an agent that was lost, those of
-// its last answer.
+// delivered are the bytes of the files that the attempt itself brought to the destination, whole; of an agent that was
+// lost, those of its last answer.
 func (d *transferDecision) delivered() int64 {
 	progress := d.transfer.Status.Progress
 	if progress == nil {

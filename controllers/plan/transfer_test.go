@@ -334,8 +334,8 @@ func TestNeedsSomebody(t *testing.T) {
 	}
 }
 
-// TestSuperseded: a cluster that was restored goes on after the newest attempt that its peer knows of, without a failure, and no peer can move a
-// run on by more than a bound.
+// TestSuperseded: a cluster that was restored goes on after the newest attempt that its peer knows of, without a
+// failure, and no peer can move a run on by more than a bound.
 func TestSuperseded(t *testing.T) {
 	for newest, want := range map[uint32]int32{0: 2, 1: 2, 7: 8, math.MaxUint32: 1002} {
 		transfer, facts := running(1)
@@ -369,8 +369,8 @@ func TestPeerThatIsReadyAgainIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-// TestClockThatIsSetBack: a wait that was planned by a clock that was ahead is not waited for, and a Peer that became Ready by that clock
-// does not end every wait that is planned from then on.
+// TestClockThatIsSetBack: a wait that was planned by a clock that was ahead is not waited for, and a Peer that became
+// Ready by that clock does not end every wait that is planned from then on.
 func TestClockThatIsSetBack(t *testing.T) {
 	transfer, facts := running(1)
 	facts.Now = now.Add(24 * time.Hour)

@@ -53,11 +53,13 @@ type TrialFacts struct {
 type TrialDecision struct {
 	// Status to write, before anything is made.
 	Status v1alpha1.CompressionTrialStatus
-	// Start is the attempt that must exist; nil when none has to be made. Before it, all Jobs but its own are to be removed.
+	// Start is the attempt that must exist; nil when none has to be made. Before it, all Jobs but its own are to be
+	// removed.
 	Start *Attempt
 	// Renew is true when the certificate of the agent that runs is to be renewed, before Status is written.
 	Renew bool
-	// Ended: an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody would look for it.
+	// Ended: an attempt has ended just now. Its Secret is to be removed before Status is written, after which nobody
+	// would look for it.
 	Ended bool
 	// Clear: the run is complete and its Job still there; all Jobs are to be removed, after Status is written.
 	Clear bool
@@ -210,7 +212,8 @@ func (d *trialDecision) follow() {
 	}
 }
 
-// followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody removed it.
+// followAbsent: status names an attempt and there is no Job. Before it started that is how it begins; later somebody
+// removed it.
 func (d *trialDecision) followAbsent() {
 	if d.trial.Status.Phase != v1alpha1.TrialStarting || d.trial.Status.Run.Node != "" {
 		d.finish(lost("the agent's Job was deleted by somebody else"))

@@ -170,7 +170,8 @@ func TestTrialBadInput(t *testing.T) {
 	}
 }
 
-// TestTrialKeepsItsPolicy: a policy that is deleted in the middle of a run is missed by the next run and not by the attempts of this one.
+// TestTrialKeepsItsPolicy: a policy that is deleted in the middle of a run is missed by the next run and not by the
+// attempts of this one.
 func TestTrialKeepsItsPolicy(t *testing.T) {
 	trial, facts := newTrial()
 	trial.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "priced"}
@@ -271,7 +272,8 @@ func TestTrialFails(t *testing.T) {
 	}
 }
 
-// TestTrialThatNoNodeHasRoomFor: what the trial asks for and status.placement are told in the same words, and those are a trial's.
+// TestTrialThatNoNodeHasRoomFor: what the trial asks for and status.placement are told in the same words, and those are
+// a trial's.
 func TestTrialThatNoNodeHasRoomFor(t *testing.T) {
 	trial, facts := newTrial()
 	trial.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: v1alpha1.TrialClassHardware}

@@ -101,8 +101,8 @@ func trialPlacement(r placement.Request, status v1alpha1.PlacementStatus) v1alph
 	return status
 }
 
-// checkTrial looks for what would make an attempt fail before it costs a pod. The policy is resolved on the way, unless the run has
-// begun with one, kept, that it goes on with.
+// checkTrial looks for what would make an attempt fail before it costs a pod. The policy is resolved on the way, unless
+// the run has begun with one, kept, that it goes on with.
 func checkTrial(trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, facts TrialFacts) (policy.Resolved, *Problem) {
 	if err := ValidateTrial(trial.Spec); err != nil {
 		return policy.Resolved{}, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// maxResults is what the API allows, maxResultText bounds names and problems in bytes, maxSilence why an agent gave no sample.
+	// maxResults is what the API allows, maxResultText bounds names and problems in bytes, maxSilence why an agent gave
+	// no sample.
 	maxResults, maxResultText, maxSilence = 32, 128, 256
 )
 
-// applyTrial shows in status what the agent found, and what follows from it. The error says what is wrong with a result that cannot be
-// used; status is as it was then.
+// applyTrial shows in status what the agent found, and what follows from it. The error says what is wrong with a result
+// that cannot be used; status is as it was then.
 func applyTrial(trial *v1alpha1.CompressionTrial, encoded []byte) error {
 	result := &wirev1.TrialResult{}
 	if len(encoded) == 0 {

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy resolves what is wanted of compression: what an object sets inline wins over the CompressionPolicy that it names,
-// which wins over the default policy, which wins over what is built in. It is pure.
+// Package policy resolves what is wanted of compression: what an object sets inline wins over the CompressionPolicy
+// that it names, which wins over the default policy, which wins over what is built in. It is pure.
 package policy
 
 import (
@@ -141,8 +141,8 @@ func choose(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy)
 	return chosen, Default, nil
 }
 
-// FindDefault returns the policy that applies where none is named, nil if there is none. Of several the oldest is it (the first by
-// name among those of one second); several is true then.
+// FindDefault returns the policy that applies where none is named, nil if there is none. Of several the oldest is it
+// (the first by name among those of one second); several is true then.
 func FindDefault(policies []v1alpha1.CompressionPolicy) (chosen *v1alpha1.CompressionPolicy, several bool) {
 	for i := range policies {
 		candidate := &policies[i]

@@ -7,10 +7,12 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// builtInQueueSoftwareMinSize is the size below which a compressed message saves about as much as the headers that describe it take.
+// builtInQueueSoftwareMinSize is the size below which a compressed message saves about as much as the headers that
+// describe it take.
 const builtInQueueSoftwareMinSize = 1024
 
-// ResolveQueue applies the inheritance for a Queue. A minSize of its own, 0 excepted, is that of hardware and software. The error is a
+// ResolveQueue applies the inheritance for a Queue. A minSize of its own, 0 excepted, is that of hardware and software.
+// The error is a
 // *NotFoundError or an *InvalidError.
 func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.CompressionPolicy) (Resolved, error) {
 	if inline == nil {

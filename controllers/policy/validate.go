@@ -22,7 +22,8 @@ var (
 	currency = regexp.MustCompile(`^[A-Za-z0-9]{1,16}$`)
 )
 
-// InvalidError is returned for a value that the API server would have refused; objects that are older than a rule may hold one.
+// InvalidError is returned for a value that the API server would have refused; objects that are older than a rule may
+// hold one.
 type InvalidError struct {
 	// Field is the path of the value.
 	Field string
@@ -126,7 +127,8 @@ func validatePrices(prices v1alpha1.Prices) error {
 // nanosPerUnit is how fine prices are: 9 digits after the point.
 const nanosPerUnit = 1_000_000_000
 
-// ParsePrice parses a decimal of more than 0 and less than 1000000 with at most 9 digits after the point, and returns it in billionths.
+// ParsePrice parses a decimal of more than 0 and less than 1000000 with at most 9 digits after the point, and returns
+// it in billionths.
 func ParsePrice(price string) (nanos uint64, err error) {
 	parts := decimal.FindStringSubmatch(price)
 	if parts == nil {

@@ -22,11 +22,12 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// claimName is that of a member's claim: the name of its Queue's StatefulSet, which begins with that of the Queue, and the member's number.
+// claimName is that of a member's claim: the name of its Queue's StatefulSet, which begins with that of the Queue, and
+// the member's number.
 var claimName = regexp.MustCompile(`^` + dataVolume + `-((.+)-queue-[0-9a-f]{8})-(?:0|[1-9][0-9]?)$`)
 
-// gatherFormer looks for claims that a former Queue of this name left. It looks at all claims of the namespace only while the Queue has no
-// StatefulSet, or adopts claims.
+// gatherFormer looks for claims that a former Queue of this name left. It looks at all claims of the namespace only
+// while the Queue has no StatefulSet, or adopts claims.
 func (r *Reconciler) gatherFormer(ctx context.Context, own client.Reader, queue *v1alpha1.Queue, in *inputs) error {
 	adopted := queue.Spec.Storage.Adopt
 	if adopted == "" && (in.set != nil || queue.DeletionTimestamp != nil || len(in.claims) > 0) {

@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 )
 
-// TestAdopt: a Queue that is created again after somebody took the former one away by force makes nothing until it is told what to do with the
-// claims that are left, and goes on with them when it is to adopt them.
+// TestAdopt: a Queue that is created again after somebody took the former one away by force makes nothing until it is
+// told what to do with the claims that are left, and goes on with them when it is to adopt them.
 func TestAdopt(t *testing.T) {
 	former := create(t, cluster.Namespace(t), nil)
 	s := set(t, former)

@@ -34,8 +34,8 @@ type memory struct {
 	rolloutWaits bool
 }
 
-// ensureAll makes what is wanted to be, and returns the StatefulSet as it is then. The problem is what the API server, or somebody
-// else's object, has against it.
+// ensureAll makes what is wanted to be, and returns the StatefulSet as it is then. The problem is what the API server,
+// or somebody else's object, has against it.
 func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity) (*appsv1.StatefulSet, *plan.Problem, error) {
 	set, problem, err := r.tryAll(ctx, wanted, in, affinity)
 	rejected, err := owned.Persistent(&r.rejected, wanted.Queue, err, r.Clock.Now())
@@ -93,8 +93,8 @@ func (r *Reconciler) tryAll(ctx context.Context, wanted Wanted, in inputs, affin
 	return present, refused, nil
 }
 
-// mayRoll reports whether the StatefulSet may become what is wanted now. What nobody changed the spec for, such as another image, is paced
-// across Queues; so is no first start, and nothing that cannot become worse.
+// mayRoll reports whether the StatefulSet may become what is wanted now. What nobody changed the spec for, such as
+// another image, is paced across Queues; so is no first start, and nothing that cannot become worse.
 func (r *Reconciler) mayRoll(queue *v1alpha1.Queue, wanted, present *appsv1.StatefulSet) (bool, error) {
 	if present == nil {
 		return true, nil
@@ -129,8 +129,8 @@ func (r *Reconciler) ensureSecret(
 	return r.secrets.Ensure(ctx, &m.secret, wanted.meta(objectName(queue)), content, holder)
 }
 
-// keepServing looks after members that run while the spec cannot be followed for the problem. They go on with what it said before, and with
-// certificates that are renewed in time. It returns the problem with what else there is to say.
+// keepServing looks after members that run while the spec cannot be followed for the problem. They go on with what it
+// said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
 func (r *Reconciler) keepServing(ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem plan.Problem) (*plan.Problem, error) {
 	if set == nil {
 		return &problem, nil
@@ -175,8 +175,8 @@ func (w Wanted) limited(size resource.Quantity) (Wanted, error) {
 	return w, nil
 }
 
-// growClaims asks for claims that are as large as the spec says. They never become smaller. One that is not bound yet cannot grow, and is
-// looked at again when it is.
+// growClaims asks for claims that are as large as the spec says. They never become smaller. One that is not bound yet
+// cannot grow, and is looked at again when it is.
 func (r *Reconciler) growClaims(ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) (*plan.Problem, error) {
 	for i := range claims {
 		claim := &claims[i]

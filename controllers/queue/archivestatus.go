@@ -25,7 +25,8 @@ const (
 	restoreDone    = "Restored"
 )
 
-// archiver is what the member says that writes the archive: the one that leads, else, while members do not agree on that, any that does.
+// archiver is what the member says that writes the archive: the one that leads, else, while members do not agree on
+// that, any that does.
 func archiver(members []Member) *wirev1.QueueArchiveStatus {
 	var found *wirev1.QueueArchiveStatus
 	leader := contentOf(members).GetLeader()
@@ -42,7 +43,8 @@ func archiver(members []Member) *wirev1.QueueArchiveStatus {
 	return found
 }
 
-// restorer is what the member says that restores: one that is done, else one that failed, else the one that has come furthest.
+// restorer is what the member says that restores: one that is done, else one that failed, else the one that has come
+// furthest.
 func restorer(members []Member) *wirev1.QueueRestoreStatus {
 	var best *wirev1.QueueRestoreStatus
 	for _, member := range members {
@@ -77,7 +79,8 @@ func restoring(restore *wirev1.QueueRestoreStatus) string {
 		restore.GetSequence(), restore.GetLastSequence())
 }
 
-// archiveStillNeedsSomebody are the reasons, beside those of Transfers, that an archive meets again until somebody has acted.
+// archiveStillNeedsSomebody are the reasons, beside those of Transfers, that an archive meets again until somebody has
+// acted.
 var archiveStillNeedsSomebody = []string{v1alpha1.ReasonDestinationFull, v1alpha1.ReasonDestinationNotWritable, v1alpha1.ReasonInvalidData}
 
 // checkArchive is about the archive. Clients are served whatever becomes of it.

@@ -28,9 +28,10 @@ type published struct {
 	written time.Time
 }
 
-// publishCA puts the CA of the members' certificate beside the Queue, where its clients can mount it: the operator's own ConfigMap is in a
-// namespace that they cannot read. Somebody else's ConfigMap of that name is left alone. Where spec.tls names another certificate there is
-// nothing to publish; what was before stays, since the CA is still the one that its clients may have to know when spec.tls is taken away.
+// publishCA puts the CA of the members' certificate beside the Queue, where its clients can mount it: the operator's
+// own ConfigMap is in a namespace that they cannot read. Somebody else's ConfigMap of that name is left alone. Where
+// spec.tls names another certificate there is nothing to publish; what was before stays, since the CA is still the one
+// that its clients may have to know when spec.tls is taken away.
 func (r *Reconciler) publishCA(ctx context.Context, wanted Wanted, m *memory) (*plan.Problem, error) {
 	if wanted.Queue.Spec.TLS != nil {
 		return nil, nil
@@ -41,8 +42,8 @@ func (r *Reconciler) publishCA(ctx context.Context, wanted Wanted, m *memory) (*
 	}
 	now := r.Clock.Now()
 	if m.published.ca == "" && m.secret.Unchanged() {
-		// A manager that ran before has published the CA of the members' certificate. It is looked for later, and not for all
-		// Queues at once.
+		// A manager that ran before has published the CA of the members' certificate. It is looked for later, and not
+		// for all Queues at once.
 		m.published = published{ca: string(ca.CertificatePEM), written: now.Add(-rand.N(republishInterval))}
 	}
 	if m.published.ca == string(ca.CertificatePEM) && now.Sub(m.published.written) < republishInterval {

@@ -21,7 +21,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// Neighbours decide which Queues of other clusters a Queue may exchange messages with, and whether it has somewhere to put its archive.
+// Neighbours decide which Queues of other clusters a Queue may exchange messages with, and whether it has somewhere to
+// put its archive.
 type Neighbours struct {
 	Peers []v1alpha1.Peer
 	// Grants of the Queue's namespace that have not expired.
@@ -47,7 +48,8 @@ func channelNamespace(queue *v1alpha1.Queue) string {
 	return queue.Namespace
 }
 
-// channelOf is the sending end, and who vouches for the other one; nil without spec.channel. The problem is why there can be none now.
+// channelOf is the sending end, and who vouches for the other one; nil without spec.channel. The problem is why there
+// can be none now.
 func channelOf(queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer) (*wirev1.ChannelConfig, []byte, *plan.Problem) {
 	spec := queue.Spec.Channel
 	if spec == nil {
@@ -150,8 +152,8 @@ func grantedNamespaces(queue *v1alpha1.Queue, peer string, grants []v1alpha1.Pee
 	return slices.Compact(all)
 }
 
-// distinct are the Peers, by name, whose CA bundles can be used and tell them from all others. The gateway refuses the rest as well, and
-// their own conditions say so.
+// distinct are the Peers, by name, whose CA bundles can be used and tell them from all others. The gateway refuses the
+// rest as well, and their own conditions say so.
 func distinct(peers []v1alpha1.Peer) []v1alpha1.Peer {
 	held := map[string]int{} // Peers by fingerprint of a CA
 	own := make([][]string, len(peers))

@@ -36,7 +36,8 @@ var channelStates = map[wirev1.ChannelState]string{
 	wirev1.ChannelState_CHANNEL_STATE_RETRYING:   channelRetrying,
 }
 
-// sender is what the member says that sends, nil if none does: the one that leads, else, while members do not agree on that, one that runs.
+// sender is what the member says that sends, nil if none does: the one that leads, else, while members do not agree on
+// that, one that runs.
 func sender(members []Member) *wirev1.ChannelStatus {
 	var found *wirev1.ChannelStatus
 	leader := contentOf(members).GetLeader()
@@ -55,7 +56,8 @@ func sender(members []Member) *wirev1.ChannelStatus {
 	return found
 }
 
-// channelStillNeedsSomebody are the reasons, beside those of Transfers, that a channel meets again until somebody has acted.
+// channelStillNeedsSomebody are the reasons, beside those of Transfers, that a channel meets again until somebody has
+// acted.
 var channelStillNeedsSomebody = []string{
 	v1alpha1.ReasonSourceInUse, v1alpha1.ReasonSourceChanged, v1alpha1.ReasonSourceNotReadable, v1alpha1.ReasonDestinationNotWritable,
 	v1alpha1.ReasonInvalidData,
@@ -139,7 +141,8 @@ func channelStatus(queue *v1alpha1.Queue, wanted *Wanted, members []Member, pres
 	return kept
 }
 
-// channelCounts sums up over the members: each may have been the one that sends. channel is what that says which is it now.
+// channelCounts sums up over the members: each may have been the one that sends. channel is what that says which is it
+// now.
 func channelCounts(members []Member, channel *wirev1.ChannelStatus) *v1alpha1.QueueChannelStatus {
 	var all wirev1.ChannelStatus
 	for _, member := range members {

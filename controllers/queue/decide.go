@@ -19,11 +19,13 @@ import (
 
 // decision is what to do about a Queue. It follows from what was gathered alone.
 type decision struct {
-	// askAgain: members are asked again before messages are deleted that may have come since. Nothing else is to be done.
+	// askAgain: members are asked again before messages are deleted that may have come since. Nothing else is to be
+	// done.
 	askAgain bool
 	// release: the Queue goes, and its claims with it. Nothing else is to be done.
 	release bool
-	// ask is what the namespace's quotas are to admit before anything is made of it. The decision is made again with their answer.
+	// ask is what the namespace's quotas are to admit before anything is made of it. The decision is made again with
+	// their answer.
 	ask *quota.Request
 	// admitted, if set, is the storage that the quotas admitted. It is written to status before anything is made of it.
 	admitted *resource.Quantity
@@ -96,7 +98,8 @@ func (d *decision) admit(wanted Wanted, answer *quota.Answer) error {
 	return nil
 }
 
-// place decides where members may run. While no node can take one, those that run stay, and what does not stop them is followed.
+// place decides where members may run. While no node can take one, those that run stay, and what does not stop them is
+// followed.
 func (d *decision) place(in inputs, image plan.AgentImage) error {
 	d.facts.NotAllowed = in.permission.Problem
 	where, err := in.cluster.Decide(d.usable.Placement(image.Architectures))
@@ -113,8 +116,8 @@ func (d *decision) place(in inputs, image plan.AgentImage) error {
 	return err
 }
 
-// placeable reports whether all that is wanted can be made to be while no node can take a member: those that run stay, and a change of
-// what they are made from would stop them first.
+// placeable reports whether all that is wanted can be made to be while no node can take a member: those that run stay,
+// and a change of what they are made from would stop them first.
 func placeable(wanted Wanted, present *appsv1.StatefulSet, where placement.Plan, image plan.AgentImage) (bool, error) {
 	if where.Blocked == nil {
 		return true, nil

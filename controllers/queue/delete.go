@@ -20,8 +20,9 @@ import (
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues/finalizers,verbs=update
 
-// protect makes sure that the Queue outlives its deletion for as long as keep says. A deletion in the foreground deletes what the Queue
-// owns at once, and again whenever it is made anew; kept is one that goes on serving, so it is made one in the background.
+// protect makes sure that the Queue outlives its deletion for as long as keep says. A deletion in the foreground
+// deletes what the Queue owns at once, and again whenever it is made anew; kept is one that goes on serving, so it is
+// made one in the background.
 func (r *Reconciler) protect(ctx context.Context, queue *v1alpha1.Queue) error {
 	before := queue.DeepCopy()
 	var changed bool
@@ -33,7 +34,8 @@ func (r *Reconciler) protect(ctx context.Context, queue *v1alpha1.Queue) error {
 	return r.patchFinalizers(ctx, before, queue, changed)
 }
 
-// release deletes the claims and lets the Queue go. Everything else that it consists of is owned by it and goes with it.
+// release deletes the claims and lets the Queue go. Everything else that it consists of is owned by it and goes with
+// it.
 func (r *Reconciler) release(ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) error {
 	for i := range claims {
 		err := r.Client.Delete(ctx, &claims[i], client.Preconditions{UID: &claims[i].UID})
@@ -58,8 +60,8 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, before, queue *v1alpha
 	return nil
 }
 
-// keep is why a Queue that is to be deleted has to stay, nil if it need not. Nothing was ever put into one that has no StatefulSet and
-// no claims; and what external servers keep stays there, for a Queue of the same name.
+// keep is why a Queue that is to be deleted has to stay, nil if it need not. Nothing was ever put into one that has no
+// StatefulSet and no claims; and what external servers keep stays there, for a Queue of the same name.
 func keep(queue *v1alpha1.Queue, in inputs) *plan.Problem {
 	if queue.Spec.Engine.External != nil || queue.Annotations[v1alpha1.DeleteMessagesAnnotation] == "true" || in.set == nil && len(in.claims) == 0 {
 		return nil

@@ -25,7 +25,8 @@ func (r *running) dialPolicy() *wirev1.DialPolicy {
 	return config.GetDialPolicy()
 }
 
-// TestExternalConsent: M4: members may dial external servers that are a Service of another namespace for as long as that consents.
+// TestExternalConsent: M4: members may dial external servers that are a Service of another namespace for as long as
+// that consents.
 func TestExternalConsent(t *testing.T) {
 	queue := newQueue(func(s *v1alpha1.QueueSpec) {
 		s.Engine.External = &v1alpha1.QueueExternal{Servers: []string{"nats://nats.messaging.svc:4222", "nats://nats.example"}}

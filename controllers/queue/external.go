@@ -23,8 +23,8 @@ func external(config *wirev1.QueueConfig, queue *v1alpha1.Queue, namespace types
 	}
 	config.External = &wirev1.QueueExternal{
 		Servers: spec.Servers, CaBundle: spec.CABundle,
-		// A Queue that is made anew in the same namespace goes on with what is there; one of another cluster or namespace, whatever
-		// these are called, does not.
+		// A Queue that is made anew in the same namespace goes on with what is there; one of another cluster or
+		// namespace, whatever these are called, does not.
 		Owner: queue.Namespace + "/" + queue.Name + " in namespace " + string(namespace),
 	}
 	if len(spec.CABundle) > 0 {

@@ -18,7 +18,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestExternalLife: a Queue in external servers says what members say of these, and is let go with messages in it, which stay there.
+// TestExternalLife: a Queue in external servers says what members say of these, and is let go with messages in it,
+// which stay there.
 func TestExternalLife(t *testing.T) {
 	q := create(t, cluster.Namespace(t), func(s *v1alpha1.QueueSpec) {
 		inExternal(authority(t, "nats"))(s)

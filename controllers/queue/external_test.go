@@ -28,7 +28,8 @@ func inExternal(ca []byte) func(*v1alpha1.QueueSpec) {
 	}
 }
 
-// TestExternalMembers: members of a queue in external servers know these, have no volume and are not told of each other.
+// TestExternalMembers: members of a queue in external servers know these, have no volume and are not told of each
+// other.
 func TestExternalMembers(t *testing.T) {
 	ca := authority(t, "nats")
 	wanted := wantWith(t, newQueue(inExternal(ca)), queue.Neighbours{NamespaceUID: "namespace-1"})
@@ -68,7 +69,8 @@ func TestExternalMembers(t *testing.T) {
 			t.Error("nobody listens to other members")
 		}
 	}
-	// Other servers are dialled after a restart. Who owns streams is the same for a Queue that is made anew, and not for that of another namespace.
+	// Other servers are dialled after a restart. Who owns streams is the same for a Queue that is made anew, and not
+	// for that of another namespace.
 	digest := func(change func(*v1alpha1.QueueSpec)) string {
 		return statefulSet(t, wantWith(t, newQueue(func(s *v1alpha1.QueueSpec) { inExternal(ca)(s); change(s) }), queue.Neighbours{}), nil).Spec.Template.String()
 	}
@@ -89,7 +91,8 @@ func TestExternalMembers(t *testing.T) {
 	}
 }
 
-// TestExternalStatus: what members say of external servers is what status says, before anything else that follows from it.
+// TestExternalStatus: what members say of external servers is what status says, before anything else that follows from
+// it.
 func TestExternalStatus(t *testing.T) {
 	wanted := wantWith(t, newQueue(inExternal(authority(t, "nats"))), queue.Neighbours{NamespaceUID: "namespace-1"})
 	status := queue.Observe(wanted.Queue, &wanted, well(wanted))
@@ -151,7 +154,8 @@ func TestFilesAreSums(t *testing.T) {
 	}
 }
 
-// H4: credentials are mounted by their own keys alone, and are not sent where the spec of an older object asks for no TLS.
+// H4: credentials are mounted by their own keys alone, and are not sent where the spec of an older object asks for no
+// TLS.
 func TestExternalCredentials(t *testing.T) {
 	ca := authority(t, "nats")
 	pod := statefulSet(t, wantWith(t, newQueue(inExternal(ca)), queue.Neighbours{}), nil).Spec.Template.Spec

@@ -31,7 +31,8 @@ type inputs struct {
 	privilegeAllowed bool
 	set              *appsv1.StatefulSet
 	claims           []corev1.PersistentVolumeClaim
-	// former is why nothing can be made yet: what another Queue of this name left, or this one made before it was to adopt that.
+	// former is why nothing can be made yet: what another Queue of this name left, or this one made before it was to
+	// adopt that.
 	former  *plan.Problem
 	cluster *topology.Cluster
 	// expires is how soon the first of the grants does; 0 if none does.
@@ -43,7 +44,8 @@ type inputs struct {
 
 func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs, error) {
 	var in inputs
-	// What a deletion takes with it is final, so for that the API server is asked: the cache may not know yet of what was just made.
+	// What a deletion takes with it is final, so for that the API server is asked: the cache may not know yet of what
+	// was just made.
 	var own client.Reader = r.Client
 	if queue.DeletionTimestamp != nil {
 		own = r.Reader

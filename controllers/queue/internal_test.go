@@ -45,8 +45,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Whoever may make claims can give one the Queue's labels. Only the members' own, which have the name that the StatefulSet gives them, are
-// grown, counted and deleted.
+// Whoever may make claims can give one the Queue's labels. Only the members' own, which have the name that the
+// StatefulSet gives them, are grown, counted and deleted.
 func TestClaimsOfTheQueue(t *testing.T) {
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "uid"}}
 	set := objectName(queue)

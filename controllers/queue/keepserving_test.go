@@ -161,7 +161,8 @@ func (r *running) expect(condition, reason string) {
 	}
 }
 
-// expectKept waits until the certificate has to be renewed, and expects that it is and that the member is told nothing else.
+// expectKept waits until the certificate has to be renewed, and expects that it is and that the member is told nothing
+// else.
 func (r *running) expectKept() {
 	r.Helper()
 	before := r.secret()
@@ -196,7 +197,8 @@ func (r *running) update(change func()) {
 	r.look()
 }
 
-// TestPolicyGone: a Queue goes on with a policy that is deleted, follows all else that its spec says, and says what is missing.
+// TestPolicyGone: a Queue goes on with a policy that is deleted, follows all else that its spec says, and says what is
+// missing.
 func TestPolicyGone(t *testing.T) {
 	q := newQueue(func(s *v1alpha1.QueueSpec) { s.Compression = &v1alpha1.QueueCompression{PolicyName: "high"} })
 	policy := &v1alpha1.CompressionPolicy{
@@ -221,7 +223,8 @@ func TestPolicyGone(t *testing.T) {
 	}
 }
 
-// TestSpoiltSpec: members go on with what the spec said before it was spoilt, also when the manager remembers nothing of it.
+// TestSpoiltSpec: members go on with what the spec said before it was spoilt, also when the manager remembers nothing
+// of it.
 func TestSpoiltSpec(t *testing.T) {
 	q := newQueue(func(s *v1alpha1.QueueSpec) {
 		s.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
@@ -290,7 +293,8 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// TestFull: a member that needs the accelerator and that the scheduler has no room for beside it: placement and Stalled say the same.
+// TestFull: a member that needs the accelerator and that the scheduler has no room for beside it: placement and Stalled
+// say the same.
 func TestFull(t *testing.T) {
 	r := begin(t, newQueue(func(s *v1alpha1.QueueSpec) {
 		s.Compression = &v1alpha1.QueueCompression{Placement: v1alpha1.PlacementRequireHardware}

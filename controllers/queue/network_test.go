@@ -45,7 +45,8 @@ func TestPortsOfServers(t *testing.T) {
 	}
 }
 
-// TestHeadlessBesideAnotherServer: a host of the tenant's DNS could resolve to another namespace's pod, which members must not dial.
+// TestHeadlessBesideAnotherServer: a host of the tenant's DNS could resolve to another namespace's pod, which members
+// must not dial.
 func TestHeadlessBesideAnotherServer(t *testing.T) {
 	r := begin(t, newQueue(func(s *v1alpha1.QueueSpec) {
 		s.Engine.External = &v1alpha1.QueueExternal{Servers: []string{"nats://nats.bank.svc"}}

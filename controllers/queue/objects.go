@@ -29,8 +29,9 @@ import (
 // component is the value of plan.ComponentLabel.
 const component = "queue"
 
-// objectName is that of everything but the Service of clients. The UID keeps it from being the name of what is not ours: the Secret
-// under this name is overwritten unseen, and a Queue made anew does not come upon the claims of the former.
+// objectName is that of everything but the Service of clients. The UID keeps it from being the name of what is not
+// ours: the Secret under this name is overwritten unseen, and a Queue made anew does not come upon the claims of the
+// former.
 func objectName(queue *v1alpha1.Queue) string {
 	if queue.Spec.Storage.Adopt != "" {
 		return queue.Spec.Storage.Adopt
@@ -54,8 +55,8 @@ func labels(uid types.UID) map[string]string {
 	}
 }
 
-// serverNames are those of the members' certificate: for the manager, for clients, who dial the Service, for each other, and for Queues of
-// other clusters, each of which has a name of its own.
+// serverNames are those of the members' certificate: for the manager, for clients, who dial the Service, for each
+// other, and for Queues of other clusters, each of which has a name of its own.
 func serverNames(queue *v1alpha1.Queue) []string {
 	client := queue.Name + "." + queue.Namespace
 	return []string{
@@ -64,8 +65,8 @@ func serverNames(queue *v1alpha1.Queue) []string {
 	}
 }
 
-// Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the StatefulSet that there is, nil if
-// none. affinity is that of the members.
+// Objects are what is to exist, the Secret excepted, in the order in which it is made. present is the StatefulSet that
+// there is, nil if none. affinity is that of the members.
 func (w Wanted) Objects(present *appsv1.StatefulSet, affinity *corev1.Affinity, image plan.AgentImage) []client.Object {
 	return []client.Object{w.service(), w.membersService(), w.budget(), w.statefulSet(present, affinity, image)}
 }
@@ -135,7 +136,8 @@ func (w Wanted) statefulSet(present *appsv1.StatefulSet, affinity *corev1.Affini
 			PodManagementPolicy:  appsv1.ParallelPodManagement,
 			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
 			RevisionHistoryLimit: ptr.To[int32](2),
-			// No messages go with a StatefulSet that somebody deleted, not even with a Queue that is kept because of them.
+			// No messages go with a StatefulSet that somebody deleted, not even with a Queue that is kept because of
+			// them.
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			},
@@ -167,8 +169,8 @@ func claimResources(present *appsv1.StatefulSet, wanted corev1.VolumeResourceReq
 	return wanted
 }
 
-// claim of a member. Nothing owns it: whatever deletes what a Queue owns, such as a deletion in the foreground, must not delete messages
-// before the Queue may go.
+// claim of a member. Nothing owns it: whatever deletes what a Queue owns, such as a deletion in the foreground, must
+// not delete messages before the Queue may go.
 func (w Wanted) claim() corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},

@@ -18,8 +18,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
-// startAnnotation on a pod is a digest of what of the configuration counts at the start only, so that members begin anew when it
-// changes.
+// startAnnotation on a pod is a digest of what of the configuration counts at the start only, so that members begin
+// anew when it changes.
 const startAnnotation = "lighterage.dev/start-digest"
 
 // externalVolume is the name of the one with externalDirectory.

@@ -83,7 +83,8 @@ func secret(t *testing.T, s *appsv1.StatefulSet) (*wirev1.QueueConfig, *corev1.S
 // addresses of members are those of this cluster alone, since fakes of agents are known by them.
 var addresses atomic.Int32
 
-// member does what the StatefulSet's controller, the scheduler and a kubelet would, and returns the address of the agent.
+// member does what the StatefulSet's controller, the scheduler and a kubelet would, and returns the address of the
+// agent.
 func member(t *testing.T, s *appsv1.StatefulSet) string {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -169,7 +170,8 @@ func gone(t *testing.T, object client.Object) {
 	})
 }
 
-// TestLife follows a queue from its creation over changes of the spec and a reset to a deletion that waits for its last message.
+// TestLife follows a queue from its creation over changes of the spec and a reset to a deletion that waits for its last
+// message.
 func TestLife(t *testing.T) {
 	q := create(t, cluster.Namespace(t), nil)
 	expect(t, q, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
@@ -280,7 +282,8 @@ func TestNameOfSomebodyElse(t *testing.T) {
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonNameConflict)
 }
 
-// TestPublishedCA: clients find the CA beside the Queue, whatever somebody makes of it there, and nothing of somebody else's is touched.
+// TestPublishedCA: clients find the CA beside the Queue, whatever somebody makes of it there, and nothing of somebody
+// else's is touched.
 func TestPublishedCA(t *testing.T) {
 	q := create(t, cluster.Namespace(t), nil)
 	ca, err := cluster.Authority().CA(ctx)

@@ -19,7 +19,8 @@ func Reports(pool *agentpoll.Pool, agents agentclient.Agents) agentpoll.Poller[*
 	})
 }
 
-// stateOf is what of a report conditions follow from. What failures say may change with each try; why they are does not.
+// stateOf is what of a report conditions follow from. What failures say may change with each try; why they are does
+// not.
 func stateOf(r *wirev1.QueueReport) *wirev1.QueueReport {
 	content, channel, archive, restore := r.GetContent(), r.GetChannel(), r.GetArchive(), r.GetRestore()
 	state := &wirev1.QueueReport{

@@ -18,7 +18,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
-// contentOf is what the queue holds in the words of the member that leads, else of the one that knows of most; nil if none says so.
+// contentOf is what the queue holds in the words of the member that leads, else of the one that knows of most; nil if
+// none says so.
 func contentOf(members []Member) *wirev1.QueueContent {
 	var best *wirev1.QueueContent
 	for _, member := range members {
@@ -147,7 +148,8 @@ func addRate(all, one *wirev1.QueueRate) {
 	all.HighMilliPerSecond += one.GetHighMilliPerSecond()
 }
 
-// statisticsStatus is what status shows of the sums and of what the queue holds; lastResetRequest is what it showed until now.
+// statisticsStatus is what status shows of the sums and of what the queue holds; lastResetRequest is what it showed
+// until now.
 func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wirev1.QueueContent, lastResetRequest string) *v1alpha1.QueueStatistics {
 	s, clamp := t.statistics, replicas.Clamp
 	status := &v1alpha1.QueueStatistics{

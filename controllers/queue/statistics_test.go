@@ -18,7 +18,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/queue"
 )
 
-// TestAverages: what dead letters, notes and messages that did not shrink add to the sums, they add to what these are divided by.
+// TestAverages: what dead letters, notes and messages that did not shrink add to the sums, they add to what these are
+// divided by.
 func TestAverages(t *testing.T) {
 	for name, test := range map[string]struct {
 		content            *wirev1.QueueContent

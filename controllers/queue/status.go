@@ -43,14 +43,16 @@ type Facts struct {
 	Problem *plan.Problem
 	// Blocked is why no member can be placed now; those that run stay. nil when one can be.
 	Blocked *plan.Problem
-	// NotAllowed is why members may not dial one of the external servers; nil if they may, as far as is known in advance.
+	// NotAllowed is why members may not dial one of the external servers; nil if they may, as far as is known in
+	// advance.
 	NotAllowed *plan.Problem
 	// Set is nil when there is none.
 	Set     *appsv1.StatefulSet
 	Members []Member
 	// Placement says where members may and should run; nil when the spec cannot be used.
 	Placement *v1alpha1.PlacementStatus
-	// Waits is what members wait for that the scheduler finds no node for, besides what it says itself; empty if nothing.
+	// Waits is what members wait for that the scheduler finds no node for, besides what it says itself; empty if
+	// nothing.
 	Waits string
 	// RolloutWaits: members are to be replaced, and others come first.
 	RolloutWaits bool
@@ -123,7 +125,8 @@ func clientAddress(queue *v1alpha1.Queue) string {
 	return fmt.Sprintf("tls://%s.%s.svc:%d", queue.Name, queue.Namespace, clientPort)
 }
 
-// state is Ready, Reconciling and Stalled: the first that applies of what keeps the queue from being what its spec says.
+// state is Ready, Reconciling and Stalled: the first that applies of what keeps the queue from being what its spec
+// says.
 func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.QueueLoss) []metav1.Condition {
 	if facts.Kept != nil {
 		return conditions.Stalled(facts.Kept.Reason, facts.Kept.Message)
@@ -218,9 +221,9 @@ func checkAuthentication(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1
 	return nil
 }
 
-// checkConfig: members of another version may not understand what they are told, and some changes a store refuses. What takes a restart they
-// refuse too, until the rollout restarts them.
-// A member that names no revision does what the spec says but for the limits of the stream, which change when all members have room.
+// checkConfig: members of another version may not understand what they are told, and some changes a store refuses. What
+// takes a restart they refuse too, until the rollout restarts them. A member that names no revision does what the spec
+// says but for the limits of the stream, which change when all members have room.
 func checkConfig(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
 	for _, member := range facts.Members {
 		message, revision := member.Report.GetConfigError(), member.Report.GetRevision()
@@ -237,7 +240,8 @@ func checkConfig(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condit
 	return nil
 }
 
-// checkExternal is about external servers, in the members' words. What they have stays there, and members go on by themselves.
+// checkExternal is about external servers, in the members' words. What they have stays there, and members go on by
+// themselves.
 func checkExternal(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
 	for _, member := range facts.Members {
 		failure := member.Report.GetExternalFailure()
@@ -284,8 +288,8 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s; %d of %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted), wanted))
 }
 
-// rollingOutFor is for how long the Queue has not been ready, if members were missing when that was last looked at. A pod that was deleted
-// is missing for a moment only, so a missing pod alone says nothing.
+// rollingOutFor is for how long the Queue has not been ready, if members were missing when that was last looked at. A
+// pod that was deleted is missing for a moment only, so a missing pod alone says nothing.
 func rollingOutFor(queue *v1alpha1.Queue, now time.Time) time.Duration {
 	before := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReady)
 	if before == nil || before.Status == metav1.ConditionTrue || before.Reason != v1alpha1.ReasonRollingOut && before.Reason != v1alpha1.ReasonRefused {
@@ -309,7 +313,8 @@ func meanwhile(queue *v1alpha1.Queue, members []Member, ready int32) string {
 	}
 }
 
-// narrowed is what the member that leads says of those that are away: while their volumes' last room counts, the others take fewer messages.
+// narrowed is what the member that leads says of those that are away: while their volumes' last room counts, the others
+// take fewer messages.
 func narrowed(members []Member) string {
 	for _, member := range members {
 		if detail := member.Report.GetDetail(); detail != "" && leads(member) {

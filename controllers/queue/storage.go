@@ -22,8 +22,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// checkStorage is about the members' volumes, in their words. Members go on by themselves when a volume can be written again. Only of one that
-// cannot be used it may be said that it could be deleted.
+// checkStorage is about the members' volumes, in their words. Members go on by themselves when a volume can be written
+// again. Only of one that cannot be used it may be said that it could be deleted.
 func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
 	for _, member := range facts.Members {
 		failure := member.Report.GetStorageFailure()
@@ -100,7 +100,8 @@ func leastSize(members int, messages int64) *resource.Quantity {
 	return resource.NewQuantity(int64(steps)*step, resource.BinarySI)
 }
 
-// trackStream notes in status which stream keeps the messages, and what was lost when that is another one. before is what status showed by now.
+// trackStream notes in status which stream keeps the messages, and what was lost when that is another one. before is
+// what status showed by now.
 func trackStream(queue *v1alpha1.Queue, members []Member, before v1alpha1.QueueStatus, status *v1alpha1.QueueStatus, now time.Time) {
 	created := contentOf(members).GetCreated()
 	if created != nil {
@@ -126,7 +127,8 @@ func (r *Reconciler) tellLoss(before, queue *v1alpha1.Queue) {
 	r.Recorder.Eventf(queue, nil, corev1.EventTypeWarning, v1alpha1.ReasonMessagesLost, "Reconcile", "%s", conditions.Shorten(lossMessage(queue, loss)))
 }
 
-// keepContent keeps what was known of the queue's content while no member knows it, as when the only one has no volume, and since when.
+// keepContent keeps what was known of the queue's content while no member knows it, as when the only one has no volume,
+// and since when.
 func keepContent(now, before *v1alpha1.QueueStatistics, at time.Time) {
 	if before == nil {
 		return

@@ -116,7 +116,8 @@ func TestNoLoss(t *testing.T) {
 	older.ready(older.see(now.Add(time.Hour), 7))
 }
 
-// TestLossElsewhere: external servers may lose a stream as well; what keeps clients from being served is said before it.
+// TestLossElsewhere: external servers may lose a stream as well; what keeps clients from being served is said before
+// it.
 func TestLossElsewhere(t *testing.T) {
 	f := newFollow(t, newQueue(inExternal(authority(t, "nats"))))
 	f.ready(f.see(now, 7))

@@ -24,16 +24,19 @@ import (
 	"github.com/lighterage/lighterage/controllers/replicas"
 )
 
-// Wanted is what a Queue asks for. It is pure: policies, neighbours, and whether the namespace allows privilege, are given.
+// Wanted is what a Queue asks for. It is pure: policies, neighbours, and whether the namespace allows privilege, are
+// given.
 type Wanted struct {
 	Queue  *v1alpha1.Queue
 	Policy policy.Resolved
 	Config *wirev1.QueueConfig
 	// PeerCA is who vouches for the other end of the channel; nil when there is none.
 	PeerCA []byte
-	// ChannelProblem is why there is no channel although the spec asks for one. The Queue does all else that it is to do.
+	// ChannelProblem is why there is no channel although the spec asks for one. The Queue does all else that it is to
+	// do.
 	ChannelProblem *plan.Problem
-	// PolicyProblem is why Policy is the last one that status showed and not what the spec asks for. The Queue does all else that it is to do.
+	// PolicyProblem is why Policy is the last one that status showed and not what the spec asks for. The Queue does all
+	// else that it is to do.
 	PolicyProblem *plan.Problem
 
 	neighbours Neighbours
@@ -41,8 +44,8 @@ type Wanted struct {
 	record map[string]string
 }
 
-// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing. A policy that was deleted or
-// made unusable is none as long as status has the last one.
+// Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing.
+// A policy that was deleted or made unusable is none as long as status has the last one.
 func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
 	policyProblem := unresolved(err)
@@ -181,8 +184,8 @@ func members(queue *v1alpha1.Queue) []*wirev1.QueueMember {
 	return all
 }
 
-// storageOf leaves a twentieth of a volume to the file system and to what is about the messages. Members leave more if the volume turns out
-// to have less than that.
+// storageOf leaves a twentieth of a volume to the file system and to what is about the messages. Members leave more if
+// the volume turns out to have less than that.
 func storageOf(storage v1alpha1.QueueStorage) *wirev1.QueueStorage {
 	size := uint64(max(storage.Size.Value(), 0))
 	if storage.Type == v1alpha1.QueueStorageMemory {

@@ -183,7 +183,8 @@ func TestWantOfRedelivery(t *testing.T) {
 	}
 }
 
-// TestRoles: members are told of the roles of the spec, and of a Secret with tokens they get those keys only that have one, unless others may have.
+// TestRoles: members are told of the roles of the spec, and of a Secret with tokens they get those keys only that have
+// one, unless others may have.
 func TestRoles(t *testing.T) {
 	keys := func(roles ...v1alpha1.QueueTokenRole) (mounted []string, told string) {
 		wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) {

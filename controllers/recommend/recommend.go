@@ -26,7 +26,8 @@ type Input struct {
 	Name string
 	// Status has sample, links, results and accelerator.
 	Status *v1alpha1.CompressionTrialStatus
-	// Best has for each link the index of the best result by the objective, which has figures. The first result is to compress nothing.
+	// Best has for each link the index of the best result by the objective, which has figures. The first result is to
+	// compress nothing.
 	Best []int
 	// Current is the policy that the trial was made for.
 	Current v1alpha1.PolicyStatus
@@ -192,8 +193,8 @@ func (in *Input) place(first v1alpha1.Codec, accelerated bool) (v1alpha1.Placeme
 	}
 }
 
-// oneForAll names who sends what was sampled, and what that is, where everything that is compressed is compressed at one level with one codec,
-// whatever the link. Nothing where mode Auto chooses block by block.
+// oneForAll names who sends what was sampled, and what that is, where everything that is compressed is compressed at
+// one level with one codec, whatever the link. Nothing where mode Auto chooses block by block.
 func (in *Input) oneForAll() (user, unit string) {
 	if sample := in.Status.Sample; sample != nil {
 		switch sample.Unit {
@@ -207,7 +208,8 @@ func (in *Input) oneForAll() (user, unit string) {
 	return "", ""
 }
 
-// prevailing are the winners with the codec and level that are best over most links; of several, those of the link that was stated first.
+// prevailing are the winners with the codec and level that are best over most links; of several, those of the link that
+// was stated first.
 func prevailing(all []winner) []winner {
 	type way struct{ codec, level string }
 	links, most := map[way]int{}, way{}

@@ -106,7 +106,8 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
-// TestOneForAll: what HTTPEndpoints and Queues compress, they compress at exactly the level of their policy, over every link.
+// TestOneForAll: what HTTPEndpoints and Queues compress, they compress at exactly the level of their policy, over every
+// link.
 func TestOneForAll(t *testing.T) {
 	for name, test := range map[string]struct {
 		unit  v1alpha1.TrialUnit

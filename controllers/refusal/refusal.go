@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package refusal shows in conditions what the API server goes on rejecting, such as writes that a failing webhook keeps from being
-// admitted, and bounds how long a controller waits before it tries again.
+// Package refusal shows in conditions what the API server goes on rejecting, such as writes that a failing webhook
+// keeps from being admitted, and bounds how long a controller waits before it tries again.
 package refusal
 
 import (
@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// patience is how long the API server may reject something before that is shown: a change of etcd's leader takes a moment.
+	// patience is how long the API server may reject something before that is shown: a change of etcd's leader takes a
+	// moment.
 	patience = 10 * time.Second
 	// memory is how long an object is remembered that nobody looks at any more.
 	memory = time.Hour
@@ -37,8 +38,8 @@ const (
 	retryLast  = time.Minute
 )
 
-// ControllerOptions are those of every controller: it looks after so many objects at once, at least one, and after a failure looks again
-// within a minute.
+// ControllerOptions are those of every controller: it looks after so many objects at once, at least one, and after a
+// failure looks again within a minute.
 func ControllerOptions(concurrency int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: max(1, concurrency),
@@ -46,8 +47,8 @@ func ControllerOptions(concurrency int) controller.Options {
 	}
 }
 
-// Final returns the API server's words when trying again at once would be answered in the same way: something is wrong with what was to
-// be written, or a quota, a policy or a role forbids it.
+// Final returns the API server's words when trying again at once would be answered in the same way: something is wrong
+// with what was to be written, or a quota, a policy or a role forbids it.
 func Final(err error) (words string, final bool) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
@@ -56,15 +57,15 @@ func Final(err error) (words string, final bool) {
 	return status.Status().Message, true
 }
 
-// rejected reports whether an error is the API server's word that it cannot do something now or will not. That an object is there, is
-// not, or has changed is no rejection.
+// rejected reports whether an error is the API server's word that it cannot do something now or will not. That an
+// object is there, is not, or has changed is no rejection.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err)
 }
 
-// Streaks know since when the API server rejects what objects need. They live in memory. The zero value is ready for use, also
-// concurrent.
+// Streaks know since when the API server rejects what objects need. They live in memory. The zero value is ready for
+// use, also concurrent.
 type Streaks struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]streak
@@ -72,8 +73,8 @@ type Streaks struct {
 
 type streak struct{ first, last time.Time }
 
-// Persists notes what became of an object, nil for success, and reports whether the API server has been rejecting what it needs for so
-// long that somebody should know.
+// Persists notes what became of an object, nil for success, and reports whether the API server has been rejecting what
+// it needs for so long that somebody should know.
 func (s *Streaks) Persists(object types.NamespacedName, err error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +116,9 @@ type Shower struct {
 	streaks Streaks
 }
 
-// Show is called with what became of a look at an object, and returns it. When the API server has rejected something for 10 s the object's
-// status says so, unless it says already that the object waits for somebody, or that nothing is to be done. empty is an object of the
-// kind, and list its conditions.
+// Show is called with what became of a look at an object, and returns it. When the API server has rejected something
+// for 10 s the object's status says so, unless it says already that the object waits for somebody, or that nothing is
+// to be done. empty is an object of the kind, and list its conditions.
 func (s *Shower) Show(ctx context.Context, name types.NamespacedName, empty client.Object, list *[]metav1.Condition, err error) error {
 	if !s.streaks.Persists(name, err, s.Clock.Now()) {
 		return err

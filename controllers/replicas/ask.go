@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replicas has what kinds have in common whose agents run all the time, several of one kind beside each other: asking them, summing
-// up what they say, and their pods. What is about one kind alone is not here.
+// Package replicas has what kinds have in common whose agents run all the time, several of one kind beside each other:
+// asking them, summing up what they say, and their pods. What is about one kind alone is not here.
 package replicas
 
 import (
@@ -24,12 +24,14 @@ import (
 const (
 	// lookAgain is how soon an object is looked at again when no event tells of anything.
 	lookAgain = 2 * time.Minute
-	// tryAgain is the same while something keeps it from being what its spec says, which may be anybody's and have no events.
+	// tryAgain is the same while something keeps it from being what its spec says, which may be anybody's and have no
+	// events.
 	tryAgain = 30 * time.Second
 )
 
-// LookAgain is how soon to look at an object again: when a pod that is not ready has had its time to start, when certificates may be due,
-// of which half of the lifetime is left then, or when something else is, after a wait that is 0 if nothing is.
+// LookAgain is how soon to look at an object again: when a pod that is not ready has had its time to start, when
+// certificates may be due, of which half of the lifetime is left then, or when something else is, after a wait that is
+// 0 if nothing is.
 func LookAgain(pods []*corev1.Pod, startGrace, lifetime, other time.Duration, problem bool, now time.Time) time.Duration {
 	next := lookAgain
 	if problem {
@@ -64,7 +66,8 @@ type Heard[R any] struct {
 	Asked bool
 }
 
-// Listen returns what the agents of pods said last, and has no others of the object's asked. serverName is what their certificates hold.
+// Listen returns what the agents of pods said last, and has no others of the object's asked. serverName is what their
+// certificates hold.
 func Listen[R any](reports agentpoll.Poller[R], object types.NamespacedName, pods []*corev1.Pod, port int, serverName string) Heard[R] {
 	var targets []agentpoll.Target
 	for _, pod := range pods {
@@ -99,7 +102,8 @@ func Address(pod *corev1.Pod, port int) string {
 	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
 }
 
-// NetworkSeconds is the coefficient that was measured for a node, in seconds of CPU time for each GiB; nil when there is none.
+// NetworkSeconds is the coefficient that was measured for a node, in seconds of CPU time for each GiB; nil when there
+// is none.
 func NetworkSeconds(profiles map[string]v1alpha1.NodeProfileStatus, node string) *float64 {
 	profile, known := profiles[node]
 	if !known {

@@ -17,8 +17,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// CheckCertificates is about the certificate for clients in a Secret, in the replicas' words; nil if nothing is wrong with it. who is
-// what the replicas are called.
+// CheckCertificates is about the certificate for clients in a Secret, in the replicas' words; nil if nothing is wrong
+// with it. who is what the replicas are called.
 func CheckCertificates(who, namespace, secret string, certificates []*wirev1.HTTPCertificate, now time.Time) []metav1.Condition {
 	for _, certificate := range certificates {
 		meanwhile := "; no client is served until then"
@@ -64,8 +64,8 @@ func ShortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// HardwareCompression is the condition of that name. It is absent until something was compressed or stored, and for reasons for which
-// there is no message.
+// HardwareCompression is the condition of that name. It is absent until something was compressed or stored, and for
+// reasons for which there is no message.
 func HardwareCompression(status *v1alpha1.CompressionStatus, messages map[string]string) []metav1.Condition {
 	if status == nil {
 		return nil

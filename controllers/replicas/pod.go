@@ -10,8 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Spread asks for replicas on different nodes, and rather has two beside each other than one too few. Those that differ in matchLabelKeys do
-// not count. Zones are Apart's: a constraint on them would have the scheduler leave out of account all nodes that are in none.
+// Spread asks for replicas on different nodes, and rather has two beside each other than one too few. Those that differ
+// in matchLabelKeys do not count. Zones are Apart's: a constraint on them would have the scheduler leave out of account
+// all nodes that are in none.
 func Spread(selector map[string]string, matchLabelKeys ...string) []corev1.TopologySpreadConstraint {
 	return []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
@@ -20,9 +21,9 @@ func Spread(selector map[string]string, matchLabelKeys ...string) []corev1.Topol
 	}}
 }
 
-// Apart returns an affinity, which may be nil and is left as it is, with the wish for different nodes, and for different zones where there are
-// any. Together with Spread it counts for more than a preferred node: of two nodes the one without a replica is taken although the other
-// has an accelerator, because what is all on one node ends with it.
+// Apart returns an affinity, which may be nil and is left as it is, with the wish for different nodes, and for
+// different zones where there are any. Together with Spread it counts for more than a preferred node: of two nodes the
+// one without a replica is taken although the other has an accelerator, because what is all on one node ends with it.
 func Apart(affinity *corev1.Affinity, selector map[string]string, matchLabelKeys ...string) *corev1.Affinity {
 	apart := &corev1.Affinity{}
 	if affinity != nil {
@@ -56,8 +57,8 @@ func SecretVolume(name, secret string) corev1.Volume {
 	}}}
 }
 
-// OptionalSecretVolume mounts a Secret of the user's. It may be missing: an agent that runs can say so, and goes on when the kubelet
-// brings it. Without keys all of them are mounted.
+// OptionalSecretVolume mounts a Secret of the user's. It may be missing: an agent that runs can say so, and goes on
+// when the kubelet brings it. Without keys all of them are mounted.
 func OptionalSecretVolume(name, secret string, keys ...string) corev1.Volume {
 	volume := SecretVolume(name, secret)
 	volume.Secret.Optional = ptr.To(true)

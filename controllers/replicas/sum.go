@@ -27,8 +27,8 @@ type Sum struct {
 	unknown          bool
 }
 
-// Add adds a replica's. Its operations decide which codec, engine and reason are those of most of them. network is the coefficient of
-// its node, nil when it is not known.
+// Add adds a replica's. Its operations decide which codec, engine and reason are those of most of them. network is the
+// coefficient of its node, nil when it is not known.
 func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
 	all := &s.Report
 	if s.Count == 0 {
@@ -111,8 +111,8 @@ func Ratio(plain, compressed uint64) string {
 	return strconv.FormatFloat(float64(plain)/float64(compressed), 'f', 2, 64)
 }
 
-// AverageSeconds of count things that took nanos together. It has microseconds: each takes hundreds of them, where whole totals take
-// seconds.
+// AverageSeconds of count things that took nanos together. It has microseconds: each takes hundreds of them, where
+// whole totals take seconds.
 func AverageSeconds(nanos, count uint64) string {
 	return strconv.FormatFloat(float64(nanos)/float64(count)/1e9, 'f', 6, 64)
 }

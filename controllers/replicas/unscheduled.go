@@ -12,8 +12,9 @@ import (
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
-// Unscheduled is what status says of where agents run when the scheduler finds no node for one of their pods: nil when it finds one for each. waits is
-// what they wait for, with the mend; it is empty where the scheduler's own words are all that there is to say.
+// Unscheduled is what status says of where agents run when the scheduler finds no node for one of their pods: nil when
+// it finds one for each. waits is what they wait for, with the mend; it is empty where the scheduler's own words are
+// all that there is to say.
 func Unscheduled(
 	request placement.Request, cluster *topology.Cluster, pods []*corev1.Pod,
 ) (where *v1alpha1.PlacementStatus, waits string, err error) {

@@ -20,8 +20,8 @@ func (r *Rows) Add(cells ...string) { *r = append(*r, cells) }
 // Addf appends a line with a name and a formatted text.
 func (r *Rows) Addf(name, format string, values ...any) { r.Add(name, fmt.Sprintf(format, values...)) }
 
-// Text returns the lines with aligned cells, each after indent and without blanks at its end. Cells are made Printable, because
-// what they show comes from a cluster.
+// Text returns the lines with aligned cells, each after indent and without blanks at its end. Cells are made Printable,
+// because what they show comes from a cluster.
 func (r Rows) Text(indent string) string {
 	var aligned, out strings.Builder
 	tabs := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
@@ -41,7 +41,8 @@ func (r Rows) Text(indent string) string {
 	return out.String()
 }
 
-// Printable replaces control characters by blanks, so that text from a cluster neither ends a line nor commands a terminal.
+// Printable replaces control characters by blanks, so that text from a cluster neither ends a line nor commands a
+// terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {

@@ -18,8 +18,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// changes tells of what comes, goes, and changes so that it matters. What counts rejects comes and goes without a wake-up. initial: it was there
-// before anybody looked.
+// changes tells of what comes, goes, and changes so that it matters. What counts rejects comes and goes without a
+// wake-up. initial: it was there before anybody looked.
 func changes[T client.Object](counts func(T) bool, matters func(before, after T) bool, tell func(initial bool)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
@@ -45,8 +45,8 @@ func changes[T client.Object](counts func(T) bool, matters func(before, after T)
 
 func always[T any](T) bool { return true }
 
-// NodeChanged lets pass what may change where an agent can be placed: nodes that come and go, and changes of labels, taints, and
-// whether a node is cordoned or ready.
+// NodeChanged lets pass what may change where an agent can be placed: nodes that come and go, and changes of labels,
+// taints, and whether a node is cordoned or ready.
 func NodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, was := e.ObjectOld.(*corev1.Node)
@@ -78,7 +78,8 @@ func slotsTaken(before, after *corev1.Pod) bool {
 		(before.Spec.NodeName != after.Spec.NodeName || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil))
 }
 
-// Detached lets pass attachments of volumes that begin to go, or are gone: what waits for a volume, or was refused for where it is, may go on.
+// Detached lets pass attachments of volumes that begin to go, or are gone: what waits for a volume, or was refused for
+// where it is, may go on.
 func Detached() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

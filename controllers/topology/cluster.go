@@ -16,11 +16,12 @@ import (
 // maxDecisions bounds how many decisions a Cluster remembers, since tenants choose what they ask for.
 const maxDecisions = 1024
 
-// Cluster is where agents that mount no claim and hold no slot of an accelerator can be, as it was at one time: replicas of HTTPEndpoints
-// and members of Queues, which do not end. Slots are for agents that do; one that took a slot would keep it, and where it may be would change
-// with what the others take.
+// Cluster is where agents that mount no claim and hold no slot of an accelerator can be, as it was at one time:
+// replicas of HTTPEndpoints and members of Queues, which do not end. Slots are for agents that do; one that took a slot
+// would keep it, and where it may be would change with what the others take.
 //
-// It remembers decisions. While no node changes, those of HTTPEndpoints and Queues stay the same, and most ask for the same thing.
+// It remembers decisions. While no node changes, those of HTTPEndpoints and Queues stay the same, and most ask for the
+// same thing.
 type Cluster struct {
 	facts     placement.Facts
 	mu        sync.Mutex

@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// part is something that is built from the cluster and shared by all who ask for it, so it must not be changed by any of them. The first
-// one who asks after a change builds it again; everyone who asks after that change waits for it, so nobody decides by what was before.
+// part is something that is built from the cluster and shared by all who ask for it, so it must not be changed by any
+// of them. The first one who asks after a change builds it again; everyone who asks after that change waits for it, so
+// nobody decides by what was before.
 type part[T any] struct {
 	build   func(context.Context) (T, error)
 	changes atomic.Uint64

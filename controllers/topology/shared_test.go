@@ -191,7 +191,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreRemembered: what a caller does with a decision does not show in those of others, and a change of nodes makes another.
+// TestDecisionsAreRemembered: what a caller does with a decision does not show in those of others, and a change of
+// nodes makes another.
 func TestDecisionsAreRemembered(t *testing.T) {
 	hardware := newNode("z15", "1")
 	hardware.Labels[v1alpha1.DeflateLabel] = placement.Hardware

@@ -1,8 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topology knows what package placement needs to know of the cluster. What it returns is shared: nodes, profiles and slots are
-// built once after a change and not for each question, and a question costs the same however many nodes and volumes there are.
+// Package topology knows what package placement needs to know of the cluster. What it returns is shared: nodes,
+// profiles and slots are built once after a change and not for each question, and a question costs the same however
+// many nodes and volumes there are.
 package topology
 
 import (
@@ -51,7 +52,8 @@ func New(reader client.Reader) *Topology {
 	return t
 }
 
-// Setup adds the fields of package index to the cache of a manager that has not been started, and returns the manager's Topology.
+// Setup adds the fields of package index to the cache of a manager that has not been started, and returns the manager's
+// Topology.
 func Setup(ctx context.Context, mgr manager.Manager) (*Topology, error) {
 	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
@@ -91,8 +93,9 @@ func (t *Topology) nodesChanged(initial bool) {
 	}
 }
 
-// Facts are the nodes, their profiles, from where the volume of a claim can be reached, and where it is in use. The claim is empty for an
-// agent that mounts none; one that is not bound yet can be reached from wherever the scheduler will have it. They must not be changed.
+// Facts are the nodes, their profiles, from where the volume of a claim can be reached, and where it is in use. The
+// claim is empty for an agent that mounts none; one that is not bound yet can be reached from wherever the scheduler
+// will have it. They must not be changed.
 func (t *Topology) Facts(ctx context.Context, namespace, claim string) (placement.Facts, error) {
 	facts := placement.Facts{Claim: claim}
 	present, err := t.nodes.get(ctx)
@@ -115,7 +118,8 @@ func (t *Topology) Facts(ctx context.Context, namespace, claim string) (placemen
 	return facts, err
 }
 
-// Volume says from which nodes the volume of a claim can be reached; nil: from all, or it is not bound yet. It must not be changed.
+// Volume says from which nodes the volume of a claim can be reached; nil: from all, or it is not bound yet. It must not
+// be changed.
 func (t *Topology) Volume(ctx context.Context, namespace, claim string) (*corev1.NodeSelector, error) {
 	volume, err := t.volumeOf(ctx, namespace, claim)
 	return reachedFrom(volume), err
@@ -190,8 +194,8 @@ func onOneNode(modes []corev1.PersistentVolumeAccessMode) bool {
 	})
 }
 
-// attached returns the node that a volume is attached to, or is about to be; empty if it is to none, is being detached, or will be because the
-// node is lost.
+// attached returns the node that a volume is attached to, or is about to be; empty if it is to none, is being detached,
+// or will be because the node is lost.
 func (t *Topology) attached(ctx context.Context, volume string, ready map[string]bool) (string, error) {
 	var attachments storagev1.VolumeAttachmentList
 	if err := t.reader.List(ctx, &attachments, client.MatchingFields{index.Volume: volume}, client.UnsafeDisableDeepCopy); err != nil {

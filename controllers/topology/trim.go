@@ -12,8 +12,9 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Trim returns what removes from objects in a cache what nobody looks at. Of a node that is most of it. Slots are looked at only
-// where agents are capped: a node goes on advertising those that it has from when there was a cap, which nobody may take from it any more.
+// Trim returns what removes from objects in a cache what nobody looks at. Of a node that is most of it. Slots are
+// looked at only where agents are capped: a node goes on advertising those that it has from when there was a cap, which
+// nobody may take from it any more.
 func Trim(capped bool) func(object any) (any, error) {
 	return func(object any) (any, error) {
 		switch o := object.(type) {

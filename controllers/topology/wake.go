@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// gathering is for how long changes of nodes are gathered before they wake anybody: a rollout or an autoscaler changes many at once.
+	// gathering is for how long changes of nodes are gathered before they wake anybody: a rollout or an autoscaler
+	// changes many at once.
 	gathering = time.Second
-	// perWoken is the share of time that is left for each who is woken, so that a cluster whose nodes change all the time does not keep the
-	// controllers from all else when thousands wait. longestGathering bounds it.
+	// perWoken is the share of time that is left for each who is woken, so that a cluster whose nodes change all the
+	// time does not keep the controllers from all else when thousands wait. longestGathering bounds it.
 	perWoken         = 2 * time.Millisecond
 	longestGathering = time.Minute
 )
@@ -55,8 +56,9 @@ func (w *wakes) wake() {
 	w.next = time.Now().Add(min(time.Duration(woken)*perWoken, longestGathering))
 }
 
-// Waiting is the source of a controller that asks who waits for a node when nodes have changed: a second later or more, and once for all that
-// has changed by then. Nobody is asked for when a manager starts, as every object is reconciled then.
+// Waiting is the source of a controller that asks who waits for a node when nodes have changed: a second later or more,
+// and once for all that has changed by then. Nobody is asked for when a manager starts, as every object is reconciled
+// then.
 func (t *Topology) Waiting(who func(context.Context) []reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		t.wakes.mu.Lock()

@@ -16,7 +16,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 )
 
-// inOtherNamespace is a Transfer of another namespace into the very place that f's Transfer writes into. Its source does not exist.
+// inOtherNamespace is a Transfer of another namespace into the very place that f's Transfer writes into. Its source
+// does not exist.
 func (f *fixture) inOtherNamespace(namespace string) *fixture {
 	other := f.transfer.DeepCopy()
 	other.Namespace, other.Name = namespace, "payroll-nightly"
@@ -24,7 +25,8 @@ func (f *fixture) inOtherNamespace(namespace string) *fixture {
 	return &fixture{T: f.T, namespace: namespace, transfer: other}
 }
 
-// H1: a Transfer of another namespace that nobody granted anything, suspended or not, older or not, keeps nobody waiting.
+// H1: a Transfer of another namespace that nobody granted anything, suspended or not, older or not, keeps nobody
+// waiting.
 func TestTransferOfAStranger(t *testing.T) {
 	for name, local := range map[string]bool{"to a peer": false, "within the cluster": true} {
 		for _, suspended := range []bool{true, false} {
@@ -54,7 +56,8 @@ func TestTransferOfAStranger(t *testing.T) {
 	}
 }
 
-// H1: a Transfer of another namespace that a PeerGrant allows keeps others waiting while its attempt lasts, and they do not learn its name.
+// H1: a Transfer of another namespace that a PeerGrant allows keeps others waiting while its attempt lasts, and they do
+// not learn its name.
 func TestTransferOfAGuest(t *testing.T) {
 	f := prepareLocal(t)
 	cluster.Claim(t, f.namespace, "copy")

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// podPatience is how long a deletion waits for the agent's pod to end: it has 10 seconds to, but its node may be gone.
+	// podPatience is how long a deletion waits for the agent's pod to end: it has 10 seconds to, but its node may be
+	// gone.
 	podPatience = 30 * time.Second
 	podPause    = time.Second
 	// withdrawPatience is how long a deletion tries to reach the peer.
@@ -75,7 +76,8 @@ func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer, 
 	return r.Attempts.PodsLeft(ctx, transfer, v1alpha1.TransferLabel)
 }
 
-// withdraw tells the peer; again is true when it is to be tried once more. A Transfer that never ran is not known there.
+// withdraw tells the peer; again is true when it is to be tried once more. A Transfer that never ran is not known
+// there.
 func (r *Reconciler) withdraw(ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration) (again bool, err error) {
 	if plan.IsLocal(transfer) {
 		return false, r.dismissAll(ctx, transfer)

@@ -25,7 +25,8 @@ import (
 // maxProgress bounds in bytes what is written when nothing but progress has changed.
 const maxProgress = 3 << 10
 
-// TestProgressIsSmall: what is written of progress is bounded, and has nothing of what does not change, such as ten long records.
+// TestProgressIsSmall: what is written of progress is bounded, and has nothing of what does not change, such as ten
+// long records.
 func TestProgressIsSmall(t *testing.T) {
 	f := prepare(t)
 	cluster.Create(t, &v1alpha1.CompressionPolicy{
@@ -113,7 +114,8 @@ func size(t *testing.T, object any) int {
 	return len(data)
 }
 
-// TestOnlyNewsIsWrittenAtOnce: an agent that is asked often has its progress written every five seconds or so, and news when it is heard.
+// TestOnlyNewsIsWrittenAtOnce: an agent that is asked often has its progress written every five seconds or so, and news
+// when it is heard.
 func TestOnlyNewsIsWrittenAtOnce(t *testing.T) {
 	f := prepare(t)
 	f.create()

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transfer reconciles Transfers: it gathers what can be seen, has package plan decide, writes the status and does what was
-// decided.
+// Package transfer reconciles Transfers: it gathers what can be seen, has package plan decide, writes the status and
+// does what was decided.
 package transfer
 
 import (
@@ -176,7 +176,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, transfer *v1alpha1.Transfe
 	return nil
 }
 
-// execute does what was decided. Whatever of it is cut short is decided again. The problem is why an attempt could not be started.
+// execute does what was decided. Whatever of it is cut short is decided again. The problem is why an attempt could not
+// be started.
 func (r *Reconciler) execute(
 	ctx context.Context, transfer *v1alpha1.Transfer, facts plan.TransferFacts, decision plan.TransferDecision,
 ) (*plan.Problem, error) {

@@ -76,7 +76,8 @@ func TestRefusedUntilTheQuotaAllowsIt(t *testing.T) {
 	}
 }
 
-// TestWebhookThatFails: status says what keeps the agent from being made, and the attempt goes on by itself and costs nothing.
+// TestWebhookThatFails: status says what keeps the agent from being made, and the attempt goes on by itself and costs
+// nothing.
 func TestWebhookThatFails(t *testing.T) {
 	f := prepare(t)
 	end := cluster.FailingWebhook(t, "batch", "jobs", controllertest.AnyJob(f.namespace))

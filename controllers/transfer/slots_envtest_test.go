@@ -22,7 +22,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/placement"
 )
 
-// makeNode makes a node that is ready, with as many slots of its accelerator as are given, and takes it away at the end.
+// makeNode makes a node that is ready, with as many slots of its accelerator as are given, and takes it away at the
+// end.
 func makeNode(t *testing.T, name, deflate string, slots int64) *corev1.Node {
 	t.Helper()
 	ctx := context.Background()
@@ -66,8 +67,9 @@ func mayRunOn(t *testing.T, job *batchv1.Job, node *corev1.Node) bool {
 	return may
 }
 
-// TestSlotsOfAnAccelerator: one Transfer gets the only slot of an accelerator. Another that prefers it goes on elsewhere and says why, one
-// that needs it is left to the scheduler's queue and says what it waits for, and when the first has ended the slot is the next one's.
+// TestSlotsOfAnAccelerator: one Transfer gets the only slot of an accelerator. Another that prefers it goes on
+// elsewhere and says why, one that needs it is left to the scheduler's queue and says what it waits for, and when the
+// first has ended the slot is the next one's.
 func TestSlotsOfAnAccelerator(t *testing.T) {
 	f := prepareSerially(t) // others would be placed by these nodes as well
 	plain := makeNode(t, "worker", placement.Software, 0)

@@ -22,8 +22,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 )
 
-// counted is a cluster's client that counts what it is asked: how often each Transfer is read, which every reconcile does once, and how often
-// Transfers and Nodes are listed.
+// counted is a cluster's client that counts what it is asked: how often each Transfer is read, which every reconcile
+// does once, and how often Transfers and Nodes are listed.
 type counted struct {
 	client.Client
 	mu               sync.Mutex
@@ -50,8 +50,8 @@ func (c *counted) List(ctx context.Context, list client.ObjectList, options ...c
 	return c.Client.List(ctx, list, options...)
 }
 
-// TestStart: what a manager does when it starts grows with the number of Transfers plus that of Nodes and all else that is there, and not with
-// the product.
+// TestStart: what a manager does when it starts grows with the number of Transfers plus that of Nodes and all else that
+// is there, and not with the product.
 func TestStart(t *testing.T) {
 	const transfers, nodes = 200, 100
 	namespace := cluster.Namespace(t)
@@ -148,7 +148,8 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s was looked at %d times", key, times)
 		}
 	}
-	// A look lists the Transfers into the same claim, twice if it is in this cluster; nothing that was there before lists any besides.
+	// A look lists the Transfers into the same claim, twice if it is in this cluster; nothing that was there before
+	// lists any besides.
 	if lists := seen.transfers.Load(); lists > 2*int64(reconciles)+20 {
 		t.Errorf("Transfers were listed %d times for %d looks", lists, reconciles)
 	}

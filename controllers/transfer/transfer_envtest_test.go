@@ -85,7 +85,8 @@ func (f *fixture) wait(phase v1alpha1.TransferPhase, conditionType, reason strin
 	})
 }
 
-// retries does something and waits for the Transfer to say that it will try again, which it does for a few seconds only.
+// retries does something and waits for the Transfer to say that it will try again, which it does for a few seconds
+// only.
 func (f *fixture) retries(conditionType, reason string, do func()) {
 	f.Helper()
 	cluster.See(f, &v1alpha1.TransferList{}, f.namespace, do, func(object client.Object) error {

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial reconciles CompressionTrials: it gathers what can be seen, has package plan decide, writes the status and does what was
-// decided.
+// Package trial reconciles CompressionTrials: it gathers what can be seen, has package plan decide, writes the status
+// and does what was decided.
 package trial
 
 import (
@@ -72,7 +72,8 @@ func NewReconciler(o Options) *Reconciler {
 	}}
 }
 
-// Reconcile looks after one CompressionTrial. What it consists of is its own, so that it goes when the trial is deleted.
+// Reconcile looks after one CompressionTrial. What it consists of is its own, so that it goes when the trial is
+// deleted.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
 	trial := &v1alpha1.CompressionTrial{}

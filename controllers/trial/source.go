@@ -55,8 +55,8 @@ func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.Compressi
 	return nil
 }
 
-// sampled are the agents of an object that are ready. Whoever bears the label without having the key of the object's Secret is asked and
-// cannot answer.
+// sampled are the agents of an object that are ready. Whoever bears the label without having the key of the object's
+// Secret is asked and cannot answer.
 func (r *Reconciler) sampled(ctx context.Context, object client.Object, label, owner, serverName string) (*plan.Sampled, error) {
 	pods := &corev1.PodList{}
 	err := r.Client.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.MatchingLabels{label: string(object.GetUID())},

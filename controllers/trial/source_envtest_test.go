@@ -28,7 +28,8 @@ func newEndpoint(namespace string) *v1alpha1.HTTPEndpoint {
 	}
 }
 
-// TestWaitsForReplicas: a trial of an HTTPEndpoint begins when there is one with a replica that is ready, and asks that.
+// TestWaitsForReplicas: a trial of an HTTPEndpoint begins when there is one with a replica that is ready, and asks
+// that.
 func TestWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

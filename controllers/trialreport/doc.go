@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trialreport makes pages of CompressionTrials: a picture as SVG, a page as HTML that holds it and needs nothing else, and a table
-// as text. It is pure; what it is given is shown as text, whatever it holds.
+// Package trialreport makes pages of CompressionTrials: a picture as SVG, a page as HTML that holds it and needs
+// nothing else, and a table as text. It is pure; what it is given is shown as text, whatever it holds.
 package trialreport
 
 import (

@@ -74,7 +74,8 @@ func HTML(to io.Writer, trial *v1alpha1.CompressionTrial) error {
 	return nil
 }
 
-// Text writes the same without the picture. Nothing in it ends a line or reaches a terminal as a command, whatever agents have said.
+// Text writes the same without the picture. Nothing in it ends a line or reaches a terminal as a command, whatever
+// agents have said.
 func Text(to io.Writer, trial *v1alpha1.CompressionTrial) error {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "Trial %s/%s\n", trial.Namespace, trial.Name)

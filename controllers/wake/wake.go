@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wake is how controllers learn that something which their objects depend on has changed, without looking at all objects.
+// Package wake is how controllers learn that something which their objects depend on has changed, without looking at
+// all objects.
 package wake
 
 import (
@@ -22,14 +23,16 @@ import (
 	"github.com/lighterage/lighterage/controllers/index"
 )
 
-// Later lets pass what a manager has not found when it started. Then every object is reconciled, after all kinds that its controller
-// watches have been read; to look besides for whom each of them concerns takes time that grows with the product of both numbers.
+// Later lets pass what a manager has not found when it started. Then every object is reconciled, after all kinds that
+// its controller watches have been read; to look besides for whom each of them concerns takes time that grows with the
+// product of both numbers.
 func Later() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }
 
-// Requests are those of the objects that a list would have. keep, unless it is nil, takes some of them, which it must not change: they are
-// the cache's. An error is logged, as there is nobody to return it to, and the clock looks again later.
+// Requests are those of the objects that a list would have. keep, unless it is nil, takes some of them, which it must
+// not change: they are the cache's. An error is logged, as there is nobody to return it to, and the clock looks again
+// later.
 func Requests[T client.Object](
 	ctx context.Context, reader client.Reader, list client.ObjectList, keep func(T) bool, options ...client.ListOption,
 ) []reconcile.Request {
@@ -62,9 +65,9 @@ func Labelled(reader client.Reader, list func() client.ObjectList, label string)
 // conflictPause gives the cache time to catch up after a write from a stale read.
 const conflictPause = 200 * time.Millisecond
 
-// Again is how every controller looks at an object again. Such looks take turns with all else: objects that a manager finds when it
-// starts come after what happens then, and without this they would do so for as long as it runs. A conflict is no failure, since the
-// cache is only behind.
+// Again is how every controller looks at an object again. Such looks take turns with all else: objects that a manager
+// finds when it starts come after what happens then, and without this they would do so for as long as it runs. A
+// conflict is no failure, since the cache is only behind.
 func Again(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, request)

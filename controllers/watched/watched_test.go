@@ -34,7 +34,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestReader: who has rights in two namespaces sees what is there, never asks elsewhere, and lists kinds of the cluster as ever.
+// TestReader: who has rights in two namespaces sees what is there, never asks elsewhere, and lists kinds of the cluster
+// as ever.
 func TestReader(t *testing.T) {
 	ctx := context.Background()
 	pod := func(namespace, name string) *corev1.Pod {

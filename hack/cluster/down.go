@@ -22,7 +22,8 @@ import (
 	"github.com/lighterage/lighterage/hack/cluster/internal/unit"
 )
 
-// killTimeout is how long killed processes may take to be gone: on a disk that is busy, as long as what they last asked of it.
+// killTimeout is how long killed processes may take to be gone: on a disk that is busy, as long as what they last asked
+// of it.
 const killTimeout = 2 * time.Minute
 
 func (w *workspace) down() error {

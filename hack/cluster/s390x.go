@@ -19,8 +19,9 @@ import (
 // emulationMark is where the emulation notes what it changed on the machine.
 func emulationMark() string { return filepath.Join(layout.StateDir, "emulation") }
 
-// s390x has the last node of cluster east run an image that was built for s390x, where its pods ask for another: the image's platform
-// would be that of the kubelet. A kubelet of s390x does not run by emulation, so the node stays amd64 to Kubernetes. `down` undoes it.
+// s390x has the last node of cluster east run an image that was built for s390x, where its pods ask for another: the
+// image's platform would be that of the kubelet. A kubelet of s390x does not run by emulation, so the node stays amd64
+// to Kubernetes. `down` undoes it.
 func (w *workspace) s390x(ctx context.Context, image, as string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("this needs root, as the clusters do: run it with sudo")

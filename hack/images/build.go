@@ -75,8 +75,9 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 	return out, nil
 }
 
-// buildScript takes: output, package, linker flags, what runs the toolchain's programs or nothing, and what prints the engines' environment. With the engines in C it asks hack/engines for the libraries and the
-// compiler of the platform, all of them, and prints the libraries' names and versions.
+// buildScript takes: output, package, linker flags, what runs the toolchain's programs or nothing, and what prints the
+// engines' environment. With the engines in C it asks hack/engines for the libraries and the compiler of the platform,
+// all of them, and prints the libraries' names and versions.
 const (
 	buildScript = `set -euo pipefail
 export CGO_ENABLED=0

@@ -17,8 +17,9 @@ import (
 // nowBody is how the package time begins to read the clock.
 const nowBody = "\tsec, nsec, mono := runtimeNow()"
 
-// swapTime runs a program of the toolchain. It gives the linker the package time of the overlay in place of the one that everything else
-// was compiled with, so that all of that comes from the build cache. The linker accepts one with the same interface alone.
+// swapTime runs a program of the toolchain. It gives the linker the package time of the overlay in place of the one
+// that everything else was compiled with, so that all of that comes from the build cache. The linker accepts one with
+// the same interface alone.
 const swapTime = `#!/usr/bin/env bash
 set -euo pipefail
 previous=
@@ -32,9 +33,9 @@ done
 exec "$@"
 `
 
-// setClock has components built so that time.Now is off by a whole number of seconds, and nothing else: a static program asks no library
-// for the time that could be put in front of it, and a time namespace leaves the real time alone. It returns what is to run the
-// toolchain's programs for that, in dir.
+// setClock has components built so that time.Now is off by a whole number of seconds, and nothing else: a static
+// program asks no library for the time that could be put in front of it, and a time namespace leaves the real time
+// alone. It returns what is to run the toolchain's programs for that, in dir.
 func setClock(ctx context.Context, dir string, offset time.Duration) (toolexec string, err error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -66,7 +67,8 @@ func setClock(ctx context.Context, dir string, offset time.Duration) (toolexec s
 	return toolexec, nil
 }
 
-// shiftClock is the source of the package time with another Now. No line moves, because positions are part of a package's interface.
+// shiftClock is the source of the package time with another Now. No line moves, because positions are part of a
+// package's interface.
 func shiftClock(source string, offset time.Duration) (string, error) {
 	if n := strings.Count(source, nowBody); n != 1 {
 		return "", fmt.Errorf("want one %q in it, found %d: this version of Go reads the clock in another way", strings.TrimSpace(nowBody), n)

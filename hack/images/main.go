@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command images builds the container images of manager, gateway and agent and pushes them to a registry, without a
-// container engine. Each image is an OCI index with one image a platform; each platform's image is one layer over nothing:
-// a static binary and a passwd file. An SBOM in CycloneDX is attached to each as a referrer. The same source gives the same
-// digests.
+// container engine. Each image is an OCI index with one image a platform; each platform's image is one layer over
+// nothing: a static binary and a passwd file. An SBOM in CycloneDX is attached to each as a referrer. The same source
+// gives the same digests.
 //
-// On standard output it prints one line an image: component, reference by tag, digest. What it is doing goes to standard error.
+// On standard output it prints one line an image: component, reference by tag, digest. What it is doing goes to
+// standard error.
 package main
 
 import (
@@ -124,7 +125,8 @@ func run(o options) error {
 	return nil
 }
 
-// publishModel builds and pushes one image, not an index: a container runtime of another architecture would find nothing for itself in it.
+// publishModel builds and pushes one image, not an index: a container runtime of another architecture would find
+// nothing for itself in it.
 func publishModel(ctx context.Context, p *publisher, registry, root, work, version string) error {
 	ref, err := p.reference(registry, modelRepository, version)
 	if err != nil {

@@ -42,8 +42,8 @@ func (p *publisher) reference(registry, component, version string) (name.Tag, er
 	return tag, nil
 }
 
-// present tells whether the registry holds ref for all of platforms. A registry that cannot say is one that holds nothing:
-// the push that follows reports what is wrong with it.
+// present tells whether the registry holds ref for all of platforms. A registry that cannot say is one that holds
+// nothing: the push that follows reports what is wrong with it.
 func (p *publisher) present(ref name.Tag, platforms []v1.Platform) (v1.Hash, bool) {
 	index, err := remote.Index(ref, p.options...)
 	if err != nil {

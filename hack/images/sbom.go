@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// The parts of CycloneDX 1.6 that are used. There is no serial number and no time: the same binary has the same document.
+// The parts of CycloneDX 1.6 that are used. There is no serial number and no time: the same binary has the same
+// document.
 type (
 	bom struct {
 		Format     string         `json:"bomFormat"`
@@ -43,7 +44,8 @@ var libraryPURLs = map[string]string{
 	"zstd":    "pkg:github/facebook/zstd@v",
 }
 
-// newSBOM lists the modules, the toolchain and the C libraries that bin is made of, from what the Go linker recorded in it.
+// newSBOM lists the modules, the toolchain and the C libraries that bin is made of, from what the Go linker recorded in
+// it.
 func newSBOM(c component, version string, bin binary) ([]byte, error) {
 	info, err := buildinfo.ReadFile(bin.path)
 	if err != nil {

@@ -74,12 +74,13 @@ var bans = []ban{
 	},
 }
 
-// isTestSupport is true for packages that are test code without being test files, such as the suite that every codec runs. As
-// in the standard library their names end in test. They may import testing, and with that ban nothing shipped may import them.
+// isTestSupport is true for packages that are test code without being test files, such as the suite that every codec
+// runs. As in the standard library their names end in test. They may import testing, and with that ban nothing shipped
+// may import them.
 func isTestSupport(dir string) bool { return strings.HasSuffix(dir, "test") }
 
-// TestImports walks the imports of every file, whatever build tags it has, and follows them through the module's own packages.
-// Imports of other modules count where they are named: what those need is theirs.
+// TestImports walks the imports of every file, whatever build tags it has, and follows them through the module's own
+// packages. Imports of other modules count where they are named: what those need is theirs.
 func TestImports(t *testing.T) {
 	packages := readPackages(t)
 	if len(packages) < 5 {
@@ -124,8 +125,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestCgoOnlyInEngines holds C to the engine packages, and the tests of the accelerator: everything else builds, and is tested,
-// without a C compiler.
+// TestCgoOnlyInEngines holds C to the engine packages, and the tests of the accelerator: everything else builds, and is
+// tested, without a C compiler.
 func TestCgoOnlyInEngines(t *testing.T) {
 	engines := []string{"agent/codec/zlibng", "agent/codec/isal", "agent/codec/libzstd"}
 	for dir, imports := range readPackages(t) {

@@ -24,7 +24,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestInstall takes the chart through its life on a real API server: install, uninstall, install again, a second release, an upgrade.
+// TestInstall takes the chart through its life on a real API server: install, uninstall, install again, a second
+// release, an upgrade.
 func TestInstall(t *testing.T) {
 	// Generous: a busy machine is no failure.
 	const patience = 2 * time.Minute

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestSameAsKustomize holds config/default and the chart with its default values to the same objects: rules, arguments, ports,
-// mounts and all. What Helm adds to metadata, and where images come from, may differ.
+// TestSameAsKustomize holds config/default and the chart with its default values to the same objects: rules, arguments,
+// ports, mounts and all. What Helm adds to metadata, and where images come from, may differ.
 func TestSameAsKustomize(t *testing.T) {
 	t.Parallel()
 	chart, config := both(t)

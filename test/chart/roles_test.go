@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// M10: every kind of the API is in the roles for people, so that nobody has to grant lighterage.dev/*. Kinds of the cluster are the platform
-// team's, and what only the operator creates is not for people to write.
+// M10: every kind of the API is in the roles for people, so that nobody has to grant lighterage.dev/*. Kinds of the
+// cluster are the platform team's, and what only the operator creates is not for people to write.
 func TestEveryKindIsInTheUsersRoles(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "config/crd/bases/*.yaml"))

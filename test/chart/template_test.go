@@ -225,8 +225,8 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// defined returns the flags of a program, which its FlagSet named flags gets. It reads the source: to build the program and ask it takes
-// a hundred times as long.
+// defined returns the flags of a program, which its FlagSet named flags gets. It reads the source: to build the program
+// and ask it takes a hundred times as long.
 func defined(t *testing.T, program string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "controllers/cmd", program, "*.go"))

@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ofNoNamespace are resources of Kubernetes that the operator has rights to and that are of no namespace; kinds of the API say it themselves.
+// ofNoNamespace are resources of Kubernetes that the operator has rights to and that are of no namespace; kinds of the
+// API say it themselves.
 var ofNoNamespace = []string{"namespaces", "nodes", "nodes/status", "persistentvolumes", "servicecidrs", "volumeattachments", "tokenreviews", "subjectaccessreviews"}
 
-// M5: with watchNamespaces, ClusterRoles have rights to what is of no namespace only, and Roles in the namespaces have all others.
+// M5: with watchNamespaces, ClusterRoles have rights to what is of no namespace only, and Roles in the namespaces have
+// all others.
 func TestWatchNamespaces(t *testing.T) {
 	t.Parallel()
 	all, err := template(t, registry)

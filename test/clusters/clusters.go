@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusters gives tests the two clusters in which Lighterage is installed (make clusters images demo-install), and what they need
-// there: namespaces, claims with shells that look into them, grants, Transfers.
+// Package clusters gives tests the two clusters in which Lighterage is installed (make clusters images demo-install),
+// and what they need there: namespaces, claims with shells that look into them, grants, Transfers.
 package clusters
 
 import (

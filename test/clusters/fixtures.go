@@ -26,8 +26,8 @@ find . -type f -print0 | sort -z | xargs -0 sha256sum
 find . \( -type f -o -type d \) ! -name . -print0 | sort -z | xargs -0 stat -c '%f %Y %n'
 find . -type l -print0 | sort -z | xargs -0 -r -n1 readlink`
 
-// Namespace makes a namespace of the same name in both clusters, under the restricted Pod Security Standard, and takes it away at
-// the end, Transfers first.
+// Namespace makes a namespace of the same name in both clusters, under the restricted Pod Security Standard, and takes
+// it away at the end, Transfers first.
 func (p *Pair) Namespace(t *testing.T, prefix string) string {
 	t.Helper()
 	ctx := context.Background()
@@ -97,8 +97,8 @@ func (c *Cluster) Sh(t *testing.T, namespace, claim, script string) string {
 	return string(out)
 }
 
-// Claim makes a claim and a shell pod that mounts it at /data, and waits for the pod. An empty class is the default one. The pod may
-// be changed before, to choose its node.
+// Claim makes a claim and a shell pod that mounts it at /data, and waits for the pod. An empty class is the default
+// one. The pod may be changed before, to choose its node.
 func (c *Cluster) Claim(t *testing.T, namespace, name, class, size string, change ...func(*corev1.Pod)) {
 	t.Helper()
 	ctx := context.Background()
@@ -201,7 +201,8 @@ func NewTransfer(namespace, name string) *v1alpha1.Transfer {
 	}
 }
 
-// WaitFor waits until a condition of the Transfer in p.East has the status and, when reason is not empty, the reason; it returns the message.
+// WaitFor waits until a condition of the Transfer in p.East has the status and, when reason is not empty, the reason;
+// it returns the message.
 func (p *Pair) WaitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string) string {
 	t.Helper()
 	return p.East.WaitFor(t, transfer, condition, status, reason)

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// KillAgent kills the process of the agent that runs in a mode: by SIGKILL when its node is on this machine, otherwise by deleting
-// the pod without grace.
+// KillAgent kills the process of the agent that runs in a mode: by SIGKILL when its node is on this machine, otherwise
+// by deleting the pod without grace.
 func (c *Cluster) KillAgent(t *testing.T, namespace, mode string) {
 	t.Helper()
 	ctx := context.Background()
@@ -57,8 +57,8 @@ func (c *Cluster) KillPod(t *testing.T, pod *corev1.Pod) {
 	t.Logf("deleted %s of %s", pod.Name, c.Name)
 }
 
-// Processes returns the processes on this machine that run in a cgroup with a name, for example that of a pod's UID, and whose command
-// line contains a word.
+// Processes returns the processes on this machine that run in a cgroup with a name, for example that of a pod's UID,
+// and whose command line contains a word.
 func Processes(cgroup, word string) []int {
 	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {

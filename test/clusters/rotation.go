@@ -30,8 +30,8 @@ func (c *Cluster) NewCA(t *testing.T) pki.KeyPair {
 	return pair
 }
 
-// RotateCAs gives each cluster another CA, the way an operator does, and returns when their managers publish it. Peers trust the CAs before and
-// after.
+// RotateCAs gives each cluster another CA, the way an operator does, and returns when their managers publish it. Peers
+// trust the CAs before and after.
 func (p *Pair) RotateCAs(t *testing.T, toEast, toWest pki.KeyPair) {
 	t.Helper()
 	p.East.rotateCA(t, p.West, toEast)

@@ -28,8 +28,8 @@ import (
 	"github.com/lighterage/lighterage/test/dfltcc"
 )
 
-// TestHTTP: responses are compressed by the instruction from hardwareMinSize on, whole and in parts, and by software below; what the
-// instruction was not used for after all is not said to be its work.
+// TestHTTP: responses are compressed by the instruction from hardwareMinSize on, whole and in parts, and by software
+// below; what the instruction was not used for after all is not said to be its work.
 func TestHTTP(t *testing.T) {
 	model(t, dfltcc.DefaultStep, "")
 	engine, verdict := hardware.Find(t.Context())

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestDecisionsAreListed holds docs/decisions/README.md against the decisions beside it: each has a number of its own and one
-// row in the index, with its title.
+// TestDecisionsAreListed holds docs/decisions/README.md against the decisions beside it: each has a number of its own
+// and one row in the index, with its title.
 func TestDecisionsAreListed(t *testing.T) {
 	directory := filepath.Join(root, "docs/decisions")
 	index, err := os.ReadFile(filepath.Join(directory, "README.md"))

@@ -14,7 +14,8 @@ import (
 	"unicode"
 )
 
-// TestLinks holds every relative link of every document against the tree, and every anchor against the headings of its target.
+// TestLinks holds every relative link of every document against the tree, and every anchor against the headings of its
+// target.
 func TestLinks(t *testing.T) {
 	checked, anchored := 0, 0
 	known := map[string][]string{}
@@ -88,7 +89,8 @@ func links(text string) []string {
 	return targets
 }
 
-// anchors returns those of a document's headings, each once: GitHub and the site number further headings of the same text differently.
+// anchors returns those of a document's headings, each once: GitHub and the site number further headings of the same
+// text differently.
 func anchors(text string) []string {
 	text = withoutBlocks(text)
 	var names []string

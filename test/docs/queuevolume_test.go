@@ -11,8 +11,8 @@ import (
 	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 )
 
-// TestLeastQueueVolumes: the API server admits the volumes that members can work with, and no smaller ones. A rule of the API is text, so it cannot
-// name the constants that members go by.
+// TestLeastQueueVolumes: the API server admits the volumes that members can work with, and no smaller ones. A rule of
+// the API is text, so it cannot name the constants that members go by.
 func TestLeastQueueVolumes(t *testing.T) {
 	const mib = 1 << 20
 	crd := strings.Join(strings.Fields(read(t, "config/crd/bases/lighterage.dev_queues.yaml")), " ")

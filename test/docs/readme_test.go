@@ -25,7 +25,8 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestMakeTargets holds every make target that a document names, in an inline code span or a shell block, against the Makefile.
+// TestMakeTargets holds every make target that a document names, in an inline code span or a shell block, against the
+// Makefile.
 func TestMakeTargets(t *testing.T) {
 	makefile := read(t, "Makefile")
 	checked := 0

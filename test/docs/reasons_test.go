@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestEveryReasonIsExplained holds docs/operations/troubleshooting.md against the reasons of conditions: each has a row,
-// and each row is about a reason.
+// TestEveryReasonIsExplained holds docs/operations/troubleshooting.md against the reasons of conditions: each has a
+// row, and each row is about a reason.
 func TestEveryReasonIsExplained(t *testing.T) {
 	const page = "docs/operations/troubleshooting.md"
 	text, err := os.ReadFile(filepath.Join(root, page))
@@ -43,8 +43,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
-// conditionReasons maps the values of the untyped string constants of the API whose names begin with Reason or Compression
-// to these names. Enumerations of the API are typed constants.
+// conditionReasons maps the values of the untyped string constants of the API whose names begin with Reason or
+// Compression to these names. Enumerations of the API are typed constants.
 func conditionReasons(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, "api/v1alpha1/*.go"))

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestThreatModel holds every test that the threat model names as a proof against the tests that there are, and against what
-// make test-security runs.
+// TestThreatModel holds every test that the threat model names as a proof against the tests that there are, and against
+// what make test-security runs.
 func TestThreatModel(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/operations/threat-model.md"))
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestAccelerator moves data from a cluster with a node that has an accelerator, or rather its software model, which is no IBM Z: see
-// test/dfltcc. make test-e2e-s390x makes the node and names it in ACCELERATED_NODE.
+// TestAccelerator moves data from a cluster with a node that has an accelerator, or rather its software model, which is
+// no IBM Z: see test/dfltcc. make test-e2e-s390x makes the node and names it in ACCELERATED_NODE.
 func TestAccelerator(t *testing.T) {
 	node := os.Getenv("ACCELERATED_NODE")
 	if node == "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestAcceleratorQueue: the members of a Queue of three are not all on the one node with an accelerator, although they prefer it, and a trial of
-// the Queue consumes nothing. make test-e2e-s390x makes the node.
+// TestAcceleratorQueue: the members of a Queue of three are not all on the one node with an accelerator, although they
+// prefer it, and a trial of the Queue consumes nothing. make test-e2e-s390x makes the node.
 func TestAcceleratorQueue(t *testing.T) {
 	node := os.Getenv("ACCELERATED_NODE")
 	if node == "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestArchive loses a queue with all of its messages, and makes another one of its archive: what was put and not acknowledged is there, once and
-// in order, and status says what recovery took.
+// TestArchive loses a queue with all of its messages, and makes another one of its archive: what was put and not
+// acknowledged is there, once and in order, and status says what recovery took.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -56,8 +56,9 @@ func (c *cluster) see(t *testing.T, queue *v1alpha1.Queue, what string, ok func(
 	})
 }
 
-// TestChannel sends messages from a queue of one cluster to one of the other: not before a PeerGrant allows it, each exactly once and in order
-// although a member of either side is killed in the middle, compressed ones as they are stored, and no longer than the grant lasts.
+// TestChannel sends messages from a queue of one cluster to one of the other: not before a PeerGrant allows it, each
+// exactly once and in order although a member of either side is killed in the middle, compressed ones as they are
+// stored, and no longer than the grant lasts.
 func TestChannel(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -17,8 +17,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestZstd: a Transfer may ask for zstd by itself, and a policy may prefer it and name the engine. Both sides' nodes are without
-// an accelerator here, but that is not why software compresses.
+// TestZstd: a Transfer may ask for zstd by itself, and a policy may prefer it and name the engine. Both sides' nodes
+// are without an accelerator here, but that is not why software compresses.
 func TestZstd(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

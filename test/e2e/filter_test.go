@@ -16,7 +16,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestMirrorOfAPart keeps a part of a destination equal to that of a source, through a run that fills it and one that follows changes.
+// TestMirrorOfAPart keeps a part of a destination equal to that of a source, through a run that fills it and one that
+// follows changes.
 func TestMirrorOfAPart(t *testing.T) {
 	t.Parallel()
 	const large = 8 << 20
@@ -46,7 +47,8 @@ for name in books/a books/b.log books/last.log books/tmp/x other/y; do echo $nam
 		t.Errorf("the first run: %+v", p)
 	}
 
-	// 100 KB in the middle of the large file are other ones, a file is new, one is gone, and one changed that is left out.
+	// 100 KB in the middle of the large file are other ones, a file is new, one is gone, and one changed that is left
+	// out.
 	east.sh(t, namespace, "source", `cd /data; head -c 100000 /dev/urandom | dd of=image bs=1000 seek=4000 conv=notrunc 2>/dev/null
 echo new > books/new; rm books/a; echo more >> books/b.log`)
 	first := transfer.Status.Run.ID

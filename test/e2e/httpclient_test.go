@@ -114,8 +114,8 @@ func (f *front) transport(http2 bool) *http.Transport {
 	return t
 }
 
-// get asks for the body with an Accept-Encoding, none if it is empty, checks what comes, and returns the coding and the serial number
-// of the certificate.
+// get asks for the body with an Accept-Encoding, none if it is empty, checks what comes, and returns the coding and the
+// serial number of the certificate.
 func (f *front) get(transport http.RoundTripper, accept string) (coding, serial string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

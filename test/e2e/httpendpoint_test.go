@@ -119,8 +119,8 @@ func (f *front) expectCoding(t *testing.T, accept, want string) (serial string) 
 	return serial
 }
 
-// TestHTTPEndpoint is the life of an endpoint under load, of which no request may fail: a change of the spec, a broken certificate and
-// a good one, a rolling restart; and what status says at the end.
+// TestHTTPEndpoint is the life of an endpoint under load, of which no request may fail: a change of the spec, a broken
+// certificate and a good one, a rolling restart; and what status says at the end.
 func TestHTTPEndpoint(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

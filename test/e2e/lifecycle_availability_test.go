@@ -71,8 +71,8 @@ func (c *cluster) ledByAnother(t *testing.T, than time.Time) {
 	t.Logf("%s: another manager leads after %s", c.name, time.Since(began).Round(time.Second))
 }
 
-// TestLifecycleHandover: two managers and two gateways. The manager that leads is killed, its lease is taken away, both gateways go one after the
-// other, all in the middle of traffic.
+// TestLifecycleHandover: two managers and two gateways. The manager that leads is killed, its lease is taken away, both
+// gateways go one after the other, all in the middle of traffic.
 func TestLifecycleHandover(t *testing.T) {
 	_, current := releases(t)
 	for _, c := range []*cluster{west, east} {
@@ -105,8 +105,8 @@ func TestLifecycleHandover(t *testing.T) {
 	f.finish()
 }
 
-// TestLifecycleOutage: the API server of east does not answer for five minutes. What serves goes on serving, the run goes on, and managers
-// are there when it is back.
+// TestLifecycleOutage: the API server of east does not answer for five minutes. What serves goes on serving, the run
+// goes on, and managers are there when it is back.
 func TestLifecycleOutage(t *testing.T) {
 	if !pair.Local {
 		t.Skip("it stops the API server of a local cluster")
@@ -146,9 +146,9 @@ func TestLifecycleOutage(t *testing.T) {
 	}
 }
 
-// evictMembers evicts the members of the Queue on a cordoned node. Their volumes are on that node, so that each comes back when the node may be
-// used again, which is before the next is evicted: with two nodes one of them has two of the three members, and the disruption budget keeps one
-// of them as long as the other is away.
+// evictMembers evicts the members of the Queue on a cordoned node. Their volumes are on that node, so that each comes
+// back when the node may be used again, which is before the next is evicted: with two nodes one of them has two of the
+// three members, and the disruption budget keeps one of them as long as the other is away.
 func (f *traffic) evictMembers(node string) {
 	f.t.Helper()
 	var pods corev1.PodList
@@ -186,8 +186,8 @@ func (f *traffic) memberIsBack(evicted *corev1.Pod) {
 	east.waitForQueue(f.t, f.queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 }
 
-// TestLifecycleDrain drains every node in turn, with two managers and two gateways. Clients of the Queue and the HTTPEndpoint are served all the
-// time, and evictions of the sending agent do not count as failures.
+// TestLifecycleDrain drains every node in turn, with two managers and two gateways. Clients of the Queue and the
+// HTTPEndpoint are served all the time, and evictions of the sending agent do not count as failures.
 func TestLifecycleDrain(t *testing.T) {
 	_, current := releases(t)
 	west.install(t, current)

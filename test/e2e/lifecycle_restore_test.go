@@ -26,8 +26,9 @@ import (
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// TestLifecycleRestoreEtcd restores the etcd of east from a copy that is two attempts of a run older, while agents run and the peer has seen these
-// attempts. The run goes on after the peer's newest attempt, the Queue has every message, and the CA is the same.
+// TestLifecycleRestoreEtcd restores the etcd of east from a copy that is two attempts of a run older, while agents run
+// and the peer has seen these attempts. The run goes on after the peer's newest attempt, the Queue has every message,
+// and the CA is the same.
 func TestLifecycleRestoreEtcd(t *testing.T) {
 	if !pair.Local {
 		t.Skip("it replaces the etcd of a local cluster")
@@ -55,8 +56,8 @@ func TestLifecycleRestoreEtcd(t *testing.T) {
 		t.Fatalf("the run is at attempt %d", ahead)
 	}
 
-	// The leases of nodes are those of the copy too: until their kubelets renew them Kubernetes calls the nodes, and with them every backend, not
-	// ready. Requests fail that come meanwhile.
+	// The leases of nodes are those of the copy too: until their kubelets renew them Kubernetes calls the nodes, and
+	// with them every backend, not ready. Requests fail that come meanwhile.
 	f.finishRequests()
 	data = east.stopControlPlane(t)
 	if err := os.RemoveAll(filepath.Join(data, "member")); err != nil {
@@ -91,8 +92,9 @@ func TestLifecycleRestoreEtcd(t *testing.T) {
 	f.finish()
 }
 
-// TestLifecycleRestoreObjects creates a Queue with messages and a Transfer in the middle of a run again, as backup tools and GitOps do: with other
-// UIDs. The Queue adopts its claims and has each message once, and the Transfer completes.
+// TestLifecycleRestoreObjects creates a Queue with messages and a Transfer in the middle of a run again, as backup
+// tools and GitOps do: with other UIDs. The Queue adopts its claims and has each message once, and the Transfer
+// completes.
 func TestLifecycleRestoreObjects(t *testing.T) {
 	_, current := releases(t)
 	west.install(t, current)
@@ -208,7 +210,8 @@ func (c *cluster) publishedCA(t *testing.T) string {
 	return config.Data["ca.crt"]
 }
 
-// stopControlPlane kills etcd and all that keeps copies of what it holds, the kubelets included, and returns etcd's directory. Containers run on.
+// stopControlPlane kills etcd and all that keeps copies of what it holds, the kubelets included, and returns etcd's
+// directory. Containers run on.
 func (c *cluster) stopControlPlane(t *testing.T) (data string) {
 	t.Helper()
 	etcd := clusters.Processes("/lighterage/"+c.name+"-1/system", "etcd\x00")

@@ -17,9 +17,9 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestLifecycleRotation gives both clusters another CA in the middle of traffic and of a channel between them, and then takes the old ones away.
-// Nothing is lost, no request fails, and channels, Queues and Transfers connect by the new ones. Clients of Queues trust the new CA before, as
-// docs/operations/certificates.md asks.
+// TestLifecycleRotation gives both clusters another CA in the middle of traffic and of a channel between them, and then
+// takes the old ones away. Nothing is lost, no request fails, and channels, Queues and Transfers connect by the new
+// ones. Clients of Queues trust the new CA before, as docs/operations/certificates.md asks.
 func TestLifecycleRotation(t *testing.T) {
 	_, current := releases(t)
 	west.install(t, current)

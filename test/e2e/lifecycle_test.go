@@ -46,7 +46,8 @@ func releases(t *testing.T) (previous, current installable) {
 	return previous, current
 }
 
-// install makes a cluster run a release, as an administrator would with Helm, and returns when all of the operator's pods are of it.
+// install makes a cluster run a release, as an administrator would with Helm, and returns when all of the operator's
+// pods are of it.
 func (c *cluster) install(t *testing.T, r installable) {
 	t.Helper()
 	installIn(t, r, c)
@@ -92,7 +93,8 @@ type traffic struct {
 	requests  *load
 }
 
-// trafficBytes is how large the file of the Transfer is, and trafficLimit how fast it goes, the slowest that the API allows: for 40 minutes.
+// trafficBytes is how large the file of the Transfer is, and trafficLimit how fast it goes, the slowest that the API
+// allows: for 40 minutes.
 const (
 	trafficBytes = 600 << 20
 	trafficLimit = "256Ki"

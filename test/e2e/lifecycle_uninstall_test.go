@@ -57,7 +57,8 @@ func (f *traffic) leaveMessages() {
 	f.finishRequests()
 }
 
-// TestLifecycleNamespace deletes a namespace of both clusters with a run, a Queue with messages and an HTTPEndpoint in it. It ends.
+// TestLifecycleNamespace deletes a namespace of both clusters with a run, a Queue with messages and an HTTPEndpoint in
+// it. It ends.
 func TestLifecycleNamespace(t *testing.T) {
 	_, current := releases(t)
 	west.install(t, current)
@@ -78,8 +79,8 @@ func TestLifecycleNamespace(t *testing.T) {
 	}
 }
 
-// TestLifecycleUninstall removes the operator from the middle of traffic, which goes on without it, installs it again, and then uninstalls in the
-// order of docs/operations/uninstall.md, which leaves nothing but what that page lists.
+// TestLifecycleUninstall removes the operator from the middle of traffic, which goes on without it, installs it again,
+// and then uninstalls in the order of docs/operations/uninstall.md, which leaves nothing but what that page lists.
 func TestLifecycleUninstall(t *testing.T) {
 	_, current := releases(t)
 	west.install(t, current)

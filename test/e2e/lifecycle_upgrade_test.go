@@ -7,9 +7,9 @@ package e2e_test
 
 import "testing"
 
-// TestLifecycleUpgrade takes two clusters from the previous state to this one and back, one after the other, in the middle of a run, with a Queue
-// of three and an HTTPEndpoint under load: no message is lost or doubled, no request fails, the run goes on, and clusters of the two states
-// exchange Transfers both ways.
+// TestLifecycleUpgrade takes two clusters from the previous state to this one and back, one after the other, in the
+// middle of a run, with a Queue of three and an HTTPEndpoint under load: no message is lost or doubled, no request
+// fails, the run goes on, and clusters of the two states exchange Transfers both ways.
 func TestLifecycleUpgrade(t *testing.T) {
 	previous, current := releases(t)
 	west.install(t, previous)

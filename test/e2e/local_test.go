@@ -26,7 +26,8 @@ func newLocalTransfer(namespace, name string) *v1alpha1.Transfer {
 	return transfer
 }
 
-// noAgents waits until a namespace of east has no Jobs and pods of agents: status has all that those of a complete run can tell.
+// noAgents waits until a namespace of east has no Jobs and pods of agents: status has all that those of a complete run
+// can tell.
 func noAgents(t *testing.T, namespace string) {
 	t.Helper()
 	eventually(t, 2*time.Minute, "the agents' Jobs and pods to be gone", func() (bool, string) {

@@ -67,8 +67,8 @@ func (c *cluster) says(t *testing.T, args []string, words ...string) string {
 	return out
 }
 
-// TestExplain: the plugin says of a Transfer that has run where its agent was and why, what compressed and why, and what other choices
-// would have cost.
+// TestExplain: the plugin says of a Transfer that has run where its agent was and why, what compressed and why, and
+// what other choices would have cost.
 func TestExplain(t *testing.T) {
 	for _, c := range []*cluster{east, west} {
 		c.profiled(t) // other choices are estimated by what was measured on the node

@@ -130,8 +130,8 @@ func TestReceiverWithoutPrivilegeCounts(t *testing.T) {
 	}
 }
 
-// Without the sending namespace's consent a Transfer that asks for privilege cannot be created, and one that was created with consent reads
-// nothing after that was withdrawn.
+// Without the sending namespace's consent a Transfer that asks for privilege cannot be created, and one that was
+// created with consent reads nothing after that was withdrawn.
 func TestSenderWithoutPrivilegeIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, namespace := context.Background(), newNamespace(t)

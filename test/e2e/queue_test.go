@@ -27,7 +27,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// waitForQueue waits until status of a Queue in east is about the present spec and a condition is True with a reason; it returns the message.
+// waitForQueue waits until status of a Queue in east is about the present spec and a condition is True with a reason;
+// it returns the message.
 func waitForQueue(t *testing.T, queue *v1alpha1.Queue, condition, reason string) string {
 	t.Helper()
 	return east.waitForQueue(t, queue, condition, reason)
@@ -51,8 +52,8 @@ func (c *cluster) waitForQueue(t *testing.T, queue *v1alpha1.Queue, condition, r
 	return message
 }
 
-// TestQueue is the life of a queue: messages put and got by an ordinary client, what status says of them, a member that ends and comes
-// back with what it kept, and a deletion that waits for leave to lose messages.
+// TestQueue is the life of a queue: messages put and got by an ordinary client, what status says of them, a member that
+// ends and comes back with what it kept, and a deletion that waits for leave to lose messages.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -112,7 +113,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// expectServiceInside asks the Service by its name and address, from a pod of the cluster, for what a NATS server says first.
+// expectServiceInside asks the Service by its name and address, from a pod of the cluster, for what a NATS server says
+// first.
 func expectServiceInside(t *testing.T, queue *v1alpha1.Queue) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -147,8 +149,8 @@ func expectServiceInside(t *testing.T, queue *v1alpha1.Queue) {
 	}
 }
 
-// checkQueueStatistics waits until status counts the messages, of which the first got ones were acknowledged, and says the rest of it. All
-// of it stays as it is; what it is made of comes from several reports.
+// checkQueueStatistics waits until status counts the messages, of which the first got ones were acknowledged, and says
+// the rest of it. All of it stays as it is; what it is made of comes from several reports.
 func checkQueueStatistics(t *testing.T, queue *v1alpha1.Queue, messages [][]byte, got int) {
 	t.Helper()
 	eventually(t, 6*time.Minute, "status to count what was put and got", func() (bool, string) {
@@ -230,7 +232,8 @@ func (c *cluster) member(t *testing.T, queue *v1alpha1.Queue) *corev1.Pod {
 	return pod
 }
 
-// waitForNext waits until another process is ready than the one that ran in a pod, in that pod or in one that came in its place.
+// waitForNext waits until another process is ready than the one that ran in a pod, in that pod or in one that came in
+// its place.
 func (c *cluster) waitForNext(t *testing.T, former *corev1.Pod) {
 	t.Helper()
 	eventually(t, 6*time.Minute, "another process to be ready in place of that of "+former.Name, func() (bool, string) {

@@ -28,7 +28,8 @@ import (
 // patience bounds what one answer may take on a machine that is busy.
 const patience = time.Minute
 
-// orders are messages of which every other one is long enough to be compressed: XML, a short one, JSON, a short one and so on.
+// orders are messages of which every other one is long enough to be compressed: XML, a short one, JSON, a short one and
+// so on.
 func orders(n int) [][]byte {
 	var messages [][]byte
 	for i := range n {
@@ -62,7 +63,8 @@ type queueClient struct {
 	stream jetstream.JetStream
 }
 
-// dial connects through a forwarded port of its own: kubectl gives up forwarding when the Service ends one of the connections.
+// dial connects through a forwarded port of its own: kubectl gives up forwarding when the Service ends one of the
+// connections.
 func (c *queueClient) dial(t *testing.T, roots *x509.CertPool, token string) (*nats.Conn, error) {
 	t.Helper()
 	address := c.cluster.forward(t, c.queue.Namespace, "service/"+c.queue.Name, 4222)

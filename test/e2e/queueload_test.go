@@ -47,7 +47,8 @@ func (a *authority) clientCertificate(t *testing.T) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key}
 }
 
-// memberDialer connects to members that are ready, one after the other: through the Service a client comes to any of them.
+// memberDialer connects to members that are ready, one after the other: through the Service a client comes to any of
+// them.
 type memberDialer struct {
 	cluster *cluster
 	queue   *v1alpha1.Queue
@@ -123,7 +124,8 @@ func endProcess(command *exec.Cmd) {
 	_ = command.Wait()
 }
 
-// client connects to a member with a certificate, or none, and to another one whenever that is lost, unless options say something else.
+// client connects to a member with a certificate, or none, and to another one whenever that is lost, unless options say
+// something else.
 func (d *memberDialer) client(roots *x509.CertPool, certificate *tls.Certificate, options ...nats.Option) (*nats.Conn, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: d.queue.Name + "." + d.queue.Namespace + ".svc"}
 	if certificate != nil {
@@ -161,7 +163,8 @@ const (
 	putPause = 100 * time.Millisecond
 	// answerTime is how long a client waits before it does a thing once more.
 	answerTime = 10 * time.Second
-	// deepest is how many messages may wait before clients pause putting, so that all are got in the end on a machine that is slow, too.
+	// deepest is how many messages may wait before clients pause putting, so that all are got in the end on a machine
+	// that is slow, too.
 	deepest = 100
 
 	loadConsumer = "clerk"

@@ -18,8 +18,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestOnlyClaimLost: a queue of one member that loses its claim says how many messages went with it and how to go on, takes messages meanwhile, and
-// is Ready when somebody has said that the loss is known.
+// TestOnlyClaimLost: a queue of one member that loses its claim says how many messages went with it and how to go on,
+// takes messages meanwhile, and is Ready when somebody has said that the loss is known.
 func TestOnlyClaimLost(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -27,7 +27,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestQueueService puts and gets by HTTP through the Service, as a client that knows nothing but what is in its namespace, and by the kubectl plugin.
+// TestQueueService puts and gets by HTTP through the Service, as a client that knows nothing but what is in its
+// namespace, and by the kubectl plugin.
 func TestQueueService(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)

@@ -32,9 +32,10 @@ func only(a *authority) v1alpha1.QueueAuthentication {
 	return v1alpha1.QueueAuthentication{ClientCertificates: &v1alpha1.QueueClientCertificates{CABundle: bundle}}
 }
 
-// TestQueueOfThree: every message that a queue of three acknowledged is got once and in the order of its key, although the member that leads is
-// killed, all are restarted one after the other, and one loses its claim, while clients with certificates put and get. A tenant has another queue of
-// that name, in memory, and neither's clients come to the other's.
+// TestQueueOfThree: every message that a queue of three acknowledged is got once and in the order of its key, although
+// the member that leads is killed, all are restarted one after the other, and one loses its claim, while clients with
+// certificates put and get. A tenant has another queue of that name, in memory, and neither's clients come to the
+// other's.
 func TestQueueOfThree(t *testing.T) {
 	t.Parallel()
 	namespace, elsewhere := newNamespace(t), newNamespace(t)
@@ -97,7 +98,8 @@ func TestQueueOfThree(t *testing.T) {
 	showQueue(t, queue)
 }
 
-// expectStrangersKeptOut: who is to stay out does, and is counted. A try may not come as far as that, and then it is made once more.
+// expectStrangersKeptOut: who is to stay out does, and is counted. A try may not come as far as that, and then it is
+// made once more.
 func expectStrangersKeptOut(t *testing.T, queue *v1alpha1.Queue, strangers map[string]func() (*nats.Conn, error)) {
 	t.Helper()
 	var tried time.Time
@@ -280,8 +282,8 @@ func restartMembers(t *testing.T, queue *v1alpha1.Queue) {
 	east.waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 }
 
-// loseClaim takes a member that does not lead the volume with all that it has while the others have that too, for one loss is what three
-// members are for, and waits until it has all again.
+// loseClaim takes a member that does not lead the volume with all that it has while the others have that too, for one
+// loss is what three members are for, and waits until it has all again.
 func loseClaim(t *testing.T, queue *v1alpha1.Queue, js jetstream.JetStream) {
 	t.Helper()
 	ctx := context.Background()

@@ -26,8 +26,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestRefusals gives the operator what it cannot do and wants the condition, the mend in its message, nothing half done and
-// no hot loop.
+// TestRefusals gives the operator what it cannot do and wants the condition, the mend in its message, nothing half done
+// and no hot loop.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -105,7 +105,8 @@ func TestRefusals(t *testing.T) {
 				fresh++
 			}
 		}
-		// A stalled Transfer may look again, slowly: each of them once in twenty seconds, if their turns fall into these, and no more.
+		// A stalled Transfer may look again, slowly: each of them once in twenty seconds, if their turns fall into
+		// these, and no more.
 		if fresh > len(cases) {
 			t.Errorf("%d new jobs in 20 s for Transfers that wait for somebody", fresh)
 		}

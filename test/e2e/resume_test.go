@@ -20,7 +20,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestResume kills the sender's agent in the middle of a file, and then the receiver's. Each time the next attempt sends the rest.
+// TestResume kills the sender's agent in the middle of a file, and then the receiver's. Each time the next attempt
+// sends the rest.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	const size, interval = 700 << 20, 8 << 20

@@ -24,8 +24,9 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestAcceleratorSlots: one Transfer has the only slot of an accelerator. Another that prefers it completes without and says why; one that
-// needs it waits in the scheduler's queue until the slot is free. make test-e2e-s390x makes the node, and has the manager give it one slot.
+// TestAcceleratorSlots: one Transfer has the only slot of an accelerator. Another that prefers it completes without and
+// says why; one that needs it waits in the scheduler's queue until the slot is free. make test-e2e-s390x makes the
+// node, and has the manager give it one slot.
 func TestAcceleratorSlots(t *testing.T) {
 	node := os.Getenv("ACCELERATED_NODE")
 	if node == "" || os.Getenv("ACCELERATOR_SLOTS") != "1" {

@@ -3,7 +3,8 @@
 
 //go:build e2e
 
-// Package e2e_test runs Lighterage as installed by its Helm chart in two real clusters (make clusters images demo-install).
+// Package e2e_test runs Lighterage as installed by its Helm chart in two real clusters (make clusters images
+// demo-install).
 package e2e_test
 
 import (

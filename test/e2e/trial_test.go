@@ -22,7 +22,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// A trial on a claim with text and noise: every engine of the image is measured, and what is recommended can be applied.
+// A trial on a claim with text and noise: every engine of the image is measured, and what is recommended can be
+// applied.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

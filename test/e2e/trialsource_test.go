@@ -22,7 +22,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestTrialOfHTTPEndpoint: bodies that pass an endpoint which compresses nothing are measured one by one, and no client sees a difference.
+// TestTrialOfHTTPEndpoint: bodies that pass an endpoint which compresses nothing are measured one by one, and no client
+// sees a difference.
 func TestTrialOfHTTPEndpoint(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -92,8 +93,8 @@ func TestTrialOfHTTPEndpoint(t *testing.T) {
 	f.expectCoding(t, "gzip", "")
 }
 
-// TestTrialOfQueue: messages that a queue holds, some of them compressed, are measured one by one, and all of them are still there for
-// their consumer.
+// TestTrialOfQueue: messages that a queue holds, some of them compressed, are measured one by one, and all of them are
+// still there for their consumer.
 func TestTrialOfQueue(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -139,7 +139,8 @@ func (c *cluster) may(t *testing.T, r right, namespace string) bool {
 	return review.Status.Allowed
 }
 
-// watch upgrades the release of west, and returns what takes it back to its former revision, at the latest when the test ends.
+// watch upgrades the release of west, and returns what takes it back to its former revision, at the latest when the
+// test ends.
 func watch(t *testing.T, namespaces ...string) (restore func()) {
 	t.Helper()
 	out, err := west.Helm("status", release, "--output", "json")

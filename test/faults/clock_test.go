@@ -23,11 +23,13 @@ import (
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// TestClockSkew: in the middle of a run the clock of one cluster is set 90 minutes ahead or behind, and later right again, and each time
-// another attempt has to go on with clocks that differ, from each other and from what came before. A schedule goes on, too.
+// TestClockSkew: in the middle of a run the clock of one cluster is set 90 minutes ahead or behind, and later right
+// again, and each time another attempt has to go on with clocks that differ, from each other and from what came before.
+// A schedule goes on, too.
 //
-// Nothing on a Linux machine gives a static program another time. So manager, gateway and agents are replaced by ones that were built
-// with one (hack/images -clock-offset). The API server keeps its clock: the manager's differs from that as well.
+// Nothing on a Linux machine gives a static program another time. So manager, gateway and agents are replaced by ones
+// that were built with one (hack/images -clock-offset). The API server keeps its clock: the manager's differs from that
+// as well.
 func TestClockSkew(t *testing.T) {
 	for _, c := range []*clusters.Cluster{west, east} {
 		// Half of the life of a run's certificate is always left, which is two hours.
@@ -36,8 +38,8 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
-// TestClocksTooFarApart: to a cluster that is a day ahead of the other one the certificates of runs have expired. The Transfer says so, and
-// goes on when the clock is right again.
+// TestClocksTooFarApart: to a cluster that is a day ahead of the other one the certificates of runs have expired. The
+// Transfer says so, and goes on when the clock is right again.
 func TestClocksTooFarApart(t *testing.T) {
 	t.Run("receiver ahead", func(t *testing.T) { clocksApart(t, 24*time.Hour) })
 	t.Run("receiver behind", func(t *testing.T) { clocksApart(t, -24*time.Hour) })
@@ -187,8 +189,8 @@ func installed(t *testing.T, c *clusters.Cluster) (registry, tag string) {
 	return registry, tag
 }
 
-// install replaces the images of a cluster by those of the tag, whose clock is off by that. It returns when nothing with another clock
-// is left but the agents of runs that are under way.
+// install replaces the images of a cluster by those of the tag, whose clock is off by that. It returns when nothing
+// with another clock is left but the agents of runs that are under way.
 func install(t *testing.T, c *clusters.Cluster, tag string, offset time.Duration) {
 	t.Helper()
 	inRoot(t, "go", "tool", "-modfile=hack/tools/helm/go.mod", "helm", "upgrade", "lighterage", "charts/lighterage",

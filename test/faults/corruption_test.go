@@ -21,8 +21,8 @@ import (
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// TestCorruption flips a bit of what passes between the clusters, first on its way to the receiver, then on its way back: TLS refuses
-// it, and the next attempt goes on from what is safe.
+// TestCorruption flips a bit of what passes between the clusters, first on its way to the receiver, then on its way
+// back: TLS refuses it, and the next attempt goes on from what is safe.
 func TestCorruption(t *testing.T) {
 	var peer v1alpha1.Peer
 	if err := east.Get(context.Background(), client.ObjectKey{Name: "west"}, &peer); err != nil {
@@ -129,7 +129,8 @@ func (p *flippingProxy) pass(from net.Conn) {
 	if _, err := to.Write(hello[:n]); err != nil {
 		return
 	}
-	// The name that the gateway goes by says which connections end at a receiving agent. The others are calls to the gateway itself.
+	// The name that the gateway goes by says which connections end at a receiving agent. The others are calls to the
+	// gateway itself.
 	forth, back := &p.forth, &p.back
 	if !bytes.Contains(hello[:n], []byte(".receive.lighterage.internal")) {
 		forth, back = new(atomic.Int32), new(atomic.Int32)

@@ -22,8 +22,8 @@ import (
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// TestCertificateExpiry: the first certificates of a run expire while it goes on. The manager has renewed them by then, in the same
-// attempt; then the run loses its connections and goes on.
+// TestCertificateExpiry: the first certificates of a run expire while it goes on. The manager has renewed them by then,
+// in the same attempt; then the run loses its connections and goes on.
 func TestCertificateExpiry(t *testing.T) {
 	const lifetime = 6 * time.Minute // the kubelet takes up to two to hand on what is renewed at half of it
 	for _, c := range []*clusters.Cluster{east, west} {

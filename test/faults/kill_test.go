@@ -80,7 +80,8 @@ func TestKillManagerAndAgents(t *testing.T) {
 	r.complete(t, 2)
 }
 
-// TestKillKubelet: while the receiver's kubelet is away the run goes on; and an agent that dies then is noticed when it is back.
+// TestKillKubelet: while the receiver's kubelet is away the run goes on; and an agent that dies then is noticed when it
+// is back.
 func TestKillKubelet(t *testing.T) {
 	slowLink(t, 4<<10)
 	r := start(t, 120<<20, options{})
@@ -114,8 +115,8 @@ func wantReason(t *testing.T, record v1alpha1.AttemptRecord, reasons ...string) 
 	t.Errorf("want the attempt to end with one of %v, got %s: %s", reasons, record.Reason, record.Message)
 }
 
-// killComponent kills the process of the manager or the gateway of a cluster and waits until another one is ready. When the test
-// ends its pod is replaced.
+// killComponent kills the process of the manager or the gateway of a cluster and waits until another one is ready. When
+// the test ends its pod is replaced.
 func killComponent(t *testing.T, c *clusters.Cluster, component string) {
 	t.Helper()
 	replaceAfter(t, c, component)
@@ -130,8 +131,9 @@ func killComponent(t *testing.T, c *clusters.Cluster, component string) {
 	})
 }
 
-// replaceAfter has a component's pod replaced when the test ends: the kubelet waits twice as long each time before it starts what
-// was killed within ten minutes, up to five minutes, which tests that kill it next would see as a fault of their own.
+// replaceAfter has a component's pod replaced when the test ends: the kubelet waits twice as long each time before it
+// starts what was killed within ten minutes, up to five minutes, which tests that kill it next would see as a fault of
+// their own.
 func replaceAfter(t *testing.T, c *clusters.Cluster, component string) {
 	t.Helper()
 	labels := client.MatchingLabels{"app.kubernetes.io/component": component}

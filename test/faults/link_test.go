@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// Nodes of the local clusters, by hack/cluster/internal/layout: the namespace of each is ltg-NAME, and so is the host's end of its link.
+// Nodes of the local clusters, by hack/cluster/internal/layout: the namespace of each is ltg-NAME, and so is the host's
+// end of its link.
 var addresses = map[string]string{"east-1": "10.213.0.11", "east-2": "10.213.0.12", "west-1": "10.213.0.21"}
 
 // hostAddress is where the nodes reach this machine.
@@ -27,7 +28,8 @@ func command(t *testing.T, name string, args ...string) {
 
 const westLink = "ltg-west-1"
 
-// slowLink bounds what comes from east's nodes to west's, in KiB/s, until the test ends. Everything else stays as fast as it is.
+// slowLink bounds what comes from east's nodes to west's, in KiB/s, until the test ends. Everything else stays as fast
+// as it is.
 func slowLink(t *testing.T, rate int) {
 	t.Helper()
 	_ = exec.Command("tc", "qdisc", "del", "dev", westLink, "root").Run()
@@ -52,7 +54,8 @@ func partition(t *testing.T) (heal func()) {
 	return drop(t, rules)
 }
 
-// drop adds rules of iptables, whose command is empty, each in the network namespace that nsenter is told, and returns what removes them.
+// drop adds rules of iptables, whose command is empty, each in the network namespace that nsenter is told, and returns
+// what removes them.
 func drop(t *testing.T, rules [][]string) (heal func()) {
 	t.Helper()
 	with := func(rule []string, action string) []string {

@@ -99,7 +99,8 @@ func TestGatewayRestartWithManyRuns(t *testing.T) {
 	t.Logf("%d runs took %d attempts, %d bytes were sent again", runs, attempts, again)
 }
 
-// crowd lets more agents start in a namespace than the processors of its cluster's nodes are enough for: each asks for next to nothing.
+// crowd lets more agents start in a namespace than the processors of its cluster's nodes are enough for: each asks for
+// next to nothing.
 func crowd(t *testing.T, c *clusters.Cluster, namespace string) {
 	t.Helper()
 	ctx := context.Background()

@@ -35,8 +35,8 @@ func TestPartitionForMinutes(t *testing.T) {
 	partitionFor(t, partedLong)
 }
 
-// partitionFor parts the clusters in the middle of a run. Whether its connections live through that is not said; nobody is needed
-// either way.
+// partitionFor parts the clusters in the middle of a run. Whether its connections live through that is not said; nobody
+// is needed either way.
 func partitionFor(t *testing.T, duration time.Duration) {
 	r := start(t, 160<<20, options{limit: "8Mi"})
 	r.underway(t, 10)
@@ -59,8 +59,8 @@ func TestManagerCutOffForMinutes(t *testing.T) {
 	managerCutOffFor(t, partedLong)
 }
 
-// managerCutOffFor parts both managers from the agents of a run, which needs them no more, until it is shown in status and has
-// lasted.
+// managerCutOffFor parts both managers from the agents of a run, which needs them no more, until it is shown in status
+// and has lasted.
 func managerCutOffFor(t *testing.T, duration time.Duration) {
 	const rate = 2 << 20
 	r := start(t, int64((40+duration.Seconds())*rate), options{limit: "2Mi"})
@@ -75,7 +75,8 @@ func managerCutOffFor(t *testing.T, duration time.Duration) {
 		if len(pids) == 0 {
 			t.Fatalf("no process of pod %s is on this machine", agent.Name)
 		}
-		// The managers ask and agents answer: nothing else comes to this port, whatever address the managers' nodes give it.
+		// The managers ask and agents answer: nothing else comes to this port, whatever address the managers' nodes
+		// give it.
 		heals = append(heals, drop(t, [][]string{{
 			"--net=/proc/" + strconv.Itoa(pids[0]) + "/ns/net", "iptables", "-w", "", "INPUT",
 			"-p", "tcp", "--dport", strconv.Itoa(plan.ControlPort), "-j", "DROP",

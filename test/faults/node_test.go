@@ -18,8 +18,8 @@ import (
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// TestNodeLoss takes the node away that has the source's claim, with everything that runs there, until its cluster has noticed, and
-// gives it back. The other node has the API server.
+// TestNodeLoss takes the node away that has the source's claim, with everything that runs there, until its cluster has
+// noticed, and gives it back. The other node has the API server.
 func TestNodeLoss(t *testing.T) {
 	const node = "east-2"
 	r := start(t, 160<<20, options{limit: "4Mi", sourceNode: node})

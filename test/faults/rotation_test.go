@@ -11,8 +11,9 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestCARotation gives both clusters another CA in the middle of a run, the way an operator does: the peers are told of the new one
-// beside the old one first. The next attempt, which a killed sender makes necessary, has certificates of the new ones.
+// TestCARotation gives both clusters another CA in the middle of a run, the way an operator does: the peers are told of
+// the new one beside the old one first. The next attempt, which a killed sender makes necessary, has certificates of
+// the new ones.
 func TestCARotation(t *testing.T) {
 	// It lasts longer than the managers take to notice, which is a minute, on a loaded machine too.
 	r := start(t, 300<<20, options{limit: "1Mi"})

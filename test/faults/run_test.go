@@ -40,7 +40,8 @@ type run struct {
 
 // options of start, each with a useful zero value.
 type options struct {
-	// limit of the sender's bandwidth in bytes per second, such as 8Mi: what makes a run last, whatever the machine does.
+	// limit of the sender's bandwidth in bytes per second, such as 8Mi: what makes a run last, whatever the machine
+	// does.
 	limit string
 	// class and space of the destination's claim.
 	class, space string
@@ -155,8 +156,8 @@ func (r *run) wait(t *testing.T) (attempts int) {
 	return len(r.transfer.Status.History)
 }
 
-// complete waits for the end and checks what was promised: the same on both sides, nothing left, at most an interval for each
-// stream sent again, and as many attempts as wanted.
+// complete waits for the end and checks what was promised: the same on both sides, nothing left, at most an interval
+// for each stream sent again, and as many attempts as wanted.
 func (r *run) complete(t *testing.T, attempts int) {
 	t.Helper()
 	r.wait(t)

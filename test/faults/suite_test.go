@@ -4,15 +4,17 @@
 //go:build faults
 
 // Package faults_test kills processes and a node, cuts links, flips bits on them, fills a disk, changes CAs, lets
-// certificates expire and sets clocks in the middle of Transfers between the two local clusters (make test-faults brings them up) and wants that every
-// Transfer completes without anybody, that the destination equals the source, and that little is sent twice.
+// certificates expire and sets clocks in the middle of Transfers between the two local clusters (make test-faults
+// brings them up) and wants that every Transfer completes without anybody, that the destination equals the source, and
+// that little is sent twice.
 //
-// A test shows that its fault did hit a running attempt: it waits until the destination has a part of the data, does its damage, and
+// A test shows that its fault did hit a running attempt: it waits until the destination has a part of the data, does
+// its damage, and
 // wants to see the attempt end of it, or, where one should live through it, go on. A bandwidth limit or a slow link into west makes
 // runs last for that.
 //
-// Tests run one after the other, because most faults concern a whole cluster. Those whose names end with ForMinutes are for
-// make test-faults-long.
+// Tests run one after the other, because most faults concern a whole cluster. Those whose names end with ForMinutes are
+// for make test-faults-long.
 package faults_test
 
 import (

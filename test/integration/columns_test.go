@@ -22,8 +22,8 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestNodeProfileColumns reads what kubectl get nodeprofiles -o wide prints of a node whose accelerator was proved and whose agent is silent since:
-// each reason stands in the column of what it is the reason for.
+// TestNodeProfileColumns reads what kubectl get nodeprofiles -o wide prints of a node whose accelerator was proved and
+// whose agent is silent since: each reason stands in the column of what it is the reason for.
 func TestNodeProfileColumns(t *testing.T) {
 	ctx := context.Background()
 	profile := &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "columns"}}

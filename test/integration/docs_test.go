@@ -28,8 +28,9 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestDocuments applies every object in the YAML blocks of README.md and docs/ as a server-side dry run with strict field validation, and holds
-// that an HTTPRoute leads to an HTTPEndpoint of the same document. Objects of kinds that this API server does not have are passed over.
+// TestDocuments applies every object in the YAML blocks of README.md and docs/ as a server-side dry run with strict
+// field validation, and holds that an HTTPRoute leads to an HTTPEndpoint of the same document. Objects of kinds that
+// this API server does not have are passed over.
 func TestDocuments(t *testing.T) {
 	files := []string{"../../README.md"}
 	err := filepath.WalkDir("../../docs", func(path string, entry fs.DirEntry, err error) error {
@@ -65,7 +66,8 @@ func TestDocuments(t *testing.T) {
 
 var yamlBlock = regexp.MustCompile("(?m)^( *)```yaml\n((?:.|\n)*?)\n *```")
 
-// objectsOf returns the objects in the YAML blocks of a document. A block of something else than objects has neither kind nor spec at its top.
+// objectsOf returns the objects in the YAML blocks of a document. A block of something else than objects has neither
+// kind nor spec at its top.
 func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -76,8 +76,8 @@ type pair struct {
 	*testing.T
 	east, west *queue
 	gateway    *passthrough.Server
-	// chosen is the member of west that the next connection is passed to. The gateway asks for the target of each twice, and ends it if that
-	// is another then.
+	// chosen is the member of west that the next connection is passed to. The gateway asks for the target of each
+	// twice, and ends it if that is another then.
 	chosen atomic.Int64
 }
 
@@ -148,7 +148,8 @@ func (d doorman) OpenQueue(context.Context, *wirev1.OpenQueueRequest) (*wirev1.O
 	return &wirev1.OpenQueueResponse{ServerName: wayIntoFar, KnownAs: "east"}, nil
 }
 
-// silence keeps answers from the sending end, or batches from the receiving one, or both, for some time. Connections stay: nobody is told.
+// silence keeps answers from the sending end, or batches from the receiving one, or both, for some time. Connections
+// stay: nobody is told.
 func (p *pair) silence(answers, batches bool, d time.Duration) {
 	var heals []func()
 	if answers {
@@ -241,7 +242,8 @@ func breakChannel(t *testing.T, at pace, replicas int, faults func(*pair) []faul
 // TestChannel breaks a channel between queues of one member, and kills, fills up and restarts its ends.
 func TestChannel(t *testing.T) { breakChannel(t, busy, 1, (*pair).faults, duration(t, 0)) }
 
-// TestChannelBetweenThree does so with queues of three members, in the long run only: six members are much for a small machine.
+// TestChannelBetweenThree does so with queues of three members, in the long run only: six members are much for a small
+// machine.
 func TestChannelBetweenThree(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("set " + longVariable)

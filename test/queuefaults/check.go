@@ -23,8 +23,9 @@ type Rules struct {
 	// acknowledged or rejected, or is a dead letter. What they get again they get before any later
 	// one of its key: who has asked for messages after a later one was got gets no earlier one any more.
 	OneByOne []string
-	// Deposed is when a leader may not have known that there was another, which had been elected behind its back. Who asks for messages then may get some that
-	// the other gave to somebody who acknowledged them, once more, except those that are given one by one.
+	// Deposed is when a leader may not have known that there was another, which had been elected behind its back. Who
+	// asks for messages then may get some that the other gave to somebody who acknowledged them, once more, except
+	// those that are given one by one.
 	Deposed []Span
 }
 
@@ -49,7 +50,8 @@ const (
 	// Again: a message was got by who asked after the queue had confirmed that it was
 	// acknowledged or rejected, of a leader that knew that it was one.
 	Again Fault = "got again after it was acknowledged"
-	// Early: a message was got by who asked after another had got it, before the time was over for which it was the other's.
+	// Early: a message was got by who asked after another had got it, before the time was over for which it was the
+	// other's.
 	Early Fault = "got while it was with another"
 	// Order: a message is before another of its key that was put earlier.
 	Order Fault = "out of order"

@@ -20,8 +20,9 @@ import (
 // skewVariable says by how many seconds the clock of a process is off, if its program was built by skewedAgent.
 const skewVariable = "LIGHTERAGE_TEST_CLOCK_SKEW"
 
-// TestSkewedClocks breaks a queue whose members have clocks that are apart. When the leader changes, what was given and not acknowledged
-// comes again later by as much as the clocks differ, which has to be less than the patience of the test. It runs in the long run only: the agent is built anew from its first package on.
+// TestSkewedClocks breaks a queue whose members have clocks that are apart. When the leader changes, what was given and
+// not acknowledged comes again later by as much as the clocks differ, which has to be less than the patience of the
+// test. It runs in the long run only: the agent is built anew from its first package on.
 func TestSkewedClocks(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("building the agent takes minutes; set " + longVariable)

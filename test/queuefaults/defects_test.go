@@ -18,7 +18,8 @@ import (
 	"github.com/lighterage/lighterage/test/queuefaults"
 )
 
-// TestDefectsAreFound does to the volume of a queue what a queue must never do, and expects that what clients see of it gives it away.
+// TestDefectsAreFound does to the volume of a queue what a queue must never do, and expects that what clients see of it
+// gives it away.
 func TestDefectsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -14,16 +14,15 @@
 //
 // # What a redelivery may do to the order
 //
-// Clients of NATS get the messages of a consumer that has one outstanding message at a time for the first
-// time in the order in which they were put. A message that such a client did not
-// acknowledge, or whose acknowledgement was not confirmed, may come again behind later ones. When a leader
-// was cut off from the others or stood still, messages may come again that were acknowledged, until it has heard that there is another.
-// On a busy machine any member may stand still, so TestMinute judges everything but this of a queue of three: it is left to test-queue-faults.
+// Clients of NATS get the messages of a consumer that has one outstanding message at a time for the first time in the
+// order in which they were put. A message that such a client did not acknowledge, or whose acknowledgement was not
+// confirmed, may come again behind later ones. When a leader was cut off from the others or stood still, messages may
+// come again that were acknowledged, until it has heard that there is another. On a busy machine any member may stand
+// still, so TestMinute judges everything but this of a queue of three: it is left to test-queue-faults.
 //
-// Clients of MessageService get a message of a key only when every earlier one of it was
-// acknowledged or rejected, or is a dead letter. So a message comes again before any later one of its
-// key is given to anybody, and not before the time is over for which it was somebody else's. A client may still hear late of a message
-// that it was given before.
+// Clients of MessageService get a message of a key only when every earlier one of it was acknowledged or rejected, or
+// is a dead letter. So a message comes again before any later one of its key is given to anybody, and not before the
+// time is over for which it was somebody else's. A client may still hear late of a message that it was given before.
 //
 // A message leaves a queue only when somebody acknowledges it, or as a dead letter. A dead letter is there
 // once, and in no order. A message that was rejected may be got again, too, if the queue did not confirm it.

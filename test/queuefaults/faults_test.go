@@ -170,7 +170,8 @@ func TestThreeMembers(t *testing.T) {
 	l.breaks(threeMembers, duration(t, 45*time.Second))
 }
 
-// breaks breaks the queue that messages are put into in one way after the other, each at least once, while clients put and get, and judges what they saw.
+// breaks breaks the queue that messages are put into in one way after the other, each at least once, while clients put
+// and get, and judges what they saw.
 func (l *load) breaks(faults []fault, duration time.Duration) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), duration)

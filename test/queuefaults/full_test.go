@@ -21,13 +21,14 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/jetstreamerror"
 )
 
-// TestFullByItself fills a queue of three members, of whose volumes others have taken different parts, until it refuses more. No volume is
-// full then, gets free resources for puts, and nothing is lost.
+// TestFullByItself fills a queue of three members, of whose volumes others have taken different parts, until it refuses
+// more. No volume is full then, gets free resources for puts, and nothing is lost.
 func TestFullByItself(t *testing.T) {
 	const (
 		taken   = 96 << 20 // of each, and as much again of the last
 		payload = 100_000
-		// leastFit is less than what fits into the volume of the last, and mostFit more, but less than what fits into another's.
+		// leastFit is less than what fits into the volume of the last, and mostFit more, but less than what fits into
+		// another's.
 		leastFit, mostFit = 4 << 20, 40 << 20
 		leastFree         = 16 << 20
 	)

@@ -63,7 +63,8 @@ type Event struct {
 	Consumer string `json:"consumer,omitempty"`
 	// Asked is when the client asked for what it Got: a message can be on its way for long.
 	Asked time.Time `json:"asked,omitzero"`
-	// Until when nobody else is to get what the client Got or Extended, unless it gives it back. Zero: nothing was promised.
+	// Until when nobody else is to get what the client Got or Extended, unless it gives it back. Zero: nothing was
+	// promised.
 	Until time.Time `json:"until,omitzero"`
 }
 

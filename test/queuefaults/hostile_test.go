@@ -23,8 +23,9 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// hostile are messages that a queue has to refuse: a few bytes that would be many when they are inflated, stated as they are, too short, and as long as
-// the queue takes; what is no frame, a wrong checksum, and what is too long as it is.
+// hostile are messages that a queue has to refuse: a few bytes that would be many when they are inflated, stated as
+// they are, too short, and as long as the queue takes; what is no frame, a wrong checksum, and what is too long as it
+// is.
 func hostile(t *testing.T) map[string]*wirev1.QueueMessage {
 	t.Helper()
 	encoder, err := zstd.NewWriter(nil)
@@ -53,8 +54,8 @@ func hostile(t *testing.T) map[string]*wirev1.QueueMessage {
 	}
 }
 
-// TestHostileClients: while some clients put and get, others put what has to be refused, many at once. Nothing of it is stored, the member keeps its memory, and the others see
-// none of it.
+// TestHostileClients: while some clients put and get, others put what has to be refused, many at once. Nothing of it is
+// stored, the member keeps its memory, and the others see none of it.
 func TestHostileClients(t *testing.T) {
 	const clients, mostMemory = 16, int64(256 << 20)
 	q := newQueue(t, 1)

@@ -45,7 +45,8 @@ type group struct {
 // pace is how much load there is.
 type pace struct {
 	groups []group
-	// deepest is how many messages may wait before clients pause putting: all has to be got within the patience of the test.
+	// deepest is how many messages may wait before clients pause putting: all has to be got within the patience of the
+	// test.
 	deepest uint64
 	// silence after which a client gives up a connection.
 	silence time.Duration
@@ -56,7 +57,8 @@ var (
 		{name: "turn", keys: 4, getters: 1, pause: 20 * time.Millisecond, outstanding: 1},
 		{name: "many", keys: 8, getters: 2, pause: 5 * time.Millisecond, outstanding: 256},
 	}}
-	// slow leaves a small machine something for what else it does. What is given at once is acknowledged before it comes again, as a rule.
+	// slow leaves a small machine something for what else it does. What is given at once is acknowledged before it
+	// comes again, as a rule.
 	slow = pace{deepest: 500, silence: 20 * time.Second, groups: []group{
 		{name: "turn", keys: 2, getters: 1, pause: 50 * time.Millisecond, outstanding: 1},
 		{name: "many", keys: 4, getters: 2, pause: 50 * time.Millisecond, outstanding: 16},
@@ -67,8 +69,9 @@ const (
 	ackWait = 2 * time.Second
 	// answerTime is how long a client waits before it puts once more.
 	answerTime = 3 * time.Second
-	// doubt is how many messages there are to one that a client puts once more although it was acknowledged, as one that was killed
-	// would. It is one of the last doubtful of its key and no older than doubtAge, well within the window.
+	// doubt is how many messages there are to one that a client puts once more although it was acknowledged, as one
+	// that was killed would. It is one of the last doubtful of its key and no older than doubtAge, well within the
+	// window.
 	doubt, doubtful = 10, 500
 	doubtAge        = 45 * time.Second
 )
@@ -82,7 +85,8 @@ func rules() queuefaults.Rules {
 type load struct {
 	*testing.T
 	pace
-	// to is the queue that messages are put into, from the one that they are got from: another where there is a channel between.
+	// to is the queue that messages are put into, from the one that they are got from: another where there is a channel
+	// between.
 	to, from *queue
 	history  *queuefaults.History
 	stop     context.CancelFunc // ends putting
@@ -324,7 +328,8 @@ func (l *load) got(m jetstream.Msg, g group, asked time.Time) error {
 	return nil
 }
 
-// flows waits until something comes behind a channel that was put after now, so that the next fault breaks a channel that runs.
+// flows waits until something comes behind a channel that was put after now, so that the next fault breaks a channel
+// that runs.
 func (l *load) flows() error {
 	l.healed.Store(time.Now().UnixNano())
 	for deadline := time.Now().Add(patience); l.healed.Load() != 0; time.Sleep(20 * time.Millisecond) {

@@ -34,13 +34,13 @@ const (
 	volumeSize, capacity = 256 << 20, 192 << 20
 	// backoff before a member that ended is started again, as the kubelet has one.
 	backoff = 500 * time.Millisecond
-	// A member whose /livez fails livenessFailures times in a row, a livenessPeriod apart, is killed and started again. The kubelet
-	// takes longer.
+	// A member whose /livez fails livenessFailures times in a row, a livenessPeriod apart, is killed and started again.
+	// The kubelet takes longer.
 	livenessPeriod, livenessFailures = time.Second, 3
 )
 
-// member is a process of the agent with a host name, a network and a volume of its own, which is started again when it ends, as a
-// container of a StatefulSet is.
+// member is a process of the agent with a host name, a network and a volume of its own, which is started again when it
+// ends, as a container of a StatefulSet is.
 type member struct {
 	*testing.T
 	name, address, config, volume string

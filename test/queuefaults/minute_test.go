@@ -15,9 +15,10 @@ import (
 	"github.com/lighterage/lighterage/test/queuefaults"
 )
 
-// TestMinute breaks a queue of three and, beside it, a channel between two queues, for a minute, each way at least once. That is what runs with
-// all other tests, on a machine that may do other things meanwhile: nothing is judged by how much was put, or how soon. A member may stand
-// still there for longer than others wait for it without any fault, so that a leader may be deposed at any time.
+// TestMinute breaks a queue of three and, beside it, a channel between two queues, for a minute, each way at least
+// once. That is what runs with all other tests, on a machine that may do other things meanwhile: nothing is judged by
+// how much was put, or how soon. A member may stand still there for longer than others wait for it without any fault,
+// so that a leader may be deposed at any time.
 func TestMinute(t *testing.T) {
 	t.Run("three members", func(t *testing.T) {
 		t.Parallel()
@@ -37,7 +38,8 @@ func TestMinute(t *testing.T) {
 	})
 }
 
-// killFollowers takes the majority from a leader. When they come back they may find each other before it, and elect one of them.
+// killFollowers takes the majority from a leader. When they come back they may find each other before it, and elect one
+// of them.
 func killFollowers(ctx context.Context, q *queue, js jetstream.JetStream) {
 	leader := q.leader(ctx, js)
 	var killed []*member

@@ -33,7 +33,8 @@ const (
 	servicePort, channelPort = "8445", "8444"
 )
 
-// duplicateWindow of queues. In long runs ids become older than that; in others a message may be put for as long as there is patience.
+// duplicateWindow of queues. In long runs ids become older than that; in others a message may be put for as long as
+// there is patience.
 func duplicateWindow() time.Duration {
 	if os.Getenv(longVariable) != "" {
 		return 2 * time.Minute

@@ -25,13 +25,15 @@ const (
 	// tellers get messages, an undertaker gets dead letters.
 	tellers    = "teller"
 	undertaker = "undertaker"
-	// visibility is how long they have what they got, or longVisibility, which is longer than a member is away; extension is how long when they ask for more.
+	// visibility is how long they have what they got, or longVisibility, which is longer than a member is away;
+	// extension is how long when they ask for more.
 	visibility, longVisibility, extension = 3 * time.Second, 12 * time.Second, 14 * time.Second
 	// certain is by how much sooner that may be over: it is written in milliseconds.
 	certain = 10 * time.Millisecond
 	// maxDeliveries after which a message is a dead letter. One of poisonous is acknowledged by nobody.
 	maxDeliveries, poisonous = 4, 97
-	// Of a hundred messages so many are left alone, given back, had for longer, and rejected; the others are acknowledged.
+	// Of a hundred messages so many are left alone, given back, had for longer, and rejected; the others are
+	// acknowledged.
 	ignored, released, extended, rejected = 2, 2, 2, 2
 	complaint                             = "cannot be read"
 	// longPoll is how long they wait for a message.
@@ -147,7 +149,8 @@ func (l *load) putRounds(ctx context.Context, p putter) {
 	}
 }
 
-// putAll puts messages until all are acknowledged. It goes on when putting is to stop: what is not acknowledged could be anywhere.
+// putAll puts messages until all are acknowledged. It goes on when putting is to stop: what is not acknowledged could
+// be anywhere.
 func (l *load) putAll(w wayIn, messages []outgoing) bool {
 	for deadline := time.Now().Add(putPatience()); ; {
 		for _, m := range messages {

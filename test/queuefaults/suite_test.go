@@ -24,16 +24,18 @@ const (
 	insideVariable = "LIGHTERAGE_QUEUEFAULTS_INSIDE"
 	agentVariable  = "LIGHTERAGE_QUEUEFAULTS_AGENT"
 	longVariable   = "QUEUE_FAULTS_DURATION" // how long each of the long tests breaks things
-	// doubtVariable lets clients of queues of three also put messages once more that were acknowledged, got and acknowledged before, as those of queues of one
-	// always do. Queues stand that after restarts, but for the case that docs/decisions/036-broken-queues.md names last: a member that has not heard yet what
-	// others gave, while one that was restarted leads, may take such a message. That one is a matter of luck, so it is not done by default.
+	// doubtVariable lets clients of queues of three also put messages once more that were acknowledged, got and
+	// acknowledged before, as those of queues of one always do. Queues stand that after restarts, but for the case that
+	// docs/decisions/036-broken-queues.md names last: a member that has not heard yet what others gave, while one that
+	// was restarted leads, may take such a message. That one is a matter of luck, so it is not done by default.
 	doubtVariable = "QUEUE_FAULTS_DOUBT"
 )
 
 // patience bounds what has to come on a machine that is busy.
 const patience = 5 * time.Minute
 
-// TestMain builds the agent, and becomes another process in namespaces of its own, with networks, mounts and processes that end with it.
+// TestMain builds the agent, and becomes another process in namespaces of its own, with networks, mounts and processes
+// that end with it.
 func TestMain(m *testing.M) {
 	if os.Getenv(insideVariable) != "" {
 		if err := enter(); err != nil {

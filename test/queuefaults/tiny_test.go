@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestTinyMessages puts many messages of a few bytes before anybody gets one, a million of them in the long run. They come out in order,
-// each once, and the member does not keep them in memory.
+// TestTinyMessages puts many messages of a few bytes before anybody gets one, a million of them in the long run. They
+// come out in order, each once, and the member does not keep them in memory.
 func TestTinyMessages(t *testing.T) {
 	count, mostMemory := 100_000, int64(256<<20)
 	if os.Getenv(longVariable) != "" {
@@ -87,8 +87,8 @@ func TestTinyMessages(t *testing.T) {
 	}
 }
 
-// peakMemory returns the most that the process of the member had in memory, in bytes. What the kernel says of a process that has ended counts what
-// it was before it became the agent, and at first it is these tests.
+// peakMemory returns the most that the process of the member had in memory, in bytes. What the kernel says of a process
+// that has ended counts what it was before it became the agent, and at first it is these tests.
 func (m *member) peakMemory() int64 {
 	m.Helper()
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline") // process ids are those of other namespaces

@@ -192,9 +192,11 @@ func mostWrites(t *testing.T, world fleet.World, object controlplane.Object) int
 }
 
 const (
-	// runWrites are a run's finalizer, that it starts, where it is placed, that it waits and that it transfers, and some.
+	// runWrites are a run's finalizer, that it starts, where it is placed, that it waits and that it transfers, and
+	// some.
 	runWrites = 8
-	// servingWrites are those of a Queue or an HTTPEndpoint until it is Ready, profileWrites those of a node that is new.
+	// servingWrites are those of a Queue or an HTTPEndpoint until it is Ready, profileWrites those of a node that is
+	// new.
 	servingWrites, profileWrites = 10, 4
 	// maxLists of informers, some of which begin again.
 	maxLists = 60

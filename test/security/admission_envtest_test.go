@@ -38,8 +38,8 @@ func everything(t *testing.T, cluster *controllertest.Cluster, user string) clie
 	return as(t, cluster, user)
 }
 
-// H3: a tenant whose role says lighterage.dev/* makes no Delivery, and changes none into one for another Transfer or claim. Deleting one, and
-// the finalizers of one, stay open.
+// H3: a tenant whose role says lighterage.dev/* makes no Delivery, and changes none into one for another Transfer or
+// claim. Deleting one, and the finalizers of one, stay open.
 func TestTenantWritesNoDelivery(t *testing.T) {
 	cluster := install(t)
 	namespace := cluster.Namespace(t)
@@ -48,7 +48,8 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 	forged := delivery(namespace, "ledger-abcde-2-0123abcd")
 	err := forbidden(t, func() error { return tenant.Create(ctx, forged.DeepCopy()) }, func() error { return cluster.Client.Delete(ctx, forged.DeepCopy()) })
 	says(t, err, "create a Transfer")
-	// Nor does an administrator: what restores Deliveries from a backup would restore grants that were checked long ago.
+	// Nor does an administrator: what restores Deliveries from a backup would restore grants that were checked long
+	// ago.
 	forbidden(t, func() error { return cluster.Client.Create(ctx, forged.DeepCopy()) }, nil)
 
 	const real = "ledger-abcde-1-0123abcd"
@@ -115,7 +116,8 @@ func trusted(t *testing.T, cluster *controllertest.Cluster) client.Client {
 	return manager
 }
 
-// M5: whoever has the manager's token runs agents with it, and nothing that takes a node, a token, or another tenant's Secret.
+// M5: whoever has the manager's token runs agents with it, and nothing that takes a node, a token, or another tenant's
+// Secret.
 func TestStolenTokenOfTheManager(t *testing.T) {
 	cluster := install(t)
 	namespace, consenting := cluster.Namespace(t), cluster.Namespace(t)
@@ -158,8 +160,8 @@ func TestStolenTokenOfTheManager(t *testing.T) {
 	}
 }
 
-// M5, H3: the manager's right to write Secrets and to delete Secrets and claims ends at those that it made, and so does that to write
-// NetworkPolicies at those of agents.
+// M5, H3: the manager's right to write Secrets and to delete Secrets and claims ends at those that it made, and so does
+// that to write NetworkPolicies at those of agents.
 func TestManagerWritesOnlyWhatItMade(t *testing.T) {
 	cluster := install(t)
 	namespace := cluster.Namespace(t)
@@ -213,7 +215,8 @@ func TestManagerWritesOnlyWhatItMade(t *testing.T) {
 	}
 }
 
-// M10: who asks for privilege is told at once that its namespace must consent; what was admitted stays usable when consent is withdrawn.
+// M10: who asks for privilege is told at once that its namespace must consent; what was admitted stays usable when
+// consent is withdrawn.
 func TestPrivilegeNeedsTheNamespacesConsent(t *testing.T) {
 	cluster := install(t)
 	namespace := cluster.Namespace(t)

@@ -55,7 +55,8 @@ func expect(t *testing.T, what string, r request, mend string) {
 	}
 }
 
-// M5: whoever has the manager's token runs agents with it, and nothing that takes a node, a token, or another tenant's Secret.
+// M5: whoever has the manager's token runs agents with it, and nothing that takes a node, a token, or another tenant's
+// Secret.
 func TestPodsOfTheManager(t *testing.T) {
 	t.Parallel()
 	for kind, make := range workloads {
@@ -100,7 +101,8 @@ func TestPodsOfTheManager(t *testing.T) {
 		"Jobs, Deployments and StatefulSets only")
 }
 
-// What an earlier release made can be annotated before its agents are replaced, and nothing in its pods can be changed but to this release's.
+// What an earlier release made can be annotated before its agents are replaced, and nothing in its pods can be changed
+// but to this release's.
 func TestAgentsOfAnEarlierRelease(t *testing.T) {
 	t.Parallel()
 	for kind, make := range workloads {
@@ -204,7 +206,8 @@ func TestManagersObjects(t *testing.T) {
 	}
 }
 
-// M10: who asks for privilege is told at once that its namespace must consent; what was admitted stays usable when consent is withdrawn.
+// M10: who asks for privilege is told at once that its namespace must consent; what was admitted stays usable when
+// consent is withdrawn.
 func TestPrivilegeIsAskedOfTheNamespace(t *testing.T) {
 	t.Parallel()
 	const mend = "annotate the namespace with lighterage.dev/allow-privileged-agents"

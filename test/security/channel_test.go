@@ -147,7 +147,8 @@ func storeBatch(run wirev1.Channel_RunClient) error {
 	return nil
 }
 
-// TestGuessedChannels: a stranger probes names of Queues, those that former releases gave out included, and learns nothing of which exist.
+// TestGuessedChannels: a stranger probes names of Queues, those that former releases gave out included, and learns
+// nothing of which exist.
 //
 // M2: names were a hash of what can be guessed, and a Queue that exists answered under its name.
 func TestGuessedChannels(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestEavesdropperHoldsAWay: somebody who read a channel's server name off the wire holds as many connections under it as a way has, in
-// silence or with a certificate of another CA. Who may send still connects, from the same address; and a channel that the Queue has
-// authenticated stays.
+// TestEavesdropperHoldsAWay: somebody who read a channel's server name off the wire holds as many connections under it
+// as a way has, in silence or with a certificate of another CA. Who may send still connects, from the same address; and
+// a channel that the Queue has authenticated stays.
 //
 // M2: 128 connections took the way.
 func TestEavesdropperHoldsAWay(t *testing.T) {
@@ -35,7 +35,8 @@ func TestEavesdropperHoldsAWay(t *testing.T) {
 		case <-after:
 			flooded = false
 		default:
-			// The connections that come in one burst may evict a sender within its handshake; it connects again, as agents do.
+			// The connections that come in one burst may evict a sender within its handshake; it connects again, as
+			// agents do.
 			sender, err := w.connect(t)
 			for i := 1; err != nil && i < attempts; i++ {
 				evicted++

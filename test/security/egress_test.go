@@ -29,7 +29,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// production is a policy as the manager writes it, of a cluster whose API server is at an address that a test can listen on.
+// production is a policy as the manager writes it, of a cluster whose API server is at an address that a test can
+// listen on.
 func production() *wirev1.DialPolicy {
 	return &wirev1.DialPolicy{
 		Denied: []string{"10.96.0.0/12", "10.244.0.0/16"}, Allowed: []string{"10.96.0.77/32"}, Never: []string{"10.96.0.1/32"},
@@ -74,7 +75,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestBackendIsNoWayInside plays a tenant who names a server of the agent's own pod as backend, in all ways to write that.
+// TestBackendIsNoWayInside plays a tenant who names a server of the agent's own pod as backend, in all ways to write
+// that.
 //
 // M4: with what the manager configures, no connection is opened.
 func TestBackendIsNoWayInside(t *testing.T) {
@@ -113,7 +115,8 @@ func TestNoPolicyNoDial(t *testing.T) {
 	}
 }
 
-// TestExternalServersAreNoWayInside plays a tenant whose Queue has a server of the agent's own pod for external servers.
+// TestExternalServersAreNoWayInside plays a tenant whose Queue has a server of the agent's own pod for external
+// servers.
 //
 // M4: no connection is opened, and what status says does not tell what listens there.
 func TestExternalServersAreNoWayInside(t *testing.T) {

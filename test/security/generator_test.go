@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// generatorVariable tells the test binary that it is to be a generator. Strangers run in a process of their own, so that what they cost
-// is not taken for the gateway's.
+// generatorVariable tells the test binary that it is to be a generator. Strangers run in a process of their own, so
+// that what they cost is not taken for the gateway's.
 const generatorVariable = "LIGHTERAGE_STRANGERS"
 
 // flood is what a generator does.
@@ -32,8 +32,8 @@ type flood struct {
 	Sources []string
 	// First is how many connections fall silent after their ClientHello, before the rest begins.
 	First int
-	// Handshakes, Silent and Slow are connections per second: with a finished handshake and a certificate of an unknown CA, without a
-	// word after the ClientHello, and in the middle of a ClientHello that comes byte by byte.
+	// Handshakes, Silent and Slow are connections per second: with a finished handshake and a certificate of an unknown
+	// CA, without a word after the ClientHello, and in the middle of a ClientHello that comes byte by byte.
 	Handshakes, Silent, Slow int
 	Duration                 time.Duration
 }
@@ -61,7 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start runs the flood. It returns when the first connections are there; the function that it returns waits for the end.
+// start runs the flood. It returns when the first connections are there; the function that it returns waits for the
+// end.
 func (f flood) start(t *testing.T) func() flooded {
 	t.Helper()
 	description, err := json.Marshal(f)
@@ -155,7 +156,8 @@ func generate(description string) int {
 	return 0
 }
 
-// prepare makes the strangers' certificate. Its CA has the name of the honest peer's, as CAs of clusters with the same name have.
+// prepare makes the strangers' certificate. Its CA has the name of the honest peer's, as CAs of clusters with the same
+// name have.
 func (g *generator) prepare() error {
 	ca, _, err := pki.NewCA("east", time.Now())
 	if err != nil {

@@ -173,8 +173,8 @@ var otherSecrets = map[string]func(*corev1.PodTemplateSpec){
 	"Secret in the directory of tokens": func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].MountPath = "/etc/lighterage-tokens" },
 }
 
-// jobsOnly are arguments of agents that read the directory that their configuration names, which in a Deployment may hold any Secret, and such
-// as no agent has.
+// jobsOnly are arguments of agents that read the directory that their configuration names, which in a Deployment may
+// hold any Secret, and such as no agent has.
 var jobsOnly = [][]string{
 	{"send", "--config-dir", "/etc/lighterage", "--termination-log", "/dev/termination-log"}, {"trial", "--config-dir", "/etc/lighterage"},
 	{"http", "--config-dir", "/etc/lighterage-tokens"}, nil,

@@ -91,8 +91,9 @@ func policies(t *testing.T) map[string]*admissionregistrationv1.ValidatingAdmiss
 	return found
 }
 
-// judge is what the policies of the chart that match say of a request: the messages of the rules that it breaks. It compiles and runs their CEL as
-// an API server does; that one enforces them is for the tests with the build tag envtest.
+// judge is what the policies of the chart that match say of a request: the messages of the rules that it breaks. It
+// compiles and runs their CEL as an API server does; that one enforces them is for the tests with the build tag
+// envtest.
 func judge(t *testing.T, r request) []string {
 	t.Helper()
 	var messages []string
@@ -172,7 +173,8 @@ func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionP
 	return messages
 }
 
-// run evaluates expressions; an error fails the test, because an API server would refuse the request with it and no mend.
+// run evaluates expressions; an error fails the test, because an API server would refuse the request with it and no
+// mend.
 func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: r.resource.Group, Version: r.resource.Version, Kind: r.resource.Resource}

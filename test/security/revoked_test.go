@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// M1: one link is revoked alone. Certificates of that Peer from before are rejected on connections that are open, too, and what was
-// opened with them ends during the run; certificates that are issued later and other Peers' are accepted.
+// M1: one link is revoked alone. Certificates of that Peer from before are rejected on connections that are open, too,
+// and what was opened with them ends during the run; certificates that are issued later and other Peers' are accepted.
 func TestOneLinkIsRevokedAlone(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	east, south := authority(t, "east"), authority(t, "south")

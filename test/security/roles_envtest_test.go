@@ -15,8 +15,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 )
 
-// M10: the roles for people allow what tenants need, in their namespace, and neither Deliveries nor kinds of the cluster. No controller
-// aggregates roles here, so they are bound themselves; test/chart checks their labels.
+// M10: the roles for people allow what tenants need, in their namespace, and neither Deliveries nor kinds of the
+// cluster. No controller aggregates roles here, so they are bound themselves; test/chart checks their labels.
 func TestTenantsHaveTheRightsOfTheirRole(t *testing.T) {
 	cluster := install(t)
 	namespace, other := cluster.Namespace(t), cluster.Namespace(t)

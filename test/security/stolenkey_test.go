@@ -28,8 +28,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// target is a cluster with a gateway on loopback over an API server in memory. Its Peer east may write all of namespace bank into
-// two claims.
+// target is a cluster with a gateway on loopback over an API server in memory. Its Peer east may write all of namespace
+// bank into two claims.
 type target struct {
 	ca      *pki.CA
 	api     client.Client
@@ -169,7 +169,8 @@ func stolen(t *testing.T, east *pki.CA, to *target, change func(*pki.RunClaims))
 	})
 }
 
-// M1: who holds the key of one run of a Transfer may open that run and nothing else of what is granted to its namespace.
+// M1: who holds the key of one run of a Transfer may open that run and nothing else of what is granted to its
+// namespace.
 func TestStolenKeyOfARun(t *testing.T) {
 	east := authority(t, "east")
 	west, north := newTarget(t, "west", east), newTarget(t, "north", east)

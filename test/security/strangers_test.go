@@ -26,12 +26,14 @@ import (
 const (
 	// promptly is in what time an honest peer is answered while strangers come.
 	promptly = time.Second
-	// floodRounds is how often a flood is tried: other work on the machine may spoil one. A gateway that strangers block fails all.
+	// floodRounds is how often a flood is tried: other work on the machine may spoil one. A gateway that strangers
+	// block fails all.
 	floodRounds = 3
 )
 
-// TestStrangersAndHonestPeer floods a gateway with strangers: more connections than it keeps that fall silent after their ClientHello, and
-// then 200 finished handshakes a second beside silent and slow ones. An honest peer's requests are answered.
+// TestStrangersAndHonestPeer floods a gateway with strangers: more connections than it keeps that fall silent after
+// their ClientHello, and then 200 finished handshakes a second beside silent and slow ones. An honest peer's requests
+// are answered.
 //
 // H2: one stranger took the control port from every peer.
 func TestStrangersAndHonestPeer(t *testing.T) {
@@ -55,7 +57,8 @@ func TestStrangersAndHonestPeer(t *testing.T) {
 	}
 }
 
-// errBusy says that the strangers did not get the CPU that they need, so that the round is no proof. The test fails if no round is.
+// errBusy says that the strangers did not get the CPU that they need, so that the round is no proof. The test fails if
+// no round is.
 var errBusy = errors.New("the machine is too busy")
 
 func floodOnce(t *testing.T, sources []string) error {

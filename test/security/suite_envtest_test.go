@@ -88,14 +88,15 @@ func consent(t *testing.T, cluster *controllertest.Cluster, namespace, value str
 	}
 }
 
-// permitted waits until the API server allows what it is going to allow: it decides by what it has cached of roles and namespaces.
+// permitted waits until the API server allows what it is going to allow: it decides by what it has cached of roles and
+// namespaces.
 func permitted(t *testing.T, do func() error) {
 	t.Helper()
 	controllertest.Eventually(t, do)
 }
 
-// forbidden waits until the API server refuses what it is going to refuse: a policy takes a moment to become active. The error is its
-// message; what was admitted meanwhile is undone.
+// forbidden waits until the API server refuses what it is going to refuse: a policy takes a moment to become active.
+// The error is its message; what was admitted meanwhile is undone.
 func forbidden(t *testing.T, do func() error, undo func() error) error {
 	t.Helper()
 	var refusal error

@@ -20,8 +20,9 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// TestTenantWithItsAgentsKey has a tenant take what it can of its peer's limits at a gateway, with the certificate of its own agent:
-// connections, requests, and runs that wait. Another namespace of the same cluster, and the cluster's manager, are served.
+// TestTenantWithItsAgentsKey has a tenant take what it can of its peer's limits at a gateway, with the certificate of
+// its own agent: connections, requests, and runs that wait. Another namespace of the same cluster, and the cluster's
+// manager, are served.
 //
 // M6: limits were for each peer, so that one tenant starved all others of its cluster.
 func TestTenantWithItsAgentsKey(t *testing.T) {

@@ -27,7 +27,8 @@ func badConfig(format string, args ...any) error {
 // maxConfig is the largest config.json in bytes.
 const maxConfig = 1 << 20
 
-// readConfig reads config.json into a message. The manager may be of another release: what is unknown is ignored, unless it is critical.
+// readConfig reads config.json into a message. The manager may be of another release: what is unknown is ignored,
+// unless it is critical.
 func (a *agent) readConfig(m proto.Message) error {
 	path := filepath.Join(a.configDir, "config.json")
 	info, err := os.Stat(path)

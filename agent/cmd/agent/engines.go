@@ -24,8 +24,8 @@ type encoders struct {
 	plan calibrate.Plan
 }
 
-// encoders looks for the accelerator and chooses among the software engines. It takes some hundredths of a second, and no time when
-// the policy compresses nothing.
+// encoders looks for the accelerator and chooses among the software engines. It takes some hundredths of a second, and
+// no time when the policy compresses nothing.
 func (a *agent) encoders(ctx context.Context, c compression.Settings) encoders {
 	ids := slices.DeleteFunc(slices.Clone(c.Codecs), func(id codec.ID) bool { return id == codec.None })
 	if c.Policy.Mode == policy.Never || len(ids) == 0 {
@@ -59,7 +59,8 @@ func (a *agent) plan(ctx context.Context, c compression.Settings, options calibr
 	return encoders{registry: codec.NewRegistry(preferred(plan, options)...), accelerator: verdict.Accelerator(c.Policy.Level), plan: plan}
 }
 
-// preferred returns all engines, first those that were chosen for the level: who does not follow the plan uses the first that does a codec.
+// preferred returns all engines, first those that were chosen for the level: who does not follow the plan uses the
+// first that does a codec.
 func preferred(plan calibrate.Plan, o calibrate.Options) []codec.Engine {
 	var first []codec.Engine
 	for _, id := range o.Codecs {
@@ -75,7 +76,8 @@ func preferred(plan calibrate.Plan, o calibrate.Options) []codec.Engine {
 	return first
 }
 
-// decoders does for a receiver what encoders does for a sender, and says how fast they are, as far as it was measured. Which codec the sender will use is not known yet.
+// decoders does for a receiver what encoders does for a sender, and says how fast they are, as far as it was measured.
+// Which codec the sender will use is not known yet.
 func (a *agent) decoders(ctx context.Context) (*codec.Registry, map[codec.ID]float64) {
 	all, verdict := a.engines(ctx)
 	if verdict.InflateMinSize == hardware.NeverInflate {

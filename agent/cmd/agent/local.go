@@ -62,7 +62,8 @@ func (a *agent) moveLocally(
 	defer destination.Close()
 	compress, decode := encoders{registry: engines.Default()}, engines.Default()
 	if resolved.Policy.Mode == policy.Always {
-		// In mode Auto nothing is compressed that does not leave the process, so nobody need know what would do it best.
+		// In mode Auto nothing is compressed that does not leave the process, so nobody need know what would do it
+		// best.
 		compress = a.encoders(ctx, resolved)
 		decode, _ = a.decoders(ctx)
 	}

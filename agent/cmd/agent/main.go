@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command agent moves and compresses data. It knows nothing of Kubernetes: a configuration directory says what to do, a report
-// says what was done.
+// Command agent moves and compresses data. It knows nothing of Kubernetes: a configuration directory says what to do, a
+// report says what was done.
 package main
 
 import (
@@ -124,9 +124,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 }
 
-// agent is what the modes have in common.
-// transferMemory is what Go's collector keeps the memory of one side of a Transfer below, in bytes, whatever GOMEMLIMIT admits: more than
-// can be in use (see package transfer), so that garbage, not work, gives way, and with the buffers of engines in C less than 256 MiB.
+// agent is what the modes have in common. transferMemory is what Go's collector keeps the memory of one side of a
+// Transfer below, in bytes, whatever GOMEMLIMIT admits: more than can be in use (see package transfer), so that
+// garbage, not work, gives way, and with the buffers of engines in C less than 256 MiB.
 const transferMemory = 208 << 20
 
 // memoryLimit returns the limit of a mode in bytes.

@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// maxDataConns and maxControlConns bound the connections that are open at once, those without a finished handshake included.
+	// maxDataConns and maxControlConns bound the connections that are open at once, those without a finished handshake
+	// included.
 	maxDataConns    = 256
 	maxControlConns = 64
 	// stopPatience is how long a server may take to end the calls that are under way.
@@ -134,8 +135,8 @@ func mirror(c *wirev1.SendConfig) *wirev1.Mirror {
 	return &wirev1.Mirror{Include: c.GetInclude(), Exclude: c.GetExclude(), AllowEmptySource: c.GetAllowEmptySource()}
 }
 
-// open opens the run at the peer's gateway and returns the TLS server name of the receiving agent, and the version of the protocol in which
-// to speak to it.
+// open opens the run at the peer's gateway and returns the TLS server name of the receiving agent, and the version of
+// the protocol in which to speak to it.
 func (a *agent) open(
 	ctx context.Context, c *wirev1.SendConfig, files *transport.Files, report *transfer.Report,
 ) (name string, version uint32, err error) {

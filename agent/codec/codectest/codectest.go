@@ -450,8 +450,9 @@ func (s suite) allocations(t *testing.T) {
 	}
 }
 
-// Allocations returns how many a function makes on average. The collector rests meanwhile: it empties pools, of libraries too, and
-// filling them again is not the function's. Nor is what goroutines of others allocate, which are counted as well: it makes them every time.
+// Allocations returns how many a function makes on average. The collector rests meanwhile: it empties pools, of
+// libraries too, and filling them again is not the function's. Nor is what goroutines of others allocate, which are
+// counted as well: it makes them every time.
 func Allocations(f func()) float64 {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

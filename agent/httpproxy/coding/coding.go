@@ -43,8 +43,8 @@ const (
 // MaxPadding is the longest padding in bytes.
 const MaxPadding = 16 << 10
 
-// Overhead returns by how many bytes the usual coding of a body that a codec compressed is longer than what the codec made: those of gzip
-// for DEFLATE.
+// Overhead returns by how many bytes the usual coding of a body that a codec compressed is longer than what the codec
+// made: those of gzip for DEFLATE.
 func Overhead(id codec.ID) int {
 	if id == codec.Deflate {
 		return gzipHeader + gzipTrailer

@@ -20,7 +20,8 @@ var (
 // refused is what TestChoose expects where nothing fits.
 const refused = Coding(255)
 
-// TestChoose is what RFC 9110, section 12.5.3, says of a field, and what other servers document of theirs where that is the same.
+// TestChoose is what RFC 9110, section 12.5.3, says of a field, and what other servers document of theirs where that is
+// the same.
 func TestChoose(t *testing.T) {
 	for _, test := range []struct {
 		name    string

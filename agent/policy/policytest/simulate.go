@@ -152,8 +152,8 @@ func (s *run) block(d Decider, data *Data, r *Result) {
 	compress := effect.Compress * blockSize
 	prepare, write := compress+s.SendPlain*blockSize, s.SendWire*wire
 
-	// The network takes the bytes when it is free, and the write ends when the buffer has room. The peer has a buffer too; when
-	// that is full the network stands still.
+	// The network takes the bytes when it is free, and the write ends when the buffer has room. The peer has a buffer
+	// too; when that is full the network stands still.
 	carries := 1e-12
 	if s.Link > 0 {
 		carries = 1 / s.Link

@@ -47,8 +47,8 @@ type Options struct {
 	Log      *slog.Logger
 	// Poll is how often it is looked whether it is time. Default 1 s.
 	Poll time.Duration
-	// Patience is how long the volume may take to answer before that counts as a failure, of which Status tells although nothing
-	// comes back. Default 2 min.
+	// Patience is how long the volume may take to answer before that counts as a failure, of which Status tells
+	// although nothing comes back. Default 2 min.
 	Patience time.Duration
 }
 
@@ -302,7 +302,8 @@ func (a *Archiver) info(ctx context.Context, js jetstream.JetStream) (*jetstream
 	return info, nil
 }
 
-// maxNamed is of how many messages that have left the queue the stream is asked for the names, which come in one message.
+// maxNamed is of how many messages that have left the queue the stream is asked for the names, which come in one
+// message.
 const maxNamed = 1_000_000
 
 // write writes what was put since the last look.

@@ -26,8 +26,8 @@ func newCluster(t *testing.T, name string) []*queue {
 	t.Helper()
 	authority := transporttest.NewAuthority(t, "east")
 	config := transport.NewFiles(authority.Directory(t, authority, "/ns/bank/queue/"+name, "")).MembersConfig()
-	// Connections begin at 127.0.0.1, so that none takes a port before a member does. Each has to know all: what members tell each other of a
-	// third is the address that its connection came from.
+	// Connections begin at 127.0.0.1, so that none takes a port before a member does. Each has to know all: what
+	// members tell each other of a third is the address that its connection came from.
 	host := fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 1+mathrand.IntN(250))
 	var known []string
 	var held []net.Listener
@@ -108,8 +108,8 @@ func (q *queue) leads(stream string) bool {
 	return err == nil && s.CachedInfo().Cluster != nil && s.CachedInfo().Cluster.Leader == q.member
 }
 
-// TestMembers: of three members the one that leads writes the archive and speaks of it, another goes on when it does not lead any more, and of
-// three that restore one does so, each message once.
+// TestMembers: of three members the one that leads writes the archive and speaks of it, another goes on when it does
+// not lead any more, and of three that restore one does so, each message once.
 func TestMembers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")

@@ -14,8 +14,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
-// Who changes the stream's settings at the moment when a restore ends may undo the note of it, which is made again. So nothing is restored twice
-// when the marker has left the stream too.
+// Who changes the stream's settings at the moment when a restore ends may undo the note of it, which is made again. So
+// nothing is restored twice when the marker has left the stream too.
 func TestRestoreConfirmed(t *testing.T) {
 	directory := t.TempDir()
 	from := newQueue(t, "orders", store.Settings{})

@@ -114,7 +114,8 @@ func openIn(outer *os.Root, path string) (*Directory, error) {
 	return &Directory{root: inner, name: filepath.Base(path)}, nil
 }
 
-// Latest returns the name of the latest archive of a queue below a directory, of those that begin with another life than one.
+// Latest returns the name of the latest archive of a queue below a directory, of those that begin with another life
+// than one.
 func Latest(below, queue, but string) (string, error) {
 	entries, err := os.ReadDir(below)
 	if err != nil {
@@ -169,9 +170,9 @@ func (d *Directory) Ranges() ([]Range, error) {
 	return all, nil
 }
 
-// Chain returns the ranges that lead on from a sequence without a gap, and the sequence that they lead to. Of several that go on at a place
-// it is the one that goes furthest: two members that both thought that they lead may have written ranges that overlap. Ranges are as
-// Ranges returns them.
+// Chain returns the ranges that lead on from a sequence without a gap, and the sequence that they lead to. Of several
+// that go on at a place it is the one that goes furthest: two members that both thought that they lead may have written
+// ranges that overlap. Ranges are as Ranges returns them.
 func Chain(ranges []Range, after uint64) (way []Range, end uint64) {
 	end = after
 	var best Range

@@ -10,21 +10,22 @@
 //		00000000000000004712-00000000000000005000.range
 //		index
 //
-// A range has the messages that the stream had, at the time of writing, from one sequence to another, in order. It is a stream of
-// blocks in the form of package frame: each has a checksum, the last one says so, and what is missing, too much or in the wrong place is an
-// error. The blocks hold
+// A range has the messages that the stream had, at the time of writing, from one sequence to another, in order. It is a
+// stream of blocks in the form of package frame: each has a checksum, the last one says so, and what is missing, too
+// much or in the wrong place is an error. The blocks hold
 //
 //	head     one block: JSON with the form's version, the queue, the life of its stream, and the first sequence
 //	groups   three lengths of 4 bytes, big-endian: of the fields, of the payloads beside them, and the number of messages;
 //	         then the fields, in one block or several, then the payloads, in blocks of their own
 //	foot     one block, the last: JSON with the last sequence and totals
 //
-// The fields of a message are sequence, time, subject and headers, and its payload unless it was compressed when it was put. Blocks of
-// fields are compressed as the policy says, so that many small messages are compressed together. Payloads that were compressed
-// are beside them, in blocks that are stored.
+// The fields of a message are sequence, time, subject and headers, and its payload unless it was compressed when it was
+// put. Blocks of fields are compressed as the policy says, so that many small messages are compressed together.
+// Payloads that were compressed are beside them, in blocks that are stored.
 //
-// The index is one block as well, with JSON in it: how far the archive has come, and which messages of it have left the queue since. It
-// is replaced as a whole. An archive without it has all messages, but not which of them were still to be got.
+// The index is one block as well, with JSON in it: how far the archive has come, and which messages of it have left the
+// queue since. It is replaced as a whole. An archive without it has all messages, but not which of them were still to
+// be got.
 package archive
 
 import (
@@ -50,7 +51,7 @@ const (
 	// groupHead is the length of what a group begins with.
 	groupHead = 12
 
-	// maxRuns bounds how many runs of messages an index names that have left the queue, each with its first and their number. What is beyond
-	// them is restored although it had left.
+	// maxRuns bounds how many runs of messages an index names that have left the queue, each with its first and their
+	// number. What is beyond them is restored although it had left.
 	maxRuns = 60_000
 )

@@ -25,8 +25,8 @@ func (a *Archiver) open(life string) (*current, error) {
 	return c, nil
 }
 
-// load finds out how far the archive has come. Ranges that the index does not count are read: they were written just before an end. It calls
-// tick as it comes on.
+// load finds out how far the archive has come. Ranges that the index does not count are read: they were written just
+// before an end. It calls tick as it comes on.
 func (c *current) load(o Options, tick func()) error {
 	decoder, err := NewDecoder(o.Decoders)
 	if err != nil {

@@ -370,7 +370,8 @@ func TestRestoreByTwo(t *testing.T) {
 	}
 }
 
-// What is wrong with an archive is said, with the name of the file, and a queue that has been filled up to there goes on when it is mended.
+// What is wrong with an archive is said, with the name of the file, and a queue that has been filled up to there goes
+// on when it is mended.
 func TestRefused(t *testing.T) {
 	directory := t.TempDir()
 	from := newQueue(t, "orders", store.Settings{})

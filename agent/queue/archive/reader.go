@@ -14,8 +14,8 @@ import (
 	"github.com/lighterage/lighterage/agent/frame"
 )
 
-// Reader reads one range. It is for one goroutine. What a file makes it allocate is in proportion to what was read of it and found to be sound, and
-// bounded. Errors match ErrDamaged or ErrVersion, or are those of the io.Reader.
+// Reader reads one range. It is for one goroutine. What a file makes it allocate is in proportion to what was read of
+// it and found to be sound, and bounded. Errors match ErrDamaged or ErrVersion, or are those of the io.Reader.
 type Reader struct {
 	from     io.Reader
 	decoder  *frame.Decoder
@@ -69,7 +69,8 @@ func (r *Reader) Foot() Foot { return r.foot }
 // BytesRead is the length of what was read.
 func (r *Reader) BytesRead() int64 { return r.read }
 
-// Next returns the next message, io.EOF after the last one of a range that is whole. The record is the caller's to keep.
+// Next returns the next message, io.EOF after the last one of a range that is whole. The record is the caller's to
+// keep.
 func (r *Reader) Next() (Record, error) {
 	for r.left == 0 {
 		if err := r.group(); err != nil {

@@ -60,8 +60,8 @@ type place struct {
 	time     int64
 }
 
-// appendRecord appends the fields of a record to fields, and its payload there or to payloads. Names of headers are sorted, so that the
-// same message makes the same bytes.
+// appendRecord appends the fields of a record to fields, and its payload there or to payloads. Names of headers are
+// sorted, so that the same message makes the same bytes.
 func appendRecord(fields, payloads []byte, before *place, r *Record) (newFields, newPayloads []byte) {
 	at := r.Time.UnixNano()
 	fields = binary.AppendUvarint(fields, r.Sequence-before.sequence)

@@ -67,7 +67,8 @@ type RestoreOptions struct {
 // confirmPause is longer than a member takes at most from reading the settings of the stream to writing them.
 const confirmPause = 2 * requestTimeout
 
-// Restorer puts the messages of an archive into a queue, each once, whatever ends it in between. It is safe for concurrent use.
+// Restorer puts the messages of an archive into a queue, each once, whatever ends it in between. It is safe for
+// concurrent use.
 type Restorer struct {
 	options RestoreOptions
 
@@ -130,8 +131,9 @@ func (r *Restorer) Run(ctx context.Context) error {
 	}
 }
 
-// Confirm comes after Run. The note that the restore is done is among the stream's settings, and who was changing these at the same moment may
-// have written them without it. So it is looked for a while later, and made again until it is seen. It returns then, or when the context ends.
+// Confirm comes after Run. The note that the restore is done is among the stream's settings, and who was changing these
+// at the same moment may have written them without it. So it is looked for a while later, and made again until it is
+// seen. It returns then, or when the context ends.
 func (r *Restorer) Confirm(ctx context.Context) {
 	for {
 		select {
@@ -431,7 +433,8 @@ func (w *work) store(ctx context.Context) error {
 	return nil
 }
 
-// keep notes in the stream itself that the restore is done: its marker is a message, and may be dropped with the oldest.
+// keep notes in the stream itself that the restore is done: its marker is a message, and may be dropped with the
+// oldest.
 func (w *work) keep(ctx context.Context) error {
 	text, err := w.at.text()
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
-// fit makes a message such that a reader takes it, and reports whether it was. Clients that write the protocol themselves get more into
-// a queue than any library would give out; one such message must spoil neither the archive nor what is restored of it.
+// fit makes a message such that a reader takes it, and reports whether it was. Clients that write the protocol
+// themselves get more into a queue than any library would give out; one such message must spoil neither the archive nor
+// what is restored of it.
 func fit(r *Record) (was bool) {
 	was = true
 	if !soundSuffix(r.Kind, r.Suffix) {

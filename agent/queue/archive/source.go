@@ -25,7 +25,8 @@ const (
 	fetchBytes    = 4 << 20
 	// requestTimeout is how long JetStream may take to answer. A leader that has just ended never does.
 	requestTimeout = 5 * time.Second
-	// messageTimeout is how long it may take from one message to the next of those that were asked for, and batchTimeout to store a batch.
+	// messageTimeout is how long it may take from one message to the next of those that were asked for, and
+	// batchTimeout to store a batch.
 	messageTimeout = 10 * time.Second
 	batchTimeout   = 30 * time.Second
 	// replicas that lag behind are asked again after lagPause, lagTries times.
@@ -58,7 +59,8 @@ type fetched struct {
 	unread bool
 }
 
-// each calls found for the messages between two sequences that there are, in order. Those of the agent's own are counted and not shown.
+// each calls found for the messages between two sequences that there are, in order. Those of the agent's own are
+// counted and not shown.
 func (s *source) each(ctx context.Context, from, to uint64, found func(*Record) error) (own uint64, err error) {
 	inbox, err := s.conn.SubscribeSync(s.conn.NewInbox())
 	if err != nil {

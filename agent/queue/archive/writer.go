@@ -47,7 +47,8 @@ type Compression struct {
 	Accelerator policy.Accelerator
 }
 
-// Sizes of messages from which compressing them is worth it are none of blocks with many of them. A policy's larger ones are lowered to these.
+// Sizes of messages from which compressing them is worth it are none of blocks with many of them. A policy's larger
+// ones are lowered to these.
 const (
 	leastHardware = 20_000
 	leastSoftware = 1024
@@ -90,7 +91,8 @@ func (e *Encoders) Close() error { return errors.Join(e.fields.Close(), e.payloa
 type Writer struct {
 	to       io.Writer
 	encoders *Encoders
-	// count gets what became of each block with fields. Blocks with payloads that were compressed before are not counted.
+	// count gets what became of each block with fields. Blocks with payloads that were compressed before are not
+	// counted.
 	count func(meter.Outcome)
 
 	foot    Foot

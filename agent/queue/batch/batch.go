@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package batch stores messages that come from another stream: many of them at once or none, without the headers that have done their
-// work there.
+// Package batch stores messages that come from another stream: many of them at once or none, without the headers that
+// have done their work there.
 package batch
 
 import (
@@ -28,7 +28,8 @@ const (
 	commitHeader   = "Nats-Batch-Commit"
 )
 
-// OriginHeader is what a message's Nats-Msg-Id is called behind its stream, which has looked for duplicates of it; the next one need not.
+// OriginHeader is what a message's Nats-Msg-Id is called behind its stream, which has looked for duplicates of it; the
+// next one need not.
 const OriginHeader = "Lighterage-Message-Id"
 
 // controlPrefix is that of the headers by which clients steer JetStream.
@@ -54,8 +55,9 @@ func LifeLeft(h nats.Header, stored, now time.Time) time.Duration {
 	return max(life-now.Sub(stored), time.Second).Truncate(time.Second)
 }
 
-// Publish stores messages at once or not at all, and returns the sequence of the last one. They get headers of JetStream's. Where the
-// stream refuses them the error is a *jetstream.APIError; after another one it is not known whether they are stored.
+// Publish stores messages at once or not at all, and returns the sequence of the last one. They get headers of
+// JetStream's. Where the stream refuses them the error is a *jetstream.APIError; after another one it is not known
+// whether they are stored.
 func Publish(ctx context.Context, conn *nats.Conn, messages []*nats.Msg) (uint64, error) {
 	id := nuid.Next()
 	for i, m := range messages {

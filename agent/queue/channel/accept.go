@@ -56,8 +56,9 @@ type limits struct {
 	codec      codec.ID
 }
 
-// checkBatch refuses a batch whose frame breaks the limits or that does not continue after a marker: with later sequences, or with messages
-// that were put later, in a stream that lost its end. Nothing of it was looked into further.
+// checkBatch refuses a batch whose frame breaks the limits or that does not continue after a marker: with later
+// sequences, or with messages that were put later, in a stream that lost its end. Nothing of it was looked into
+// further.
 func checkBatch(b *wirev1.ChannelBatch, at marker, l limits) error {
 	messages := b.GetMessages()
 	if len(messages) == 0 || len(messages) > l.messages {

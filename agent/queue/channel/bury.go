@@ -17,8 +17,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// bury moves letters that cannot be sent to the dead letters of the queue, and returns the others. It does so before anything behind them is
-// sent: the position says then that they are done with.
+// bury moves letters that cannot be sent to the dead letters of the queue, and returns the others. It does so before
+// anything behind them is sent: the position says then that they are done with.
 func (x *session) bury(ctx context.Context, js jetstream.JetStream, letters []*letter) ([]*letter, error) {
 	sound := letters[:0]
 	for _, l := range letters {

@@ -33,8 +33,8 @@ type Acceptance struct {
 	Codecs []codec.ID
 }
 
-// negotiate returns the first codec of the sender's list that the receiver accepts and can read, None if there is no such codec.
-// Names that this release does not know are those of a newer one.
+// negotiate returns the first codec of the sender's list that the receiver accepts and can read, None if there is no
+// such codec. Names that this release does not know are those of a newer one.
 func negotiate(offered []string, accepts Acceptance, readable []codec.ID) codec.ID {
 	for _, name := range offered {
 		id, err := codec.ParseID(name)

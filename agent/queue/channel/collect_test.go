@@ -14,7 +14,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/message"
 )
 
-// TestCollectBombs: messages that are short as they are stored and long when they are plain are not all made plain at once.
+// TestCollectBombs: messages that are short as they are stored and long when they are plain are not all made plain at
+// once.
 func TestCollectBombs(t *testing.T) {
 	t.Parallel()
 	const bytes, length = 4 << 20, 256 << 10

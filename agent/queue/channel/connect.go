@@ -30,8 +30,8 @@ type Destination struct {
 	Counter *transport.Counter
 }
 
-// Connect asks the gateway for the way to the queue, each time anew since it may have changed, and returns a connection that is made when it
-// is first used.
+// Connect asks the gateway for the way to the queue, each time anew since it may have changed, and returns a connection
+// that is made when it is first used.
 func (d *Destination) Connect(ctx context.Context) (Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -54,7 +54,8 @@ func (d *Destination) Connect(ctx context.Context) (Link, error) {
 	return dialer.Dial(answer.GetServerName())
 }
 
-// open asks in a version of the protocol, and in an older one, if that is spoken here, where the gateway rejects the newer.
+// open asks in a version of the protocol, and in an older one, if that is spoken here, where the gateway rejects the
+// newer.
 func (d *Destination) open(ctx context.Context, gateway *transport.Client, version uint32) (*wirev1.OpenQueueResponse, error) {
 	answer, err := wirev1.NewGatewayClient(gateway).OpenQueue(ctx, &wirev1.OpenQueueRequest{
 		ProtocolVersion: version, Namespace: d.Namespace, Name: d.Queue,

@@ -53,8 +53,8 @@ func whyNoConsumer(ctx context.Context, stream jetstream.Stream, err error) erro
 			"messages from the receiving queue; or take the channel away", who)
 }
 
-// Release removes what a channel that was taken away has left in the stream that it sent, so that messages go to clients' consumers again.
-// What was in doubt may be in both queues then. It may be repeated.
+// Release removes what a channel that was taken away has left in the stream that it sent, so that messages go to
+// clients' consumers again. What was in doubt may be in both queues then. It may be repeated.
 func Release(ctx context.Context, conn *nats.Conn, stream string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

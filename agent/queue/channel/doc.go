@@ -1,15 +1,16 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package channel moves messages from the stream of one queue to that of another, each exactly once and in order, over connections
-// that may break and between ends that may be killed at any moment.
+// Package channel moves messages from the stream of one queue to that of another, each exactly once and in order, over
+// connections that may break and between ends that may be killed at any moment.
 //
-// The position, which is the sequence in the sending stream of the last message that is stored, is kept in the receiving stream: a
-// batch is one atomic publish of its messages and of a marker that says the position, so there is no moment at which one is there
-// without the other. The marker of a sender takes the place of its predecessor, and is taken only if that is the one which the receiver knows:
-// of two receivers that work for one sender at the same time, one fails. The sender removes what the receiver says it has, and after
-// a break begins with the oldest message it still holds; what the receiver has already, it skips. A message that no receiver could take
-// becomes a dead letter of the sending queue, so that it holds up no others.
+// The position, which is the sequence in the sending stream of the last message that is stored, is kept in the
+// receiving stream: a batch is one atomic publish of its messages and of a marker that says the position, so there is
+// no moment at which one is there without the other. The marker of a sender takes the place of its predecessor, and is
+// taken only if that is the one which the receiver knows: of two receivers that work for one sender at the same time,
+// one fails. The sender removes what the receiver says it has, and after a break begins with the oldest message it
+// still holds; what the receiver has already, it skips. A message that no receiver could take becomes a dead letter of
+// the sending queue, so that it holds up no others.
 package channel
 
 import (
@@ -38,8 +39,8 @@ const (
 	answerTimeout = 30 * time.Second
 )
 
-// FrameBound returns the length in bytes of the longest message of the protocol between two queues whose plain payloads have at
-// most so many bytes.
+// FrameBound returns the length in bytes of the longest message of the protocol between two queues whose plain payloads
+// have at most so many bytes.
 func FrameBound(maxMessage int) int {
 	return max(maxBatchBytes, maxMessage) + maxHeaderBytes + maxSuffix + 64<<10
 }

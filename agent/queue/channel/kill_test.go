@@ -59,7 +59,8 @@ type process struct {
 	js                             jetstream.JetStream
 }
 
-// freeAddress returns one that stays free: connections begin at 127.0.0.1, so none can take its port while a member is dead.
+// freeAddress returns one that stays free: connections begin at 127.0.0.1, so none can take its port while a member is
+// dead.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250)))
@@ -114,8 +115,8 @@ func body(i int) []byte {
 	return fmt.Appendf(plain, " %016x", sum.Sum64())
 }
 
-// TestKills kills both ends with SIGKILL at random moments, while messages are put into the one and got from the other. Each message
-// that was acknowledged to who put it comes out once, whole and in order.
+// TestKills kills both ends with SIGKILL at random moments, while messages are put into the one and got from the other.
+// Each message that was acknowledged to who put it comes out once, whole and in order.
 func TestKills(t *testing.T) {
 	const count, kills = 250, 5
 	seed := uint64(time.Now().UnixNano())
@@ -150,8 +151,8 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// putAll puts each message until it is acknowledged, at a pace that leaves some for after each kill. Message ids keep the queue from
-// storing one twice.
+// putAll puts each message until it is acknowledged, at a pace that leaves some for after each kill. Message ids keep
+// the queue from storing one twice.
 func putAll(ctx context.Context, js jetstream.JetStream, count int) error {
 	for i := range count {
 		time.Sleep(4 * time.Millisecond)
@@ -173,8 +174,8 @@ func putAll(ctx context.Context, js jetstream.JetStream, count int) error {
 	return nil
 }
 
-// getAll gets and acknowledges messages, which are removed thereby, and checks them. A message that the queue delivers again keeps its
-// sequence there; a second copy has another.
+// getAll gets and acknowledges messages, which are removed thereby, and checks them. A message that the queue delivers
+// again keeps its sequence there; a second copy has another.
 func getAll(ctx context.Context, js jetstream.JetStream, count int) error {
 	decoder, err := newDecoding().Decoder()
 	if err != nil {

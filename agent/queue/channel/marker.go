@@ -35,7 +35,8 @@ type Source struct {
 // String returns the source as markers have it.
 func (s Source) String() string { return s.Peer + "/" + s.Namespace + "/" + s.Queue }
 
-// subject of the source's markers. Nobody but this package publishes to such a subject, and consumers do not have it among their filters.
+// subject of the source's markers. Nobody but this package publishes to such a subject, and consumers do not have it
+// among their filters.
 func (s Source) subject(stream string) string {
 	return strings.TrimSuffix(store.MarkerSubjects(stream), "*") + fmt.Sprintf("%016x", xxh3.HashString(s.String()))
 }
@@ -45,8 +46,8 @@ type marker struct {
 	epoch string
 	// position in the epoch.
 	position uint64
-	// put is when the sending stream stored the latest message up to the position, in nanoseconds of Unix time; 0: not known. Another
-	// message has a sequence up to the position when that stream lost its end, as by a power failure.
+	// put is when the sending stream stored the latest message up to the position, in nanoseconds of Unix time; 0: not
+	// known. Another message has a sequence up to the position when that stream lost its end, as by a power failure.
 	put int64
 	// sequence of the marker; 0: there is none.
 	sequence uint64
@@ -95,8 +96,8 @@ func (m marker) message(stream string, source Source, after uint64) *nats.Msg {
 	return out
 }
 
-// in returns the marker for an epoch. remembered is what this process stored last: the stream may have dropped the marker with its
-// oldest messages.
+// in returns the marker for an epoch. remembered is what this process stored last: the stream may have dropped the
+// marker with its oldest messages.
 func (m marker) in(epoch string, remembered marker) marker {
 	if m.sequence == 0 && remembered.epoch == epoch {
 		m.epoch, m.position, m.put = epoch, remembered.position, remembered.put
@@ -107,8 +108,8 @@ func (m marker) in(epoch string, remembered marker) marker {
 	return m
 }
 
-// after returns the marker that a batch ends with which is stored after this one. The time does not go back where the clock of the sender
-// does: messages that are stored are never taken for new ones.
+// after returns the marker that a batch ends with which is stored after this one. The time does not go back where the
+// clock of the sender does: messages that are stored are never taken for new ones.
 func (m marker) after(b *wirev1.ChannelBatch) marker {
 	return marker{epoch: m.epoch, position: b.GetMessages()[len(b.GetMessages())-1].GetSequence(), put: max(m.put, putTime(b.GetPutTime()))}
 }

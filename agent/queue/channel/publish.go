@@ -13,7 +13,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// publish stores messages at once or not at all, and returns the sequence of the last one. After an error it is not known which.
+// publish stores messages at once or not at all, and returns the sequence of the last one. After an error it is not
+// known which.
 func publish(ctx context.Context, conn *nats.Conn, messages []*nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

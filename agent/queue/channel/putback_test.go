@@ -14,8 +14,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/channel"
 )
 
-// TestLostTail: a sending queue loses its last messages, as in a power failure, after they were sent. What is put in their place is sent,
-// whether there is more or less of it, and what the receiving queue has is not sent again.
+// TestLostTail: a sending queue loses its last messages, as in a power failure, after they were sent. What is put in
+// their place is sent, whether there is more or less of it, and what the receiving queue has is not sent again.
 func TestLostTail(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]int{"less than was lost": 3, "more than was lost": 8} {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// settling is how long it may take after a consumer was made until its requests are heard: the members of a queue of three learn one
-	// after the other which of them serves it. That is mostly no time at all.
+	// settling is how long it may take after a consumer was made until its requests are heard: the members of a queue
+	// of three learn one after the other which of them serves it. That is mostly no time at all.
 	settling = 10 * time.Second
 	// unheardPause is between two requests that nobody hears.
 	unheardPause = 50 * time.Millisecond
@@ -35,8 +35,8 @@ type reader struct {
 	heard   bool
 }
 
-// newReader returns one that asks a consumer which was just made for so many messages and bytes at a time. A single message has to fit into
-// the bytes.
+// newReader returns one that asks a consumer which was just made for so many messages and bytes at a time. A single
+// message has to fit into the bytes.
 func newReader(conn *nats.Conn, stream, consumer string, batch, bytes int) (*reader, error) {
 	puller := pull.New(conn, stream, consumer)
 	subscription, err := conn.SubscribeSync(puller.Inbox())

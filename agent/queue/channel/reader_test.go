@@ -16,8 +16,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/pull"
 )
 
-// TestUnheard: requests of a consumer that nobody hears yet are made again for some time, and once it was heard, or when the time is over, the
-// consumer has ended.
+// TestUnheard: requests of a consumer that nobody hears yet are made again for some time, and once it was heard, or
+// when the time is over, the consumer has ended.
 func TestUnheard(t *testing.T) {
 	t.Parallel()
 	const patience = 2 * time.Minute

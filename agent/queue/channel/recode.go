@@ -54,11 +54,13 @@ type recoder struct {
 	work       *Work
 	stream     string
 	maxMessage int
-	// suspect is the last message that is looked into though it travels as it is: the other end could not read one up to it.
+	// suspect is the last message that is looked into though it travels as it is: the other end could not read one up
+	// to it.
 	suspect uint64
 }
 
-// weigh reads the form of a letter's payload and returns how many bytes the payload has while it is recoded. A small one may become long.
+// weigh reads the form of a letter's payload and returns how many bytes the payload has while it is recoded. A small
+// one may become long.
 func (r *recoder) weigh(l *letter) int {
 	if l.form, l.damage = message.FormOf(l.headers); r.inflates(l.form) {
 		return max(l.form.Length, len(l.payload))
@@ -78,8 +80,8 @@ func (r *recoder) all(ctx context.Context, letters []*letter) error {
 	})
 }
 
-// inParallel calls a function of each of several workers for the indices up to n, as often as there are any. The workers are made by
-// begin, which returns what ends one as well.
+// inParallel calls a function of each of several workers for the indices up to n, as often as there are any. The
+// workers are made by begin, which returns what ends one as well.
 func inParallel(ctx context.Context, n int, begin func() (work func(int) error, end func(), err error)) error {
 	const share = 16 // of indices that make a goroutine worth it
 	var next atomic.Int64

@@ -31,8 +31,8 @@ type Link interface {
 
 // Backoff is how long the pauses between tries are.
 type Backoff struct {
-	// First is the first pause; it doubles up to Most. Each is shortened by up to half of it at random, so that channels which were cut at
-	// the same moment do not come back at the same moment.
+	// First is the first pause; it doubles up to Most. Each is shortened by up to half of it at random, so that
+	// channels which were cut at the same moment do not come back at the same moment.
 	First, Most time.Duration
 }
 
@@ -45,21 +45,23 @@ type SenderOptions struct {
 	Conn *nats.Conn
 	// Stream to send. Its subjects are its name, and what begins with the name and a dot.
 	Stream string
-	// Leads reports whether this member of the queue is the one to send. Two may do so for a while: nothing is lost or sent twice.
-	// Default: it is.
+	// Leads reports whether this member of the queue is the one to send. Two may do so for a while: nothing is lost or
+	// sent twice. Default: it is.
 	Leads func() bool
 	// Connect returns a connection to the receiving end. An error of package failure is shown as it is.
 	Connect func(context.Context) (Link, error)
 	// Codecs in order of priority.
 	Codecs []codec.ID
-	// BatchMessages is how many a batch has at most; default DefaultBatchMessages, at most MaxBatchMessages. BatchDelay is how long an
-	// incomplete one waits for more.
+	// BatchMessages is how many a batch has at most; default DefaultBatchMessages, at most MaxBatchMessages. BatchDelay
+	// is how long an incomplete one waits for more.
 	BatchMessages int
 	BatchDelay    time.Duration
-	// Encoding says how messages are compressed for the channel that are not yet, or by another codec. Its Codecs are not used.
+	// Encoding says how messages are compressed for the channel that are not yet, or by another codec. Its Codecs are
+	// not used.
 	Encoding message.EncodingOptions
 	Decoding *message.Decoding
-	// Work is where it is counted what the engines did with messages that do not travel as they are stored; default: nobody counts.
+	// Work is where it is counted what the engines did with messages that do not travel as they are stored; default:
+	// nobody counts.
 	Work *Work
 	// IDs of what was sent are written to it before it leaves the queue; nil: they are not kept.
 	IDs ids.Keeper
@@ -119,7 +121,8 @@ var (
 	errEnded = errors.New("the channel was ended")
 )
 
-// Run sends until the context ends. There is no error that ends it sooner: what failed is tried again, after pauses that grow.
+// Run sends until the context ends. There is no error that ends it sooner: what failed is tried again, after pauses
+// that grow.
 func (s *Sender) Run(ctx context.Context) {
 	pause := s.options.Backoff.First
 	for ctx.Err() == nil {

@@ -34,7 +34,8 @@ const (
 	consumerName = store.OwnConsumers + "channel"
 	// windowBatches is how many batches may be in doubt.
 	windowBatches = 4
-	// redeliverAfter is when JetStream says again what was not acknowledged, which is for acknowledgements that were lost.
+	// redeliverAfter is when JetStream says again what was not acknowledged, which is for acknowledgements that were
+	// lost.
 	redeliverAfter = time.Minute
 	// beginTimeout is how long the receiving end may take to accept.
 	beginTimeout = 45 * time.Second
@@ -50,7 +51,8 @@ type session struct {
 	mu sync.Mutex
 	// sent batches that are in doubt, oldest first.
 	sent []sentBatch
-	// last is the greatest sequence that was delivered, confirmed that of the last message which the other end has stored since the start.
+	// last is the greatest sequence that was delivered, confirmed that of the last message which the other end has
+	// stored since the start.
 	last, confirmed uint64
 	progressed      bool
 }
@@ -116,8 +118,9 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 	return x.progressed, err
 }
 
-// nextVersion is the version of the protocol in which to begin after what became of a beginning: an older one, if that is spoken here, where
-// the other end rejected the newer. Once it was accepted the newest is tried again, since the other end may be upgraded meanwhile.
+// nextVersion is the version of the protocol in which to begin after what became of a beginning: an older one, if that
+// is spoken here, where the other end rejected the newer. Once it was accepted the newest is tried again, since the
+// other end may be upgraded meanwhile.
 func nextVersion(version uint32, err error) uint32 {
 	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) || !wirev1.Speaks(version-1) {
 		return wirev1.ProtocolVersion
@@ -195,8 +198,8 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 	return stream, nil
 }
 
-// makeConsumer makes one that begins with the oldest message, in place of that of an earlier start: what an old one delivers again
-// comes out of order.
+// makeConsumer makes one that begins with the oldest message, in place of that of an earlier start: what an old one
+// delivers again comes out of order.
 func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -262,8 +265,8 @@ func (x *session) send(ctx context.Context, js jetstream.JetStream, r *recoder) 
 	}
 }
 
-// collect waits for a message, and for more as long as they may come. What it returns takes, when it is recoded, so many bytes of memory at
-// most and one message more.
+// collect waits for a message, and for more as long as they may come. What it returns takes, when it is recoded, so
+// many bytes of memory at most and one message more.
 func (x *session) collect(ctx context.Context, r *recoder, most, bytes int) ([]*letter, error) {
 	var letters []*letter
 	size := 0
@@ -298,8 +301,8 @@ func (x *session) collect(ctx context.Context, r *recoder, most, bytes int) ([]*
 	return letters, nil
 }
 
-// had reports whether the other end had a message when the session began. One that was put after all that it had is another than the one
-// of that sequence which it has: the stream lost its end in between.
+// had reports whether the other end had a message when the session began. One that was put after all that it had is
+// another than the one of that sequence which it has: the stream lost its end in between.
 func (x *session) had(l *letter) bool {
 	at := x.accepted.GetPositionTime()
 	return l.sequence <= x.accepted.GetPosition() && (at == nil || !l.stored.After(at.AsTime()))

@@ -62,8 +62,8 @@ func (q *queue) putRaw(t *testing.T, m *nats.Msg) {
 	}
 }
 
-// TestUnsendable: a message that no receiving queue could take becomes a dead letter, and what is behind it is sent. The messages are put past
-// the front, as by an earlier release, or are damaged on the volume.
+// TestUnsendable: a message that no receiving queue could take becomes a dead letter, and what is behind it is sent.
+// The messages are put past the front, as by an earlier release, or are damaged on the volume.
 func TestUnsendable(t *testing.T) {
 	t.Parallel()
 	header := func(name, value string) *nats.Msg {

@@ -107,8 +107,8 @@ func (s *stream) check() {
 	}
 }
 
-// TestBounds: whatever is behind messages that somebody keeps, no more is held than allowed, others get what there is, and when it is
-// acknowledged all comes in its order. Many keys wait for the same room.
+// TestBounds: whatever is behind messages that somebody keeps, no more is held than allowed, others get what there is,
+// and when it is acknowledged all comes in its order. Many keys wait for the same room.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -151,8 +151,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestOldestIsReadFirst: of several that are wanted, and for which there is no room at once, none waits for ever; what is alone is read
-// in any case, and what was parked only where it has a place.
+// TestOldestIsReadFirst: of several that are wanted, and for which there is no room at once, none waits for ever; what
+// is alone is read in any case, and what was parked only where it has a place.
 func TestOldestIsReadFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

@@ -124,7 +124,8 @@ func (q *queue) put(key string, texts ...string) {
 		if key != "" {
 			m.Header.Set(envelope.KeyHeader, key)
 		}
-		// A member that is told to end, or loses an election, takes with it what it was asked: each try has a bound of its own.
+		// A member that is told to end, or loses an election, takes with it what it was asked: each try has a bound of
+		// its own.
 		deadline := time.Now().Add(soon)
 		for bound := 5 * time.Second; ; bound *= 2 {
 			ctx, stop := context.WithTimeout(q.Context(), bound)
@@ -336,7 +337,8 @@ func (k *keeper) Sequence(id []byte) (uint64, bool) {
 	return sequence, ok
 }
 
-// TestDeadOnce: who was killed between the two steps of a move does it again, and the dead letter that was read in between is not there again, though the server has forgotten its id.
+// TestDeadOnce: who was killed between the two steps of a move does it again, and the dead letter that was read in
+// between is not there again, though the server has forgotten its id.
 func TestDeadOnce(t *testing.T) {
 	t.Parallel()
 	k := &keeper{known: make(map[string]uint64)}
@@ -453,7 +455,8 @@ func TestOneReader(t *testing.T) {
 	}
 }
 
-// TestForwards: where a channel takes the messages, gets are refused and end, and the consumer with them, but dead letters are given out.
+// TestForwards: where a channel takes the messages, gets are refused and end, and the consumer with them, but dead
+// letters are given out.
 func TestForwards(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{})

@@ -116,8 +116,8 @@ type dispatcher struct {
 	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
-	// parking is about payloads that were forgotten, and anew has as many bytes as may be read for another reason than to be
-	// given out. most is for how many messages JetStream waits at once.
+	// parking is about payloads that were forgotten, and anew has as many bytes as may be read for another reason than
+	// to be given out. most is for how many messages JetStream waits at once.
 	parking parking
 	anew    *semaphore.Weighted
 	most    int
@@ -490,7 +490,8 @@ func (d *dispatcher) write(ctx context.Context) error {
 	return nil
 }
 
-// count says how many messages are with clients or were given back for later: those take places as well, and gets wait for them.
+// count says how many messages are with clients or were given back for later: those take places as well, and gets wait
+// for them.
 func (d *dispatcher) count(now time.Time) {
 	held, again := 0, 0
 	note := func(e *entry) {
@@ -554,8 +555,8 @@ func (d *dispatcher) grant(now time.Time) {
 	})
 }
 
-// remember notes the id of a message that is given. That which a dead letter had as a message was noted before it was one;
-// by its own it is found out that the message became one.
+// remember notes the id of a message that is given. That which a dead letter had as a message was noted before it was
+// one; by its own it is found out that the message became one.
 func (d *dispatcher) remember(e *entry) {
 	id := e.message.Header.Get(nats.MsgIdHdr)
 	if d.hub.options.IDs == nil || id == "" {

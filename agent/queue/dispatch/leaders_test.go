@@ -90,7 +90,8 @@ func TestTwoLeaders(t *testing.T) {
 	q.await(0, 0)
 }
 
-// TestTakenByAnotherMember: the dispatcher of a member that thinks it leads too is no reader that a user would have to remove.
+// TestTakenByAnotherMember: the dispatcher of a member that thinks it leads too is no reader that a user would have to
+// remove.
 func TestTakenByAnotherMember(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{options: dispatch.Options{Leads: func() bool { return false }}})
@@ -175,8 +176,8 @@ func departed(t *testing.T, m *wirev1.ReceivedMessage) departure {
 	return departure{m.GetSequence(), m.GetPutTime().AsTime().UnixNano(), binary.BigEndian.Uint64(receipt[9:])}
 }
 
-// TestAcknowledgedBefore: what was acknowledged and is in the queue still, because whoever was to remove it was killed, is
-// given to nobody, and removed. A message that was stored in its place is given.
+// TestAcknowledgedBefore: what was acknowledged and is in the queue still, because whoever was to remove it was killed,
+// is given to nobody, and removed. A message that was stored in its place is given.
 func TestAcknowledgedBefore(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{options: dispatch.Options{Leads: func() bool { return false }}})
@@ -207,8 +208,8 @@ func TestAcknowledgedBefore(t *testing.T) {
 	q.results(q.hub.Extend(t.Context(), first.receipts()[:1], long), expired)
 }
 
-// TestWrittenBeforeRemoved: an acknowledgement is in the log before JetStream hears of it, and one by a dispatcher that another
-// has replaced reaches JetStream through the other.
+// TestWrittenBeforeRemoved: an acknowledgement is in the log before JetStream hears of it, and one by a dispatcher that
+// another has replaced reaches JetStream through the other.
 func TestWrittenBeforeRemoved(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{})
@@ -294,8 +295,8 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
-// TestLateAnswer: what another member gives out for a client that has gone is given back to it, also before the hub of this
-// one runs.
+// TestLateAnswer: what another member gives out for a client that has gone is given back to it, also before the hub of
+// this one runs.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{options: dispatch.Options{Leads: func() bool { return false }}})

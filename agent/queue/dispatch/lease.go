@@ -44,7 +44,8 @@ type record struct {
 const (
 	// maxRecord bounds a record that is read, in bytes.
 	maxRecord = 1 << 20
-	// longestRecord bounds one that is written, which goes with its headers in one message: servers may take no more than maxRecord.
+	// longestRecord bounds one that is written, which goes with its headers in one message: servers may take no more
+	// than maxRecord.
 	longestRecord = maxRecord - 1<<10
 	// longestLease and longestDeparture are what each of these takes at most in a record.
 	longestLease, longestDeparture = 128, 96
@@ -74,9 +75,9 @@ func parseRecord(data []byte) (record, error) {
 	return r, nil
 }
 
-// all returns what counts of the log: what is known of messages in the window, and of those that were given out before the start and were
-// not delivered yet, as far as a record has room. There may be many times as many of the latter after several restarts. Those that clients
-// have for longest go first.
+// all returns what counts of the log: what is known of messages in the window, and of those that were given out before
+// the start and were not delivered yet, as far as a record has room. There may be many times as many of the latter
+// after several restarts. Those that clients have for longest go first.
 func (d *dispatcher) all() record {
 	r := record{Departed: d.departed.last()}
 	for _, e := range d.window.entries {
@@ -181,8 +182,8 @@ func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease
 	}
 }
 
-// look and next ask for the stream and the record after the last. A server that ends, or does not lead any more, takes the question with
-// it: nobody waits for all of them as long as for one.
+// look and next ask for the stream and the record after the last. A server that ends, or does not lead any more, takes
+// the question with it: nobody waits for all of them as long as for one.
 func (l *leaseLog) look(ctx context.Context) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -164,8 +164,8 @@ func TestLongestRecord(t *testing.T) {
 	}
 }
 
-// TestFormerLeases: leases of messages that were not delivered yet since the start are written down as long as they fit a record beside the
-// others, those that last longest first.
+// TestFormerLeases: leases of messages that were not delivered yet since the start are written down as long as they fit
+// a record beside the others, those that last longest first.
 func TestFormerLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -255,7 +255,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestPause: of two that end each other's dispatchers each leaves the other more and more time, until messages are given out.
+// TestPause: of two that end each other's dispatchers each leaves the other more and more time, until messages are
+// given out.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Leads: func() bool { return true }})

@@ -16,36 +16,38 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What cannot be given out now leaves room for what can: messages that are with clients, or were given back for later, and messages
-// behind others of their key, which somebody may have for long. Their payloads are forgotten while there is no room, and read anew when
-// they can be given out.
+// What cannot be given out now leaves room for what can: messages that are with clients, or were given back for later,
+// and messages behind others of their key, which somebody may have for long. Their payloads are forgotten while there
+// is no room, and read anew when they can be given out.
 //
-// So gets of others wait only while as many messages as there are places were given out before and are in the queue still. For bytes
-// they wait at most for as long as the payloads of what was just given out stay: what is left else can be given out.
+// So gets of others wait only while as many messages as there are places were given out before and are in the queue
+// still. For bytes they wait at most for as long as the payloads of what was just given out stay: what is left else can
+// be given out.
 
 const (
 	// keptBehind is how many messages of a key are not parked if that makes room enough. If not, one is.
 	keptBehind = 4
 	// fetchAhead is how many of a key are read anew at once, if there is room.
 	fetchAhead = 64
-	// fetchMessages is how many of those that were parked are read anew at once. More are not read ahead unless twice as many places are left:
-	// to make room for others those would be forgotten before they were given out. Others have their places, and as many are read as there is
-	// room for in bytes.
+	// fetchMessages is how many of those that were parked are read anew at once. More are not read ahead unless twice
+	// as many places are left: to make room for others those would be forgotten before they were given out. Others have
+	// their places, and as many are read as there is room for in bytes.
 	fetchMessages = 512
-	// parkInterval is between two looks for what can be forgotten, vainInterval after one that made no room, and fetchInterval between two
-	// tries to read.
+	// parkInterval is between two looks for what can be forgotten, vainInterval after one that made no room, and
+	// fetchInterval between two tries to read.
 	parkInterval  = 20 * time.Millisecond
 	vainInterval  = 200 * time.Millisecond
 	fetchInterval = 200 * time.Millisecond
 )
 
-// bounds of what a dispatcher holds. In bytes its window has up to bytes, a longest message and what one pull may bring.
+// bounds of what a dispatcher holds. In bytes its window has up to bytes, a longest message and what one pull may
+// bring.
 type bounds struct {
-	// bytes of the window. Up to pull, or a longest message, are asked for at a time, and up to fetch, or a longest message, read anew at
-	// once; for a moment they are there once more, in text that is a third longer.
+	// bytes of the window. Up to pull, or a longest message, are asked for at a time, and up to fetch, or a longest
+	// message, read anew at once; for a moment they are there once more, in text that is a third longer.
 	bytes, pull, fetch int
-	// answered is how long the payload of a message stays after that was given out: until then it is in an answer, which may wait for
-	// memory. It is longer than AnswerPatience.
+	// answered is how long the payload of a message stays after that was given out: until then it is in an answer,
+	// which may wait for memory. It is longer than AnswerPatience.
 	answered time.Duration
 }
 
@@ -60,12 +62,12 @@ func (b bounds) of(p pile) bounds {
 	return b
 }
 
-// AnswerPatience is how long who got messages may hold them before their memory is accounted for elsewhere. After it the dispatcher
-// soon counts them no more.
+// AnswerPatience is how long who got messages may hold them before their memory is accounted for elsewhere. After it
+// the dispatcher soon counts them no more.
 const AnswerPatience = 20 * time.Second
 
-// parking is when a dispatcher may look again for what can be forgotten, whether it is to, how many of a key it kept the last time, and
-// what it is reading anew.
+// parking is when a dispatcher may look again for what can be forgotten, whether it is to, how many of a key it kept
+// the last time, and what it is reading anew.
 type parking struct {
 	lookAfter  time.Time
 	due        bool
@@ -85,8 +87,8 @@ func (w *window) forget(e *entry, parked bool) {
 	w.bytes += e.counted()
 }
 
-// forgetGiven forgets the payloads of messages that are with clients, or may be given out again later, and were given out at least that
-// long ago.
+// forgetGiven forgets the payloads of messages that are with clients, or may be given out again later, and were given
+// out at least that long ago.
 func (w *window) forgetGiven(answered time.Duration, now time.Time) {
 	for _, e := range w.timed {
 		if !e.away && !e.busy && e.until.After(now) && now.Sub(e.given) >= answered {
@@ -110,9 +112,9 @@ func (w *window) park(keep int, answered time.Duration, now time.Time) {
 	}
 }
 
-// due returns entries that are to be read anew: those that are wanted, oldest first, and the next ones of their keys. They have no more
-// bytes than are given, unless it is a single one, and those that were parked take no more than so many places. What there is no room
-// for stays wanted.
+// due returns entries that are to be read anew: those that are wanted, oldest first, and the next ones of their keys.
+// They have no more bytes than are given, unless it is a single one, and those that were parked take no more than so
+// many places. What there is no room for stays wanted.
 func (w *window) due(ahead, places, bytes int, now time.Time) (due []*entry) {
 	take := func(e *entry) bool {
 		if e.size > bytes && len(due) > 0 || e.parked && places <= 0 {
@@ -228,7 +230,8 @@ func (d *dispatcher) soonest(now time.Time) time.Time {
 	return next
 }
 
-// asks returns how many messages and bytes the consumer may be asked for; none where there is no room for a longest one.
+// asks returns how many messages and bytes the consumer may be asked for; none where there is no room for a longest
+// one.
 func (d *dispatcher) asks(now time.Time) (messages, bytes int) {
 	longest := d.hub.options.MaxPayload
 	places, bytes := d.room(now)
@@ -351,8 +354,9 @@ func (m *storedMessage) message() *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Header: m.headers, Data: m.Data}
 }
 
-// read reads a message from the stream, of the member that leads it: others, which jetstream.Stream.GetMsg may ask, may not know yet what
-// became of it. It returns nil without success, and reports whether the member says that it is not there.
+// read reads a message from the stream, of the member that leads it: others, which jetstream.Stream.GetMsg may ask, may
+// not know yet what became of it. It returns nil without success, and reports whether the member says that it is not
+// there.
 func (d *dispatcher) read(sequence uint64) (m *storedMessage, gone bool) {
 	ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 	defer stop()

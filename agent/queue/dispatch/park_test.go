@@ -15,8 +15,9 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 )
 
-// TestHotKey: more messages than there is room for, behind one of their key that somebody has, do not keep others from anybody; they come
-// in their order, each when it is its turn, but for those that a limit of the queue has dropped meanwhile.
+// TestHotKey: more messages than there is room for, behind one of their key that somebody has, do not keep others from
+// anybody; they come in their order, each when it is its turn, but for those that a limit of the queue has dropped
+// meanwhile.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{})
@@ -51,8 +52,9 @@ func TestHotKey(t *testing.T) {
 	}
 }
 
-// TestHotKeys: messages that clients keep, and those behind them, of many keys and together many times what a dispatcher may hold, keep
-// others from nobody. What was forgotten of them is there when they come back, or become dead letters, and when it is their turn.
+// TestHotKeys: messages that clients keep, and those behind them, of many keys and together many times what a
+// dispatcher may hold, keep others from nobody. What was forgotten of them is there when they come back, or become dead
+// letters, and when it is their turn.
 func TestHotKeys(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{options: dispatch.Options{MaxPayload: 20 << 10}})

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestLeaseOfLost: who has a message that the stream has lost, as by a power failure, does not have the one that was put in its place. The
-// stream's files are put back to where they were, and those of the leases are not: each is synced at its own time.
+// TestLeaseOfLost: who has a message that the stream has lost, as by a power failure, does not have the one that was
+// put in its place. The stream's files are put back to where they were, and those of the leases are not: each is synced
+// at its own time.
 func TestLeaseOfLost(t *testing.T) {
 	t.Parallel()
 	c := config{directory: t.TempDir()}

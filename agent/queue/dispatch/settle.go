@@ -267,9 +267,9 @@ func (d *dispatcher) look(c *change, places []int, finished func()) {
 	}()
 }
 
-// missing reports whether the member that leads the stream says that the message of a lease is not there. The answer has all of a message
-// that is: only so many are held at once as in move. After some time nobody is asked, so that many which are not answered do not take
-// many times as long as one.
+// missing reports whether the member that leads the stream says that the message of a lease is not there. The answer
+// has all of a message that is: only so many are held at once as in move. After some time nobody is asked, so that many
+// which are not answered do not take many times as long as one.
 func (d *dispatcher) missing(l lease, until time.Time) bool {
 	drop, ok := d.hold(d.hub.options.MaxPayload) // How long it is nobody knows.
 	if !ok {
@@ -326,9 +326,9 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 	}()
 }
 
-// hold waits until a message of so many bytes may be read anew that is not to be given out, unless the dispatcher ends. Those that are
-// held take no more than what is read to be given out, or are a single one, and are no more than may wait for the server at once. drop
-// ends it.
+// hold waits until a message of so many bytes may be read anew that is not to be given out, unless the dispatcher ends.
+// Those that are held take no more than what is read to be given out, or are a single one, and are no more than may
+// wait for the server at once. drop ends it.
 func (d *dispatcher) hold(size int) (drop func(), ok bool) {
 	n := int64(min(max(size, d.bounds.fetch/answersAtOnce), d.bounds.fetch))
 	if d.anew.Acquire(d.lasting, n) != nil {
@@ -337,8 +337,8 @@ func (d *dispatcher) hold(size int) (drop func(), ok bool) {
 	return func() { d.anew.Release(n) }, true
 }
 
-// move stores a message of so many bytes as a dead letter. One that is nil is read anew, and held until it is stored; gone says that it
-// is not in the stream any more.
+// move stores a message of so many bytes as a dead letter. One that is nil is read anew, and held until it is stored;
+// gone says that it is not in the stream any more.
 func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *wirev1.DeadLetter) (gone bool, err error) {
 	if m == nil {
 		drop, ok := d.hold(size)

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestCount: messages that were given back for later are counted as those are that clients have, until they may be given out again: gets
-// wait for both.
+// TestCount: messages that were given back for later are counted as those are that clients have, until they may be
+// given out again: gets wait for both.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -49,8 +49,8 @@ func TestCount(t *testing.T) {
 	expect("it was", 0, 0)
 }
 
-// TestSoonest: what could not be read is tried again when it is time, and not at the next tick; where it is not that which is waited for,
-// nothing is due all the time.
+// TestSoonest: what could not be read is tried again when it is time, and not at the next tick; where it is not that
+// which is waited for, nothing is due all the time.
 func TestSoonest(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -85,8 +85,8 @@ func TestSoonest(t *testing.T) {
 	}
 }
 
-// TestHold: what is read to become dead letters, or to be looked at, has a bound in bytes and in number, and nobody waits for it when the
-// dispatcher has ended. Dead letters have a quarter of what messages have.
+// TestHold: what is read to become dead letters, or to be looked at, has a bound in bytes and in number, and nobody
+// waits for it when the dispatcher has ended. Dead letters have a quarter of what messages have.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	h := New(Options{MaxPayload: longest})

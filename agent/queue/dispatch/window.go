@@ -23,11 +23,13 @@ type entry struct {
 	// count is how often it was given out, and nonce of the last time.
 	count uint32
 	nonce uint64
-	// until is when it may be given out again. leased says that a client has it until then. given is when it was given out last.
+	// until is when it may be given out again. leased says that a client has it until then. given is when it was given
+	// out last.
 	until  time.Time
 	leased bool
 	given  time.Time
-	// timer is when that is looked at, and place where it is among the timed ones, counted from 1; 0: it is none of them.
+	// timer is when that is looked at, and place where it is among the timed ones, counted from 1; 0: it is none of
+	// them.
 	timer time.Time
 	place int
 	// busy says that it is being acknowledged or moved. It is not given out.
@@ -35,8 +37,8 @@ type entry struct {
 	// spared says that there was no room for it among the dead letters.
 	spared bool
 	gone   bool
-	// away says that its payload was forgotten, and is to be read anew before it is given out. parked says that it is so
-	// because it waits behind others of its key, and was never given out.
+	// away says that its payload was forgotten, and is to be read anew before it is given out. parked says that it is
+	// so because it waits behind others of its key, and was never given out.
 	away, parked bool
 }
 
@@ -57,11 +59,13 @@ func (e *entry) counted() int {
 type window struct {
 	entries map[uint64]*entry
 	keys    map[string][]*entry // in order of sequence
-	// ready may hold entries that are not so any more, and timed may be looked at too early. Each is in timed at most once.
+	// ready may hold entries that are not so any more, and timed may be looked at too early. Each is in timed at most
+	// once.
 	ready ready
 	timed timed
 	bytes int // what they count, together
-	// parked is how many are, and wanted are those that could be given out if they were not away. Some may have changed since.
+	// parked is how many are, and wanted are those that could be given out if they were not away. Some may have changed
+	// since.
 	parked int
 	wanted map[uint64]*entry
 	// held are those that are with clients, or busy.

@@ -223,7 +223,8 @@ func Read(m *nats.Msg) (q *wirev1.QueueMessage, dead *wirev1.DeadLetter, damage 
 // text makes what clients of NATS put as they liked fit to be a string of protobuf.
 func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
-// maxDeadFields bounds the headers of the message in its dead letter, which has some more: a server takes no more than 64 KiB.
+// maxDeadFields bounds the headers of the message in its dead letter, which has some more: a server takes no more than
+// 64 KiB.
 const maxDeadFields = 60 << 10
 
 // DeadLetter returns what is put under a subject in place of a message. Headers for which there

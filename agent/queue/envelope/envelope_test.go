@@ -56,7 +56,8 @@ func TestThere(t *testing.T) {
 	}
 }
 
-// TestDeadWithoutID: the dead letter of a message that had no id shows none, so that it can be put again as it is shown.
+// TestDeadWithoutID: the dead letter of a message that had no id shows none, so that it can be put again as it is
+// shown.
 func TestDeadWithoutID(t *testing.T) {
 	letter := envelope.DeadLetter("dead", &nats.Msg{Subject: "orders", Data: []byte("x")}, 12, &wirev1.DeadLetter{Reason: envelope.Rejected})
 	q, dead, _ := envelope.Read(letter)

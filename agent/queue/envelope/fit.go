@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// What a message may look like in a queue, whatever way it is put by: it may have to leave through a channel, and nothing passes it there.
+// What a message may look like in a queue, whatever way it is put by: it may have to leave through a channel, and
+// nothing passes it there.
 const (
 	// MaxSuffix bounds what follows the queue's name in a subject, in bytes.
 	MaxSuffix = 1024
@@ -18,8 +19,8 @@ const (
 
 type octets interface{ ~string | ~[]byte }
 
-// FitsSuffix reports whether a queue's name may go on so in the subject of a message: with nothing, or a dot and tokens of UTF-8 which are
-// no wildcards.
+// FitsSuffix reports whether a queue's name may go on so in the subject of a message: with nothing, or a dot and tokens
+// of UTF-8 which are no wildcards.
 func FitsSuffix[T octets](suffix T) bool {
 	if len(suffix) == 0 {
 		return true
@@ -44,7 +45,8 @@ func FitsSuffix[T octets](suffix T) bool {
 	return ascii || utf8.ValidString(string(suffix))
 }
 
-// FitsName reports whether a header may have a name: a token of HTTP. NATS allows more, but its own clients write no others.
+// FitsName reports whether a header may have a name: a token of HTTP. NATS allows more, but its own clients write no
+// others.
 func FitsName[T octets](name T) bool {
 	for i := range len(name) {
 		if notToken(rune(name[i])) {
@@ -78,7 +80,8 @@ func FitsValue[T octets](value T) bool {
 // FieldSize is what a header counts of MaxFieldBytes.
 func FieldSize(name, value int) int { return name + value + len(": \r\n") }
 
-// Printable returns a text as the detail of a dead letter: on one line, in characters that every client can show, and not too long.
+// Printable returns a text as the detail of a dead letter: on one line, in characters that every client can show, and
+// not too long.
 func Printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

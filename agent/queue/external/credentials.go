@@ -21,8 +21,8 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// The files of Options.Directory: a JWT and its key in one file, as nsc writes it, or user name and password, or a token; and a certificate
-// of TLS with one of these or alone. They are read again for every connection.
+// The files of Options.Directory: a JWT and its key in one file, as nsc writes it, or user name and password, or a
+// token; and a certificate of TLS with one of these or alone. They are read again for every connection.
 const (
 	credentialsFile          = wirev1.ExternalCredsKey
 	userFile, passwordFile   = wirev1.ExternalUsernameKey, wirev1.ExternalPasswordKey
@@ -43,7 +43,8 @@ type credentials struct {
 	certificate                *tls.Certificate // nil: none
 }
 
-// readCredentials reads those of a directory; an empty name stands for none. Errors are ErrCredentials and quote nothing that was read.
+// readCredentials reads those of a directory; an empty name stands for none. Errors are ErrCredentials and quote
+// nothing that was read.
 func readCredentials(directory string) (credentials, error) {
 	if directory == "" {
 		return credentials{}, nil

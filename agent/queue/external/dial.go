@@ -71,8 +71,8 @@ func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	return nil, errors.Join(problems...)
 }
 
-// dial connects to a server, with TLS if the addresses or the server ask for it. What the server says of itself before that is read from
-// the connection as if it came after it.
+// dial connects to a server, with TLS if the addresses or the server ask for it. What the server says of itself before
+// that is read from the connection as if it came after it.
 func (e *External) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

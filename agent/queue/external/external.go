@@ -1,11 +1,12 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package external keeps the messages of one queue in a cluster of NATS servers that is there already, which others may use as well.
+// Package external keeps the messages of one queue in a cluster of NATS servers that is there already, which others may
+// use as well.
 //
-// Members of the queue have no volume then. They make the queue's streams with JetStream there, mark them as the queue's own and leave
-// others alone. Which of the members gives out messages and sends them to other clusters they settle by a lease, which is a message in
-// the stream of leases: who leads a stream is the servers' own matter.
+// Members of the queue have no volume then. They make the queue's streams with JetStream there, mark them as the
+// queue's own and leave others alone. Which of the members gives out messages and sends them to other clusters they
+// settle by a lease, which is a message in the stream of leases: who leads a stream is the servers' own matter.
 package external
 
 import (
@@ -38,7 +39,8 @@ type Options struct {
 	Owner string
 	// Member is the name of this member, unique among those of the queue.
 	Member string
-	// Servers as nats://HOST:PORT, or all as tls://HOST:PORT, which is never without TLS. Others of their cluster are not dialled.
+	// Servers as nats://HOST:PORT, or all as tls://HOST:PORT, which is never without TLS. Others of their cluster are
+	// not dialled.
 	Servers []string
 	// Egress says which addresses the servers may have. The zero value refuses those of this machine and its
 	// neighbours, loopback among them. SetEgress changes it.
@@ -125,8 +127,8 @@ func New(o Options) (*External, error) {
 // SetEgress replaces Options.Egress. Connections to what it does not permit are closed.
 func (e *External) SetEgress(p egress.Policy) { e.egress.Set(p) }
 
-// Connect returns a connection of the agent itself, with all the rights that the credentials have. It connects anew by itself whenever it
-// is lost.
+// Connect returns a connection of the agent itself, with all the rights that the credentials have. It connects anew by
+// itself whenever it is lost.
 func (e *External) Connect(name string, options ...nats.Option) (*nats.Conn, error) {
 	if _, err := readCredentials(e.options.Directory); err != nil {
 		return nil, e.Explain(err)
@@ -155,8 +157,8 @@ func (e *External) heard(_ *nats.Conn, _ *nats.Subscription, err error) {
 	e.options.Log.Warn("External servers report", "report", err.Error())
 }
 
-// Begin checks that the servers are what a queue needs, whose streams of messages and leases are there, and takes part in leading from
-// then on. After an error it may be tried again.
+// Begin checks that the servers are what a queue needs, whose streams of messages and leases are there, and takes part
+// in leading from then on. After an error it may be tried again.
 func (e *External) Begin(ctx context.Context) error {
 	conn, err := e.Connect("lease of member " + e.options.Member)
 	if err != nil {
@@ -254,7 +256,8 @@ func (e *External) note(ctx context.Context, err error) {
 	}
 }
 
-// grace is how long something may be wrong until it is a problem: servers are restarted, and streams change their leader.
+// grace is how long something may be wrong until it is a problem: servers are restarted, and streams change their
+// leader.
 func (e *External) grace() time.Duration { return e.options.Term + e.options.Term/5 }
 
 // Problem returns what keeps the queue from being served, and nil when nothing does, or has not for long.
@@ -283,8 +286,8 @@ func (e *External) Leader() bool { return e.lease.held() }
 // Shared implements front.Server.
 func (e *External) Shared() bool { return true }
 
-// Configure is told before a client asks for a consumer with these filters; see store.Store. Whether the servers are several matters
-// not: they may become several.
+// Configure is told before a client asks for a consumer with these filters; see store.Store. Whether the servers are
+// several matters not: they may become several.
 func (e *External) Configure(ctx context.Context, consumer string, subjects []string) (fresh bool, err error) {
 	fresh, err = e.CheckFilters(ctx, e.conn, consumer, subjects)
 	var refused *store.FiltersError
@@ -294,7 +297,8 @@ func (e *External) Configure(ctx context.Context, consumer string, subjects []st
 	return fresh, err
 }
 
-// Statistics asks the servers. Leader is the member that gives out messages, Lag and Offline are of the servers that keep them.
+// Statistics asks the servers. Leader is the member that gives out messages, Lag and Offline are of the servers that
+// keep them.
 func (e *External) Statistics(ctx context.Context, conn *nats.Conn) (store.Statistics, error) {
 	out, err := e.Streams.Statistics(ctx, conn)
 	out.Leader = e.lease.holder()

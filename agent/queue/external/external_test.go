@@ -39,8 +39,9 @@ import (
 
 const (
 	patience = 2 * time.Minute
-	// tryPatience bounds the first try of what is tried again: to make streams, or to put a message that a server may take with it when it
-	// ends. It is far less than patience, or the answer that is lost would be all that is waited for.
+	// tryPatience bounds the first try of what is tried again: to make streams, or to put a message that a server may
+	// take with it when it ends. It is far less than patience, or the answer that is lost would be all that is waited
+	// for.
 	tryPatience = 3 * time.Second
 )
 
@@ -101,8 +102,8 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// awaitAnswer is await for what asks servers, which may end, or elect who leads, before they answer: each try has a bound of its own, and
-// each the double of the one before, so that a slow machine is waited for as well.
+// awaitAnswer is await for what asks servers, which may end, or elect who leads, before they answer: each try has a
+// bound of its own, and each the double of the one before, so that a slow machine is waited for as well.
 func awaitAnswer(t *testing.T, what string, ask func(context.Context) error) {
 	t.Helper()
 	deadline, bound := time.Now().Add(patience), tryPatience
@@ -475,7 +476,8 @@ func operator(t *testing.T) (s *externaltest.Server, creds string) {
 	}), string(text)
 }
 
-// TestCredentials: each kind lets in the agent and, said by the front, its clients; what makes no sense is said without telling it.
+// TestCredentials: each kind lets in the agent and, said by the front, its clients; what makes no sense is said without
+// telling it.
 func TestCredentials(t *testing.T) {
 	token := externaltest.StartTLS(t, func(o *server.Options) { o.Authorization = "token-of-orders" })
 	user := externaltest.StartTLS(t, func(o *server.Options) { o.Username, o.Password = "queue", "word-of-orders" })

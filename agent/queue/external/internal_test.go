@@ -196,7 +196,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestSameName: a member that is started again does not wait for itself, and one of the same name that is there still does not get it back.
+// TestSameName: a member that is started again does not wait for itself, and one of the same name that is there still
+// does not get it back.
 func TestSameName(t *testing.T) {
 	s := externaltest.Start(t, nil)
 	const term = time.Hour

@@ -34,11 +34,12 @@ type claim struct {
 	Released bool `json:"released,omitempty"`
 }
 
-// lease is by which one of several members leads. It is the last message of a subject. Each names the sequence of the one before
-// (Nats-Expected-Last-Subject-Sequence), so of two members that would lead one is refused.
+// lease is by which one of several members leads. It is the last message of a subject. Each names the sequence of the
+// one before (Nats-Expected-Last-Subject-Sequence), so of two members that would lead one is refused.
 //
-// Clocks are not compared. Who leads says so again and again, and stops leading a term after it began to say so the last time that it
-// was heard. Others take over when they have seen the same message for longer than that, each by its own clock.
+// Clocks are not compared. Who leads says so again and again, and stops leading a term after it began to say so the
+// last time that it was heard. Others take over when they have seen the same message for longer than that, each by its
+// own clock.
 type lease struct {
 	js                      jetstream.JetStream
 	stream, subject, member string

@@ -301,7 +301,8 @@ func TestManyClients(t *testing.T) {
 	}
 }
 
-// TestOwnConsumers: clients may look at the agent's own consumers, and neither get by them, acknowledge for them, change nor remove them.
+// TestOwnConsumers: clients may look at the agent's own consumers, and neither get by them, acknowledge for them,
+// change nor remove them.
 func TestOwnConsumers(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	complaints := make(chan error, 10)

@@ -16,14 +16,16 @@ import (
 // connections together.
 const maxAllowance = 64 << 20
 
-// allowance bounds memory that connections share. Half of it is for those whose clients are quick, or of which it is not known yet, and
-// half for those whose clients are slow, which so wait for each other only. Who turns out to be slow while others wait goes to the other
-// half with what it holds. Where that has no room for it, its client is sent away when it has had time enough.
+// allowance bounds memory that connections share. Half of it is for those whose clients are quick, or of which it is
+// not known yet, and half for those whose clients are slow, which so wait for each other only. Who turns out to be slow
+// while others wait goes to the other half with what it holds. Where that has no room for it, its client is sent away
+// when it has had time enough.
 type allowance struct {
 	quick, slow *semaphore.Weighted
 	half        int64
-	// patience, and a second for each paceRate bytes, are how long a quick client takes for a part, and lastPatience and as much how long
-	// one may hold memory of the quick half for which others wait. look is how often that is looked at while somebody waits.
+	// patience, and a second for each paceRate bytes, are how long a quick client takes for a part, and lastPatience
+	// and as much how long one may hold memory of the quick half for which others wait. look is how often that is
+	// looked at while somebody waits.
 	patience, lastPatience, look time.Duration
 
 	mu      sync.Mutex
@@ -48,8 +50,8 @@ const (
 type taker struct {
 	cut  func() // sends its client away
 	pace pace
-	// held is what it was granted for parts, in the order in which these are written, and total that together, of the slow half or
-	// of the other; since is when the first of these was next to be written.
+	// held is what it was granted for parts, in the order in which these are written, and total that together, of the
+	// slow half or of the other; since is when the first of these was next to be written.
 	held  []int64
 	total int64
 	slow  bool
@@ -96,8 +98,8 @@ func (a *allowance) take(ctx context.Context, n int, t *taker) error {
 	return nil
 }
 
-// try takes so many bytes for a connection that holds some, if they are there and nobody waits for them. Only quick ones get
-// them, and no more than a quarter of their half.
+// try takes so many bytes for a connection that holds some, if they are there and nobody waits for them. Only quick
+// ones get them, and no more than a quarter of their half.
 func (a *allowance) try(n int, t *taker) bool {
 	want := min(int64(n), a.half)
 	a.mu.Lock()
@@ -171,8 +173,8 @@ func (a *allowance) watch() {
 	}
 }
 
-// makeRoom moves what slow clients hold to their half. Of those for which that has no room, and that had time enough, it returns the one
-// that has taken longest, to be sent away; nil: there is none. mu is held.
+// makeRoom moves what slow clients hold to their half. Of those for which that has no room, and that had time enough,
+// it returns the one that has taken longest, to be sent away; nil: there is none. mu is held.
 func (a *allowance) makeRoom(now time.Time) (worst *taker) {
 	for t := range a.takers {
 		spent := now.Sub(t.since) - allowed(t.held[0])

@@ -49,8 +49,8 @@ func (g *gate) Write(b []byte) (int, error) {
 	return g.Buffer.Write(b)
 }
 
-// TestAllowance: several connections hold no more than the allowance, whatever the length of a message, and each of them comes to its end,
-// also while others take nothing and hold most of a half.
+// TestAllowance: several connections hold no more than the allowance, whatever the length of a message, and each of
+// them comes to its end, also while others take nothing and hold most of a half.
 func TestAllowance(t *testing.T) {
 	const message, size = 30_000, 300_000
 	one := "PUB a 030000\r\n" + strings.Repeat("x", message) + "\r\n"
@@ -119,8 +119,8 @@ func TestAllowanceEnds(t *testing.T) {
 	}
 }
 
-// TestPace: only who has taken a part quickly gets memory for more at once, and for a quarter of the half; who was slow gets it of the
-// half for slow ones, until one part was quick.
+// TestPace: only who has taken a part quickly gets memory for more at once, and for a quarter of the half; who was slow
+// gets it of the half for slow ones, until one part was quick.
 func TestPace(t *testing.T) {
 	a := newAllowance(800)
 	quickly := func(yes bool) {
@@ -163,8 +163,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestSlowMakeRoom: what slow clients hold does not keep others from anything, as far as there is room for them in their half; where there
-// is none, the one that has taken longest is sent away.
+// TestSlowMakeRoom: what slow clients hold does not keep others from anything, as far as there is room for them in
+// their half; where there is none, the one that has taken longest is sent away.
 func TestSlowMakeRoom(t *testing.T) {
 	a := newAllowance(800)
 	a.patience, a.lastPatience, a.look = -time.Hour, time.Hour, time.Millisecond

@@ -13,14 +13,15 @@ const (
 	// maxBatches is how many atomic batches the clients of one member may have open. A stream has room for 50,
 	// of which the channels that end here and the archive's restorer need some, and members have three of these.
 	maxBatches = 12
-	// maxOwnBatches is how many of these one connection may have open, so that one client does not take all of them by mistake. One that
-	// means to has several connections: those of an application have often one token, so that there is nothing to tell clients by.
+	// maxOwnBatches is how many of these one connection may have open, so that one client does not take all of them by
+	// mistake. One that means to has several connections: those of an application have often one token, so that there
+	// is nothing to tell clients by.
 	maxOwnBatches = 4
 	// maxBatchBytes bounds what is in these, in bytes as they were put: the server keeps it until they are
 	// committed, with several members in memory.
 	maxBatchBytes = 16 << 20
-	// batchLife is how long the server keeps one open of which no more is said, and longestBatch how long clients may go on to say
-	// something of one.
+	// batchLife is how long the server keeps one open of which no more is said, and longestBatch how long clients may
+	// go on to say something of one.
 	batchLife    = 10 * time.Second
 	longestBatch = time.Minute
 	// longestBatchID is what the server takes.

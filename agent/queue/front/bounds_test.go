@@ -41,7 +41,8 @@ func TestManySubscriptions(t *testing.T) {
 	r.hear("MSG orders.more more 2")
 }
 
-// TestClientBatches: clients cannot have so many atomic batches open, or such long ones, that there is no room for the agent's.
+// TestClientBatches: clients cannot have so many atomic batches open, or such long ones, that there is no room for the
+// agent's.
 func TestClientBatches(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	part := func(conn *nats.Conn, id string, sequence int, data []byte, commit bool) error {

@@ -70,7 +70,8 @@ func several(t *testing.T) []jetstream.JetStream {
 	return clients
 }
 
-// answered does something until the servers answer it, for which they may first have to elect who leads, and returns what they refuse.
+// answered does something until the servers answer it, for which they may first have to elect who leads, and returns
+// what they refuse.
 func answered(t *testing.T, try func(context.Context) error) error {
 	t.Helper()
 	for deadline := time.Now().Add(elections); ; time.Sleep(10 * time.Millisecond) {
@@ -88,7 +89,8 @@ func answered(t *testing.T, try func(context.Context) error) error {
 	}
 }
 
-// TestFiltersOfSeveral: clients of several members make the same consumer at once, and it stays as it was made until it is deleted.
+// TestFiltersOfSeveral: clients of several members make the same consumer at once, and it stays as it was made until it
+// is deleted.
 func TestFiltersOfSeveral(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")

@@ -10,7 +10,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 )
 
-// unfit says why a put has a subject or headers that no other way out of the queue could carry, a channel above all; empty: it has not.
+// unfit says why a put has a subject or headers that no other way out of the queue could carry, a channel above all;
+// empty: it has not.
 func (f *Front) unfit(op *operation) string {
 	if suffix := op.subject[len(f.access.queue):]; !envelope.FitsSuffix(suffix) {
 		return fmt.Sprintf("subject %.40q: behind the name of the queue, use up to %d bytes of UTF-8, and neither wildcards nor empty tokens", op.subject, envelope.MaxSuffix)

@@ -133,8 +133,8 @@ func (q *queue) put(js jetstream.JetStream, m *nats.Msg, options ...jetstream.Pu
 	return ack
 }
 
-// stored returns a message as it is stored. It waits for it: what was put without asking for an acknowledgement is stored some time
-// after the server has read it.
+// stored returns a message as it is stored. It waits for it: what was put without asking for an acknowledgement is
+// stored some time after the server has read it.
 func (q *queue) stored(sequence uint64) *jetstream.RawStreamMsg {
 	q.Helper()
 	stream, err := q.direct.Stream(q.Context(), "orders")

@@ -71,8 +71,8 @@ func serve(t *testing.T, directory string, last uint64, s front.Settings) (jetst
 	}
 }
 
-// TestIDsAfterRestart: a message that was put, got and acknowledged is not stored again after a restart, whatever it is like; one that
-// was not got is known to the server.
+// TestIDsAfterRestart: a message that was put, got and acknowledged is not stored again after a restart, whatever it is
+// like; one that was not got is known to the server.
 func TestIDsAfterRestart(t *testing.T) {
 	directory, s := t.TempDir(), settings(t, nil)
 	js, _, end := serve(t, directory, 0, s)

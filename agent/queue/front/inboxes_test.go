@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestInboxes: clients of one queue cannot listen to what another is answered, or is delivered; what nats.go asks for they may.
+// TestInboxes: clients of one queue cannot listen to what another is answered, or is delivered; what nats.go asks for
+// they may.
 func TestInboxes(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	denied := make(chan error, 10)

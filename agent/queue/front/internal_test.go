@@ -245,8 +245,8 @@ func (n *noting) Configure(_ context.Context, consumer string, filters []string)
 	return n.fresh, n.err
 }
 
-// TestConfigure: the server is told before it is asked what a consumer is to read, whichever way it is named, and is not asked if it
-// could not note that.
+// TestConfigure: the server is told before it is asked what a consumer is to read, whichever way it is named, and is
+// not asked if it could not note that.
 func TestConfigure(t *testing.T) {
 	server := &noting{}
 	front := &Front{options: Options{Queue: "orders", Server: server}, access: access{queue: "orders"}}

@@ -18,8 +18,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/front"
 )
 
-// TestIdleClients: clients that would stay for ever are sent away by a member that ends, although they wait for messages, and those that are
-// about to say who they are.
+// TestIdleClients: clients that would stay for ever are sent away by a member that ends, although they wait for
+// messages, and those that are about to say who they are.
 func TestIdleClients(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	q.front.SetLeaving(10*time.Millisecond, patience)
@@ -46,7 +46,8 @@ func TestIdleClients(t *testing.T) {
 	}
 }
 
-// TestBusyClient: one that is never quiet is sent away, too; what it was told is stored is there, and put again elsewhere nothing is lost.
+// TestBusyClient: one that is never quiet is sent away, too; what it was told is stored is there, and put again
+// elsewhere nothing is lost.
 func TestBusyClient(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	q.front.SetLeaving(patience, 50*time.Millisecond)

@@ -11,7 +11,8 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
-// TestPublish: a client reaches the queue, its stream and consumers of its own, and nothing else, whatever the server would allow.
+// TestPublish: a client reaches the queue, its stream and consumers of its own, and nothing else, whatever the server
+// would allow.
 func TestPublish(t *testing.T) {
 	const random = "_INBOX.abcdefghijklmnopqrstuv"
 	for subject, want := range map[string]string{ // in a server of the queue's own, and in a shared one
@@ -138,8 +139,8 @@ func FuzzAccess(f *testing.F) {
 	})
 }
 
-// FuzzRoles: whatever a client asks for, with one operation it may do nothing that it may not do with both, nothing needs both, and of
-// what can be said about the queue's messages publishing alone needs Put.
+// FuzzRoles: whatever a client asks for, with one operation it may do nothing that it may not do with both, nothing
+// needs both, and of what can be said about the queue's messages publishing alone needs Put.
 func FuzzRoles(f *testing.F) {
 	for _, subject := range []string{"orders.new", "$JS.ACK.orders.clerk.1.2.3.4.5", "$JS.API.CONSUMER.MSG.NEXT.orders.x", "_INBOX.abcdefghijklmnopqrstuv.>", "_DELIVER.orders.x", "$JS.EVENT.ADVISORY.X.Y.orders"} {
 		f.Add(subject)

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestPoison: a message that its consumer cannot bear is given as often as the consumer said, the same each time, and holds up nobody.
-// One that the consumer gives up is gone.
+// TestPoison: a message that its consumer cannot bear is given as often as the consumer said, the same each time, and
+// holds up nobody. One that the consumer gives up is gone.
 func TestPoison(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	_, js := q.client()
@@ -73,8 +73,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestNeverAcknowledged: a consumer that never acknowledges gets as much as it may have at once, and neither puts nor other consumers
-// wait for it.
+// TestNeverAcknowledged: a consumer that never acknowledges gets as much as it may have at once, and neither puts nor
+// other consumers wait for it.
 func TestNeverAcknowledged(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	_, js := q.client()

@@ -41,8 +41,8 @@ type pump struct {
 	to    io.Writer
 	dir   direction
 	turns chan struct{} // bounds how many work at once, of all connections
-	// memory bounds what was worked on and is not written yet, of all connections, of which this is the taker, and held is
-	// how many parts of this one are; nil: nothing does.
+	// memory bounds what was worked on and is not written yet, of all connections, of which this is the taker, and held
+	// is how many parts of this one are; nil: nothing does.
 	memory  *allowance
 	taker   *taker
 	held    atomic.Int32

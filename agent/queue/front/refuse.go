@@ -93,7 +93,8 @@ type configured interface {
 	Configure(ctx context.Context, consumer string, filters []string) (fresh bool, err error)
 }
 
-// configure tells the server of a request to make a consumer, if it wants to know, and returns the request as it may be made.
+// configure tells the server of a request to make a consumer, if it wants to know, and returns the request as it may be
+// made.
 func (f *Front) configure(subject, body []byte) ([]byte, error) {
 	server, ok := f.options.Server.(configured)
 	if !ok {
@@ -202,7 +203,8 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 		}
 	}
 	if direct || sourcing {
-		// The server makes them without what a queue needs of consumers, such as that they begin with the oldest message.
+		// The server makes them without what a queue needs of consumers, such as that they begin with the oldest
+		// message.
 		return nil, errors.New("direct and sourcing are for streams that get messages of others: leave them out")
 	}
 	if strings.HasPrefix(called, store.OwnConsumers) || strings.HasPrefix(durable, store.OwnConsumers) {

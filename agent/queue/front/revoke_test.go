@@ -24,8 +24,8 @@ func tokens(texts ...string) []roles.Token {
 	return all
 }
 
-// TestRevoked: clients whose token or CA may not come in any more are sent away, those that show something else that may stay, and for want
-// of what cannot be read now nobody goes.
+// TestRevoked: clients whose token or CA may not come in any more are sent away, those that show something else that
+// may stay, and for want of what cannot be read now nobody goes.
 func TestRevoked(t *testing.T) {
 	own, ownPool := transporttest.SelfSigned(t)
 	first, firstPool := transporttest.SelfSigned(t)

@@ -63,7 +63,8 @@ func inShared(t *testing.T, s *externaltest.Server, name string) *queue {
 	return &queue{T: t, front: f, address: listener.Addr().String()}
 }
 
-// TestShared: clients of a queue in a server that others use have all of JetStream for that queue, and neither see nor reach what else is there.
+// TestShared: clients of a queue in a server that others use have all of JetStream for that queue, and neither see nor
+// reach what else is there.
 func TestShared(t *testing.T) {
 	s := externaltest.Start(t, nil)
 	q, other := inShared(t, s, "orders"), inShared(t, s, "bills")

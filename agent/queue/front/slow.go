@@ -97,7 +97,8 @@ func (f *Front) watchSlow(ctx context.Context) {
 	}
 }
 
-// behind reports whether the server may hold something for a client: what it says to others is read as soon as it says it.
+// behind reports whether the server may hold something for a client: what it says to others is read as soon as it says
+// it.
 func (f *Front) behind() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

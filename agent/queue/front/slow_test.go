@@ -20,7 +20,8 @@ func TestStuckClients(t *testing.T) {
 	q.cutStuck(3)
 }
 
-// TestUntaken: before the server holds too much for all clients, those are cut that take least, however long one may take.
+// TestUntaken: before the server holds too much for all clients, those are cut that take least, however long one may
+// take.
 func TestUntaken(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	q.front.SetSlow(time.Hour, 4<<20)

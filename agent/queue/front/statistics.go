@@ -66,7 +66,8 @@ type Statistics struct {
 	WireBytes int64
 	// Compression and Decompression of payloads.
 	Compression, Decompression meter.Snapshot
-	// Tried messages that were put are those that an engine worked on, whether they shrank or not. What they took is Compression.CPU.
+	// Tried messages that were put are those that an engine worked on, whether they shrank or not. What they took is
+	// Compression.CPU.
 	Tried int64
 	// CompressedPlainBytes and CompressedBytes are of the messages that were compressed,
 	// RecentPlainBytes and RecentBytes of those of the last window in which there was any.

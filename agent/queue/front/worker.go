@@ -25,8 +25,8 @@ type worker struct {
 	decoder  *message.Decoder
 	scratch  *buffer
 	stored   run
-	// engine runs while messages are compressed, or inflated for clients, and checks while what clients compressed is looked at. What is
-	// passed on beside does not count.
+	// engine runs while messages are compressed, or inflated for clients, and checks while what clients compressed is
+	// looked at. What is passed on beside does not count.
 	engine, checks meter.Stopwatch
 }
 

@@ -329,8 +329,8 @@ func (l *Log) synced() error {
 	return nil
 }
 
-// syncLater syncs without keeping messages from being given meanwhile. After an error the next message tries again. Until it is done the
-// file counts as one that was not synced: who closes it in between syncs it, too.
+// syncLater syncs without keeping messages from being given meanwhile. After an error the next message tries again.
+// Until it is done the file counts as one that was not synced: who closes it in between syncs it, too.
 func (l *Log) syncLater() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

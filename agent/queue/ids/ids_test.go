@@ -317,8 +317,8 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestSyncOfClosed: a file that is not written to any more is synced before it is closed, also when it is being synced already, which that may
-// have undone.
+// TestSyncOfClosed: a file that is not written to any more is synced before it is closed, also when it is being synced
+// already, which that may have undone.
 func TestSyncOfClosed(t *testing.T) {
 	c := newClock()
 	l := open(t, Options{Directory: t.TempDir(), SyncInterval: time.Millisecond}, c)

@@ -1,8 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pull asks a consumer of JetStream for messages, never for more than there is room for, and loses none of them: the client
-// library's own iterators drop some when statuses of the server come on top of all that they asked for.
+// Package pull asks a consumer of JetStream for messages, never for more than there is room for, and loses none of
+// them: the client library's own iterators drop some when statuses of the server come on top of all that they asked
+// for.
 package pull
 
 import (
@@ -33,7 +34,8 @@ const (
 	batchCompleted, sizeExceeded = "Batch Completed", "Message Size Exceeds MaxBytes"
 )
 
-// ErrConsumer says that the consumer is not there any more, is not the one it was, or that its server wants to be asked anew.
+// ErrConsumer says that the consumer is not there any more, is not the one it was, or that its server wants to be asked
+// anew.
 var ErrConsumer = errors.New("the consumer ended")
 
 // Puller asks one consumer. It is for one goroutine at a time.
@@ -61,7 +63,8 @@ func (p *Puller) Inbox() string { return p.inbox + "*" }
 // Asked reports whether messages were asked for that did not come yet.
 func (p *Puller) Asked() bool { return p.asked > 0 }
 
-// Ask asks for so many messages and bytes at most. Nothing may be asked for yet, and a single message has to fit into the bytes.
+// Ask asks for so many messages and bytes at most. Nothing may be asked for yet, and a single message has to fit into
+// the bytes.
 func (p *Puller) Ask(batch, bytes int) error {
 	request, err := json.Marshal(struct {
 		Batch     int           `json:"batch"`
@@ -81,11 +84,12 @@ func (p *Puller) Ask(batch, bytes int) error {
 	return nil
 }
 
-// Unheard takes back what was asked for last, which nobody heard: a server that knows of nobody to hear it says so instead of any answer.
+// Unheard takes back what was asked for last, which nobody heard: a server that knows of nobody to hear it says so
+// instead of any answer.
 func (p *Puller) Unheard() { p.asked = 0 }
 
-// Take looks at what came to the subscription. It returns the place of a message, and nil for what only says how a request is. After an
-// error the consumer has to be made anew: ErrConsumer, or that a message is none of JetStream's.
+// Take looks at what came to the subscription. It returns the place of a message, and nil for what only says how a
+// request is. After an error the consumer has to be made anew: ErrConsumer, or that a message is none of JetStream's.
 func (p *Puller) Take(m *nats.Msg) (*nats.MsgMetadata, error) {
 	if status := m.Header.Get(statusHeader); status != "" && m.Reply == "" {
 		return nil, p.hear(status, m.Header.Get("Description"), m.Subject == p.request)

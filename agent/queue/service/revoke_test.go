@@ -37,7 +37,8 @@ func (q *queue) reload(change func(*front.Settings)) {
 	}
 }
 
-// TestRevokedToken: a get that waits ends when its token is let in no more, and so does what came by the same connection.
+// TestRevokedToken: a get that waits ends when its token is let in no more, and so does what came by the same
+// connection.
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
 	q := start(t, store.Settings{})
@@ -81,8 +82,8 @@ func TestRevokedToken(t *testing.T) {
 	}
 }
 
-// TestRevokedCA: connections of clients with a certificate end when its CA is let in no more: one on which nothing is asked, and one of gRPC
-// on which a get waits.
+// TestRevokedCA: connections of clients with a certificate end when its CA is let in no more: one on which nothing is
+// asked, and one of gRPC on which a get waits.
 func TestRevokedCA(t *testing.T) {
 	t.Parallel()
 	own, ownPool := transporttest.SelfSigned(t)

@@ -32,8 +32,8 @@ const (
 	headerTimeout = 10 * time.Second
 	// requestTimeout bounds how long a request may take that holds no memory.
 	requestTimeout = 5 * time.Minute
-	// bodyTimeout and a second for each bodyRate bytes bound how long a body may take in each direction for which memory is held, because
-	// others may wait for that.
+	// bodyTimeout and a second for each bodyRate bytes bound how long a body may take in each direction for which
+	// memory is held, because others may wait for that.
 	bodyTimeout = 30 * time.Second
 	bodyRate    = 1 << 20
 	// smallBody is the longest in bytes for which no memory is held, so that acknowledgements do not wait for payloads.
@@ -306,8 +306,8 @@ func deadline(n int) time.Time {
 	return time.Now().Add(bodyTimeout + time.Duration(n/bodyRate)*time.Second)
 }
 
-// reading bounds how long the body of a request may take; it is called when memory is held. What cannot have deadlines is not served by
-// a Server.
+// reading bounds how long the body of a request may take; it is called when memory is held. What cannot have deadlines
+// is not served by a Server.
 func reading(ctx context.Context, n int) {
 	if a, ok := ctx.Value(accountKey{}).(*account); ok && a.held > 0 {
 		_ = a.control.SetReadDeadline(deadline(n))

@@ -100,8 +100,8 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// keepsUnread: filters of a consumer are not changed when it is beyond messages that it did not read, of which there are so many; one that
-// is made anew in its place has them all to read.
+// keepsUnread: filters of a consumer are not changed when it is beyond messages that it did not read, of which there
+// are so many; one that is made anew in its place has them all to read.
 func keepsUnread(t *testing.T, members []*store.Store, js jetstream.JetStream, unread int) {
 	t.Helper()
 	s := members[1]
@@ -147,7 +147,8 @@ func keepsUnread(t *testing.T, members []*store.Store, js jetstream.JetStream, u
 	if _, refused := asked("orders.new"); refused == nil || refused.Before != "orders.read" {
 		t.Errorf("filters of what it has passed: %v", refused)
 	}
-	// One that has not heard of the acknowledgement when the consumer goes keeps the message for good, and may come to lead.
+	// One that has not heard of the acknowledgement when the consumer goes keeps the message for good, and may come to
+	// lead.
 	trying(t, "all members to have removed what is acknowledged", func(context.Context) error {
 		for _, member := range members {
 			held, err := member.Held()

@@ -5,7 +5,8 @@ package store
 
 import "testing"
 
-// TestDraw: of a short range each sequence once, of a long one any, and always those of the range, equal for equal seeds.
+// TestDraw: of a short range each sequence once, of a long one any, and always those of the range, equal for equal
+// seeds.
 func TestDraw(t *testing.T) {
 	for _, span := range []uint64{1, 7, maxOrder, maxOrder + 1, 1 << 60} {
 		const low = 1000

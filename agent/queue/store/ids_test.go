@@ -41,8 +41,8 @@ func addresses(t *testing.T, n int) []string {
 	return all
 }
 
-// TestSharedIDs: what one member gives, the others know, also when all were started again; a full queue does not keep ids from being
-// shared.
+// TestSharedIDs: what one member gives, the others know, also when all were started again; a full queue does not keep
+// ids from being shared.
 func TestSharedIDs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take some seconds")

@@ -95,9 +95,10 @@ func (e *FiltersError) Error() string {
 // filtersPatience bounds how long servers may take to say what a consumer reads.
 const filtersPatience = 5 * time.Second
 
-// CheckFilters returns a *FiltersError if a consumer is there and reads something else: servers of a cluster look for messages
-// that are below the position of a consumer that reads them, and remove them as acknowledged, also those that it did not read when it
-// passed them. fresh says that there is none. Nothing is removed with a consumer, and one that is made begins with the oldest message.
+// CheckFilters returns a *FiltersError if a consumer is there and reads something else: servers of a cluster look for
+// messages that are below the position of a consumer that reads them, and remove them as acknowledged, also those that
+// it did not read when it passed them. fresh says that there is none. Nothing is removed with a consumer, and one that
+// is made begins with the oldest message.
 func (s *Streams) CheckFilters(ctx context.Context, conn *nats.Conn, consumer string, subjects []string) (fresh bool, err error) {
 	if consumer == "" {
 		return false, nil // the server chooses a name that is no other's

@@ -54,7 +54,8 @@ func (s *Store) Volume() (Volume, error) {
 	if js.Disabled {
 		return Volume{}, fmt.Errorf("the store of queue %s was shut down", s.options.Queue)
 	}
-	// What is removed in between makes it seem to have more room, and what is put less. The first is there anyway soon after.
+	// What is removed in between makes it seem to have more room, and what is put less. The first is there anyway soon
+	// after.
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(s.options.Directory, &fs); err != nil {
 		return Volume{}, fmt.Errorf("look at the volume of queue %s: %w", s.options.Queue, err)
@@ -67,8 +68,8 @@ func (s *Store) Volume() (Volume, error) {
 
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// roomOf counts what is there and what is free. So blocks that are half empty, a Raft log that has not been cut yet, and whatever
-// else is on the volume count with what they really take.
+// roomOf counts what is there and what is free. So blocks that are half empty, a Raft log that has not been cut yet,
+// and whatever else is on the volume count with what they really take.
 func roomOf(v Volume, capacity int64, members bool) int64 {
 	size := v.Size
 	if capacity > 0 {
@@ -81,10 +82,10 @@ func roomOf(v Volume, capacity int64, members bool) int64 {
 	return room
 }
 
-// Crowded returns an error when what is on the volume beside the messages leaves them so little
-// that they fill it: less than about three quarters of what they would have of an otherwise empty one.
-// So it does when there is no room for the longest message, of so many bytes, and while the volume is short of room for anything.
-// It is nil when a queue is full as its limits say.
+// Crowded returns an error when what is on the volume beside the messages leaves them so little that they fill it: less
+// than about three quarters of what they would have of an otherwise empty one. So it does when there is no room for the
+// longest message, of so many bytes, and while the volume is short of room for anything. It is nil when a queue is full
+// as its limits say.
 func (s *Store) Crowded(longest int64) error {
 	if s.room == nil {
 		return nil
@@ -145,12 +146,12 @@ func newRoom(queue, member string, capacity int64, members bool) *room {
 // alone reports whether there is one and no other member has any.
 func (r *room) alone() bool { return r != nil && !r.members }
 
-// leastFree is how many bytes have to be free on a volume for messages to be put. A queue that has refused them takes them again when there are
-// twice as many.
+// leastFree is how many bytes have to be free on a volume for messages to be put. A queue that has refused them takes
+// them again when there are twice as many.
 func (r *room) leastFree(v Volume) int64 { return queuevolume.Short(min(v.Size, r.capacity)) }
 
-// offer is what messages may take on this member's volume now, and whether they may be put at all. It changes only by steps, or every put
-// would move it.
+// offer is what messages may take on this member's volume now, and whether they may be put at all. It changes only by
+// steps, or every put would move it.
 func (r *room) offer() (offered int64, short, known bool) {
 	now, err := r.look()
 	r.mu.Lock()
@@ -166,8 +167,8 @@ func (r *room) offer() (offered int64, short, known bool) {
 	return r.offered, r.short, r.offered > 0
 }
 
-// step is what is offered of a room after what was before. A block that has partly left is in what
-// is kept free, and moves nothing: an oldest message that is dropped leaves such a block, and would make room for less again.
+// step is what is offered of a room after what was before. A block that has partly left is in what is kept free, and
+// moves nothing: an oldest message that is dropped leaves such a block, and would make room for less again.
 func step(before, room, capacity int64) int64 {
 	width := max(min(room, capacity)/stepPart, 1<<20)
 	next := max(min(room-width, capacity), leastRoom)
@@ -191,14 +192,15 @@ type least struct {
 const (
 	// heardPatience is how long limits are not raised because a member has not been heard yet.
 	heardPatience = 15 * time.Second
-	// absence is how long the room of a member counts that is not heard any more. One that is restarted is back by then; for one that is
-	// not, the others do not go without room.
+	// absence is how long the room of a member counts that is not heard any more. One that is restarted is back by
+	// then; for one that is not, the others do not go without room.
 	absence = 5 * time.Minute
 	// silence is how long a member that is well is not heard at most.
 	silence = 10 * time.Second
 )
 
-// least looks at this member's volume and at what so many others in all have told. It is not known while nothing was seen of the own one.
+// least looks at this member's volume and at what so many others in all have told. It is not known while nothing was
+// seen of the own one.
 func (r *room) least(others int) (least, bool) {
 	offered, short, known := r.offer()
 	if !known {
@@ -229,13 +231,15 @@ type bounds struct {
 	dropOldest bool
 }
 
-// slack is by how much a stream may hold more than it does when it drops its oldest and is kept from growing: small changes are not worth a new
-// limit, and a member that has yet to take over acknowledgements holds more than the one that leads, and would cut messages that are to stay.
+// slack is by how much a stream may hold more than it does when it drops its oldest and is kept from growing: small
+// changes are not worth a new limit, and a member that has yet to take over acknowledgements holds more than the one
+// that leads, and would cut messages that are to stay.
 const slack = 4 << 20
 
-// within is what a stream, which holds so many bytes and has some bounds, is to have of those that its settings say. Room takes away no message
-// that is there: a stream that drops its oldest would be cut to a lower limit at once, so it keeps what it holds, and each message pushes out
-// as much as it takes. When a volume is short of room, the stream refuses messages, which cuts nothing.
+// within is what a stream, which holds so many bytes and has some bounds, is to have of those that its settings say.
+// Room takes away no message that is there: a stream that drops its oldest would be cut to a lower limit at once, so it
+// keeps what it holds, and each message pushes out as much as it takes. When a volume is short of room, the stream
+// refuses messages, which cuts nothing.
 func within(spec, have bounds, l least, stored int64) bounds {
 	bytes := min(spec.bytes, l.bytes)
 	if !l.whole && have.bytes > 0 {
@@ -251,7 +255,8 @@ func within(spec, have bounds, l least, stored int64) bounds {
 	return bounds{bytes: min(max(bytes, floor), spec.bytes), dropOldest: true}
 }
 
-// left is what a stream is to have when its settings change, until the member that leads looks at room again: nothing that room may be against.
+// left is what a stream is to have when its settings change, until the member that leads looks at room again: nothing
+// that room may be against.
 func left(spec, have bounds) bounds {
 	out := bounds{bytes: spec.bytes, dropOldest: spec.dropOldest && have.dropOldest}
 	if have.bytes > 0 {

@@ -154,7 +154,8 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// TestOffer: what cannot be seen, or could not be noted, moves nothing, and a volume that is short stays so until there is clearly more.
+// TestOffer: what cannot be seen, or could not be noted, moves nothing, and a volume that is short stays so until there
+// is clearly more.
 func TestOffer(t *testing.T) {
 	now := time.Now()
 	look := Volume{Free: 1 << 30, Room: 100 << 20}
@@ -335,8 +336,8 @@ func TestRoomMoves(t *testing.T) {
 	}
 }
 
-// TestRoomTakesNothing: a stream that drops its oldest messages keeps all that it has when the room goes, and drops one for one that is put; when
-// the volume is short of room, none at all.
+// TestRoomTakesNothing: a stream that drops its oldest messages keeps all that it has when the room goes, and drops one
+// for one that is put; when the volume is short of room, none at all.
 func TestRoomTakesNothing(t *testing.T) {
 	const capacity, messages, length = 256 << 20, 20, 1 << 19
 	q := newRoomy(t, capacity)
@@ -390,7 +391,8 @@ func TestRoomTakesNothing(t *testing.T) {
 	}
 }
 
-// TestOnlyRoom: the member that leads, with settings of before, moves the limit within what others have changed the settings to, and nothing else.
+// TestOnlyRoom: the member that leads, with settings of before, moves the limit within what others have changed the
+// settings to, and nothing else.
 func TestOnlyRoom(t *testing.T) {
 	const capacity, minute = 1 << 30, time.Minute
 	q := newRoomy(t, capacity)
@@ -466,7 +468,8 @@ func TestRoomOfOthers(t *testing.T) {
 	}
 }
 
-// TestTurn: a member tells what changes at once and the rest each second, moves the limit, and says what keeps it from that.
+// TestTurn: a member tells what changes at once and the rest each second, moves the limit, and says what keeps it from
+// that.
 func TestTurn(t *testing.T) {
 	const capacity = 1 << 30
 	q := newRoomy(t, capacity)

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// roomSubject is where members tell each other what they have room for. It is stored nowhere: what a member had room for that does not say
-// so any more is forgotten. Clients can neither put nor listen to it.
+// roomSubject is where members tell each other what they have room for. It is stored nowhere: what a member had room
+// for that does not say so any more is forgotten. Clients can neither put nor listen to it.
 func roomSubject(queue string) string { return "$LIGHTERAGE.ROOM." + queue }
 
 // heard is what another member tells.
@@ -87,15 +87,18 @@ func (r *room) tell(conn *nats.Conn, before heard, always bool) (heard, error) {
 }
 
 const (
-	// roomInterval is between two looks at the room on the volume: less than it takes to write what the store keeps free of it.
+	// roomInterval is between two looks at the room on the volume: less than it takes to write what the store keeps
+	// free of it.
 	roomInterval = 200 * time.Millisecond
-	// roomAgain is between two looks of the member that leads at the stream, and how often members tell what has not changed.
+	// roomAgain is between two looks of the member that leads at the stream, and how often members tell what has not
+	// changed.
 	roomAgain = time.Second
 )
 
-// KeepRoom moves the limit of the stream whenever members' volumes have room for less than it allows, or for more again, until the context
-// ends. Only the member that leads does, and it touches no other setting. So a queue is full before a volume is, and messages are refused or dropped
-// while those that are there can be got and make room. tell is given what keeps it from that, and nil after each time that nothing did.
+// KeepRoom moves the limit of the stream whenever members' volumes have room for less than it allows, or for more
+// again, until the context ends. Only the member that leads does, and it touches no other setting. So a queue is full
+// before a volume is, and messages are refused or dropped while those that are there can be got and make room. tell is
+// given what keeps it from that, and nil after each time that nothing did.
 func (s *Store) KeepRoom(ctx context.Context, conn *nats.Conn, tell func(error)) {
 	if s.room == nil {
 		return
@@ -165,7 +168,8 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	return errors.Join(untold, k.problem)
 }
 
-// moveLimit gives the stream the limit that there is room for. Whatever else the stream has stays. It does nothing before settings were given.
+// moveLimit gives the stream the limit that there is room for. Whatever else the stream has stays. It does nothing
+// before settings were given.
 func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -200,8 +204,8 @@ func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 	return nil
 }
 
-// bound limits what is wanted of a stream, which has a configuration and holds so many bytes, to what members have room for. A stream whose settings
-// have no limit of bytes is left without one.
+// bound limits what is wanted of a stream, which has a configuration and holds so many bytes, to what members have room
+// for. A stream whose settings have no limit of bytes is left without one.
 func (r *room) bound(want *jetstream.StreamConfig, have jetstream.StreamConfig, stored int64) {
 	if want.MaxBytes <= 0 {
 		return
@@ -227,8 +231,8 @@ func discard(oldest bool) jetstream.DiscardPolicy {
 	return jetstream.DiscardNew
 }
 
-// What the settings say of a stream's bounds is noted among its metadata by who applies them, so that the member that moves the limit need not
-// have the same settings yet.
+// What the settings say of a stream's bounds is noted among its metadata by who applies them, so that the member that
+// moves the limit need not have the same settings yet.
 const (
 	bytesKey    = "lighterage.dev/max-bytes"
 	overflowKey = "lighterage.dev/overflow"
@@ -255,8 +259,8 @@ func notedBounds(metadata map[string]string) (bounds, bool) {
 	return bounds{bytes: n, dropOldest: metadata[overflowKey] == overflowOld}, err == nil && n > 0
 }
 
-// Narrowed says which other member, that is not heard any more, keeps messages from what the volumes of the rest have room for; empty if none
-// does. Members that are there tell of their own volumes. It is known to the member that leads.
+// Narrowed says which other member, that is not heard any more, keeps messages from what the volumes of the rest have
+// room for; empty if none does. Members that are there tell of their own volumes. It is known to the member that leads.
 func (s *Store) Narrowed() string {
 	if s.room == nil || !s.room.members || !s.Leader() {
 		return ""

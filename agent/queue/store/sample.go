@@ -19,12 +19,14 @@ const (
 	maxSampleReads = 1 << 16
 	// maxOrder is of how many sequences each is looked at once, in a random order. Where there are more they are drawn.
 	maxOrder = 1 << 16
-	// sparse is how many sequences have to be gone for each that is there before the next message is taken for one that is gone.
+	// sparse is how many sequences have to be gone for each that is there before the next message is taken for one that
+	// is gone.
 	sparse = 64
 )
 
-// Sample calls visit with messages of the queue at random until visit returns false, or as many sequences were looked at as is worth while.
-// No message is visited twice. Nothing is consumed, and no consumer sees a difference. Messages that come or go meanwhile may be among them or not.
+// Sample calls visit with messages of the queue at random until visit returns false, or as many sequences were looked
+// at as is worth while. No message is visited twice. Nothing is consumed, and no consumer sees a difference. Messages
+// that come or go meanwhile may be among them or not.
 func (s *Streams) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error)) error {
 	js, err := jetstream.New(conn)
 	if err != nil {

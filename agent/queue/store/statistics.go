@@ -184,8 +184,8 @@ func (s *Store) blocks() (files, bytes uint64, err error) {
 	return files, bytes, nil
 }
 
-// Applied counts the changes that this member has taken over from whichever leads, of all streams and consumers; 0 for a queue of one.
-// It grows while the store runs, but for when a stream or consumer goes.
+// Applied counts the changes that this member has taken over from whichever leads, of all streams and consumers; 0 for
+// a queue of one. It grows while the store runs, but for when a stream or consumer goes.
 func (s *Store) Applied() uint64 {
 	if s.options.Cluster == nil {
 		return 0

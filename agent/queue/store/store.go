@@ -343,8 +343,8 @@ func (s *Store) Ready() error {
 		if status.StatusCode == http.StatusOK {
 			return nil
 		}
-		// By this code alone it says that it did not find itself serving within a millisecond, which may be over before a
-		// process that waits for a processor has looked.
+		// By this code alone it says that it did not find itself serving within a millisecond, which may be over before
+		// a process that waits for a processor has looked.
 		if status.StatusCode == http.StatusInternalServerError && try < readyTries && s.server.ReadyForConnections(readyPatience) {
 			continue
 		}

@@ -49,8 +49,8 @@ type Streams struct {
 	room         *room // of the volume; nil: not looked at
 }
 
-// NewStreams returns those of a queue in a server that others may use as well. The owner is written into them, and streams of another
-// one are left as they are.
+// NewStreams returns those of a queue in a server that others may use as well. The owner is written into them, and
+// streams of another one are left as they are.
 func NewStreams(queue, owner string, memory bool) (*Streams, error) {
 	if err := checkName(queue); err != nil {
 		return nil, err

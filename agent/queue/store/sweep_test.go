@@ -90,7 +90,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepUnfinished: a consumer that had messages at the end and has not acknowledged them may have what cannot be told yet.
+// TestSweepUnfinished: a consumer that had messages at the end and has not acknowledged them may have what cannot be
+// told yet.
 func TestSweepUnfinished(t *testing.T) {
 	o := store.Options{Directory: t.TempDir()}
 	s := start(t, o)
@@ -121,7 +122,8 @@ func TestSweepUnfinished(t *testing.T) {
 	}
 }
 
-// TestSweepPoison: what a consumer was given as often as it may be is kept, though the consumer's position is beyond it.
+// TestSweepPoison: what a consumer was given as often as it may be is kept, though the consumer's position is beyond
+// it.
 func TestSweepPoison(t *testing.T) {
 	o := store.Options{Directory: t.TempDir()}
 	s := start(t, o)
@@ -181,8 +183,8 @@ func TestSweepPoison(t *testing.T) {
 	kept("without it", false)
 }
 
-// TestSweepRefiltered: what a consumer was not given because it did not read it then is kept when it reads it now, though its
-// position is beyond it. What is put later is not kept for that.
+// TestSweepRefiltered: what a consumer was not given because it did not read it then is kept when it reads it now,
+// though its position is beyond it. What is put later is not kept for that.
 func TestSweepRefiltered(t *testing.T) {
 	o := store.Options{Directory: t.TempDir()}
 	messages := filepath.Join(o.Directory, "jetstream", "$G", "streams", "orders", "msgs")

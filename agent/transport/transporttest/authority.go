@@ -77,8 +77,8 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// Directory makes a configuration directory for who has the identity path and the TLS server name; peer is the other cluster's
-// authority.
+// Directory makes a configuration directory for who has the identity path and the TLS server name; peer is the other
+// cluster's authority.
 func (a *Authority) Directory(t testing.TB, peer *Authority, path, serverName string) string {
 	t.Helper()
 	directory := t.TempDir()

@@ -18,7 +18,8 @@ import (
 const (
 	// MaxCertificates of a chain: a leaf and two intermediate CAs.
 	MaxCertificates = 3
-	// maxBytes of one certificate. The claims of a run hold a path of up to 4096 bytes, each of which takes three when it is encoded.
+	// maxBytes of one certificate. The claims of a run hold a path of up to 4096 bytes, each of which takes three when
+	// it is encoded.
 	maxBytes = 20 << 10
 	// RSA keys, in bits.
 	minRSA, maxRSA = 2048, 4096

@@ -15,8 +15,8 @@ import (
 const (
 	// maxCandidates bounds the roots of all owners that have the name, and the key identifier, of a chain's issuer.
 	maxCandidates = 64
-	// maxAlike bounds those of one owner with one name and key identifier, so that no owner takes the place of another. Two are there
-	// while a CA's certificate is renewed with the same key.
+	// maxAlike bounds those of one owner with one name and key identifier, so that no owner takes the place of another.
+	// Two are there while a CA's certificate is renewed with the same key.
 	maxAlike = 2
 )
 
@@ -37,8 +37,8 @@ type root struct {
 // NewRoots returns none.
 func NewRoots() *Roots { return &Roots{bySubject: map[string][]*root{}} }
 
-// Add adds the CA certificates of an owner, some of which others may have as well. Of an owner's certificates with the same name and key
-// identifier the first two count.
+// Add adds the CA certificates of an owner, some of which others may have as well. Of an owner's certificates with the
+// same name and key identifier the first two count.
 func (r *Roots) Add(owner string, certificates []*x509.Certificate) {
 	for _, certificate := range certificates {
 		subject := string(certificate.RawSubject)
@@ -64,9 +64,10 @@ func full(known []*root, owner string, certificate *x509.Certificate) bool {
 	return alike >= maxAlike
 }
 
-// Owners returns the names of those whose CA verifies the chain, leaf first, sorted; without an error there is at least one. The chain's
-// signatures, times and uses are checked, not its names. What it costs depends neither on the number of owners nor on what a stranger
-// presents: a chain that no root can have issued is rejected before a signature is looked at.
+// Owners returns the names of those whose CA verifies the chain, leaf first, sorted; without an error there is at least
+// one. The chain's signatures, times and uses are checked, not its names. What it costs depends neither on the number
+// of owners nor on what a stranger presents: a chain that no root can have issued is rejected before a signature is
+// looked at.
 func (r *Roots) Owners(chain []*x509.Certificate, now time.Time, usage x509.ExtKeyUsage) ([]string, error) {
 	if len(chain) == 0 {
 		return nil, fmt.Errorf("%w: none was presented", ErrUnknownIssuer)

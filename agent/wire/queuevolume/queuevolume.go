@@ -1,8 +1,9 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queuevolume is how much of a Queue member's volume is for messages and how much for other things, in bytes. The API server rejects
-// volumes by these figures, the manager says by them which messages a volume is too small for, and members reject messages by them.
+// Package queuevolume is how much of a Queue member's volume is for messages and how much for other things, in bytes.
+// The API server rejects volumes by these figures, the manager says by them which messages a volume is too small for,
+// and members reject messages by them.
 package queuevolume
 
 const (
@@ -21,8 +22,8 @@ const (
 	LeastOfThree = 128 << 20
 )
 
-// IDBytes is what ids of given messages may take of a volume. Several members keep each other's, in a stream which is as large for all,
-// so that volumes of different sizes do not matter.
+// IDBytes is what ids of given messages may take of a volume. Several members keep each other's, in a stream which is
+// as large for all, so that volumes of different sizes do not matter.
 func IDBytes(volume int64, members int) int64 {
 	if members > 1 {
 		return MaxIDBytes
@@ -30,23 +31,25 @@ func IDBytes(volume int64, members int) int64 {
 	return min(MaxIDBytes, volume/part)
 }
 
-// Reserve is what is for blocks of messages that have partly left, until the server compacts them, for the copies that it makes to do
-// so, for its indexes and the states of consumers, and for what is put until a limit has been moved.
+// Reserve is what is for blocks of messages that have partly left, until the server compacts them, for the copies that
+// it makes to do so, for its indexes and the states of consumers, and for what is put until a limit has been moved.
 func Reserve(volume int64) int64 {
 	return min(leastReserve+volume/part, mostReserve)
 }
 
-// Short is how much of Reserve has to be free for messages to be put, whatever a limit says. A stream that is as large as it may be
-// leaves more: what is put pushes out the oldest, or is rejected, and that takes two blocks of 8 MiB at most. So others have taken the rest.
+// Short is how much of Reserve has to be free for messages to be put, whatever a limit says. A stream that is as large
+// as it may be leaves more: what is put pushes out the oldest, or is rejected, and that takes two blocks of 8 MiB at
+// most. So others have taken the rest.
 func Short(volume int64) int64 { return Reserve(volume) / 3 }
 
-// Beside is what a volume of so many bytes, or the part of a larger one that is for a queue, keeps for other things than messages.
+// Beside is what a volume of so many bytes, or the part of a larger one that is for a queue, keeps for other things
+// than messages.
 func Beside(volume int64, members int) int64 {
 	return LeaseBytes + IDBytes(volume, members) + Reserve(volume)
 }
 
-// ForMessages is what is surely left for messages of a volume that nobody else writes to: a tenth may be the file system's. It is 0 or less for
-// one that is too small.
+// ForMessages is what is surely left for messages of a volume that nobody else writes to: a tenth may be the file
+// system's. It is 0 or less for one that is too small.
 func ForMessages(volume int64, members int) int64 {
 	return volume - volume/10 - Beside(volume, members)
 }

@@ -54,7 +54,8 @@ type RunClaims struct {
 	Audience []string
 	// Namespace and Claim to write to, and Path of the directory in the claim: absolute, clean, at most 4096 bytes.
 	Namespace, Claim, Path string
-	// Delete permits removing what the source does not have. Privileged permits asking for the privilege to keep owners.
+	// Delete permits removing what the source does not have. Privileged permits asking for the privilege to keep
+	// owners.
 	Delete, Privileged bool
 }
 

@@ -43,8 +43,9 @@ func MarshalConfig(config proto.Message) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// UnmarshalConfig reads a configuration that a manager of another release may have written. Fields and names of enumerations that this
-// release does not know are ignored, and the error matches ErrCritical when one of them is critical.
+// UnmarshalConfig reads a configuration that a manager of another release may have written. Fields and names of
+// enumerations that this release does not know are ignored, and the error matches ErrCritical when one of them is
+// critical.
 func UnmarshalConfig(encoded []byte, config proto.Message) error {
 	var listed struct {
 		Critical []string `json:"critical"`

@@ -29,8 +29,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// M5, M9: a gateway that watches one namespace works with the rights that the chart gives it then. Peers get into that namespace, and into no
-// other one, whatever grants there are in it. Its metrics are guarded.
+// M5, M9: a gateway that watches one namespace works with the rights that the chart gives it then. Peers get into that
+// namespace, and into no other one, whatever grants there are in it. Its metrics are guarded.
 func TestGatewayThatWatchesOneNamespace(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	cluster, err := controllertest.Start("../../../config/crd/bases")

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-lighterage is a kubectl plugin: kubectl runs it as kubectl lighterage when it is in a directory of $PATH. It uses
-// the rights of the user who runs it, and changes no object of the cluster.
+// Command kubectl-lighterage is a kubectl plugin: kubectl runs it as kubectl lighterage when it is in a directory of
+// $PATH. It uses the rights of the user who runs it, and changes no object of the cluster.
 package main
 
 import (

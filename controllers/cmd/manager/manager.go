@@ -60,8 +60,8 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// managerCertificateLifetime is that of the manager's own certificate, which lives in memory. It is renewed at half of it, so that a peer whose
-// clock is ahead by a day accepts it at any time.
+// managerCertificateLifetime is that of the manager's own certificate, which lives in memory. It is renewed at half of
+// it, so that a peer whose clock is ahead by a day accepts it at any time.
 const managerCertificateLifetime = 72 * time.Hour
 
 // newManager wires everything.
@@ -103,9 +103,9 @@ func newManager(config *rest.Config, s settings) (ctrl.Manager, error) {
 // operatorApp is the name label of what the chart installs, node agents among it.
 const operatorApp = "lighterage"
 
-// managerOptions keep the cache small: of Jobs, pods, Deployments, disruption budgets and autoscalers only the operator's are in it, Secrets and
-// ConfigMaps are never cached, and nothing has managedFields, which nobody reads: what is written is patches and applied configurations, which
-// leave alone what both sides of a difference lack.
+// managerOptions keep the cache small: of Jobs, pods, Deployments, disruption budgets and autoscalers only the
+// operator's are in it, Secrets and ConfigMaps are never cached, and nothing has managedFields, which nobody reads:
+// what is written is patches and applied configurations, which leave alone what both sides of a difference lack.
 func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	ours, err := labels.NewRequirement(plan.AppLabel, selection.In, []string{operatorApp, plan.AppName})
 	if err != nil {
@@ -134,8 +134,8 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	}, nil
 }
 
-// electLeader has one manager of several work at a time. The lease is longer than the 15 s of kube-controller-manager's default, so that a
-// leader outlives an API server that is away for a minute; without leader election it outlives any.
+// electLeader has one manager of several work at a time. The lease is longer than the 15 s of kube-controller-manager's
+// default, so that a leader outlives an API server that is away for a minute; without leader election it outlives any.
 func electLeader(options *ctrl.Options, config *rest.Config, s settings) error {
 	const name = "manager.lighterage.dev"
 	deadline, pause := s.leaseDuration*3/4, min(s.leaseDuration/10, 5*time.Second)

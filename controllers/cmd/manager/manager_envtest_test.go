@@ -46,8 +46,8 @@ const (
 	agentImage         = "registry.example/agent:test"
 )
 
-// TestManagerWithItsOwnRights runs the manager as its service account, with the rights in config/rbac and no others, under the admission policies
-// in config/admission.
+// TestManagerWithItsOwnRights runs the manager as its service account, with the rights in config/rbac and no others,
+// under the admission policies in config/admission.
 func TestManagerWithItsOwnRights(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	cluster, err := controllertest.Start("../../../config/crd/bases")
@@ -186,8 +186,8 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	})
 }
 
-// checkManagedFields checks that the manager holds no managedFields of a Transfer and its Job, and that what it has written leaves them be: the
-// Transfer's finalizer, status, and who created it.
+// checkManagedFields checks that the manager holds no managedFields of a Transfer and its Job, and that what it has
+// written leaves them be: the Transfer's finalizer, status, and who created it.
 func checkManagedFields(t *testing.T, cluster *controllertest.Cluster, cached client.Client, key client.ObjectKey) {
 	t.Helper()
 	held, jobs := &v1alpha1.Transfer{}, &batchv1.JobList{}
@@ -213,7 +213,8 @@ func checkManagedFields(t *testing.T, cluster *controllertest.Cluster, cached cl
 	}
 }
 
-// checkEndpoint checks that an HTTPEndpoint gets all that it needs, and that its autoscaler goes when it is not wanted any more.
+// checkEndpoint checks that an HTTPEndpoint gets all that it needs, and that its autoscaler goes when it is not wanted
+// any more.
 func checkEndpoint(t *testing.T, cluster *controllertest.Cluster, endpoint *v1alpha1.HTTPEndpoint) {
 	t.Helper()
 	ctx := context.Background()
@@ -280,7 +281,8 @@ func checkQueue(t *testing.T, cluster *controllertest.Cluster, namespace string)
 	if err := cluster.Client.Status().Patch(ctx, claim, bound); err != nil {
 		t.Fatal(err)
 	}
-	// The manager may ask for a larger claim. The API server grows none that is of no class, and says so in other words than of missing rights.
+	// The manager may ask for a larger claim. The API server grows none that is of no class, and says so in other words
+	// than of missing rights.
 	patch := client.MergeFrom(queue.DeepCopy())
 	queue.Spec.Storage.Size = resource.MustParse("2Gi")
 	if err := cluster.Client.Patch(ctx, queue, patch); err != nil {

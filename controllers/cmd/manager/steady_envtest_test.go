@@ -46,7 +46,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
-// quiet is how long nothing is written before all is settled: longer than an agent may leave questions unanswered before status says so.
+// quiet is how long nothing is written before all is settled: longer than an agent may leave questions unanswered
+// before status says so.
 const quiet = agentpoll.Grace + 5*time.Second
 
 // steadyRow is an object in a steady state that exercises what it owns.
@@ -119,8 +120,8 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 	}
 }
 
-// TestSecondReconcileWritesNothing: of every kind there is an object that nobody changes. Looking at it again, and looking at it with a
-// manager that has just been started, writes nothing.
+// TestSecondReconcileWritesNothing: of every kind there is an object that nobody changes. Looking at it again, and
+// looking at it with a manager that has just been started, writes nothing.
 func TestSecondReconcileWritesNothing(t *testing.T) {
 	if !inOwnProcess(t) {
 		return

@@ -23,7 +23,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/controllertest"
 )
 
-// M5: a manager that watches one namespace works there with the rights that the chart gives it then, and touches nothing in another one.
+// M5: a manager that watches one namespace works there with the rights that the chart gives it then, and touches
+// nothing in another one.
 func TestManagerThatWatchesOneNamespace(t *testing.T) {
 	if !inOwnProcess(t) {
 		return
@@ -110,8 +111,8 @@ func TestManagerThatWatchesOneNamespace(t *testing.T) {
 	}
 }
 
-// inOwnProcess runs the test again in a process of its own, and reports whether this is that process. A process has one manager: controllers and
-// metrics are registered under their names.
+// inOwnProcess runs the test again in a process of its own, and reports whether this is that process. A process has one
+// manager: controllers and metrics are registered under their names.
 func inOwnProcess(t *testing.T) bool {
 	t.Helper()
 	const own = "LIGHTERAGE_TEST_OWN_PROCESS"

@@ -1,8 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package passthrough listens on one port and sends each TLS connection where the server name in its ClientHello says: to a
-// server in this process, or through to another address without ending TLS. It knows nothing of Kubernetes.
+// Package passthrough listens on one port and sends each TLS connection where the server name in its ClientHello says:
+// to a server in this process, or through to another address without ending TLS. It knows nothing of Kubernetes.
 //
 // Anybody may connect, so everything is bounded: the size of a ClientHello and the time it may take, what a client may
 // send before it is authenticated, and connections by their state. A connection is unknown at first. One to the server

@@ -23,9 +23,9 @@ var (
 	errStop = errors.New("the ClientHello is complete")
 )
 
-// readHello reads a TLS ClientHello of at most limit bytes from r. It returns the server name in it, which is empty when the client
-// sent none, and every byte that was read, so that they can be handed on. The parsing is left to crypto/tls: a handshake is begun
-// that stops at the ClientHello and that cannot write.
+// readHello reads a TLS ClientHello of at most limit bytes from r. It returns the server name in it, which is empty
+// when the client sent none, and every byte that was read, so that they can be handed on. The parsing is left to
+// crypto/tls: a handshake is begun that stops at the ClientHello and that cannot write.
 func readHello(r io.Reader, limit int) (serverName string, read []byte, err error) {
 	var recorded bytes.Buffer
 	bounded := &io.LimitedReader{R: r, N: int64(limit)}

@@ -110,8 +110,8 @@ func (l Limits) Validate() error {
 type Options struct {
 	// LocalName is the server name that is served in this process, through Server.Local.
 	LocalName string
-	// Lookup finds the target of any other server name; ok is false when there is none. It may wait until its context ends, and is
-	// called again, with a context that has ended, to make sure that a target is still there.
+	// Lookup finds the target of any other server name; ok is false when there is none. It may wait until its context
+	// ends, and is called again, with a context that has ended, to make sure that a target is still there.
 	Lookup func(ctx context.Context, serverName string) (target Target, ok bool)
 	// Ended is called when a connection that was passed to a target has ended; it may be nil.
 	Ended func(Target, Carried)

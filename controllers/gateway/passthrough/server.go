@@ -29,7 +29,8 @@ type Server struct {
 
 	// hellos are connections whose ClientHello, and the target that it names, are not known.
 	hellos *pool
-	// unknown and known are connections to the server in this process, before and after it has authenticated the client.
+	// unknown and known are connections to the server in this process, before and after it has authenticated the
+	// client.
 	unknown, known *pool
 	// unproven and proven are connections that are passed to targets, before and after those have authenticated the
 	// client.
@@ -72,8 +73,8 @@ func (s *Server) Local() net.Listener {
 	return s.local
 }
 
-// Serve accepts connections until the context ends. It then closes the listener, gives passed connections the drain timeout and
-// closes what is left. It returns nil after that, or the error that ended the listener early.
+// Serve accepts connections until the context ends. It then closes the listener, gives passed connections the drain
+// timeout and closes what is left. It returns nil after that, or the error that ended the listener early.
 func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
 	s.local.setAddress(listener.Addr())
 	routing, stopRouting := context.WithCancel(ctx)

@@ -492,7 +492,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// staysOpen has a byte go back and forth for longer than the limit. It returns false where there was a pause as long as the limit.
+// staysOpen has a byte go back and forth for longer than the limit. It returns false where there was a pause as long as
+// the limit.
 func staysOpen(t *testing.T, conn net.Conn, limit time.Duration) bool {
 	t.Helper()
 	secured := tls.Client(conn, &tls.Config{ServerName: targetName, InsecureSkipVerify: true})

@@ -28,8 +28,8 @@ var (
 	errStalled = errors.New("the receiver took nothing for too long")
 )
 
-// splice joins two connections until both directions have ended, one broke or nothing moved for the idle timeout. It closes
-// neither. Both are TCP, so that io.Copy has the kernel move the bytes without them entering this process.
+// splice joins two connections until both directions have ended, one broke or nothing moved for the idle timeout. It
+// closes neither. Both are TCP, so that io.Copy has the kernel move the bytes without them entering this process.
 type splice struct {
 	client, target *net.TCPConn
 	idle, tick     time.Duration
@@ -67,8 +67,8 @@ func (s *splice) carried() Carried {
 	return Carried{In: s.in.own.Load(), Out: s.out.own.Load(), Duration: time.Since(s.start)}
 }
 
-// run returns the error that ended the connection early, if any; abort is called as soon as there is one and must make both
-// connections fail.
+// run returns the error that ended the connection early, if any; abort is called as soon as there is one and must make
+// both connections fail.
 func (s *splice) run(abort func()) error {
 	var wait sync.WaitGroup
 	errs := make([]error, 2)

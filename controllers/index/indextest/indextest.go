@@ -15,7 +15,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/index"
 )
 
-// In adds the fields of package index to what builds a fake cluster, whose scheme must be set: all, or those of some kinds.
+// In adds the fields of package index to what builds a fake cluster, whose scheme must be set: all, or those of some
+// kinds.
 func In(builder *fake.ClientBuilder, kinds ...client.Object) *fake.ClientBuilder {
 	if err := index.Setup(context.Background(), indexer{builder, kinds}); err != nil {
 		panic(err)

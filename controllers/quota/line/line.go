@@ -1,7 +1,8 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package line has objects of a kind wait for what the DataQuotas of their namespace limit, and wakes those whose turn it is.
+// Package line has objects of a kind wait for what the DataQuotas of their namespace limit, and wakes those whose turn
+// it is.
 package line
 
 import (
@@ -47,8 +48,8 @@ func (l *Line[T]) Admit(
 	return l.turns.Admit(namespace, request, view(l.Client), view(l.Reader))
 }
 
-// Watch has a controller of the kind look at objects whose turn it is, and at all that wait when limits change. empty is an object of the
-// kind.
+// Watch has a controller of the kind look at objects whose turn it is, and at all that wait when limits change. empty
+// is an object of the kind.
 func (l *Line[T]) Watch(b *builder.Builder, empty T) *builder.Builder {
 	return b.
 		Watches(empty, l.Next(), builder.WithPredicates(l.freed())).
@@ -90,8 +91,8 @@ func (l *Line[T]) waiting(ctx context.Context, object client.Object) []reconcile
 	return wake.Requests(ctx, l.Client, l.List(), waits, client.InNamespace(object.GetNamespace()))
 }
 
-// freed lets pass what may leave something to another object of the namespace that waits: one gives back some of what it held, or waits no
-// more and holds nothing.
+// freed lets pass what may leave something to another object of the namespace that waits: one gives back some of what
+// it held, or waits no more and holds nothing.
 func (l *Line[T]) freed() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -121,8 +122,8 @@ func less(now, before quota.Amounts) bool {
 	return false
 }
 
-// queued lets pass that an object begins to wait. It looks once more: what it waits for may have been given back before anybody could see
-// that it waits.
+// queued lets pass that an object begins to wait. It looks once more: what it waits for may have been given back before
+// anybody could see that it waits.
 func (l *Line[T]) queued() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

@@ -131,7 +131,8 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestSimulation: with the published figures the accelerator is chosen where bytes cost money, and nothing where only CPU time counts.
+// TestSimulation: with the published figures the accelerator is chosen where bytes cost money, and nothing where only
+// CPU time counts.
 func TestSimulation(t *testing.T) {
 	table := simulate()
 	for _, want := range []string{"| 10 Gbit/s | Cost | ", "| 100 Gbit/s | CPU | none, ", "| 10 Gbit/s | Elapsed | accelerator, "} {

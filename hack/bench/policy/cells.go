@@ -39,11 +39,12 @@ const leastRounds = 3
 // everybody takes part in so many rounds, unless one showed already that another would tell nothing.
 const everybody = 2
 
-// longest is what one run may take: a choice that takes longer, as none does with zeros over a slow network, is not run.
+// longest is what one run may take: a choice that takes longer, as none does with zeros over a slow network, is not
+// run.
 const longest = 20 * time.Second
 
-// grid is what to measure: cells of a best time, in rounds. After the first ones, which run every contender, more follow of those that are
-// close to each other, until there were so many or they took longer than patience.
+// grid is what to measure: cells of a best time, in rounds. After the first ones, which run every contender, more
+// follow of those that are close to each other, until there were so many or they took longer than patience.
 type grid struct {
 	links    []speed
 	kinds    []kind
@@ -190,8 +191,8 @@ func (c cell) String() string {
 	return b.String()
 }
 
-// patience is longer where a run takes seconds, of which hardly any is CPU time, and where it takes a fraction of one: what the machine
-// does beside it is more of that.
+// patience is longer where a run takes seconds, of which hardly any is CPU time, and where it takes a fraction of one:
+// what the machine does beside it is more of that.
 func (c *cell) patience(g grid) time.Duration {
 	if c.link == 100 {
 		return g.patience
@@ -256,8 +257,8 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 	return c, nil
 }
 
-// settled reports whether more runs of a contender would tell nothing: it is far from the best by the objectives that time decides, and
-// what decides the others is about the same in every run.
+// settled reports whether more runs of a contender would tell nothing: it is far from the best by the objectives that
+// time decides, and what decides the others is about the same in every run.
 func (c *cell) settled(one *contender) bool {
 	if len(one.runs) == 0 {
 		return false

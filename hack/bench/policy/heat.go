@@ -28,7 +28,8 @@ func shade(percent float64) (fill, text string) {
 	}
 }
 
-// heatMap returns an SVG with a line for each kind of data and number of cores, and a column for each network and objective.
+// heatMap returns an SVG with a line for each kind of data and number of cores, and a column for each network and
+// objective.
 func heatMap(rows []row) string {
 	var lines, columns []string
 	at := map[[3]string]*row{}

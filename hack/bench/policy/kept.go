@@ -12,9 +12,9 @@ import (
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
-// kept is a destination whose file is written over in each run and never goes. On a virtual machine the pages of a file that was removed
-// go back to the host after a second or so, and finding them again takes up to twenty times what writing to them does: more than most choices
-// differ by.
+// kept is a destination whose file is written over in each run and never goes. On a virtual machine the pages of a file
+// that was removed go back to the host after a second or so, and finding them again takes up to twenty times what
+// writing to them does: more than most choices differ by.
 type kept struct {
 	transfer.Tree
 	file *os.File

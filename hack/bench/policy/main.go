@@ -1,12 +1,12 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command policy measures what mode Auto loses against the best fixed choice: two agents, one of which sends a kind of data
-// to the other over a network of a speed, by Auto with each objective and by each codec and level for all blocks.
+// Command policy measures what mode Auto loses against the best fixed choice: two agents, one of which sends a kind of
+// data to the other over a network of a speed, by Auto with each objective and by each codec and level for all blocks.
 //
-// Sender and receiver are processes of their own in network namespaces of their own (ltgb-a, ltgb-b), joined by a pair of
-// virtual interfaces that a token bucket holds to the speed. They run on one core each, or on two that they share. The
-// contenders of a cell run in turn, in several rounds; medians count.
+// Sender and receiver are processes of their own in network namespaces of their own (ltgb-a, ltgb-b), joined by a pair
+// of virtual interfaces that a token bucket holds to the speed. They run on one core each, or on two that they share.
+// The contenders of a cell run in turn, in several rounds; medians count.
 package main
 
 import (

@@ -18,7 +18,8 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
-// row is what a cell says of one objective. Rows are kept in policy.json, so that a network can be measured anew without the others.
+// row is what a cell says of one objective. Rows are kept in policy.json, so that a network can be measured anew
+// without the others.
 type row struct {
 	Network   speed            `json:"megabitsPerSecond"` // 0: unlimited
 	Cores     int              `json:"cores"`
@@ -66,7 +67,8 @@ func (c *cell) rows(now time.Time) []row {
 	return all
 }
 
-// regret is by how much Auto is worse than the best fixed choice. Of bytes, a hundredth of the data is as good as nothing.
+// regret is by how much Auto is worse than the best fixed choice. Of bytes, a hundredth of the data is as good as
+// nothing.
 func (r *row) regret() float64 {
 	best, auto := r.Best.Value, r.Auto.Value
 	if r.Objective == policy.Bytes || r.Objective == policy.Cost {
@@ -79,8 +81,8 @@ func (r *row) regret() float64 {
 	return auto/best - 1
 }
 
-// noise is by how many percent what one choice took differs from what it took again, in the rows in which time decides: the median and
-// the most.
+// noise is by how many percent what one choice took differs from what it took again, in the rows in which time decides:
+// the median and the most.
 func noise(rows []row) (median, most float64) {
 	var all []float64
 	for i := range rows {

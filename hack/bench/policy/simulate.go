@@ -12,9 +12,9 @@ import (
 	"github.com/lighterage/lighterage/agent/policy/policytest"
 )
 
-// The published figures of a 9,136,732,800-byte data set between two systems (IBM Connect:Direct for z/OS): CPU seconds to send
-// and to receive, bytes transmitted. The bytes of the accelerator are those of the z15's; its CPU time is that of the card before
-// it (z13), since none is published for the z15 that could be compared.
+// The published figures of a 9,136,732,800-byte data set between two systems (IBM Connect:Direct for z/OS): CPU seconds
+// to send and to receive, bytes transmitted. The bytes of the accelerator are those of the z15's; its CPU time is that
+// of the card before it (z13), since none is published for the z15 that could be compared.
 const (
 	published                   = 9_136_732_800.0
 	noneSend, noneReceive       = 2.9, 3.5
@@ -27,8 +27,8 @@ const (
 	accelerated, simulatedCores = "accelerator", 4
 )
 
-// mainframe is the world of those figures: what moving bytes costs is what it took without compression, half of it for each
-// byte of data and half for each byte on the wire, and what is left of the others is compressing and inflating.
+// mainframe is the world of those figures: what moving bytes costs is what it took without compression, half of it for
+// each byte of data and half for each byte on the wire, and what is left of the others is compressing and inflating.
 func mainframe(link float64) (policytest.World, policytest.Data, map[string]policy.Option) {
 	w := policytest.World{
 		Cores: simulatedCores, PeerCores: simulatedCores, Crowding: 1, Link: link, Buffer: 8 << 20, Hardware: true,

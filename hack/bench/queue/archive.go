@@ -47,7 +47,8 @@ var archiveWays = []archiveWay{
 	{name: "zstd when put", mode: policy.Auto, id: codec.Zstd, atPut: true},
 }
 
-// archived is what one turn took: rates in millions of bytes a second, as the messages were put, and CPU milliseconds for each million.
+// archived is what one turn took: rates in millions of bytes a second, as the messages were put, and CPU milliseconds
+// for each million.
 type archived struct {
 	Way                     string
 	Size                    int
@@ -265,8 +266,8 @@ func (k *kept) fill(ctx context.Context, way archiveWay, size, n int) error {
 	return nil
 }
 
-// archiveTable writes medians in the shape of row 7: what it takes to write archives, and to recover from them, by the size of messages; with the
-// difference that compression makes.
+// archiveTable writes medians in the shape of row 7: what it takes to write archives, and to recover from them, by the
+// size of messages; with the difference that compression makes.
 func archiveTable(all []archived) string {
 	if len(all) == 0 {
 		return ""

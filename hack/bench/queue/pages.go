@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// findPages makes the machine find so much memory for files in a directory on tmpfs, and leaves it free. On a virtual machine
-// free pages go back to the host after a while, and who writes to them next pays for finding them again: several times what writing takes, and
-// more the longer the turns before were.
+// findPages makes the machine find so much memory for files in a directory on tmpfs, and leaves it free. On a virtual
+// machine free pages go back to the host after a while, and who writes to them next pays for finding them again:
+// several times what writing takes, and more the longer the turns before were.
 func findPages(directory string, bytes int) error {
 	path := filepath.Join(directory, "pages")
 	f, err := os.Create(path)

@@ -41,7 +41,8 @@ type extent struct {
 	patience, restart time.Duration
 	// arrivals is how many runs of other clusters are opened at the gateway.
 	arrivals int
-	// profile is a file for a CPU profile of the manager in the steady state; empty: none, since it takes CPU time itself.
+	// profile is a file for a CPU profile of the manager in the steady state; empty: none, since it takes CPU time
+	// itself.
 	profile string
 }
 

@@ -36,7 +36,8 @@ const (
 
 func fields(agent string) []field {
 	never := &wirev1.CompressionSettings{Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST}
-	// For any other objective Auto may send as it is what this way, which is as fast as memory, carries sooner than it is compressed.
+	// For any other objective Auto may send as it is what this way, which is as fast as memory, carries sooner than it
+	// is compressed.
 	auto := func(codec string, level wirev1.CompressionLevel) *wirev1.CompressionSettings {
 		return &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,

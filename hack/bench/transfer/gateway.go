@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/controllers/pki"
 )
 
-// serveGateway serves, until ctx ends, the gateway's listener with a door that admits the one Transfer of the benchmark. It
-// returns its address.
+// serveGateway serves, until ctx ends, the gateway's listener with a door that admits the one Transfer of the
+// benchmark. It returns its address.
 func serveGateway(ctx context.Context, ca *pki.CA, target string) (string, error) {
 	metrics, err := passthrough.NewMetrics(prometheus.NewRegistry())
 	if err != nil {

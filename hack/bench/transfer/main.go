@@ -1,11 +1,11 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command transfer measures what moving a tree of files costs: our agents beside rsync and a pipeline of tar, igzip and TLS, over
-// loopback, in one run.
+// Command transfer measures what moving a tree of files costs: our agents beside rsync and a pipeline of tar, igzip and
+// TLS, over loopback, in one run.
 //
-// Each contender moves the same tree from one directory in memory to another, several times in turn; wall time and the CPU
-// time of the whole system (all that is not idle, from /proc/stat) are measured, and medians reported.
+// Each contender moves the same tree from one directory in memory to another, several times in turn; wall time and the
+// CPU time of the whole system (all that is not idle, from /proc/stat) are measured, and medians reported.
 package main
 
 import (
@@ -58,7 +58,8 @@ type contender struct {
 
 // moved is what a contender says of a run.
 type moved struct {
-	// wire is how many bytes crossed the wire, 0 if it does not say; send and receive are the CPU times of its two processes.
+	// wire is how many bytes crossed the wire, 0 if it does not say; send and receive are the CPU times of its two
+	// processes.
 	wire          int64
 	send, receive time.Duration
 	// sendPeak and receivePeak are how many bytes of memory the two had at most, 0 if that is not known.

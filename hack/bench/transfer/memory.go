@@ -39,8 +39,8 @@ var memoryFields = []memoryField{
 	{"million", fmt.Sprintf("%d files of a few bytes in %d directories", manyFolders*manyEach, manyFolders), makeMany},
 }
 
-// measureMemory moves each field once with both agents and prints how much memory each of the two processes took at most. With all of
-// them, it also writes that into the directory out.
+// measureMemory moves each field once with both agents and prints how much memory each of the two processes took at
+// most. With all of them, it also writes that into the directory out.
 func measureMemory(ctx context.Context, agent, work, only, out string) error {
 	table := "| what is moved | bytes | s | sending agent, MiB | receiving agent, MiB | bound, MiB |\n|---|---|---|---|---|---|\n"
 	over := false
@@ -89,8 +89,8 @@ type peakWatch struct {
 	most   chan int64
 }
 
-// watchPeak begins to follow a process that has been started. What the kernel counts for one that has ended includes what its parent had
-// when it began, so it is asked while the process lives.
+// watchPeak begins to follow a process that has been started. What the kernel counts for one that has ended includes
+// what its parent had when it began, so it is asked while the process lives.
 func watchPeak(cmd *exec.Cmd) *peakWatch {
 	w := &peakWatch{status: fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), stop: make(chan struct{}), most: make(chan int64, 1)}
 	go func() {
@@ -109,8 +109,8 @@ func watchPeak(cmd *exec.Cmd) *peakWatch {
 	return w
 }
 
-// end returns the most memory that the process had at once, in bytes: pages of its program, heap, stacks and what C took. It is called
-// when the process has ended; what that took in its last hundredth of a second may be missing.
+// end returns the most memory that the process had at once, in bytes: pages of its program, heap, stacks and what C
+// took. It is called when the process has ended; what that took in its last hundredth of a second may be missing.
 func (w *peakWatch) end() int64 {
 	close(w.stop)
 	return <-w.most

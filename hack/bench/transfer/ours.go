@@ -25,8 +25,8 @@ const (
 	serverName          = "00000000-0000-0000-0000-000000000001.receive.lighterage.internal"
 )
 
-// ours runs both agents as they run in their pods, TLS on, with the gateway's own way of passing connections through between
-// them.
+// ours runs both agents as they run in their pods, TLS on, with the gateway's own way of passing connections through
+// between them.
 func ours(name, agent string, verify bool, settings *wirev1.CompressionSettings) contender {
 	return oursWatched(name, agent, verify, settings, false)
 }

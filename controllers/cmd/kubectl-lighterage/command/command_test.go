@@ -124,7 +124,8 @@ func TestHelp(t *testing.T) {
 	})
 }
 
-// TestArguments: wrong command lines end with code 2, and name what is wrong or missing; right ones fail for want of a cluster.
+// TestArguments: wrong command lines end with code 2, and name what is wrong or missing; right ones fail for want of a
+// cluster.
 func TestArguments(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none")
 	for line, names := range map[string]string{

@@ -96,8 +96,8 @@ func (p *plugin) completeContext(*cobra.Command, []string, string) ([]cobra.Comp
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// list returns the names of objects in the namespace of the command, each after a prefix. The shell keeps those that begin with
-// what was typed.
+// list returns the names of objects in the namespace of the command, each after a prefix. The shell keeps those that
+// begin with what was typed.
 func (p *plugin) list(ctx context.Context, kind schema.GroupVersionKind, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

@@ -67,7 +67,8 @@ func (p *plugin) gather(ctx context.Context, name string) (explain.Input, error)
 	return in, err
 }
 
-// profile is the NodeProfile of a node. Where it cannot be read for a reason that leaves enough to say, unknown says why.
+// profile is the NodeProfile of a node. Where it cannot be read for a reason that leaves enough to say, unknown says
+// why.
 func profile(ctx context.Context, cluster client.Client, node string) (found *v1alpha1.NodeProfile, unknown string, err error) {
 	if node == "" {
 		return nil, "the node is not known yet", nil

@@ -26,8 +26,8 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// fakeCluster is an API server that knows a Queue and what is about it, and forwards ports. An API server of envtest cannot do the latter:
-// there is no kubelet.
+// fakeCluster is an API server that knows a Queue and what is about it, and forwards ports. An API server of envtest
+// cannot do the latter: there is no kubelet.
 type fakeCluster struct {
 	queue   *v1alpha1.Queue
 	secrets map[string]map[string][]byte

@@ -32,8 +32,8 @@ const (
 	forwardErrorWait = time.Second
 )
 
-// forward connects to a port of a pod through the API server, without a port on this machine that others could use. A connection that the
-// node cannot make is told of by Read and Write.
+// forward connects to a port of a pod through the API server, without a port on this machine that others could use. A
+// connection that the node cannot make is told of by Read and Write.
 func forward(ctx context.Context, config *rest.Config, pod client.ObjectKey, port int32) (net.Conn, error) {
 	streams, err := openForwarding(ctx, config, pod)
 	if err != nil {

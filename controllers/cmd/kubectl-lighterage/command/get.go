@@ -21,8 +21,8 @@ const (
 	// maxGetBatch is how many messages a request asks for at most, and maxGetWait how long it waits.
 	maxGetBatch = 256
 	maxGetWait  = 50 * time.Second
-	// firstWait is how long get waits for the first message unless told otherwise, and furtherWait for each further group: a queue that
-	// nobody got from for a while needs a moment to find its messages.
+	// firstWait is how long get waits for the first message unless told otherwise, and furtherWait for each further
+	// group: a queue that nobody got from for a while needs a moment to find its messages.
 	firstWait   = 2 * time.Second
 	furtherWait = time.Second
 	// emptyPause is the wait after an answer that came early and has nothing.
@@ -233,8 +233,8 @@ func (g *getting) acknowledge(ctx context.Context, receipts []string) error {
 	return nil
 }
 
-// giveBack releases what is held, in as many requests as that takes, and counts what the service says it has back. What it says is
-// expired is no longer held either.
+// giveBack releases what is held, in as many requests as that takes, and counts what the service says it has back. What
+// it says is expired is no longer held either.
 func (g *getting) giveBack(ctx context.Context) error {
 	if len(g.held) == 0 {
 		return nil

@@ -170,7 +170,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestNotGivenBack: what the queue does not say it has back is not counted as that; what is expired is with somebody else or there already.
+// TestNotGivenBack: what the queue does not say it has back is not counted as that; what is expired is with somebody
+// else or there already.
 func TestNotGivenBack(t *testing.T) {
 	service := three(t)
 	service.release = []wirev1.ReceiptResult{

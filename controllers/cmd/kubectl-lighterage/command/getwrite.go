@@ -102,8 +102,8 @@ func line(r received) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// keep writes a file that is on the disk when it returns, since what is in it leaves the queue then. A file with the same
-// content is from an earlier get, which was not acknowledged.
+// keep writes a file that is on the disk when it returns, since what is in it leaves the queue then. A file with the
+// same content is from an earlier get, which was not acknowledged.
 func keep(path string, content []byte, same func(present, content []byte) bool) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -25,7 +25,8 @@ const (
 	standard = "-"
 	// maxMessage is the longest message that any Queue takes, in bytes.
 	maxMessage = 32 << 20
-	// maxPutBatch and maxPutBytes bound a request of several messages. The service takes 256, and a mebibyte above its longest message.
+	// maxPutBatch and maxPutBytes bound a request of several messages. The service takes 256, and a mebibyte above its
+	// longest message.
 	maxPutBatch = 256
 	maxPutBytes = 900 << 10
 	// putTimeout bounds a request; the service gives up before.

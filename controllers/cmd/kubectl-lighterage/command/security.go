@@ -29,7 +29,8 @@ const (
 	maxTokenFile = 4 << 10
 )
 
-// security is how the service and the client authenticate: the client by the token, or by the certificate in the configuration.
+// security is how the service and the client authenticate: the client by the token, or by the certificate in the
+// configuration.
 func (q *queue) security(ctx context.Context) (*tls.Config, string, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: q.serverName}
 	var err error

@@ -199,7 +199,8 @@ func (f *queueStat) writeStatistics(rows *table.Rows, s *v1alpha1.QueueStatistic
 	}
 }
 
-// writeChannels writes a row for the channel from this Queue, one for what went wrong with it last, and one for each channel to it.
+// writeChannels writes a row for the channel from this Queue, one for what went wrong with it last, and one for each
+// channel to it.
 func (f *queueStat) writeChannels(rows *table.Rows, now time.Time) {
 	if c := f.Channel; c != nil {
 		rows.Addf("channel to", "%s, %s", c.Destination, channelState(c.State, c.NegotiatedCodec))

@@ -27,12 +27,14 @@ const (
 	mask  = `\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff`
 )
 
-// entry is what the kernel is told. The flag F has it open QEMU now, so that containers, which do not have it, can use it.
+// entry is what the kernel is told. The flag F has it open QEMU now, so that containers, which do not have it, can use
+// it.
 func entry(qemu string) string {
 	return fmt.Sprintf(":%s:M::%s:%s:%s:F", handler, magic, mask, qemu)
 }
 
-// Register is idempotent. In the file mark it notes, before it does so, that the kernel's file system had to be mounted.
+// Register is idempotent. In the file mark it notes, before it does so, that the kernel's file system had to be
+// mounted.
 func Register(qemu, mark string) error {
 	if _, err := os.Stat(filepath.Join(fileSystem, "register")); errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(mark, []byte("mounted "+fileSystem+"\n"), 0o644); err != nil {

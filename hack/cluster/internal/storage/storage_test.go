@@ -56,8 +56,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// watched closes the channel it returns when somebody watches the volumes of a fake cluster, which tells nobody of what happened between
-// a list and a watch.
+// watched closes the channel it returns when somebody watches the volumes of a fake cluster, which tells nobody of what
+// happened between a list and a watch.
 func watched(client *fake.Clientset) <-chan struct{} {
 	started := make(chan struct{})
 	var once sync.Once

@@ -52,8 +52,8 @@ func Enter(args []string) error {
 			return fmt.Errorf("entering network namespace %s: %w", netns, err)
 		}
 	}
-	// A unit outlives the command that started it, and must not keep what that one was given open: a lock that a script holds while the
-	// command runs, or the pipe of a program that waits for its end.
+	// A unit outlives the command that started it, and must not keep what that one was given open: a lock that a script
+	// holds while the command runs, or the pipe of a program that waits for its end.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("giving up the descriptors of whoever started %s: %w", argv[0], err)
 	}

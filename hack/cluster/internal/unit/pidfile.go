@@ -103,7 +103,8 @@ func (r Record) Kill() error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("killing process %d: %w", r.PID, err)
 	}
-	// The handle becomes readable when the process has ended, which takes time when it waits for a disk. Signals interrupt the poll.
+	// The handle becomes readable when the process has ended, which takes time when it waits for a disk. Signals
+	// interrupt the poll.
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for deadline := time.Now().Add(endTimeout); ; {
 		n, err := unix.Poll(fds, int(max(time.Until(deadline), 0).Milliseconds()))
