@@ -9,7 +9,7 @@
 #
 # Each starts from its f.Add and from the files in testdata/fuzz/TARGET beside the
 # test, which every `go test` runs as well. What fails is minimised and written there:
-# commit it with the mend, under a name that says what it is, and for an engine to
+# commit it with the fix, under a name that says what it is, and for an engine to
 # the other engines of its codec too. What is new and does not fail stays in Go's
 # build cache, out of the tree.
 set -euo pipefail

@@ -35,7 +35,7 @@ type line struct {
 	sender  *adapt.Sender
 	stream  *adapt.Stream
 	rate    float64
-	full    bool // the peer has no room
+	full    bool // the peer has no space
 	carried transport.Carried
 	broken  error
 	chosen  map[policy.Option]int
@@ -125,7 +125,7 @@ func TestWithoutTheKernel(t *testing.T) {
 	}
 }
 
-// TestPeer: a receiver without room that works all the time is no slow network; one that waits for data has a small
+// TestPeer: a receiver without space that works all the time is no slow network; one that waits for data has a small
 // window.
 func TestPeer(t *testing.T) {
 	effort := func(busy time.Duration) int {

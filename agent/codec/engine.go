@@ -38,7 +38,7 @@ type Decoder interface {
 	// not overlap.
 	//
 	// An src that is not exactly one stream of at most len(dst) bytes is an error
-	// for which errors.Is(err, ErrCorrupt) holds and which no second try mends.
+	// for which errors.Is(err, ErrCorrupt) holds and which no second try fixes.
 	Decode(dst, src []byte) (n int, err error)
 	// Close frees what the decoder holds outside of Go's memory. Decode returns
 	// ErrClosed afterwards. Closing twice is allowed.

@@ -70,8 +70,8 @@ func Predict(block, scratch []byte, trial Trial) (Prediction, error) {
 	if !Judged(len(block)) {
 		return Prediction{Size: len(block), Worth: true}, nil
 	}
-	var room places
-	seen := look(block, &room)
+	var space places
+	seen := look(block, &space)
 	saved, err := seen.ordinarySavings(block, scratch, trial)
 	if err != nil {
 		return Prediction{}, err

@@ -30,20 +30,20 @@ func (v *view) part(block []byte, sort []int) int {
 	return share(len(sort), len(v.ordinary)+len(v.noise), len(block))
 }
 
-// places has room for what a view finds.
+// places has space for what a view finds.
 type places struct{ ordinary, noise [slices]int }
 
 // look takes slices of a block at even distances, the first and the last at its ends.
-func look(block []byte, room *places) view {
-	v := spread(block, min(firstSlices, len(block)/sliceSize), room)
+func look(block []byte, space *places) view {
+	v := spread(block, min(firstSlices, len(block)/sliceSize), space)
 	if n := min(slices, len(block)/sliceSize); len(v.noise) > 0 && n > firstSlices {
-		v = spread(block, n, room)
+		v = spread(block, n, space)
 	}
 	return v
 }
 
-func spread(block []byte, n int, room *places) view {
-	v := view{ordinary: room.ordinary[:0], noise: room.noise[:0]}
+func spread(block []byte, n int, space *places) view {
+	v := view{ordinary: space.ordinary[:0], noise: space.noise[:0]}
 	for i := range n {
 		at := share(i, n-1, len(block)-sliceSize)
 		bits := entropy((*[sliceSize]byte)(block[at:]))

@@ -45,8 +45,8 @@ func TestLook(t *testing.T) {
 		{"few bytes", random[:1025], 0, 8},
 		{"two slices", random[:2*sliceSize], 0, 2},
 	} {
-		var room places
-		if v := look(test.block, &room); len(v.ordinary) != test.ordinary || len(v.noise) != test.noise {
+		var space places
+		if v := look(test.block, &space); len(v.ordinary) != test.ordinary || len(v.noise) != test.noise {
 			t.Errorf("%s: %d ordinary slices, %d of noise", test.name, len(v.ordinary), len(v.noise))
 		}
 	}

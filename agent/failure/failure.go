@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package failure holds errors that say to a user why an attempt ended and what mends it.
+// Package failure holds errors that say to a user why an attempt ended and what fixes it.
 package failure
 
 import (
@@ -67,7 +67,7 @@ func FromWire(f *wirev1.Failure) error {
 }
 
 // Shorten returns s as valid UTF-8 of at most limit bytes that a terminal can show, with an ellipsis where something
-// was cut off. Names of files, which others choose, are in messages: characters that are not printed are written as in
+// was left out. Names of files, which others choose, are in messages: characters that are not printed are written as in
 // Go, line ends too.
 func Shorten(s string, limit int) string {
 	const ellipsis = "..."

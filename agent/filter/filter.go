@@ -13,7 +13,7 @@ type Filter struct {
 	include, exclude []pattern
 }
 
-// New returns the filter of patterns. An error says which pattern is wrong and how to mend it. Patterns of a peer may
+// New returns the filter of patterns. An error says which pattern is wrong and how to fix it. Patterns of a peer may
 // be passed: the work for a path is bounded by MaxPatterns and MaxPattern.
 func New(include, exclude []string) (*Filter, error) {
 	f := &Filter{}

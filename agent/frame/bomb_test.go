@@ -69,13 +69,13 @@ func TestBombs(t *testing.T) {
 					if !errors.Is(err, test.want) || !errors.Is(err, frame.ErrCorrupt) || len(got) != 0 {
 						t.Errorf("a payload of %d bytes: got %d bytes, %v; want %v", len(payload), len(got), err, test.want)
 					}
-					room := uint64(0)
+					space := uint64(0)
 					if test.want != frame.ErrHeader {
-						room = uint64(test.promised)
+						space = uint64(test.promised)
 					}
 					// Go rounds up to the next of its sizes, and with the race detector slices.Grow
 					// makes what it appends first.
-					if grown := after.TotalAlloc - before.TotalAlloc; grown > 2*room+room/4+64<<10 {
+					if grown := after.TotalAlloc - before.TotalAlloc; grown > 2*space+space/4+64<<10 {
 						t.Errorf("a payload of %d bytes: allocated %d bytes", len(payload), grown)
 					}
 				})

@@ -105,13 +105,13 @@ func (c *choosing) close() error {
 }
 
 // choose is compress where a chooser decides.
-func (e *Encoder) choose(room, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
+func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
 	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator}
 	gate := policy.Decide(e.policy, facts)
 	if gate.Class == codec.NoClass {
 		return gate, meter.Use{}, sample{}, 0, nil
 	}
-	seen, err := e.expect(room, plain)
+	seen, err := e.expect(space, plain)
 	if err != nil {
 		return gate, meter.Use{}, seen, 0, fmt.Errorf("take a sample: %w", err)
 	}
@@ -139,7 +139,7 @@ func (e *Encoder) choose(room, plain []byte) (policy.Decision, meter.Use, sample
 	var use meter.Use
 	var n int
 	cpu := meter.ThreadCPU(func() {
-		decision, use, seen, n, err = e.work(w, decision, &seen, room, plain)
+		decision, use, seen, n, err = e.work(w, decision, &seen, space, plain)
 	})
 	if err != nil {
 		return decision, use, seen, n, err
@@ -171,7 +171,7 @@ func reasonOf(gate policy.Decision, choice policy.Choice, block policy.Block) po
 
 // expect finds out what a block promises, by a sample unless it is taken to be like those
 // before.
-func (e *Encoder) expect(room, plain []byte) (sample, error) {
+func (e *Encoder) expect(space, plain []byte) (sample, error) {
 	c := e.choosing
 	if !estimate.Judged(len(plain)) {
 		return sample{verdict: estimate.Compress, predicted: estimate.Prediction{Size: len(plain) / 2, Worth: true}}, nil
@@ -188,7 +188,7 @@ func (e *Encoder) expect(room, plain []byte) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	s, err := e.look(w.encoder, room, plain)
+	s, err := e.look(w.encoder, space, plain)
 	if err != nil || len(plain) < telling {
 		return s, err
 	}

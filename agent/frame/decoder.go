@@ -56,7 +56,7 @@ func NewDecoder(engines *codec.Registry) (*Decoder, error) {
 
 // Decode appends the plain bytes of the stream's next block to dst and returns the
 // extended slice. block is exactly one block. It allocates nothing when dst has
-// room for the plain block; what a block makes it allocate is at most MaxPlain
+// space for the plain block; what a block makes it allocate is at most MaxPlain
 // bytes. block must not overlap dst.
 //
 // After an error dst is returned as it was, and the stream goes on as if the call

@@ -140,7 +140,7 @@ func accelerator(o EncoderOptions) policy.Accelerator {
 }
 
 // Append appends the next block of the stream, with its header, to dst and
-// returns the extended slice. It allocates nothing when dst has room for
+// returns the extended slice. It allocates nothing when dst has space for
 // HeaderSize + len(plain) bytes. plain must not overlap dst.
 //
 // The errors are the caller's mistakes (ErrTooLarge, ErrEnded, codec.ErrClosed) or
@@ -203,7 +203,7 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 		return Header{}, nil, Outcome{}, fmt.Errorf("encode block %d of %d bytes: %w", seq, len(plain), ErrTooLarge)
 	}
 	buf = slices.Grow(buf[:0], HeaderSize+len(plain))
-	room := buf[HeaderSize : HeaderSize+len(plain)]
+	space := buf[HeaderSize : HeaderSize+len(plain)]
 
 	var decision policy.Decision
 	var use meter.Use
@@ -212,9 +212,9 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 	var err error
 	cpu := meter.ThreadCPU(func() {
 		if e.choosing != nil {
-			decision, use, seen, n, err = e.choose(room, plain)
+			decision, use, seen, n, err = e.choose(space, plain)
 		} else {
-			decision, use, seen, n, err = e.compress(room, plain)
+			decision, use, seen, n, err = e.compress(space, plain)
 		}
 	})
 	if err != nil {
@@ -222,7 +222,7 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 	}
 	payload := plain
 	if decision.Codec != codec.None {
-		payload = room[:n]
+		payload = space[:n]
 	}
 
 	e.digest = xxh3.Hash128(plain)
@@ -243,16 +243,16 @@ func (e *Encoder) encode(buf []byte, seq uint64, plain []byte, last bool) (Heade
 	return h, payload, outcome, nil
 }
 
-// compress writes the payload of a block that is worth compressing to room, which
+// compress writes the payload of a block that is worth compressing to space, which
 // is as long as plain, and returns its length. The decision it returns is what
 // was done in the end.
-func (e *Encoder) compress(room, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
+func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
 	facts := policy.Facts{Size: int64(len(plain)), Codec: e.codec, Accelerator: e.accelerator, NoNetwork: e.noNetwork}
 	decision := policy.Decide(e.policy, facts)
 	var seen sample
 	if decision.NeedsSample {
 		var err error
-		if seen, err = e.look(e.worker(decision.Class).encoder, room, plain); err != nil {
+		if seen, err = e.look(e.worker(decision.Class).encoder, space, plain); err != nil {
 			return decision, meter.Use{}, seen, 0, fmt.Errorf("take a sample: %w", err)
 		}
 		facts.Sample = seen.finding()
@@ -261,14 +261,14 @@ func (e *Encoder) compress(room, plain []byte) (policy.Decision, meter.Use, samp
 	if decision.Class == codec.NoClass {
 		return decision, meter.Use{}, seen, 0, nil
 	}
-	return e.work(e.worker(decision.Class), decision, &seen, room, plain)
+	return e.work(e.worker(decision.Class), decision, &seen, space, plain)
 }
 
 // work has a worker compress a block. The decision it returns is what was done in the
 // end.
-func (e *Encoder) work(w worker, decision policy.Decision, seen *sample, room, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
+func (e *Encoder) work(w worker, decision policy.Decision, seen *sample, space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
 	// One byte less than the plain block: what does not fit did not shrink.
-	n, err := w.encoder.Encode(room[:len(plain)-1], plain)
+	n, err := w.encoder.Encode(space[:len(plain)-1], plain)
 	if errors.Is(err, codec.ErrDoesNotFit) {
 		e.learn(seen, len(plain), len(plain))
 		return policy.Decision{Codec: codec.None, Reason: policy.DidNotShrink}, meter.Use{}, *seen, 0, nil

@@ -23,15 +23,15 @@ type sample struct {
 }
 
 // look takes a sample of a block with the encoder that would compress it. It
-// overwrites room, which is as long as the block.
-func (e *Encoder) look(encoder codec.Encoder, room, plain []byte) (sample, error) {
+// overwrites space, which is as long as the block.
+func (e *Encoder) look(encoder codec.Encoder, space, plain []byte) (sample, error) {
 	if !estimate.Judged(len(plain)) {
 		return sample{verdict: estimate.Compress}, nil
 	}
 	s := sample{taken: true}
 	var err error
 	s.counts.CPU = meter.ThreadCPU(func() {
-		s.predicted, err = estimate.Predict(plain, room, encoder)
+		s.predicted, err = estimate.Predict(plain, space, encoder)
 	})
 	if err != nil {
 		return sample{}, err

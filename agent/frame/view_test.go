@@ -17,14 +17,14 @@ import (
 // What Next returns is what Append writes, View reads it, and a stored block is copied by neither.
 func TestNextAndView(t *testing.T) {
 	corpora := codectest.Corpora()
-	for _, room := range []int{0, frame.HeaderSize + 60_000} {
+	for _, space := range []int{0, frame.HeaderSize + 60_000} {
 		options := frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto()}
 		apart, whole := newEncoder(t, options), newEncoder(t, options)
 		d := newDecoder(t, plainMachine)
 		stored := 0
 		for i, c := range corpora {
 			plain, last := c.Generate(60_000), i == len(corpora)-1
-			header, payload, outcome, err := apart.Next(make([]byte, 0, room), plain, last)
+			header, payload, outcome, err := apart.Next(make([]byte, 0, space), plain, last)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +36,7 @@ func TestNextAndView(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := d.View(make([]byte, 0, room), h, payload)
+			got, _, err := d.View(make([]byte, 0, space), h, payload)
 			if err != nil || !bytes.Equal(got, plain) {
 				t.Fatalf("%s: View gives %d bytes, %v", c.Name, len(got), err)
 			}

@@ -76,7 +76,7 @@ type Speed struct {
 type Verdict struct {
 	State  State
 	Reason Reason
-	// Message says what was seen and, when the state is NotUsed, what mends it. It is
+	// Message says what was seen and, when the state is NotUsed, what fixes it. It is
 	// shorter than 1024 bytes.
 	Message string
 	// Levels are those at which the accelerator was proved to compress. There is at

@@ -171,7 +171,7 @@ func TestAgent(t *testing.T) {
 	if s := a.Report().GetStatistics(); s.GetSoftwareResponses() != 2 {
 		t.Errorf("counters were lost: %v", s)
 	}
-	// A bad one is refused, and says so until it is mended.
+	// A bad one is refused, and says so until it is fixed.
 	for want, spoil := range map[string]func(*wirev1.HTTPConfig){
 		"unknown content coding":   func(c *wirev1.HTTPConfig) { c.Codings = []string{"br"} },
 		"cannot be changed while":  func(c *wirev1.HTTPConfig) { c.ListenAddress = "127.0.0.1:1" },
@@ -192,7 +192,7 @@ func TestAgent(t *testing.T) {
 		}
 		get(t, client, url)
 		c.change(func(c *wirev1.HTTPConfig) { proto.Reset(c); proto.Merge(c, good) })
-		eventually(t, "it is mended", func() bool { return a.Report().GetConfigError() == "" })
+		eventually(t, "it is fixed", func() bool { return a.Report().GetConfigError() == "" })
 	}
 	c.mu.Lock()
 	c.err = errors.New("no such file")

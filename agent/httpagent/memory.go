@@ -22,7 +22,7 @@ const (
 
 	// When many bodies are under way at once, the collector works harder to stay below a
 	// limit of all that Go holds: not much more than what lives, and in bytes at least
-	// smallLimit, which leaves room for the program's own pages in 128 MiB.
+	// smallLimit, which leaves space for the program's own pages in 128 MiB.
 	smallLimit = 100 << 20
 	limitSteps = 8 << 20
 )

@@ -166,7 +166,7 @@ func TestPump(t *testing.T) {
 			t.Errorf("by %d: got %d bytes", size, len(got))
 		}
 	}
-	// One that is stopped while it waits for room, and while it waits for its body.
+	// One that is stopped while it waits for space, and while it waits for its body.
 	r, w := io.Pipe()
 	p := newPump(r, make([]byte, 64), make([]byte, 0, 4))
 	go func() { _, _ = w.Write([]byte("more than fits")) }()

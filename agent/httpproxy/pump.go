@@ -14,10 +14,10 @@ import (
 type pump struct {
 	body  io.ReadCloser
 	chunk []byte
-	// ready has something when there is news for take, room when there is some for read.
-	ready, room chan struct{}
-	stopped     chan struct{}
-	ended       chan struct{}
+	// ready has something when there is news for take, space when there is some for read.
+	ready, space chan struct{}
+	stopped      chan struct{}
+	ended        chan struct{}
 
 	mu   sync.Mutex
 	fill []byte // what has arrived; never grows beyond its capacity
@@ -28,7 +28,7 @@ type pump struct {
 func newPump(body io.ReadCloser, chunk, fill []byte) *pump {
 	p := &pump{
 		body: body, chunk: chunk, fill: fill[:0],
-		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), stopped: make(chan struct{}), ended: make(chan struct{}),
+		ready: make(chan struct{}, 1), space: make(chan struct{}, 1), stopped: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go p.read()
 	return p
@@ -53,7 +53,7 @@ func (p *pump) read() {
 				break
 			}
 			select {
-			case <-p.room:
+			case <-p.space:
 			case <-p.stopped:
 				return
 			}
@@ -107,7 +107,7 @@ func (p *pump) swap(empty []byte) ([]byte, error) {
 	taken, err := p.fill, p.err
 	p.fill = empty[:0]
 	p.mu.Unlock()
-	signal(p.room)
+	signal(p.space)
 	return taken, err
 }
 

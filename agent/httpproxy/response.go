@@ -208,7 +208,7 @@ func (x *exchange) copyBody(body io.Reader, length int64) int64 {
 	}
 }
 
-// readReady reads once, and with all goes on as long as there is room and the next part
+// readReady reads once, and with all goes on as long as there is space and the next part
 // has arrived: what is written at once costs the fewer calls of the system.
 func readReady(body io.Reader, into []byte, all bool) (int, error) {
 	n, err := body.Read(into)

@@ -79,12 +79,12 @@ func (x *exchange) sample(res *http.Response) {
 		setsCrossSiteCookie(x.r.Header, res.Header) || !x.types.Match(res.Header.Get("Content-Type")) {
 		return
 	}
-	t := &sampled{ReadCloser: res.Body, to: c, expected: res.ContentLength, room: sampledLength}
+	t := &sampled{ReadCloser: res.Body, to: c, expected: res.ContentLength, space: sampledLength}
 	if t.expected >= 0 {
-		t.room = int(min(t.expected, sampledLength))
+		t.space = int(min(t.expected, sampledLength))
 	}
-	if t.key, t.stays = c.Draw(); t.stays && c.held.Add(int64(t.room)) > sampledAtOnce {
-		c.held.Add(-int64(t.room))
+	if t.key, t.stays = c.Draw(); t.stays && c.held.Add(int64(t.space)) > sampledAtOnce {
+		c.held.Add(-int64(t.space))
 		t.stays = false
 	}
 	x.sampled, res.Body = t, t
@@ -104,7 +104,7 @@ type sampled struct {
 	expected int64 // length, negative where it is not known
 	key      float64
 	stays    bool // it is copied
-	room     int  // of the copy
+	space    int  // of the copy
 	copied   []byte
 	length   int64
 	done     bool
@@ -113,8 +113,8 @@ type sampled struct {
 func (s *sampled) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	s.length += int64(n)
-	if s.stays && !s.done && n > 0 && len(s.copied) < s.room {
-		s.copied = append(s.copied, p[:min(n, s.room-len(s.copied))]...)
+	if s.stays && !s.done && n > 0 && len(s.copied) < s.space {
+		s.copied = append(s.copied, p[:min(n, s.space-len(s.copied))]...)
 	}
 	if errors.Is(err, io.EOF) || err == nil && s.length == s.expected {
 		s.end(s.length > 0)
@@ -137,7 +137,7 @@ func (s *sampled) end(whole bool) {
 	}
 	s.done = true
 	if s.stays {
-		s.to.held.Add(-int64(s.room))
+		s.to.held.Add(-int64(s.space))
 	}
 	switch {
 	case !whole:

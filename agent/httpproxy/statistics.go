@@ -96,7 +96,7 @@ func (s *statistics) add(o outcome) {
 	}
 }
 
-// reset begins anew.
+// reset begins again.
 func (s *statistics) reset(now time.Time) {
 	s.highWater.Store(s.active.Load())
 	for _, n := range []*atomic.Int64{&s.refused, &s.reused, &s.timedOut, &s.urlErrors} {
@@ -131,7 +131,7 @@ func (s *Server) Statistics() Statistics {
 	return out
 }
 
-// ResetStatistics begins to count anew.
+// ResetStatistics begins to count again.
 func (s *Server) ResetStatistics(now time.Time) {
 	s.stats.reset(now)
 	s.stats.mu.Lock()

@@ -110,11 +110,11 @@ func (p *compressed) run(x *exchange, encoders *encoders, d policy.Decision, bod
 	defer encoders.put(encoder)
 	padding := x.padding()
 	// What would not shrink need not fit, unless it must not be sent as it is.
-	room := max(len(body)-1, 0) + padding
+	space := max(len(body)-1, 0) + padding
 	if x.forced {
-		room = coding.Bound(len(body), padding)
+		space = coding.Bound(len(body), padding)
 	}
-	if p.out = x.server.buffers.get(max(room, len(body))); p.out == nil {
+	if p.out = x.server.buffers.get(max(space, len(body))); p.out == nil {
 		p.reason = Busy
 		return
 	}
@@ -130,7 +130,7 @@ func (p *compressed) run(x *exchange, encoders *encoders, d policy.Decision, bod
 				return
 			}
 		}
-		p.n, err = coding.Whole(encoder, x.coding, out[:room], body, padding)
+		p.n, err = coding.Whole(encoder, x.coding, out[:space], body, padding)
 	})
 	switch {
 	case errors.Is(err, codec.ErrDoesNotFit):

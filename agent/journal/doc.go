@@ -36,7 +36,7 @@ package journal
 const (
 	// Name of the journal in its directory.
 	Name = "journal"
-	// newName is where it is written anew.
+	// newName is where it is written again.
 	newName = "journal.new"
 
 	version = 1
@@ -68,6 +68,6 @@ const (
 	fileCost = 256
 	spanCost = 32
 
-	// compactAt is the size from which a journal of mostly finished files is written anew.
+	// compactAt is the size from which a journal of mostly finished files is written again.
 	compactAt = 1 << 20
 )

@@ -60,7 +60,7 @@ func FuzzOpen(f *testing.F) {
 		j.Numbers(func(n uint64) { before[n] = j.Ranges(n) })
 		j, err = journal.Open(m, header)
 		if err != nil {
-			t.Fatalf("what was written anew is refused: %v", err)
+			t.Fatalf("what was written again is refused: %v", err)
 		}
 		after := make(map[uint64][]journal.Range)
 		j.Numbers(func(n uint64) { after[n] = j.Ranges(n) })

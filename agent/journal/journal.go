@@ -94,7 +94,7 @@ type Journal struct {
 	end    int64 // of what is written
 	// sequence of the batch in buffer.
 	sequence uint64
-	buffer   []byte // the next batch: room for its fixed part, and records
+	buffer   []byte // the next batch: space for its fixed part, and records
 	broken   error
 
 	files map[uint64]*state
@@ -114,7 +114,7 @@ func Create(dir Dir, h Header) (*Journal, error) {
 }
 
 // Open takes over the journal that an earlier attempt has left, of this run or of another one of the Transfer. It is
-// written anew first, so that a receiver which still has the old one open writes to a file without a name. The error is
+// written again first, so that a receiver which still has the old one open writes to a file without a name. The error is
 // fs.ErrNotExist if there is none; see also Untrusted.
 func Open(dir Dir, h Header) (*Journal, error) {
 	file, err := dir.Open(Name)

@@ -20,7 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/journal"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "write testdata again")
 
 var header = journal.Header{Run: "7f3c", Sender: "bank/ledger", Attempt: 1, ChunkSize: 1 << 20}
 

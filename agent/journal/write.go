@@ -13,7 +13,7 @@ import (
 )
 
 // Add records chunks of a file that are on stable storage: the first one's number and the digest of each. None of them
-// may have been recorded before. It returns false if the journal has no room left; they then are not safe. Nothing is
+// may have been recorded before. It returns false if the journal has no space left; they then are not safe. Nothing is
 // durable before Sync.
 func (j *Journal) Add(e *Entry, first int64, digests [][DigestSize]byte) (bool, error) {
 	for len(digests) > 0 {
@@ -38,7 +38,7 @@ func (j *Journal) add(e *Entry, first int64, digests [][DigestSize]byte) (bool, 
 	if j.cost+cost > maxState || j.live+size > maxSize/2 {
 		return false, nil
 	}
-	if err := j.room(size); err != nil {
+	if err := j.space(size); err != nil {
 		return false, err
 	}
 	if !known {
@@ -60,7 +60,7 @@ func (j *Journal) Done(number uint64) error {
 	if j.files[number] == nil {
 		return nil
 	}
-	if err := j.room(1 + 8); err != nil {
+	if err := j.space(1 + 8); err != nil {
 		return err
 	}
 	j.forget(number)
@@ -93,8 +93,8 @@ func (j *Journal) Sync() error {
 	return nil
 }
 
-// room makes sure that records of a size fit into the batch.
-func (j *Journal) room(size int64) error {
+// space makes sure that records of a size fit into the batch.
+func (j *Journal) space(size int64) error {
 	if int64(len(j.buffer))-batchFixed+size > maxBatch {
 		return j.flush(true)
 	}
@@ -156,7 +156,7 @@ func (j *Journal) appendRange(number uint64, first, count int64) (at int64) {
 	return j.end + int64(len(j.buffer))
 }
 
-// rewrite writes the journal anew, without what is finished, and puts it in the place of the old one.
+// rewrite writes the journal again, without what is finished, and puts it in the place of the old one.
 func (j *Journal) rewrite() error {
 	if j.broken != nil {
 		return j.broken

@@ -25,7 +25,7 @@ type Window struct {
 	// Delivered is the bytes that the other end acknowledged.
 	Delivered float64
 	// Busy is how long the connections had something to send or to be acknowledged,
-	// PeerFull how long of that the other end had no room for more; all streams together.
+	// PeerFull how long of that the other end had no space for more; all streams together.
 	Busy, PeerFull float64
 	// Queueing is how much longer than at best acknowledgements took in the end, on average of the connections.
 	Queueing float64
@@ -68,12 +68,12 @@ const (
 	// waits for something else, such as its disk.
 	peerWorks = 0.5
 	// The peer is the bottleneck when this share of its time it does not wait for data, or,
-	// before it said so, when this share of the time it has no room.
+	// before it said so, when this share of the time it has no space.
 	peerBusy, peerFull = 0.75, 0.5
 	// A peer that takes more than so many times as long as assumed has to say so itself.
 	peerSlower = 8
-	// Bytes that wait for so long on the way wait for the network: a peer that has no room acknowledges at once what it
-	// has room for.
+	// Bytes that wait for so long on the way wait for the network: a peer that has no space acknowledges at once what it
+	// has space for.
 	queueing = 0.01
 	// writeShare is the part of sendWire in all that sending costs besides compressing.
 	writeShare = sendWire / (sendPlain + sendWire)

@@ -274,7 +274,7 @@ func (a *Agent) ChannelAddress() net.Addr {
 }
 
 // ensureFirst makes the stream. One that is there and cannot be changed yet is served as it is: a
-// member that has been given room is the first of several, and the others are given theirs only when
+// member that has been given space is the first of several, and the others are given theirs only when
 // it is ready.
 func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *wirev1.QueueConfig) error {
 	err := a.limit(ctx, s, conn, streamSettings(c))

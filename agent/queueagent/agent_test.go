@@ -265,7 +265,7 @@ func TestAgent(t *testing.T) {
 		return strings.Contains(r.GetConfigError(), "start it again") && r.GetRevision() == "2"
 	})
 	m.change(func(c *wirev1.QueueConfig) { c.ListenAddress = conn.ConnectedAddr() })
-	m.await("it was mended", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "3" && r.GetConfigError() == "" })
+	m.await("it was fixed", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "3" && r.GetConfigError() == "" })
 
 	// Tokens come and go.
 	m.write(filepath.Join(m.tokens, "clerk"), "other")
@@ -281,11 +281,11 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	if _, err := m.client(pool, "secret"); err == nil {
-		t.Error("a token of before lets in")
+		t.Error("a token of before admits")
 	}
 	for conn.IsConnected() {
 		if time.Now().After(deadline) {
-			t.Fatal("a client stays whose token lets in no more")
+			t.Fatal("a client stays whose token admits no more")
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -329,13 +329,13 @@ func TestRefused(t *testing.T) {
 // TestLimitsThatCannotBeYet: a member whose stream cannot be given the limits of the configuration serves it as it is,
 // says so, and has the configuration when the limits can be.
 func TestLimitsThatCannotBeYet(t *testing.T) {
-	const room = 64 << 20
+	const space = 64 << 20
 	m := newMember(t)
-	m.config.Storage.Capacity = room
+	m.config.Storage.Capacity = space
 	roots := m.certify()
-	// Half of the volume is another's, as it is while other members have half of the room.
+	// Half of the volume is another's, as it is while other members have half of the space.
 	kept, err := store.Start(t.Context(), store.Options{
-		Queue: "orders", Member: "orders-0", Directory: m.config.GetStorage().GetDirectory(), Capacity: room, MaxPayload: 8 << 20,
+		Queue: "orders", Member: "orders-0", Directory: m.config.GetStorage().GetDirectory(), Capacity: space, MaxPayload: 8 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -348,10 +348,10 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kept.Ensure(t.Context(), conn, store.Settings{Replicas: 1, MaxBytes: room / 2}); err != nil {
+	if err := kept.Ensure(t.Context(), conn, store.Settings{Replicas: 1, MaxBytes: space / 2}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "another", Subjects: []string{"another"}, MaxBytes: room / 2}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "another", Subjects: []string{"another"}, MaxBytes: space / 2}); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
@@ -376,6 +376,6 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "orders", []byte("1")); err != nil {
 		t.Error(err)
 	}
-	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Limits.MaxBytes = "2", room/2 })
+	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Limits.MaxBytes = "2", space/2 })
 	m.await("it has taken the limits over", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" && r.GetConfigError() == "" })
 }

@@ -86,7 +86,7 @@ func TestArchive(t *testing.T) {
 	conn.Close()
 	stop()
 
-	// The next one of that name cannot be filled while a file is damaged. It says so, and goes on when it is mended.
+	// The next one of that name cannot be filled while a file is damaged. It says so, and goes on when it is fixed.
 	files, err := filepath.Glob(filepath.Join(claim, "*", "*.range"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

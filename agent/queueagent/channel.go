@@ -138,7 +138,7 @@ func acceptanceOf(c *wirev1.QueueConfig) (channel.Acceptance, error) {
 	return channel.Acceptance{Any: c.GetAcceptance().GetAnyCodec(), Codecs: ids}, err
 }
 
-// accept lets in whom a configuration names, and ends the channels of those whom it does not. After an error nothing
+// accept admits whom a configuration names, and ends the channels of those whom it does not. After an error nothing
 // has changed.
 func (x *channels) accept(c *wirev1.QueueConfig) error {
 	if x.receiver == nil {

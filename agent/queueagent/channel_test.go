@@ -328,13 +328,13 @@ func TestChannel(t *testing.T) {
 	// A reset, of both ends.
 	for _, m := range []*member{p.east, p.west} {
 		m.change(func(c *wirev1.QueueConfig) { c.Revision, c.ResetStatistics = "reset", "now" })
-		m.await("its counters begin anew", func(r *wirev1.QueueReport) bool {
+		m.await("its counters begin again", func(r *wirev1.QueueReport) bool {
 			return r.GetStatistics().GetReset_() == "now" && r.GetChannel().GetMessages() == 0 && r.GetDecompression().GetSoftware().GetOperations() == 0 &&
 				!slices.ContainsFunc(r.GetReceived(), func(c *wirev1.ReceivedChannel) bool { return c.GetMessages() != 0 })
 		})
 	}
 
-	// Messages wait while the receiver is away, and one that begins anew goes on where it was.
+	// Messages wait while the receiver is away, and one that begins again goes on where it was.
 	p.getter.Conn().Close() // or the receiver would wait for it to go
 	p.stopWest()
 	waiting := p.publish(3)
@@ -346,7 +346,7 @@ func TestChannel(t *testing.T) {
 	p.get(waiting)
 }
 
-// TestChannelIsRevoked: who is not granted any more is cut off, and what cannot be taken over besides does not keep it
+// TestChannelIsRevoked: who is not granted any more is disconnected, and what cannot be taken over besides does not keep it
 // connected.
 func TestChannelIsRevoked(t *testing.T) {
 	p := newPair(t)

@@ -98,7 +98,7 @@ func permit(kept engine, c *wirev1.QueueConfig) error {
 // openPatience bounds one try to make the streams in external servers.
 const openPatience = 10 * time.Second
 
-// openExternal waits until external servers keep the queue's messages. What keeps them from it may have to be mended in
+// openExternal waits until external servers keep the queue's messages. What keeps them from it may have to be fixed in
 // the configuration, which is read again for each try.
 func (a *Agent) openExternal(ctx context.Context, c *wirev1.QueueConfig) (engine, *nats.Conn, *wirev1.QueueConfig, error) {
 	first := c

@@ -121,8 +121,8 @@ func TestExternal(t *testing.T) {
 	stop()
 }
 
-// TestExternalMended: what a configuration says wrong is mended by another, without a restart.
-func TestExternalMended(t *testing.T) {
+// TestExternalFixed: what a configuration says wrong is fixed by another, without a restart.
+func TestExternalFixed(t *testing.T) {
 	t.Parallel()
 	one, taken := externaltest.Start(t, nil), externaltest.Start(t, nil)
 	conn, err := nats.Connect(taken.URL())
@@ -298,7 +298,7 @@ func (m *member) trust() *tls.Config {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
 }
 
-// connectAgain returns a client that connects anew by itself.
+// connectAgain returns a client that connects again by itself.
 func (m *member) connectAgain(t *testing.T) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token("secret"), nats.Timeout(patience), nats.Secure(m.trust()),

@@ -46,7 +46,7 @@ func (i *idleness) spent() time.Duration {
 	return i.idle
 }
 
-// reset begins anew, with the next look.
+// reset begins again, with the next look.
 func (i *idleness) reset() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -69,10 +69,10 @@ func TestPutAgainAfterRestart(t *testing.T) {
 		}
 		conn.Close()
 		stop()
-		if round == 0 { // What was let in counts over a restart.
+		if round == 0 { // What was admitted counts over a restart.
 			quota, err := ids.NewQuota(ids.QuotaOptions{Limit: 1, Window: time.Hour, Path: filepath.Join(volume.GetDirectory(), "ids-let-in.json"), Messages: 1, Last: 1})
 			if err != nil || !quota.Full() {
-				t.Errorf("the id that was let in does not count: %v", err)
+				t.Errorf("the id that was admitted does not count: %v", err)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // openQuota bounds the ids that the members' servers remember, each of which remembers those that any of them
-// let in: a member lets in its share. It is nil with external servers, whose memory is their owner's matter.
+// admitted: a member admits its share. It is nil with external servers, whose memory is their owner's matter.
 func (a *Agent) openQuota(ctx context.Context, kept engine, conn *nats.Conn, o store.Options, settings store.Settings) (*ids.Quota, error) {
 	if kept.Shared() {
 		return nil, nil //nolint:nilnil // Nothing is bounded.

@@ -20,7 +20,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// A store that gave up writing is started again when the volume has room for roomToStart
+// A store that gave up writing is started again when the volume has space for roomToStart
 // bytes, or an eighth of it if it is small. On a full one it would fail again, and whoever
 // starts agents would wait longer each time.
 const (
@@ -28,7 +28,7 @@ const (
 	roomPart    = 8
 )
 
-// limit makes the stream or changes its limits. Another member that moves the limit by its volume's room at that very
+// limit makes the stream or changes its limits. Another member that moves the limit by its volume's space at that very
 // moment may undo that, so ensureAgain looks for a while whether it did.
 func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, settings store.Settings) error {
 	if err := kept.Ensure(ctx, conn, settings); err != nil {
@@ -43,7 +43,7 @@ func (a *Agent) limit(ctx context.Context, kept engine, conn *nats.Conn, setting
 // unsurePatience is longer than a member takes at most from reading the stream's settings to writing them.
 const unsurePatience = 10 * time.Second
 
-// keepRoom keeps the stream's limit within what volumes have room for until stop is called, also when the context has
+// keepRoom keeps the stream's limit within what volumes have space for until stop is called, also when the context has
 // ended: clients that are being sent away, and whatever else writes to a volume, may fill it meanwhile. With external
 // servers it does nothing.
 func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (stop func()) {
@@ -63,11 +63,11 @@ func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (sto
 	}
 }
 
-// limitPatience is how long the limit may fail to follow the room before anybody is told: while members elect who leads
+// limitPatience is how long the limit may fail to follow the space before anybody is told: while members elect who leads
 // it cannot.
 const limitPatience = time.Minute
 
-// noteLimit notes whether the stream's limit follows what volumes have room for.
+// noteLimit notes whether the stream's limit follows what volumes have space for.
 func (a *Agent) noteLimit(err error, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *Agent) noteLimit(err error, now time.Time) {
 	}
 }
 
-// unmoved is why the limit does not follow the room.
+// unmoved is why the limit does not follow the space.
 type unmoved struct {
 	err   error
 	since time.Time
@@ -286,7 +286,7 @@ func volumeFailure(problem error) *wirev1.Failure {
 
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// usable returns why a store cannot be started on a volume: there is too little room, or it cannot be written.
+// usable returns why a store cannot be started on a volume: there is too little space, or it cannot be written.
 func usable(directory string) error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(directory, &s); err != nil {

@@ -39,7 +39,7 @@ func TestNoVolume(t *testing.T) {
 	}
 }
 
-// TestLimitUnmoved: that the limit does not follow the room is told when that has lasted, until it does again.
+// TestLimitUnmoved: that the limit does not follow the space is told when that has lasted, until it does again.
 func TestLimitUnmoved(t *testing.T) {
 	var log strings.Builder
 	a := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -66,7 +66,7 @@ func TestLimitUnmoved(t *testing.T) {
 	}
 }
 
-// TestRoomWhileDraining: the limit follows the room until that is ended, also when the agent was told to end.
+// TestRoomWhileDraining: the limit follows the space until that is ended, also when the agent was told to end.
 func TestRoomWhileDraining(t *testing.T) {
 	const limit = 1 << 30
 	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Capacity: limit})
@@ -97,7 +97,7 @@ func TestRoomWhileDraining(t *testing.T) {
 	told, cancel := context.WithCancel(t.Context())
 	defer New(Options{Log: slog.New(slog.DiscardHandler)}).keepRoom(told, kept, conn)()
 	cancel()
-	// Another limit than there is room for is moved back.
+	// Another limit than there is space for is moved back.
 	other := config()
 	want := other.MaxBytes
 	other.MaxBytes = want / 2

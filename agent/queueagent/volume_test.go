@@ -22,7 +22,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// volumeSize is smaller than a Queue may have, so that it is soon full: there is room for about 9 MiB of messages.
+// volumeSize is smaller than a Queue may have, so that it is soon full: there is space for about 9 MiB of messages.
 const volumeSize = 54 << 20
 
 // mount mounts a volume, as a claim of that size is, until the test ends.
@@ -113,7 +113,7 @@ func (q *small) put() bool {
 		q.puts++
 		return true
 	}
-	if !jetstreamerror.Is(err, jetstreamerror.StoreFailed) { // the store has no room by its limits
+	if !jetstreamerror.Is(err, jetstreamerror.StoreFailed) { // the store has no space by its limits
 		q.Fatalf("put %d: %v", q.puts, err)
 	}
 	return false
@@ -195,7 +195,7 @@ func TestFullByItself(t *testing.T) {
 	q.get(q.puts/2, all)
 	q.takes("after gets")
 	q.fill()
-	// What stays between messages that leave keeps their room, until the server takes it back.
+	// What stays between messages that leave keeps their space, until the server takes it back.
 	kept := q.get(q.puts-q.gets, func(i int) bool { return i%2 == 0 })
 	q.fill()
 	for _, m := range kept {
@@ -210,15 +210,15 @@ func TestFullByItself(t *testing.T) {
 // messages come.
 func TestDropsBeforeFull(t *testing.T) {
 	q := newSmall(t, 64<<20, func(c *wirev1.QueueConfig) { c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST })
-	const room = 24 << 20 // at most
-	for range 2 * room / len(q.payload) {
+	const space = 24 << 20 // at most
+	for range 2 * space / len(q.payload) {
 		if !q.put() {
 			t.Fatalf("put %d was refused", q.puts)
 		}
 	}
 	q.well("after all puts")
 	content := q.await("its content is known", func(r *wirev1.QueueReport) bool { return r.GetContent() != nil }).GetContent()
-	if content.GetLastSequence() != uint64(q.puts) || content.GetMessages() < 6<<20/uint64(len(q.payload)) || content.GetBytes() > room {
+	if content.GetLastSequence() != uint64(q.puts) || content.GetMessages() < 6<<20/uint64(len(q.payload)) || content.GetBytes() > space {
 		t.Errorf("of %d puts there are %v", q.puts, content)
 	}
 	// The limit may have moved since: the oldest message that is left is the first that comes.
@@ -235,7 +235,7 @@ func TestDropsBeforeFull(t *testing.T) {
 	q.get(q.puts-q.gets, all)
 }
 
-// TestFilledByOthers: what else is on the volume takes room from messages, which is said while it does; what is there
+// TestFilledByOthers: what else is on the volume takes space from messages, which is said while it does; what is there
 // can be got.
 func TestFilledByOthers(t *testing.T) {
 	q := newSmall(t, 128<<20, nil)
@@ -293,7 +293,7 @@ func TestOthersTakeNothing(t *testing.T) {
 // TestVolumeOfTheStart: a member whose volume does not let it start says why, and ends when it would.
 func TestVolumeOfTheStart(t *testing.T) {
 	for name, test := range map[string]struct {
-		breaks func(t *testing.T, directory string) (mend func())
+		breaks func(t *testing.T, directory string) (fix func())
 		reason wirev1.FailureReason
 	}{
 		"full": {
@@ -316,7 +316,7 @@ func TestVolumeOfTheStart(t *testing.T) {
 			m := newMember(t)
 			m.config.Storage.Directory = mount(t, volumeSize)
 			m.certify()
-			mend := test.breaks(t, m.config.GetStorage().GetDirectory())
+			fix := test.breaks(t, m.config.GetStorage().GetDirectory())
 			ended := make(chan error, 1)
 			go func() { ended <- m.Agent.Run(t.Context()) }()
 			m.await("it says what is wrong with the volume", func(r *wirev1.QueueReport) bool {
@@ -324,10 +324,10 @@ func TestVolumeOfTheStart(t *testing.T) {
 			})
 			select {
 			case err := <-ended:
-				t.Fatalf("it ended before the volume was mended: %v", err)
+				t.Fatalf("it ended before the volume was fixed: %v", err)
 			default:
 			}
-			mend()
+			fix()
 			select {
 			case err := <-ended:
 				if err == nil {

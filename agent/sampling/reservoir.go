@@ -12,7 +12,7 @@ import (
 )
 
 // Reservoir keeps a sample of items of which it is not known how many will come. Each draws a key at random, and those
-// with the smallest keys stay, as many as there is room for. So whether an item stays does not depend on when it came.
+// with the smallest keys stay, as many as there is space for. So whether an item stays does not depend on when it came.
 // It is safe for concurrent use.
 type Reservoir struct {
 	maxBytes int64

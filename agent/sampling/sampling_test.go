@@ -28,10 +28,10 @@ const patience = time.Minute
 // TestReservoirIsFair: each of many items has about the same chance, the first as well as the last. So far off is it
 // once in 10^9 runs.
 func TestReservoirIsFair(t *testing.T) {
-	const items, room, rounds = 100, 10, 2000
+	const items, space, rounds = 100, 10, 2000
 	var first, last int
 	for range rounds {
-		r := sampling.NewReservoir(room, items)
+		r := sampling.NewReservoir(space, items)
 		for i := range items {
 			key, stays := r.Draw()
 			if !stays {
@@ -41,7 +41,7 @@ func TestReservoirIsFair(t *testing.T) {
 			r.Add(key, sampling.Item{Content: []byte{byte(i)}, Length: 1})
 		}
 		kept, seen := r.Close()
-		if len(kept) != room || seen.Items != items || seen.Bytes != items {
+		if len(kept) != space || seen.Items != items || seen.Bytes != items {
 			t.Fatalf("%d kept of %+v", len(kept), seen)
 		}
 		for _, item := range kept {
@@ -53,7 +53,7 @@ func TestReservoirIsFair(t *testing.T) {
 			}
 		}
 	}
-	const want = rounds * room / items
+	const want = rounds * space / items
 	off := 6.2 * math.Sqrt(want*0.9)
 	for name, n := range map[string]int{"first": first, "last": last} {
 		if math.Abs(float64(n-want)) > off {

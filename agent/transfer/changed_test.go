@@ -120,7 +120,7 @@ func TestFileThatNeverRests(t *testing.T) {
 	same(t, source, destination)
 }
 
-// What cannot be mended without another walk is reported: names of a file that is another one now, and what is no file
+// What cannot be fixed without another walk is reported: names of a file that is another one now, and what is no file
 // any more.
 func TestChangedBeyondReadingAgain(t *testing.T) {
 	for name, change := range map[string]func(path string) error{

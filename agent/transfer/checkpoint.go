@@ -274,7 +274,7 @@ func (c *checkpoints) record(safe []note, numbers []uint64) error {
 			digests = append(digests, safe[n].digest)
 			n++
 		}
-		// What the journal has no room for is not safe, and nothing is lost by that but time.
+		// What the journal has no space for is not safe, and nothing is lost by that but time.
 		if _, err := c.journal.Add(safe[0].file.recorded(), safe[0].chunk, digests); err != nil {
 			return err
 		}

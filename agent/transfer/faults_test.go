@@ -171,7 +171,7 @@ func (s overheardStream) Recv() (*wirev1.SessionRequest, error) {
 	return m, err
 }
 
-// overhear serves the receiver anew and returns what is closed when it has heard that its sender gave up or is gone.
+// overhear serves the receiver again and returns what is closed when it has heard that its sender gave up or is gone.
 func (p *pair) overhear(t *testing.T) (gone <-chan struct{}) {
 	t.Helper()
 	heard := make(chan struct{})

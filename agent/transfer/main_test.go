@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain puts the trees of the tests into memory where there is room and nobody has said where: hundreds of
+// TestMain puts the trees of the tests into memory where there is space and nobody has said where: hundreds of
 // checkpoints wait for a disk else, and for what everybody else writes to it. Power losses are played, so that no test
 // needs a disk (see machine).
 func TestMain(m *testing.M) { os.Exit(inMemory(m)) }

@@ -110,7 +110,7 @@ func openOnce(ctx context.Context, gateway Conn, request *wirev1.OpenRequest, pe
 	}
 }
 
-// refusal returns an error with a reason for what no waiting mends.
+// refusal returns an error with a reason for what no waiting fixes.
 func refusal(err error) error {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:

@@ -203,7 +203,7 @@ func (p *packer) add(f *outFile) error {
 	return p.askMore()
 }
 
-// askMore asks for digests of the file that is being asked for, as far as there is room for answers.
+// askMore asks for digests of the file that is being asked for, as far as there is space for answers.
 func (p *packer) askMore() error {
 	f := p.asking
 	for p.waiting < maxAsks {

@@ -126,7 +126,7 @@ func (w *worker) read(p piece, shared bool) error {
 	return nil
 }
 
-// handled counts a piece that needs no more work and makes room in the window after a file's last one.
+// handled counts a piece that needs no more work and makes space in the window after a file's last one.
 func (s *sender) handled(p piece) {
 	f := p.file
 	f.state.mu.Lock()

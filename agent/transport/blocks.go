@@ -116,7 +116,7 @@ func (l *shakingListener) shake(raw *batchedConn, config *tls.Config, blocks fun
 	err := conn.HandshakeContext(ctx)
 	cancel()
 	if err != nil {
-		// Who is not let in is told so in TLS's own words, and nobody else need know.
+		// Who is not admit is told so in TLS's own words, and nobody else need know.
 		linger(raw)
 		return
 	}

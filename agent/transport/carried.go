@@ -19,7 +19,7 @@ type Carried struct {
 	// Acknowledged are the bytes that the other end has.
 	Acknowledged uint64
 	// Busy is how long something was to be sent or to be acknowledged, PeerFull how long of
-	// that the other end had no room.
+	// that the other end had no space.
 	Busy, PeerFull time.Duration
 	// Queueing is by how much longer acknowledgements take now than they did at best: how long bytes wait on the way.
 	Queueing time.Duration

@@ -143,7 +143,7 @@ func (c *Client) Target() string {
 	return c.ClientConn.Target()[len(scheme):]
 }
 
-// trust keeps the last handshake failure that no waiting mends. grpc tells of them in words only.
+// trust keeps the last handshake failure that no waiting fixes. grpc tells of them in words only.
 type trust struct {
 	mu     sync.Mutex
 	err    error

@@ -73,7 +73,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	return accepted, nil
 }
 
-// admit waits until there is room for a connection, or makes it. It returns nil once the listener is closed.
+// admit waits until there is space for a connection, or makes it. It returns nil once the listener is closed.
 func (l *countedListener) admit(conn net.Conn) *acceptedConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *countedListener) admit(conn net.Conn) *acceptedConn {
 	return c
 }
 
-// release gives the room of a connection to others, once. mu is held.
+// release gives the space of a connection to others, once. mu is held.
 func (l *countedListener) release(c *acceptedConn) {
 	if !c.open {
 		return

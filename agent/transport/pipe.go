@@ -56,7 +56,7 @@ func (p *Pipe) Dial() (*Client, error) {
 	return &Client{ClientConn: conn, trust: &trust{broken: make(chan struct{})}}, nil
 }
 
-// connect makes a connection of sockets: gRPC wants room for what nobody reads yet.
+// connect makes a connection of sockets: gRPC wants space for what nobody reads yet.
 func (p *Pipe) connect(ctx context.Context) (net.Conn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

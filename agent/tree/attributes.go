@@ -142,7 +142,7 @@ func (d *Destination) xattrLost(err error) bool {
 	case unix.EPERM, unix.EACCES, unix.ENOTSUP, unix.ENOSYS, unix.EINVAL, unix.E2BIG, unix.ERANGE, unix.ENAMETOOLONG, unix.EFBIG:
 		return true
 	case unix.ENOSPC:
-		// Some file systems say so when a file has no room for the attribute.
+		// Some file systems say so when a file has no space for the attribute.
 		var fs unix.Statfs_t
 		return unix.Fstatfs(int(d.root), &fs) == nil && fs.Bavail > 0
 	}

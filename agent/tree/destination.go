@@ -214,7 +214,7 @@ func (d *Destination) closeAll() {
 	}
 }
 
-// writeError adds what was done to which path, and the reason for what a user can mend. Errors that have a reason keep
+// writeError adds what was done to which path, and the reason for what a user can fix. Errors that have a reason keep
 // it.
 func writeError(did, path string, err error) error {
 	var known *failure.Error

@@ -118,7 +118,7 @@ func TestEverythingIsKept(t *testing.T) {
 	if a.Ino != b.Ino || a.Ino != c.Ino || a.Nlink != 3 {
 		t.Errorf("hard links are inodes %d, %d, %d with %d names", a.Ino, b.Ino, c.Ino, a.Nlink)
 	}
-	// Again: nothing is sent, and nothing made anew.
+	// Again: nothing is sent, and nothing recreated.
 	inodes := map[string]uint64{}
 	for _, path := range []string{"fifo", "dir/link", "zhard", "dir/file"} {
 		inodes[path] = stat(t, filepath.Join(to, path)).Ino
@@ -131,7 +131,7 @@ func TestEverythingIsKept(t *testing.T) {
 	}
 	for path, ino := range inodes {
 		if stat(t, filepath.Join(to, path)).Ino != ino {
-			t.Errorf("%q was made anew", path)
+			t.Errorf("%q was recreated", path)
 		}
 	}
 }

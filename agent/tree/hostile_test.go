@@ -153,7 +153,7 @@ func TestNothingLeavesTheTree(t *testing.T) {
 				time.Sleep(50 * time.Microsecond)
 			}
 			_ = os.Remove(name)
-			// Where an attempt has made the directory anew, that one goes.
+			// Where an attempt has made the directory again, that one goes.
 			if os.Rename(aside, name) != nil {
 				_ = os.RemoveAll(aside)
 			}

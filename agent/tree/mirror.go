@@ -119,7 +119,7 @@ func (m *mirror) finish() error {
 	return err
 }
 
-// remove makes room for an entry in a directory.
+// remove makes space for an entry in a directory.
 func (m *mirror) remove(e *Entry, in dir, name string, directory bool) error {
 	s := sweep{mirror: m, known: func(string) (bool, error) { return false, nil }}
 	if !directory {

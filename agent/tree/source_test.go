@@ -164,8 +164,8 @@ func TestSourceThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// unreadableMend names a field and an annotation of the API; it must change with them.
-const unreadableMend = "set spec.podTemplate.securityContext.runAsUser to 0 or to the files' owner, " +
+// unreadableFix names a field and an annotation of the API; it must change with them.
+const unreadableFix = "set spec.podTemplate.securityContext.runAsUser to 0 or to the files' owner, " +
 	`which the namespace must allow with the annotation lighterage.dev/allow-privileged-agents: "true"`
 
 func TestUnreadable(t *testing.T) {
@@ -200,7 +200,7 @@ func TestUnreadable(t *testing.T) {
 		}
 		err = s.ReadAt(entries[2], make([]byte, 6), 0)
 		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE) ||
-			!strings.HasSuffix(err.Error(), `"dir/secret" (permission denied): `+unreadableMend) {
+			!strings.HasSuffix(err.Error(), `"dir/secret" (permission denied): `+unreadableFix) {
 			t.Errorf("reading ends with %v", err)
 		}
 	})

@@ -94,7 +94,7 @@ func TestWriteHole(t *testing.T) {
 	}
 }
 
-// Zeros that a sender did not leave out take no room either, and what was there before does not show through.
+// Zeros that a sender did not leave out take no space either, and what was there before does not show through.
 func TestZerosOfSparseFiles(t *testing.T) {
 	for _, offset := range []int64{0, 1, 4095, 4096, 100_000} {
 		volume := t.TempDir()

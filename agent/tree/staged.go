@@ -20,7 +20,7 @@ type StagedFile struct {
 	fd          int
 	name        string
 	path        string
-	sparse      bool // zeros take no room
+	sparse      bool // zeros take no space
 }
 
 // Stage opens the staged file of an entry and makes it at first. number tells the entry from others; the same file may
@@ -166,8 +166,8 @@ func (f *StagedFile) Sync() error {
 	}
 }
 
-// WriteHole makes a range read as zeros that take no room on the volume, where the file system can. The file of a
-// sparse entry has its size from the beginning; in any other, what is beyond the end of what was written takes room.
+// WriteHole makes a range read as zeros that take no space on the volume, where the file system can. The file of a
+// sparse entry has its size from the beginning; in any other, what is beyond the end of what was written takes space.
 func (f *StagedFile) WriteHole(offset, length int64) error {
 	if offset < 0 || length < 0 || offset > math.MaxInt64-length {
 		return writeError("make a hole in", f.path, unix.EINVAL)

@@ -11,11 +11,11 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// Errors of Agents and PeerGateway. Test for them with errors.Is; the error that wraps one has the mend in its message.
+// Errors of Agents and PeerGateway. Test for them with errors.Is; the error that wraps one has the fix in its message.
 var (
 	// ErrUnreachable: nobody answers. Worth trying again.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrUntrusted: one side does not accept the other's certificate. Somebody has to mend a Peer.
+	// ErrUntrusted: one side does not accept the other's certificate. Somebody has to fix a Peer.
 	ErrUntrusted = errors.New("untrusted")
 	// ErrIncompatible: the other side speaks another version of the protocol. Somebody has to upgrade.
 	ErrIncompatible = errors.New("incompatible")

@@ -86,7 +86,7 @@ func (p *peerGateway) call(ctx context.Context, gateway Gateway, question func(c
 	return nil
 }
 
-// classify turns what gRPC and TLS say into one of the errors of this package, with the mend.
+// classify turns what gRPC and TLS say into one of the errors of this package, with the fix.
 func classify(gateway Gateway, err, handshake error, timeout time.Duration) error {
 	if failure := failureOf(err); failure != nil {
 		switch failure.GetReason() {

@@ -18,7 +18,7 @@ import (
 // certificates have to be renewed all the same.
 const recordAnnotation = "lighterage.dev/agent-configuration"
 
-// maxRecord leaves room for others in the 256 KiB that all annotations of an object may have together.
+// maxRecord leaves space for others in the 256 KiB that all annotations of an object may have together.
 const maxRecord = 192 << 10
 
 type record struct {

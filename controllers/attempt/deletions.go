@@ -16,7 +16,7 @@ const deletionMemory = time.Hour
 // Deletions tell for how long objects have been seen to be deleted. Their DeletionTimestamp is by the clock of the API
 // server, from which the manager's may differ by any amount: a manager that is ahead would let an agent go that still
 // writes, and one that is behind would wait for one whose node is gone. They live in memory: after a restart of the
-// manager patience begins anew. The zero value is ready for use, also concurrent.
+// manager patience begins again. The zero value is ready for use, also concurrent.
 type Deletions struct {
 	mu   sync.Mutex
 	seen map[types.UID]deletion

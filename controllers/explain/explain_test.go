@@ -22,7 +22,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/explain"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "write testdata again")
 
 // cases change the base; each has a file in testdata.
 var cases = map[string]func(*explain.Input){
@@ -154,7 +154,7 @@ func compare(t *testing.T, name string, got []byte) {
 		t.Fatalf("%v; go test ./controllers/explain -update writes it", err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs; go test ./controllers/explain -update writes it anew:\n%s", name, diff)
+		t.Errorf("%s differs; go test ./controllers/explain -update writes it again:\n%s", name, diff)
 	}
 }
 

@@ -172,7 +172,7 @@ func relayed(condition *metav1.Condition) string {
 	return condition.Message
 }
 
-// crowdedStep makes room by removing the oldest Delivery that has ended, or waits when all are at work.
+// crowdedStep makes space by removing the oldest Delivery that has ended, or waits when all are at work.
 func crowdedStep(r request, v view) step {
 	var oldest *v1alpha1.Delivery
 	for i := range v.neighbours {

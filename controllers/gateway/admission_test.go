@@ -46,7 +46,7 @@ func phase(p v1alpha1.DeliveryPhase) func(*v1alpha1.Delivery) {
 }
 
 func stalled(d *v1alpha1.Delivery) {
-	d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDestinationInUse, Message: "mend"}}
+	d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDestinationInUse, Message: "fix"}}
 }
 
 func outdated(d *v1alpha1.Delivery) {

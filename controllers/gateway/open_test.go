@@ -202,8 +202,8 @@ func TestNotGranted(t *testing.T) {
 				c.Namespace, c.Claim = destination.Namespace, destination.ClaimName
 			})
 			message := open(t, w.dial(theirs), request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
-			mend := "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: " + destination.ClaimName + "}]}"
-			if !strings.Contains(message, mend) || !strings.Contains(message, "namespace "+destination.Namespace) {
+			fix := "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: " + destination.ClaimName + "}]}"
+			if !strings.Contains(message, fix) || !strings.Contains(message, "namespace "+destination.Namespace) {
 				t.Errorf("the message does not say what to create: %s", message)
 			}
 		})
@@ -273,7 +273,7 @@ func TestDeletedDeliveryRefuses(t *testing.T) {
 	s.refused(wirev1.FailureReason_FAILURE_REASON_ABORTED)
 }
 
-// A peer that fills its share waits; what has ended makes room.
+// A peer that fills its share waits; what has ended makes space.
 func TestDeliveryLimit(t *testing.T) {
 	east := newCA(t, "east")
 	w := newWest(t, func(o *gateway.Options) { o.DeliveriesPerNamespace = 2 }, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))

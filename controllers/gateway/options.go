@@ -44,7 +44,7 @@ type Options struct {
 	// OpensPerPeer is how many runs of a peer may wait for their receiving agents at the same time, and half of it how
 	// many of a namespace of it. Default 256.
 	OpensPerPeer int
-	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make room for
+	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make space for
 	// new ones, oldest first; when none has ended, new runs wait. The limit may be passed by as many as arrive at the
 	// same moment. Default 500.
 	DeliveriesPerNamespace int

@@ -53,7 +53,7 @@ func unavailable(format string, arguments ...any) error {
 	return status.Errorf(codes.Unavailable, format, arguments...)
 }
 
-// failureOf returns the Failure in an error, if it is a refusal that trying again does not mend.
+// failureOf returns the Failure in an error, if it is a refusal that trying again does not fix.
 func failureOf(err error) *wirev1.Failure {
 	var refused *refusal
 	if errors.As(err, &refused) {

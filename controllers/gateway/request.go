@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// maxAttempt leaves room for six digits in names. What needs somebody's help is attempted without limit, but
+	// maxAttempt leaves space for six digits in names. What needs somebody's help is attempted without limit, but
 	// slowly.
 	maxAttempt = 999_999
 	// maxPathLength is that of the API.
 	maxPathLength = 4096
 )
 
-// runID as managers make them; the length leaves room in names.
+// runID as managers make them; the length leaves space in names.
 var runID = regexp.MustCompile(`^[a-z0-9]{1,6}$`)
 
 // request is an OpenRequest whose every field was checked.

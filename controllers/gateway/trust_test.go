@@ -71,11 +71,11 @@ func TestTrust(t *testing.T) {
 		}
 	}
 	if len(w.deliveries()) > 0 {
-		t.Error("somebody was let in")
+		t.Error("somebody was admitted")
 	}
 }
 
-// A Peer that is made, mended or deleted counts from the next request on, connections that are open included.
+// A Peer that is made, fixed or deleted counts from the next request on, connections that are open included.
 func TestTrustFollowsPeers(t *testing.T) {
 	east, next := newCA(t, "east"), newCA(t, "east")
 	w := newWest(t, nil)

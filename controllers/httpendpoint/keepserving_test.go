@@ -179,7 +179,7 @@ func (r *running) expectKept() {
 		r.Fatal(err)
 	}
 	if deployment.Spec.Template.String() != r.deployment.Spec.Template.String() {
-		r.Error("the replica would be made anew")
+		r.Error("the replica would be recreated")
 	}
 }
 
@@ -295,7 +295,7 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// TestFull: a replica that needs the accelerator and that the scheduler has no room for beside it: placement and
+// TestFull: a replica that needs the accelerator and that the scheduler has no space for beside it: placement and
 // Stalled say the same.
 func TestFull(t *testing.T) {
 	r := begin(t, plain(&v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}))

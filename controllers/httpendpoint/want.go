@@ -154,11 +154,11 @@ func backendOf(endpoint *v1alpha1.HTTPEndpoint) (*wirev1.HTTPBackend, error) {
 	var port int32
 	switch {
 	case (spec.Service == nil) == (spec.Host == nil):
-		return nil, &policy.InvalidError{Field: "spec.backend", Mend: "must have exactly one of service and host"}
+		return nil, &policy.InvalidError{Field: "spec.backend", Fix: "must have exactly one of service and host"}
 	case spec.Service != nil:
 		host, port = spec.Service.Name+"."+endpoint.Namespace+".svc", spec.Service.Port
 		if spec.Service.Name == endpoint.Name {
-			return nil, &policy.InvalidError{Field: "spec.backend.service.name", Mend: fmt.Sprintf("must not be %q, which is the name of the "+
+			return nil, &policy.InvalidError{Field: "spec.backend.service.name", Fix: fmt.Sprintf("must not be %q, which is the name of the "+
 				"endpoint's own Service; delete this HTTPEndpoint and create one with another name", endpoint.Name)}
 		}
 	default:
@@ -177,7 +177,7 @@ func backendOf(endpoint *v1alpha1.HTTPEndpoint) (*wirev1.HTTPBackend, error) {
 	backend.HealthTimeout = durationpb.New(duration(check.Timeout, 2*time.Second))
 	if spec.TLS != nil {
 		if _, err := pki.ParseBundle(spec.TLS.CABundle); err != nil {
-			return nil, &policy.InvalidError{Field: "spec.backend.tls.caBundle", Mend: "must be CA certificates as PEM: " + err.Error()}
+			return nil, &policy.InvalidError{Field: "spec.backend.tls.caBundle", Fix: "must be CA certificates as PEM: " + err.Error()}
 		}
 		backend.CaBundle = spec.TLS.CABundle
 		if backend.ServerName = spec.TLS.ServerName; backend.ServerName == "" {
@@ -202,11 +202,11 @@ func codingsOf(wanted []v1alpha1.HTTPCoding, resolved policy.Resolved) ([]string
 		}
 	}
 	if len(codings) == 0 {
-		return nil, &policy.InvalidError{Field: "spec.codings", Mend: fmt.Sprintf("must not have zstd alone: CompressionPolicy %q disables "+
+		return nil, &policy.InvalidError{Field: "spec.codings", Fix: fmt.Sprintf("must not have zstd alone: CompressionPolicy %q disables "+
 			"software, and no accelerator does zstd; write [gzip], or name another policy", resolved.Name)}
 	}
 	if resolved.Placement == v1alpha1.PlacementRequireHardware && slices.Equal(codings, []string{string(v1alpha1.CodingZstd)}) {
-		return nil, &policy.InvalidError{Field: "spec.codings", Mend: "must not have zstd alone where placement is RequireHardware: no accelerator does zstd; " +
+		return nil, &policy.InvalidError{Field: "spec.codings", Fix: "must not have zstd alone where placement is RequireHardware: no accelerator does zstd; " +
 			"write [gzip, zstd], or choose PreferHardware in spec.compression.placement"}
 	}
 	return codings, nil

@@ -189,7 +189,7 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// TestProblems says which words of a message lead to the mend.
+// TestProblems says which words of a message lead to the fix.
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		change       func(*v1alpha1.HTTPEndpointSpec)

@@ -57,7 +57,7 @@ func TestHTTPEndpoints(t *testing.T) {
 	// What an earlier manager saw is the base; what began since counts from 0.
 	observe("e1", map[string]*wirev1.HTTPReport{"old": report(before, 100), "new": report(after, 5)})
 	observe("e1", map[string]*wirev1.HTTPReport{"old": report(before, 103), "new": report(after, 5)})
-	// A reset begins anew; a replica that does not answer once loses nothing.
+	// A reset begins again; a replica that does not answer once loses nothing.
 	observe("e1", map[string]*wirev1.HTTPReport{"old": report(after.Add(time.Minute), 2)})
 	observe("e2", map[string]*wirev1.HTTPReport{"other": report(after, 1)})
 	observe("e1", nil)

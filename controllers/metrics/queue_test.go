@@ -51,7 +51,7 @@ func TestQueues(t *testing.T) {
 	// A member that does not answer loses nothing, and what is held stays while nobody knows.
 	queues.Observe("bank", "q1", nil, nil)
 	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 103), "new": report(after, 5)})
-	// A reset begins anew.
+	// A reset begins again.
 	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(after, 2), "new": report(after, 6)})
 	queues.Observe("bank", "q2", &wirev1.QueueContent{Messages: 3, DeadLetters: 9, OldestTime: timestamppb.New(started)}, map[string]*wirev1.QueueReport{"one": report(after, 0)})
 	queues.ObserveArchive("bank", "q1", 12, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 900, Ranges: 4, LastError: &wirev1.Failure{}})

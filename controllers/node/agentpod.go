@@ -78,11 +78,11 @@ func ailment(pod *corev1.Pod) string {
 	if last == nil {
 		return fmt.Sprintf("Node agent %s %s; if it goes on so, kubectl -n %s describe pod %s says why", pod.Name, state, pod.Namespace, pod.Name)
 	}
-	mend := fmt.Sprintf("kubectl -n %s logs --previous %s may say why", pod.Namespace, pod.Name)
+	fix := fmt.Sprintf("kubectl -n %s logs --previous %s may say why", pod.Namespace, pod.Name)
 	if last.Reason == "OOMKilled" {
-		mend = "raise nodeAgent.resources.limits.memory of the chart"
+		fix = "raise nodeAgent.resources.limits.memory of the chart"
 	}
-	return fmt.Sprintf("Node agent %s %s, the last time with exit code %d (%s); %s", pod.Name, state, last.ExitCode, last.Reason, mend)
+	return fmt.Sprintf("Node agent %s %s, the last time with exit code %d (%s); %s", pod.Name, state, last.ExitCode, last.Reason, fix)
 }
 
 // nodeOfPod is the node that a node agent belongs to.

@@ -407,7 +407,7 @@ func TestNodesWithoutAgent(t *testing.T) {
 	}
 }
 
-// TestEndlessEngines: an agent that lists engines without end costs neither the time nor the room for them.
+// TestEndlessEngines: an agent that lists engines without end costs neither the time nor the space for them.
 func TestEndlessEngines(t *testing.T) {
 	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
 	b.agents.measured.Engines, b.agents.measured.Accelerator = nil, nil

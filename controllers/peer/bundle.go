@@ -25,7 +25,7 @@ type bundle struct {
 	expires time.Time
 }
 
-// readBundle returns an error that says what to mend if nothing in the bundle can be used.
+// readBundle returns an error that says what to fix if nothing in the bundle can be used.
 func readBundle(peer *v1alpha1.Peer, now time.Time) (bundle, error) {
 	certificates, err := pki.ParseBundle(peer.Spec.CABundle)
 	if err != nil {

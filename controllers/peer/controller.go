@@ -54,7 +54,7 @@ type Options struct {
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
-	// What is written to status is no reason to look again; a mended bundle is, for those that shared a certificate
+	// What is written to status is no reason to look again; a fixed bundle is, for those that shared a certificate
 	// with it.
 	return ctrl.NewControllerManagedBy(mgr).Named("peer").
 		For(&v1alpha1.Peer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -182,8 +182,8 @@ func TestHolderRenewsAtHalfLife(t *testing.T) {
 	}
 }
 
-// TestClockThatIsSetBack: what was issued by a clock that was ahead by a day is issued anew, because a peer that is
-// behind would not take it. A correction does not make anything anew.
+// TestClockThatIsSetBack: what was issued by a clock that was ahead by a day is issued again, because a peer that is
+// behind would not take it. A correction does not make anything again.
 func TestClockThatIsSetBack(t *testing.T) {
 	o, clock := options()
 	authority := pki.NewAuthority(o)

@@ -3,7 +3,7 @@
 
 // Package placement decides on which nodes an agent may and should run, and says why. It is pure: it is given what is
 // wanted and what the nodes are like, and returns an affinity for the agent's pod and an explanation for status. The
-// scheduler chooses the node; room, quotas and volume topology stay its business.
+// scheduler chooses the node; space, quotas and volume topology stay its business.
 package placement
 
 import (
@@ -101,7 +101,7 @@ type Plan struct {
 	// Status says what is expected; Explain says what became of it.
 	Status v1alpha1.PlacementStatus
 	// Blocked is set when the accelerator is required and no node that has one can take the agent. A pod would wait for
-	// ever, so none should be made; a change of a Node is when to look again. For a pod that waits for room it is what
+	// ever, so none should be made; a change of a Node is when to look again. For a pod that waits for space it is what
 	// it waits for.
 	Blocked *Blocked
 }

@@ -54,7 +54,7 @@ func (f Facts) unused() int64 {
 	return sum
 }
 
-// busy are the nodes that could take the agent, had they a slot, or room beside the accelerator.
+// busy are the nodes that could take the agent, had they a slot, or space beside the accelerator.
 func busy(nodes []assessed) []assessed {
 	return slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool { return !a.serves() || !a.isBusy() })
 }

@@ -86,7 +86,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestWaits: what is said of an agent whose pod the scheduler finds no node for, so that what it waits for and the mend
+// TestWaits: what is said of an agent whose pod the scheduler finds no node for, so that what it waits for and the fix
 // are told, and not what would be best. Others that wait are not before it; those that are there are.
 func TestWaits(t *testing.T) {
 	mixed := []corev1.Node{node("a", "software"), node("z", "hardware")}

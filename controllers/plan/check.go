@@ -21,7 +21,7 @@ type Problem struct {
 	Message string
 }
 
-// checkTransfer looks for what would make an attempt fail before it costs a pod, the cheapest to mend first. The policy
+// checkTransfer looks for what would make an attempt fail before it costs a pod, the cheapest to fix first. The policy
 // is resolved on the way, unless the run has begun with one, kept, that it goes on with.
 func checkTransfer(transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, facts TransferFacts) (policy.Resolved, *Problem) {
 	if err := ValidateTransfer(transfer.Spec); err != nil {

@@ -24,7 +24,7 @@ const (
 	retryFirst = 5 * time.Second
 	retryLast  = 5 * time.Minute
 
-	// stallStep grows by itself with every attempt that only somebody could have mended, up to stallLast.
+	// stallStep grows by itself with every attempt that only somebody could have fixed, up to stallLast.
 	stallStep = time.Minute
 	stallLast = 5 * time.Minute
 
@@ -40,8 +40,8 @@ const (
 	// slotPatience is how long a pod that prefers an accelerator waits for a slot of one that was free when it was
 	// planned.
 	slotPatience = 15 * time.Second
-	// maxSlotDoublings is how often slotPatience is doubled at most before a pod that waits for room elsewhere is
-	// planned anew: to 8 minutes.
+	// maxSlotDoublings is how often slotPatience is doubled at most before a pod that waits for space elsewhere is
+	// planned again: to 8 minutes.
 	maxSlotDoublings = 5
 
 	// maxHistory is what the API allows.
@@ -93,7 +93,7 @@ func untilAttempt(planned *metav1.Time, now time.Time) time.Duration {
 	return wait
 }
 
-// stallDelay is the wait after that many attempts that only somebody could have mended.
+// stallDelay is the wait after that many attempts that only somebody could have fixed.
 func stallDelay(attempts int32) time.Duration {
 	return min(time.Duration(max(attempts, 1))*stallStep, stallLast)
 }

@@ -90,7 +90,7 @@ var interruptions = []string{
 	v1alpha1.ReasonPeerUnreachable,
 }
 
-// endsRun are the reasons that no further attempt of a run can mend: its spec has to change, or what it is to move.
+// endsRun are the reasons that no further attempt of a run can fix: its spec has to change, or what it is to move.
 var endsRun = []string{v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonSourceEmpty}
 
 // EndsRun reports whether a run ends with an attempt that ends for this reason.

@@ -47,10 +47,10 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A run that nobody but the user can mend ends with its first attempt, and starts again with another spec.
-func TestRunThatNoAttemptMends(t *testing.T) {
+// A run that nobody but the user can fix ends with its first attempt, and starts again with another spec.
+func TestRunThatNoAttemptFixes(t *testing.T) {
 	transfer, facts := running(1)
-	facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "mend it")
+	facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "fix it")
 	decision := plan.DecideTransfer(transfer, facts, image)
 	transfer.Status = decision.Status
 	if !meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionFailed) || transfer.Status.Run.CompletionTime == nil ||

@@ -38,14 +38,14 @@ func validatePath(field, p string) error {
 	case p == "":
 		return nil
 	case len(p) > maxPathBytes:
-		return &policy.InvalidError{Field: field, Mend: fmt.Sprintf("must be at most %d bytes long", maxPathBytes)}
+		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must be at most %d bytes long", maxPathBytes)}
 	case !strings.HasPrefix(p, "/"):
-		return &policy.InvalidError{Field: field, Mend: fmt.Sprintf("must be absolute, from the root of the volume, not %q; write for example /data", p)}
+		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must be absolute, from the root of the volume, not %q; write for example /data", p)}
 	case strings.ContainsRune(p, 0):
-		return &policy.InvalidError{Field: field, Mend: "must not contain a NUL"}
+		return &policy.InvalidError{Field: field, Fix: "must not contain a NUL"}
 	}
 	if elements := strings.Split(p, "/"); slices.Contains(elements, "..") || slices.Contains(elements, ".") {
-		return &policy.InvalidError{Field: field, Mend: "must not contain . or .. elements; name the directory itself"}
+		return &policy.InvalidError{Field: field, Fix: "must not contain . or .. elements; name the directory itself"}
 	}
 	return nil
 }
@@ -77,21 +77,21 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	}
 	switch {
 	case spec.Source.PersistentVolumeClaim.ClaimName == "":
-		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Mend: "must name a claim"}
+		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case spec.Destination.PersistentVolumeClaim.ClaimName == "":
-		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Mend: "must name a claim"}
+		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval || spec.CheckpointInterval.Value() > maxCheckpointInterval):
-		return &policy.InvalidError{Field: "spec.checkpointInterval", Mend: fmt.Sprintf("must be between 1Mi and 16Gi, not %s", spec.CheckpointInterval)}
+		return &policy.InvalidError{Field: "spec.checkpointInterval", Fix: fmt.Sprintf("must be between 1Mi and 16Gi, not %s", spec.CheckpointInterval)}
 	case spec.BandwidthLimit != nil && (spec.BandwidthLimit.Value() < minBandwidthLimit || spec.BandwidthLimit.Value() > maxBandwidthLimit):
-		return &policy.InvalidError{Field: "spec.bandwidthLimit", Mend: fmt.Sprintf("must be between 256Ki and 1Pi bytes per second, not %s", spec.BandwidthLimit)}
+		return &policy.InvalidError{Field: "spec.bandwidthLimit", Fix: fmt.Sprintf("must be between 256Ki and 1Pi bytes per second, not %s", spec.BandwidthLimit)}
 	case spec.Streams < 0 || spec.Streams > maxStreams:
-		return &policy.InvalidError{Field: "spec.streams", Mend: fmt.Sprintf("must be between 0, which is one for each core, and %d, not %d", maxStreams, spec.Streams)}
+		return &policy.InvalidError{Field: "spec.streams", Fix: fmt.Sprintf("must be between 0, which is one for each core, and %d, not %d", maxStreams, spec.Streams)}
 	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
-		return &policy.InvalidError{Field: "spec.include and spec.exclude", Mend: fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns)}
+		return &policy.InvalidError{Field: "spec.include and spec.exclude", Fix: fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns)}
 	case spec.AllowEmptySource && !spec.Delete:
-		return &policy.InvalidError{Field: "spec.allowEmptySource", Mend: "means something only with spec.delete: true; add that, or remove it"}
+		return &policy.InvalidError{Field: "spec.allowEmptySource", Fix: "means something only with spec.delete: true; add that, or remove it"}
 	case spec.MaxAttempts < 0 || spec.MaxAttempts > 100:
-		return &policy.InvalidError{Field: "spec.maxAttempts", Mend: fmt.Sprintf("must be between 1 and 100, not %d", spec.MaxAttempts)}
+		return &policy.InvalidError{Field: "spec.maxAttempts", Fix: fmt.Sprintf("must be between 1 and 100, not %d", spec.MaxAttempts)}
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func expected(where placement.Plan) *v1alpha1.PlacementStatus {
 	return &status
 }
 
-// waiting plans anew an agent whose pod the scheduler finds no node for, by what that pod asks for.
+// waiting plans again an agent whose pod the scheduler finds no node for, by what that pod asks for.
 func waiting(request placement.Request, facts placement.Facts, job *batchv1.Job) placement.Plan {
 	request.Waits = true
 	return placement.Decide(request, asPlanned(facts, job))

@@ -138,7 +138,7 @@ func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 }
 
 // TestSlotOfAnAccelerator: a pod that is placed for an accelerator of which there are so many slots asks for one, and
-// goes without when the scheduler has no room for it there.
+// goes without when the scheduler has no space for it there.
 func TestSlotOfAnAccelerator(t *testing.T) {
 	slot := corev1.ResourceName(v1alpha1.AcceleratorSlotsResource)
 	transfer, facts := withPlacement(v1alpha1.PlacementPreferHardware), goodFacts()
@@ -227,8 +227,8 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	}
 }
 
-// TestSlotThatBecomesFree: a pod that was planned when no slot was left, and for which there is no room on other nodes,
-// is planned anew when a slot is free. Until then status says what that pod asks for, and not what another would.
+// TestSlotThatBecomesFree: a pod that was planned when no slot was left, and for which there is no space on other nodes,
+// is planned again when a slot is free. Until then status says what that pod asks for, and not what another would.
 func TestSlotThatBecomesFree(t *testing.T) {
 	slot := corev1.ResourceName(v1alpha1.AcceleratorSlotsResource)
 	transfer, facts := withPlacement(v1alpha1.PlacementPreferHardware), goodFacts()
@@ -262,7 +262,7 @@ func TestSlotThatBecomesFree(t *testing.T) {
 		t.Error("it asks for no slot")
 	}
 
-	// There may be no room beside the accelerator either: it does not go to and fro every few seconds.
+	// There may be no space beside the accelerator either: it does not go to and fro every few seconds.
 	transfer.Status.Run.Attempt = 5
 	busy("the third time")
 	facts.Pod = unschedulable(5 * time.Minute)

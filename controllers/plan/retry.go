@@ -13,7 +13,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/conditions"
 )
 
-// giveUp ends a run that another attempt would not mend. A change of the spec starts the next one.
+// giveUp ends a run that another attempt would not fix. A change of the spec starts the next one.
 func (d *transferDecision) giveUp(reason, message string) {
 	status, now := &d.transfer.Status, metav1.NewTime(d.facts.Now)
 	status.Run.Failures++

@@ -52,9 +52,9 @@ func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
 	if template == nil || template.SecurityContext == nil {
 		return nil
 	}
-	if never, mend := excess(template.SecurityContext); never != "" {
+	if never, fix := excess(template.SecurityContext); never != "" {
 		return &Problem{v1alpha1.ReasonPrivilegeNotAllowed, fmt.Sprintf(
-			"spec.podTemplate.securityContext asks for %s, which no agent gets; %s", never, mend)}
+			"spec.podTemplate.securityContext asks for %s, which no agent gets; %s", never, fix)}
 	}
 	asked := privilege(template.SecurityContext)
 	if allowed || asked == "" {
@@ -67,7 +67,7 @@ func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
 
 // excess names what a security context asks for that has no use for an agent, whatever its namespace allows, and what
 // to write in its place; empty if nothing.
-func excess(context *corev1.SecurityContext) (asked, mend string) {
+func excess(context *corev1.SecurityContext) (asked, fix string) {
 	const root = "write runAsUser: 0, which gives it the capabilities that it has a use for, or leave it out"
 	isTrue := func(b *bool) bool { return b != nil && *b }
 	switch {

@@ -14,7 +14,7 @@ import (
 )
 
 // fallBack starts again, without a slot of an accelerator, an attempt that only prefers one and that the scheduler has
-// no room for beside it. Without a slot the scheduler falls back by itself.
+// no space for beside it. Without a slot the scheduler falls back by itself.
 func (d *transferDecision) fallBack(state agentState) bool {
 	request := d.placement()
 	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) || d.facts.Now.Sub(state.since) < slotPatience {
@@ -36,8 +36,8 @@ func (d *transferDecision) fallBack(state agentState) bool {
 }
 
 // comeBack starts again an attempt that prefers an accelerator, was planned when none had a slot left, and that the
-// scheduler has no room for on the other nodes, once there is a slot, or no other node. Each time it waits longer, in
-// case there is no room beside the accelerator either.
+// scheduler has no space for on the other nodes, once there is a slot, or no other node. Each time it waits longer, in
+// case there is no space beside the accelerator either.
 func (d *transferDecision) comeBack(state agentState) bool {
 	request, run := d.placement(), d.transfer.Status.Run
 	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" || d.facts.Now.Sub(state.since) < d.slotPatience() {

@@ -229,7 +229,7 @@ func (d *transferDecision) forgetAttempt() {
 // retry waits for the back-off, or for somebody, and then begins the next attempt.
 func (d *transferDecision) retry() {
 	run := d.transfer.Status.Run
-	if wait := untilAttempt(run.NextAttemptTime, d.facts.Now); wait > 0 && !d.mended() {
+	if wait := untilAttempt(run.NextAttemptTime, d.facts.Now); wait > 0 && !d.fixed() {
 		d.out.RequeueAfter = wait
 		return
 	}
@@ -241,8 +241,8 @@ func (d *transferDecision) retry() {
 	})
 }
 
-// mended: what the last attempt ended for has to do with the Peer, and the Peer has become Ready since.
-func (d *transferDecision) mended() bool {
+// fixed: what the last attempt ended for has to do with the Peer, and the Peer has become Ready since.
+func (d *transferDecision) fixed() bool {
 	history := d.transfer.Status.History
 	if len(history) == 0 || history[0].CompletionTime == nil || d.facts.Peer == nil {
 		return false

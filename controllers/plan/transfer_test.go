@@ -245,7 +245,7 @@ func TestBackOff(t *testing.T) {
 	transfer.Spec.MaxAttempts = 10
 	var waits []time.Duration
 	for attempt := int32(1); ; attempt++ {
-		facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "cut off")
+		facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "disconnected")
 		decision := plan.DecideTransfer(transfer, facts, image)
 		transfer.Status = decision.Status
 		if transfer.Status.Phase == v1alpha1.TransferFailed {
@@ -274,7 +274,7 @@ func TestBackOff(t *testing.T) {
 		t.Fatalf("%d waits, %+v", len(waits), transfer.Status)
 	}
 	conditionType, reason, message := verdict(t, transfer.Status.Conditions)
-	if conditionType != "Stalled" || reason != "MaxAttemptsReached" || !strings.Contains(message, "cut off") ||
+	if conditionType != "Stalled" || reason != "MaxAttemptsReached" || !strings.Contains(message, "disconnected") ||
 		!meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionFailed) {
 		t.Fatalf("%s %s %s", conditionType, reason, message)
 	}
@@ -295,7 +295,7 @@ func TestSpread(t *testing.T) {
 		transfer, facts := running(5)
 		transfer.Spec.MaxAttempts, transfer.Status.Run.Failures = 10, 4
 		transfer.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-000000000000", i))
-		facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "cut off")
+		facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "disconnected")
 		wait := plan.DecideTransfer(transfer, facts, image).RequeueAfter
 		if again := plan.DecideTransfer(transfer, facts, image).RequeueAfter; again != wait {
 			t.Fatalf("one decision waits %s, the same one %s", wait, again)
@@ -312,7 +312,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestNeedsSomebody: attempts that only somebody can mend go on slowly and count for nothing.
+// TestNeedsSomebody: attempts that only somebody can fix go on slowly and count for nothing.
 func TestNeedsSomebody(t *testing.T) {
 	transfer, facts := running(1)
 	var waits []time.Duration

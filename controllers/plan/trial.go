@@ -20,7 +20,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// maxTrialAttempts is how many attempts of a trial may fail, but for those that only somebody can mend.
+// maxTrialAttempts is how many attempts of a trial may fail, but for those that only somebody can fix.
 const maxTrialAttempts = 3
 
 // TrialFacts are what was seen.

@@ -82,28 +82,28 @@ func validateTrialSource(spec v1alpha1.CompressionTrialSpec) error {
 		}
 	}
 	if given != 1 {
-		return &policy.InvalidError{Field: "spec.source", Mend: "must have exactly one of persistentVolumeClaim, httpEndpoint and queue"}
+		return &policy.InvalidError{Field: "spec.source", Fix: "must have exactly one of persistentVolumeClaim, httpEndpoint and queue"}
 	}
 	if claim := source.PersistentVolumeClaim; claim != nil {
 		if claim.ClaimName == "" {
-			return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Mend: "must name a claim"}
+			return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 		}
 		return validatePath("spec.source.persistentVolumeClaim.path", claim.Path)
 	}
 	if len(spec.Include)+len(spec.Exclude) > 0 {
-		return &policy.InvalidError{Field: "spec.include and spec.exclude", Mend: "choose among files; remove them, or sample a persistentVolumeClaim"}
+		return &policy.InvalidError{Field: "spec.include and spec.exclude", Fix: "choose among files; remove them, or sample a persistentVolumeClaim"}
 	}
 	if queue := source.Queue; queue != nil {
 		if queue.Name == "" {
-			return &policy.InvalidError{Field: "spec.source.queue.name", Mend: "must name a Queue"}
+			return &policy.InvalidError{Field: "spec.source.queue.name", Fix: "must name a Queue"}
 		}
 		return nil
 	}
 	if source.HTTPEndpoint.Name == "" {
-		return &policy.InvalidError{Field: "spec.source.httpEndpoint.name", Mend: "must name an HTTPEndpoint"}
+		return &policy.InvalidError{Field: "spec.source.httpEndpoint.name", Fix: "must name an HTTPEndpoint"}
 	}
 	if d := collectFor(source.HTTPEndpoint); d < minCollect || d > maxCollect {
-		return &policy.InvalidError{Field: "spec.source.httpEndpoint.duration", Mend: fmt.Sprintf("must be between 1s and 10m, not %s; write for example 1m", d)}
+		return &policy.InvalidError{Field: "spec.source.httpEndpoint.duration", Fix: fmt.Sprintf("must be between 1s and 10m, not %s; write for example 1m", d)}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/policy"
 )
 
-// TestWire: what a Transfer says of streams and bandwidth reaches the agent, or is refused with the mend.
+// TestWire: what a Transfer says of streams and bandwidth reaches the agent, or is refused with the fix.
 func TestWire(t *testing.T) {
 	for _, test := range []struct {
 		streams int32
@@ -43,7 +43,7 @@ func TestWire(t *testing.T) {
 		err := plan.ValidateTransfer(transfer.Spec)
 		if test.refused != "" {
 			var invalid *policy.InvalidError
-			if !errors.As(err, &invalid) || invalid.Field != test.refused || !strings.Contains(invalid.Mend, "must be between") {
+			if !errors.As(err, &invalid) || invalid.Field != test.refused || !strings.Contains(invalid.Fix, "must be between") {
 				t.Errorf("%d, %q: %v", test.streams, test.limit, err)
 			}
 			continue

@@ -27,12 +27,12 @@ var (
 type InvalidError struct {
 	// Field is the path of the value.
 	Field string
-	// Mend says what it must be.
-	Mend string
+	// Fix says what it must be.
+	Fix string
 }
 
 func (e *InvalidError) Error() string {
-	return e.Field + " " + e.Mend
+	return e.Field + " " + e.Fix
 }
 
 // ValidateSpec checks a CompressionPolicy. The error is an *InvalidError.

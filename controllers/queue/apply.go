@@ -56,7 +56,7 @@ func (r *Reconciler) tryAll(ctx context.Context, wanted Wanted, in inputs, affin
 		return in.set, nil, err
 	}
 	if refused != nil {
-		// Members must not count on room that they do not get. All else goes on.
+		// Members must not count on space that they do not get. All else goes on.
 		if wanted, err = wanted.within(in.claims); err != nil {
 			return in.set, nil, err
 		}

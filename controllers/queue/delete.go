@@ -21,7 +21,7 @@ import (
 // +kubebuilder:rbac:groups=lighterage.dev,resources=queues/finalizers,verbs=update
 
 // protect makes sure that the Queue outlives its deletion for as long as keep says. A deletion in the foreground
-// deletes what the Queue owns at once, and again whenever it is made anew; kept is one that goes on serving, so it is
+// deletes what the Queue owns at once, and again whenever it is recreated; kept is one that goes on serving, so it is
 // made one in the background.
 func (r *Reconciler) protect(ctx context.Context, queue *v1alpha1.Queue) error {
 	before := queue.DeepCopy()
@@ -66,19 +66,19 @@ func keep(queue *v1alpha1.Queue, in inputs) *plan.Problem {
 	if queue.Spec.Engine.External != nil || queue.Annotations[v1alpha1.DeleteMessagesAnnotation] == "true" || in.set == nil && len(in.claims) == 0 {
 		return nil
 	}
-	mend := fmt.Sprintf("; get them, or annotate the Queue with %s=true to delete them with it", v1alpha1.DeleteMessagesAnnotation)
+	fix := fmt.Sprintf("; get them, or annotate the Queue with %s=true to delete them with it", v1alpha1.DeleteMessagesAnnotation)
 	content := contentOf(in.members.list)
 	switch {
 	case content == nil || content.GetLeader() == "":
 		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: "the Queue is to be deleted, and whether there are messages in it is not " +
-			"known, because its members do not say so; let them run" + mend}
+			"known, because its members do not say so; let them run" + fix}
 	case content.GetMessages() > 0 || content.GetDeadLetters() > 0:
 		what := fmt.Sprintf("%d messages", content.GetMessages())
 		if dead := content.GetDeadLetters(); dead > 0 {
 			what += fmt.Sprintf(" and %d dead letters, which gRPC and HTTP give out,", dead)
 		}
 		return &plan.Problem{Reason: v1alpha1.ReasonMessagesRemain, Message: fmt.Sprintf("the Queue is to be deleted, but has %s in it, which would be lost%s",
-			what, mend)}
+			what, fix)}
 	}
 	return nil
 }

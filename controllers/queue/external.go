@@ -23,20 +23,20 @@ func external(config *wirev1.QueueConfig, queue *v1alpha1.Queue, namespace types
 	}
 	config.External = &wirev1.QueueExternal{
 		Servers: spec.Servers, CaBundle: spec.CABundle,
-		// A Queue that is made anew in the same namespace goes on with what is there; one of another cluster or
+		// A Queue that is recreated in the same namespace goes on with what is there; one of another cluster or
 		// namespace, whatever these are called, does not.
 		Owner: queue.Namespace + "/" + queue.Name + " in namespace " + string(namespace),
 	}
 	if len(spec.CABundle) > 0 {
 		if _, err := pki.ParseBundle(spec.CABundle); err != nil {
-			return &policy.InvalidError{Field: "spec.engine.external.caBundle", Mend: "must be CA certificates as PEM: " + err.Error()}
+			return &policy.InvalidError{Field: "spec.engine.external.caBundle", Fix: "must be CA certificates as PEM: " + err.Error()}
 		}
 	}
 	if spec.Credentials != nil {
 		// An object may be older than the rule of its schema.
 		if slices.ContainsFunc(spec.Servers, func(s string) bool { return !strings.HasPrefix(s, "tls://") }) {
 			return &policy.InvalidError{
-				Field: "spec.engine.external.servers", Mend: "must begin with tls:// where credentials are given, which would be readable on the way; or leave the credentials out",
+				Field: "spec.engine.external.servers", Fix: "must begin with tls:// where credentials are given, which would be readable on the way; or leave the credentials out",
 			}
 		}
 		config.External.CredentialsDirectory = externalDirectory

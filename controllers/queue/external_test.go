@@ -69,7 +69,7 @@ func TestExternalMembers(t *testing.T) {
 			t.Error("nobody listens to other members")
 		}
 	}
-	// Other servers are dialled after a restart. Who owns streams is the same for a Queue that is made anew, and not
+	// Other servers are dialled after a restart. Who owns streams is the same for a Queue that is recreated, and not
 	// for that of another namespace.
 	digest := func(change func(*v1alpha1.QueueSpec)) string {
 		return statefulSet(t, wantWith(t, newQueue(func(s *v1alpha1.QueueSpec) { inExternal(ca)(s); change(s) }), queue.Neighbours{}), nil).Spec.Template.String()
@@ -80,7 +80,7 @@ func TestExternalMembers(t *testing.T) {
 	again := newQueue(inExternal(ca))
 	again.UID = "uid-2"
 	if got := wantWith(t, again, queue.Neighbours{NamespaceUID: "namespace-1"}).Config.GetExternal().GetOwner(); got != x.GetOwner() {
-		t.Errorf("made anew, the Queue is %q in place of %q", got, x.GetOwner())
+		t.Errorf("recreated, the Queue is %q in place of %q", got, x.GetOwner())
 	}
 	if got := wantWith(t, newQueue(inExternal(ca)), queue.Neighbours{NamespaceUID: "namespace-2"}).Config.GetExternal().GetOwner(); got == x.GetOwner() {
 		t.Error("a Queue of another cluster is the same")

@@ -26,7 +26,7 @@ var (
 	image = plan.AgentImage{Name: "agent:test", PullPolicy: corev1.PullIfNotPresent, Architectures: []string{"amd64", "s390x"}}
 )
 
-// newQueue lets in clients with a token.
+// newQueue admits clients with a token.
 func newQueue(change func(*v1alpha1.QueueSpec)) *v1alpha1.Queue {
 	q := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "orders", UID: "uid-1", Generation: 3},

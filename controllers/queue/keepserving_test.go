@@ -180,7 +180,7 @@ func (r *running) expectKept() {
 		r.Fatal(err)
 	}
 	if set.Spec.Template.String() != r.set.Spec.Template.String() {
-		r.Error("the member would be made anew")
+		r.Error("the member would be recreated")
 	}
 }
 
@@ -293,7 +293,7 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// TestFull: a member that needs the accelerator and that the scheduler has no room for beside it: placement and Stalled
+// TestFull: a member that needs the accelerator and that the scheduler has no space for beside it: placement and Stalled
 // say the same.
 func TestFull(t *testing.T) {
 	r := begin(t, newQueue(func(s *v1alpha1.QueueSpec) {

@@ -30,7 +30,7 @@ import (
 const component = "queue"
 
 // objectName is that of everything but the Service of clients. The UID keeps it from being the name of what is not
-// ours: the Secret under this name is overwritten unseen, and a Queue made anew does not come upon the claims of the
+// ours: the Secret under this name is overwritten unseen, and a Queue recreated does not come upon the claims of the
 // former.
 func objectName(queue *v1alpha1.Queue) string {
 	if queue.Spec.Storage.Adopt != "" {

@@ -19,7 +19,7 @@ import (
 )
 
 // startAnnotation on a pod is a digest of what of the configuration counts at the start only, so that members begin
-// anew when it changes.
+// again when it changes.
 const startAnnotation = "lighterage.dev/start-digest"
 
 // externalVolume is the name of the one with externalDirectory.
@@ -107,7 +107,7 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 	return c
 }
 
-// memoryResources have room for all messages, and for what it takes to keep and compress them.
+// memoryResources have space for all messages, and for what it takes to keep and compress them.
 func memoryResources(size resource.Quantity) *corev1.ResourceRequirements {
 	limit := resource.NewQuantity(size.Value()+size.Value()/2+512<<20, resource.BinarySI)
 	return &corev1.ResourceRequirements{

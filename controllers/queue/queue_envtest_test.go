@@ -344,7 +344,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// The claims of a queue grow with it, and where they cannot, its members do not count on more room.
+// The claims of a queue grow with it, and where they cannot, its members do not count on more space.
 func TestGrowth(t *testing.T) {
 	q := create(t, cluster.Namespace(t), nil)
 	s := set(t, q)

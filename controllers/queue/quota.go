@@ -59,14 +59,14 @@ func (r *Reconciler) noteAdmitted(ctx context.Context, queue *v1alpha1.Queue, si
 
 // storageExceeds says which limit a Queue exceeds.
 func storageExceeds(queue *v1alpha1.Queue, e quota.Exceeded) string {
-	mend := fmt.Sprintf("delete a Queue that is not needed, or ask the platform team to raise the limit of the %s", e.Kind)
+	fix := fmt.Sprintf("delete a Queue that is not needed, or ask the platform team to raise the limit of the %s", e.Kind)
 	if queue.Status.StorageSize != nil {
-		mend += fmt.Sprintf("; until then members go on with %s each", queue.Status.StorageSize)
+		fix += fmt.Sprintf("; until then members go on with %s each", queue.Status.StorageSize)
 	}
 	text := e.Resource.Text
 	return fmt.Sprintf("%s %q allows %s of storage of Queues in this namespace (spec.hard.%s); others have %s, and this "+
 		"Queue needs %s, which is storage.size times replicas; %s",
-		e.Kind, e.Name, text(e.Limit), e.Resource, text(e.Used), text(e.Wanted), mend)
+		e.Kind, e.Name, text(e.Limit), e.Resource, text(e.Used), text(e.Wanted), fix)
 }
 
 // view is what a namespace's Queues hold and wait for.

@@ -223,7 +223,7 @@ func checkAuthentication(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1
 
 // checkConfig: members of another version may not understand what they are told, and some changes a store refuses. What
 // takes a restart they refuse too, until the rollout restarts them. A member that names no revision does what the spec
-// says but for the limits of the stream, which change when all members have room.
+// says but for the limits of the stream, which change when all members have space.
 func checkConfig(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condition {
 	for _, member := range facts.Members {
 		message, revision := member.Report.GetConfigError(), member.Report.GetRevision()
@@ -313,7 +313,7 @@ func meanwhile(queue *v1alpha1.Queue, members []Member, ready int32) string {
 	}
 }
 
-// narrowed is what the member that leads says of those that are away: while their volumes' last room counts, the others
+// narrowed is what the member that leads says of those that are away: while their volumes' last space counts, the others
 // take fewer messages.
 func narrowed(members []Member) string {
 	for _, member := range members {

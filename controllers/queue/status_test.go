@@ -91,7 +91,7 @@ func TestStates(t *testing.T) {
 			}
 			// Only what is gone for good may be deleted.
 			if strings.Contains(found.Message, "delete the claim") != (test.reason == v1alpha1.ReasonStorageFailed) {
-				t.Errorf("%s is to be mended so: %s", test.reason, found.Message)
+				t.Errorf("%s is to be fixed so: %s", test.reason, found.Message)
 			}
 		})
 	}

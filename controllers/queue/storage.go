@@ -34,9 +34,9 @@ func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		var message string
 		switch failure.GetReason() {
 		case wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL:
-			message = fmt.Sprintf("the volume of %s is full: %s; %s", name, failure.GetMessage(), roomMend(queue, member))
+			message = fmt.Sprintf("the volume of %s is full: %s; %s", name, failure.GetMessage(), fullVolumeFix(queue, member))
 		case wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED:
-			message = fmt.Sprintf("the volume of %s cannot be used: %s; %s", name, failure.GetMessage(), volumeMend(queue, member))
+			message = fmt.Sprintf("the volume of %s cannot be used: %s; %s", name, failure.GetMessage(), volumeFix(queue, member))
 		default:
 			message = fmt.Sprintf("%s: %s; the member uses its volume meanwhile, and tries again by itself; if this lasts, look at the log of pod %s", name,
 				failure.GetMessage(), name)
@@ -46,13 +46,13 @@ func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	return nil
 }
 
-// memoryMend is what to do where messages are in memory.
-const memoryMend = "delete the pod; messages of type Memory are lost with the last one"
+// memoryFix is what to do where messages are in memory.
+const memoryFix = "delete the pod; messages of type Memory are lost with the last one"
 
-// roomMend is what makes room on a full volume.
-func roomMend(queue *v1alpha1.Queue, member Member) string {
+// fullVolumeFix is what makes space on a full volume.
+func fullVolumeFix(queue *v1alpha1.Queue, member Member) string {
 	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
-		return memoryMend
+		return memoryFix
 	}
 	drop := ""
 	if queue.Spec.Limits.Overflow == v1alpha1.QueueOverflowDropOldest {
@@ -62,10 +62,10 @@ func roomMend(queue *v1alpha1.Queue, member Member) string {
 		"volume; the member goes on by itself then", &queue.Spec.Storage.Size, claimOf(member), drop)
 }
 
-// volumeMend is what to do about a volume that cannot be used.
-func volumeMend(queue *v1alpha1.Queue, member Member) string {
+// volumeFix is what to do about a volume that cannot be used.
+func volumeFix(queue *v1alpha1.Queue, member Member) string {
 	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
-		return memoryMend
+		return memoryFix
 	}
 	return fmt.Sprintf("check the storage behind claim %s and the kernel's log of node %s, and delete the pod to mount the volume again; if the volume is "+
 		"gone for good, delete the claim with the pod, and with it the messages that no other member has", claimOf(member), member.Pod.Spec.NodeName)
@@ -84,13 +84,13 @@ func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
 	}
 	size, members, longest := spec.Storage.Size.Value(), int(memberCount(spec)), int64(limits.GetMaxMessageSize())
 	if queuevolume.ForMessages(size, members) < messageParts*longest {
-		return &policy.InvalidError{Field: "spec.storage.size", Mend: fmt.Sprintf("must be at least %s for messages of limits.maxMessageSize, which is %d bytes, so that "+
+		return &policy.InvalidError{Field: "spec.storage.size", Fix: fmt.Sprintf("must be at least %s for messages of limits.maxMessageSize, which is %d bytes, so that "+
 			"beside the reserve %d of them fit; make the one larger or the other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
 	}
 	return nil
 }
 
-// leastSize is the smallest volume, in whole mebibytes, that has room for so many bytes of messages.
+// leastSize is the smallest volume, in whole mebibytes, that has space for so many bytes of messages.
 func leastSize(members int, messages int64) *resource.Quantity {
 	const step = 1 << 20
 	// What is kept is at most what it is of a volume without end, and nine tenths are left.

@@ -58,7 +58,7 @@ func TestLossIsTold(t *testing.T) {
 	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 }
 
-// TestSmallVolumes: those without room for messages are refused, and only volumes are.
+// TestSmallVolumes: those without space for messages are refused, and only volumes are.
 func TestSmallVolumes(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	for name, test := range map[string]struct {

@@ -135,7 +135,7 @@ func TestLossElsewhere(t *testing.T) {
 	archived.lost(archived.wanted.Queue.Status, 7, "spec.restore")
 }
 
-// TestRoomMend: a smaller limit is named only where it makes room, which is where it drops messages.
+// TestRoomMend: a smaller limit is named only where it makes space, which is where it drops messages.
 func TestRoomMend(t *testing.T) {
 	for overflow, drops := range map[v1alpha1.QueueOverflow]bool{v1alpha1.QueueOverflowRejectNew: false, v1alpha1.QueueOverflowDropOldest: true} {
 		wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Limits.Overflow = overflow }))

@@ -219,12 +219,12 @@ func limitsOf(limits v1alpha1.QueueLimits) (*wirev1.QueueLimits, error) {
 	if limits.MaxMessageSize != nil {
 		size := limits.MaxMessageSize.Value()
 		if size < 1 {
-			return nil, &policy.InvalidError{Field: "spec.limits.maxMessageSize", Mend: "must be at least 1Ki; write for example 1Mi"}
+			return nil, &policy.InvalidError{Field: "spec.limits.maxMessageSize", Fix: "must be at least 1Ki; write for example 1Mi"}
 		}
 		wire.MaxMessageSize = uint64(size)
 	}
 	if wire.MaxBytes > 0 && wire.MaxBytes < wire.MaxMessageSize {
-		return nil, &policy.InvalidError{Field: "spec.limits.maxBytes", Mend: fmt.Sprintf("must not be less than maxMessageSize, which is %d bytes: "+
+		return nil, &policy.InvalidError{Field: "spec.limits.maxBytes", Fix: fmt.Sprintf("must not be less than maxMessageSize, which is %d bytes: "+
 			"a message of that size would never fit; make the one larger or the other smaller", wire.MaxMessageSize)}
 	}
 	if limits.Overflow == v1alpha1.QueueOverflowDropOldest {
@@ -244,7 +244,7 @@ func authenticationOf(authentication v1alpha1.QueueAuthentication) (*wirev1.Queu
 	if certificates := authentication.ClientCertificates; certificates != nil {
 		if _, err := pki.ParseBundle(certificates.CABundle); err != nil {
 			return nil, &policy.InvalidError{
-				Field: "spec.authentication.clientCertificates.caBundle", Mend: "must be CA certificates as PEM: " + err.Error(),
+				Field: "spec.authentication.clientCertificates.caBundle", Fix: "must be CA certificates as PEM: " + err.Error(),
 			}
 		}
 		wire.ClientCaBundle = certificates.CABundle

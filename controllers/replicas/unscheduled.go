@@ -13,7 +13,7 @@ import (
 )
 
 // Unscheduled is what status says of where agents run when the scheduler finds no node for one of their pods: nil when
-// it finds one for each. waits is what they wait for, with the mend; it is empty where the scheduler's own words are
+// it finds one for each. waits is what they wait for, with the fix; it is empty where the scheduler's own words are
 // all that there is to say.
 func Unscheduled(
 	request placement.Request, cluster *topology.Cluster, pods []*corev1.Pod,

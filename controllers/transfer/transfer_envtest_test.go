@@ -338,7 +338,7 @@ func TestRetriesAndGivesUp(t *testing.T) {
 	f.transfer.Spec.MaxAttempts = 2
 	f.create()
 	f.retries(v1alpha1.ConditionReconciling, v1alpha1.ReasonRetrying, func() {
-		f.fail(1, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender was cut off")
+		f.fail(1, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender was disconnected")
 	})
 	if next := f.transfer.Status.Run.NextAttemptTime; next == nil || f.transfer.Status.Run.Failures != 1 {
 		t.Fatalf("%+v", f.transfer.Status.Run)
@@ -382,7 +382,7 @@ func TestNotGrantedWaitsForSomebody(t *testing.T) {
 	if jobs := f.jobs(); len(jobs) != 1 || f.transfer.ResourceVersion != version {
 		t.Fatalf("%d Jobs, version %s then %s", len(jobs), version, f.transfer.ResourceVersion)
 	}
-	// The annotation is how somebody says that it is mended.
+	// The annotation is how somebody says that it is fixed.
 	f.change(func(transfer *v1alpha1.Transfer) {
 		transfer.Annotations = map[string]string{v1alpha1.RunAnnotation: "granted"}
 	})
@@ -393,7 +393,7 @@ func TestWaitsForWhatIsMissing(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason  string
 		prepare func(*fixture)
-		mend    func(*fixture)
+		fix     func(*fixture)
 	}{
 		"claim": {
 			v1alpha1.ReasonSourceNotFound,
@@ -442,7 +442,7 @@ func TestWaitsForWhatIsMissing(t *testing.T) {
 			if len(f.jobs()) != 0 || f.transfer.Status.Run != nil {
 				t.Fatalf("something was started: %+v", f.transfer.Status.Run)
 			}
-			test.mend(f)
+			test.fix(f)
 			f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 		})
 	}

@@ -17,11 +17,11 @@ import (
 
 // Measures of the picture in its units.
 const (
-	left, top   = 240.0, 92.0
-	panel, room = 210.0, 70.0 // of a link: the longest bar, and what is right of it for numbers
-	row, bar    = 22.0, 14.0
-	margin      = 16.0
-	least       = 720.0 // wide enough for the legend
+	left, top    = 240.0, 92.0
+	panel, space = 210.0, 70.0 // of a link: the longest bar, and what is right of it for numbers
+	row, bar     = 22.0, 14.0
+	margin       = 16.0
+	least        = 720.0 // wide enough for the legend
 )
 
 // colours of codecs, that of the accelerator apart.
@@ -48,7 +48,7 @@ func WriteSVG(to io.Writer, trial *v1alpha1.CompressionTrial) error {
 // SVG draws for each link how long a GiB takes with each result; the best by the objective is marked.
 func SVG(trial *v1alpha1.CompressionTrial) string {
 	s := &trial.Status
-	width := max(left+(panel+room)*float64(len(s.Links))+margin, least)
+	width := max(left+(panel+space)*float64(len(s.Links))+margin, least)
 	height := top + row*float64(len(s.Results)) + margin
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="12" fill="#1f2328">
@@ -73,7 +73,7 @@ func SVG(trial *v1alpha1.CompressionTrial) string {
 			margin, y, html.EscapeString(label(r)), left-12, y, html.EscapeString(ratio))
 	}
 	for i, link := range s.Links {
-		drawLink(&b, trial, i, link, left+(panel+room)*float64(i))
+		drawLink(&b, trial, i, link, left+(panel+space)*float64(i))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -93,7 +93,7 @@ func drawLink(b *strings.Builder, trial *v1alpha1.CompressionTrial, i int, link 
 		y, weight := top+row*float64(j), "normal"
 		if isBest(trial, i, r) {
 			weight = "bold"
-			fmt.Fprintf(b, `<rect x="%g" y="%g" width="%g" height="%g" fill="#fff8c5"/>`+"\n", x-4, y-4, panel+room-8, row)
+			fmt.Fprintf(b, `<rect x="%g" y="%g" width="%g" height="%g" fill="#fff8c5"/>`+"\n", x-4, y-4, panel+space-8, row)
 		}
 		fmt.Fprintf(b, `<rect x="%g" y="%g" width="%.1f" height="%g" fill="%s"/><text x="%.1f" y="%g" font-weight="%s">%s</text>`+"\n",
 			x, y, max(1, panel*took/longest), bar, colour(r), x+panel*took/longest+6, y+bar-3, weight, html.EscapeString(r.Predictions[i].SecondsPerGiB))

@@ -129,7 +129,7 @@ func (w *workspace) prepare(ctx context.Context) (*machine, error) {
 }
 
 // clean removes what cannot be built upon: clusters from before the machine was
-// started anew, and nodes whose network is gone.
+// started again, and nodes whose network is gone.
 func (m *machine) clean() error {
 	stale, err := staleState()
 	if err != nil {

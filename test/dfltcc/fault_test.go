@@ -84,14 +84,14 @@ func TestStreamFaults(t *testing.T) {
 // that they would see it.
 func TestOverrun(t *testing.T) {
 	model(t, dfltcc.DefaultStep, "overrun")
-	room := bytes.Repeat([]byte{0xa5}, 5000)
+	space := bytes.Repeat([]byte{0xa5}, 5000)
 	s, err := dfltcc.NewDeflate(dfltcc.Raw, 1, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	s.Call(room[:4000], plain(3000), dfltcc.Finish)
-	if room[4000] != 0xee {
+	s.Call(space[:4000], plain(3000), dfltcc.Finish)
+	if space[4000] != 0xee {
 		t.Error("the fault has no effect")
 	}
 }

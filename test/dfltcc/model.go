@@ -42,7 +42,7 @@ func Partial(f Function) uint64 { return uint64(C.dfltcc_model_partial(C.int(f))
 func SetStep(bytes int) { C.dfltcc_model_set_step(C.uint64_t(bytes)) }
 
 // SetFault makes the model faulty in one of the ways that README.md lists, after so
-// many good calls of the function concerned. An empty kind mends it.
+// many good calls of the function concerned. An empty kind fixes it.
 func SetFault(kind string, after uint64) error {
 	name := C.CString(kind)
 	defer C.free(unsafe.Pointer(name))

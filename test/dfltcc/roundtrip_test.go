@@ -104,7 +104,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestPieces cuts what streams are given and the room they get, with all ways to
+// TestPieces cuts what streams are given and the space they get, with all ways to
 // flush that the library knows, at all levels.
 func TestPieces(t *testing.T) {
 	flushes := map[string][]dfltcc.Flush{

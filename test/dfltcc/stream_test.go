@@ -66,7 +66,7 @@ var errStuck = errors.New("a stream that does not go on")
 
 // deflate compresses in pieces: each piece of the source with the next flush.
 func deflate(s *dfltcc.Stream, src []byte, p pieces) ([]byte, error) {
-	room := make([]byte, min(p.out, len(src)*2+1000))
+	space := make([]byte, min(p.out, len(src)*2+1000))
 	var packed []byte
 	for i := 0; ; i++ {
 		n := min(p.in, len(src))
@@ -77,8 +77,8 @@ func deflate(s *dfltcc.Stream, src []byte, p pieces) ([]byte, error) {
 		piece := src[:n]
 		src = src[n:]
 		for stuck := 0; ; {
-			written, read, status := s.Call(room, piece, flush)
-			packed = append(packed, room[:written]...)
+			written, read, status := s.Call(space, piece, flush)
+			packed = append(packed, space[:written]...)
 			piece = piece[read:]
 			if status == dfltcc.End {
 				return packed, nil
@@ -93,8 +93,8 @@ func deflate(s *dfltcc.Stream, src []byte, p pieces) ([]byte, error) {
 			} else {
 				stuck = 0
 			}
-			// zlib's rule: a flush is complete when room is left.
-			if flush != dfltcc.Finish && len(piece) == 0 && written < len(room) {
+			// zlib's rule: a flush is complete when space is left.
+			if flush != dfltcc.Finish && len(piece) == 0 && written < len(space) {
 				break
 			}
 		}
@@ -103,12 +103,12 @@ func deflate(s *dfltcc.Stream, src []byte, p pieces) ([]byte, error) {
 
 // inflate expands at most limit bytes in pieces.
 func inflate(s *dfltcc.Stream, packed []byte, limit int, p pieces) ([]byte, error) {
-	room := make([]byte, min(p.out, limit+1))
+	space := make([]byte, min(p.out, limit+1))
 	var out []byte
 	for stuck := 0; ; {
 		n := min(p.in, len(packed))
-		written, read, status := s.Call(room, packed[:n], dfltcc.NoFlush)
-		out = append(out, room[:written]...)
+		written, read, status := s.Call(space, packed[:n], dfltcc.NoFlush)
+		out = append(out, space[:written]...)
 		packed = packed[read:]
 		switch {
 		case status == dfltcc.End:

@@ -180,12 +180,12 @@ type load struct {
 	failures []string
 }
 
-// start begins with clients that keep HTTP/2 and HTTP/1.1 connections, and one that connects anew each time.
+// start begins with clients that keep HTTP/2 and HTTP/1.1 connections, and one that connects again each time.
 func (f *front) start() *load {
 	l := &load{stop: make(chan struct{})}
-	for _, kind := range []struct{ http2, anew bool }{{true, false}, {false, false}, {false, true}} {
+	for _, kind := range []struct{ http2, again bool }{{true, false}, {false, false}, {false, true}} {
 		transport := f.transport(kind.http2)
-		transport.DisableKeepAlives = kind.anew
+		transport.DisableKeepAlives = kind.again
 		l.wait.Go(func() {
 			defer transport.CloseIdleConnections()
 			pace := time.NewTicker(50 * time.Millisecond)
@@ -200,7 +200,7 @@ func (f *front) start() *load {
 				l.mu.Lock()
 				l.requests++
 				if err != nil {
-					l.failures = append(l.failures, fmt.Sprintf("%s http2=%t anew=%t: %v", time.Now().Format(time.TimeOnly), kind.http2, kind.anew, err))
+					l.failures = append(l.failures, fmt.Sprintf("%s http2=%t again=%t: %v", time.Now().Format(time.TimeOnly), kind.http2, kind.again, err))
 				}
 				l.mu.Unlock()
 			}

@@ -275,7 +275,7 @@ func deploymentOf(t *testing.T, endpoint *v1alpha1.HTTPEndpoint) *appsv1.Deploym
 	return &list.Items[0]
 }
 
-// checkStatistics: what was served is counted, and a reset begins anew.
+// checkStatistics: what was served is counted, and a reset begins again.
 func checkStatistics(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front) {
 	t.Helper()
 	for range 20 {
@@ -304,7 +304,7 @@ func checkStatistics(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front) {
 	patch(t, endpoint, func() {
 		metav1.SetMetaDataAnnotation(&endpoint.ObjectMeta, v1alpha1.ResetStatisticsAnnotation, "again")
 	})
-	eventually(t, 6*time.Minute, "the statistics to begin anew", func() (bool, string) {
+	eventually(t, 6*time.Minute, "the statistics to begin again", func() (bool, string) {
 		if err := east.Get(context.Background(), client.ObjectKeyFromObject(endpoint), endpoint); err != nil {
 			return false, err.Error()
 		}

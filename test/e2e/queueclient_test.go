@@ -76,7 +76,7 @@ func (c *queueClient) dial(t *testing.T, roots *x509.CertPool, token string) (*n
 	return conn, err
 }
 
-// connect begins, or begins anew.
+// connect begins, or begins again.
 func (c *queueClient) connect(t *testing.T) {
 	t.Helper()
 	c.close()

@@ -139,11 +139,11 @@ func (d *memberDialer) client(roots *x509.CertPool, certificate *tls.Certificate
 	}, options...)...)
 }
 
-// connected is connect for those who are let in; it takes as often as it takes.
+// connected is connect for those who are admitted; it takes as often as it takes.
 func connected(t *testing.T, connect func() (*nats.Conn, error)) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	var conn *nats.Conn
-	eventually(t, 6*time.Minute, "a client to be let in", func() (ok bool, problem string) {
+	eventually(t, 6*time.Minute, "a client to be admitted", func() (ok bool, problem string) {
 		var err error
 		conn, err = connect()
 		return err == nil, fmt.Sprint(err)

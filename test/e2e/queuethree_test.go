@@ -26,7 +26,7 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// only lets in who shows a certificate of a CA.
+// only admits who shows a certificate of a CA.
 func only(a *authority) v1alpha1.QueueAuthentication {
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 	return v1alpha1.QueueAuthentication{ClientCertificates: &v1alpha1.QueueClientCertificates{CABundle: bundle}}
@@ -103,7 +103,7 @@ func TestQueueOfThree(t *testing.T) {
 func expectStrangersKeptOut(t *testing.T, queue *v1alpha1.Queue, strangers map[string]func() (*nats.Conn, error)) {
 	t.Helper()
 	var tried time.Time
-	east.see(t, queue, "count those who were not let in", func(s v1alpha1.QueueStatus) bool {
+	east.see(t, queue, "count those who were not admit", func(s v1alpha1.QueueStatus) bool {
 		if s.Statistics != nil && s.Statistics.FailedAuthentications >= int64(len(strangers)) {
 			return true
 		}
@@ -115,7 +115,7 @@ func expectStrangersKeptOut(t *testing.T, queue *v1alpha1.Queue, strangers map[s
 			conn, err := try()
 			if err == nil {
 				conn.Close()
-				t.Fatalf("%s a client was let in", what)
+				t.Fatalf("%s a client was admitted", what)
 			}
 			t.Logf("%s: %v", what, err)
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestRefusals gives the operator what it cannot do and wants the condition, the mend in its message, nothing half done
+// TestRefusals gives the operator what it cannot do and wants the condition, the fix in its message, nothing half done
 // and no hot loop.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%d new jobs in 20 s for Transfers that wait for somebody", fresh)
 		}
 	})
-	t.Run("a mend is picked up", func(t *testing.T) {
+	t.Run("a fix is picked up", func(t *testing.T) {
 		object := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nosuch"}, Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionAuto}}
 		if err := east.Create(ctx, object); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// TestDiskFull: the destination's disk is too small for what is to come, until somebody makes room there.
+// TestDiskFull: the destination's disk is too small for what is to come, until somebody makes space there.
 func TestDiskFull(t *testing.T) {
 	r := start(t, 60<<20, options{limit: "8Mi", class: "tmpfs", space: "80Mi", path: "in", filler: 48 << 20})
 	record := r.ended(t, 1)

@@ -125,7 +125,7 @@ func killComponent(t *testing.T, c *clusters.Cluster, component string) {
 	if err := killPodProcess(c, system, labels, "/"+component); err != nil {
 		t.Fatal(err)
 	}
-	clusters.Eventually(t, patience, "the "+component+" of "+c.Name+" to be started anew", func() (bool, string) {
+	clusters.Eventually(t, patience, "the "+component+" of "+c.Name+" to be started again", func() (bool, string) {
 		n := restarts(t, c, labels)
 		return n > before, fmt.Sprintf("%d restarts", n)
 	})

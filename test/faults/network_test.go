@@ -22,7 +22,7 @@ import (
 	"github.com/lighterage/lighterage/test/clusters"
 )
 
-// parted is for how long a test cuts off clusters or managers, partedLong the same for tests that may take minutes.
+// parted is for how long a test disconnects clusters or managers, partedLong the same for tests that may take minutes.
 const (
 	parted     = 30 * time.Second
 	partedLong = 5 * time.Minute
@@ -94,7 +94,7 @@ func managerCutOffFor(t *testing.T, duration time.Duration) {
 	time.Sleep(duration - time.Since(begin))
 	r.refresh(t)
 	if after := r.staged(t); r.transfer.Status.Phase != v1alpha1.TransferComplete && after <= before {
-		t.Errorf("the destination had %d bytes when the managers were cut off and has %d now: the run did not go on", before, after)
+		t.Errorf("the destination had %d bytes when the managers were disconnected and has %d now: the run did not go on", before, after)
 	}
 	for _, heal := range heals {
 		heal()

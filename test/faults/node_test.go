@@ -46,7 +46,7 @@ func TestNodeLoss(t *testing.T) {
 	r.complete(t, attempts)
 }
 
-// takeNode cuts a node of east off and kills all of its processes, as a power failure does; giveBack starts it anew.
+// takeNode cuts a node of east off and kills all of its processes, as a power failure does; giveBack starts it again.
 func takeNode(t *testing.T, node string) (giveBack func()) {
 	t.Helper()
 	given := false

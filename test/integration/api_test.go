@@ -83,7 +83,7 @@ func queue(change func(*v1alpha1.Queue)) client.Object {
 	return q
 }
 
-// TestRefusals says, for what the API must refuse, which words of the message lead to the mend.
+// TestRefusals says, for what the API must refuse, which words of the message lead to the fix.
 func TestRefusals(t *testing.T) {
 	quantity := func(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
 	cases := map[string]struct {
@@ -321,7 +321,7 @@ func TestImmutability(t *testing.T) {
 		change(&changed.Spec)
 		err := k8s.Update(ctx, changed)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), name+" is immutable; delete this Transfer") {
-			t.Errorf("%s: want the change refused with the mend, got %v", name, err)
+			t.Errorf("%s: want the change refused with the fix, got %v", name, err)
 		}
 	}
 	changed := object.DeepCopy()

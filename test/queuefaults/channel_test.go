@@ -90,7 +90,7 @@ func newPair(t *testing.T, replicas int) *pair {
 	return p
 }
 
-// openGateway runs the gateway of the cluster, which lets in who asks.
+// openGateway runs the gateway of the cluster, which admits who asks.
 func (p *pair) openGateway(directory string) {
 	p.Helper()
 	metrics, err := passthrough.NewMetrics(prometheus.NewRegistry())
@@ -204,7 +204,7 @@ func (p *pair) faults() []fault {
 	}
 	return append(p.kills(), []fault{
 		{name: "answers do not arrive", breaks: quiet(true, false, time.Second, 12*time.Second)},
-		{name: "cut off for longer than any time-out", breaks: quiet(true, true, longest, longest+time.Second)},
+		{name: "disconnected for longer than any time-out", breaks: quiet(true, true, longest, longest+time.Second)},
 		{name: "batches do not arrive", breaks: quiet(false, true, time.Second, 12*time.Second)},
 		{name: "connections closed", breaks: func(context.Context, *queue, jetstream.JetStream) {
 			for _, key := range p.gateway.Keys() {

@@ -22,7 +22,7 @@ const skewVariable = "LIGHTERAGE_TEST_CLOCK_SKEW"
 
 // TestSkewedClocks breaks a queue whose members have clocks that are apart. When the leader changes, what was given and
 // not acknowledged comes again later by as much as the clocks differ, which has to be less than the patience of the
-// test. It runs in the long run only: the agent is built anew from its first package on.
+// test. It runs in the long run only: the agent is built again from its first package on.
 func TestSkewedClocks(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("building the agent takes minutes; set " + longVariable)

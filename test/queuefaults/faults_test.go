@@ -147,10 +147,10 @@ var (
 		{name: "kill -9", breaks: killOne}, {name: "volume full", breaks: fillOne}, {name: "stopped for a while", breaks: freezeLeader}, {name: "restarted", breaks: roll},
 	}
 	threeMembers = []fault{
-		{name: "leader killed", breaks: killLeader}, {name: "volume of the leader full", breaks: fillLeader}, {name: "leader cut off", breaks: partLeader, deposes: true},
+		{name: "leader killed", breaks: killLeader}, {name: "volume of the leader full", breaks: fillLeader}, {name: "leader disconnected", breaks: partLeader, deposes: true},
 		{name: "volume lost", breaks: loseVolume}, {name: "restarted one by one", breaks: roll}, {name: "leader stopped for a while", breaks: freezeLeader, deposes: true},
 		{name: "all killed", breaks: killAll}, {name: "member killed", breaks: killOne}, {name: "volume of a member full", breaks: fillOne},
-		{name: "all cut off from each other", breaks: partAll, deposes: true}, {name: "leader hears nobody", breaks: deafen, deposes: true},
+		{name: "all disconnected from each other", breaks: partAll, deposes: true}, {name: "leader hears nobody", breaks: deafen, deposes: true},
 	}
 )
 

@@ -94,10 +94,10 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 }
 
 // says checks that a refusal tells what to do.
-func says(t *testing.T, err error, mend string) {
+func says(t *testing.T, err error, fix string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), mend) {
-		t.Errorf("the message lacks %q: %v", mend, err)
+	if err == nil || !strings.Contains(err.Error(), fix) {
+		t.Errorf("the message lacks %q: %v", fix, err)
 	}
 }
 
@@ -133,13 +133,13 @@ func TestStolenTokenOfTheManager(t *testing.T) {
 			for _, where := range []string{namespace, consenting} {
 				pod := template()
 				c.change(&pod)
-				says(t, forbidden(t, func() error { return create(make(where, pod)) }, nil), c.mend)
+				says(t, forbidden(t, func() error { return create(make(where, pod)) }, nil), c.fix)
 			}
 		}
 		for _, c := range allowedByConsent {
 			pod := template()
 			c.change(&pod)
-			says(t, forbidden(t, func() error { return create(make(namespace, pod)) }, nil), c.mend)
+			says(t, forbidden(t, func() error { return create(make(namespace, pod)) }, nil), c.fix)
 			permitted(t, func() error { return create(make(consenting, pod)) })
 		}
 	}

@@ -43,15 +43,15 @@ var (
 	}
 )
 
-// expect checks the one message of a refusal, or with an empty mend that a request is admitted.
-func expect(t *testing.T, what string, r request, mend string) {
+// expect checks the one message of a refusal, or with an empty fix that a request is admitted.
+func expect(t *testing.T, what string, r request, fix string) {
 	t.Helper()
 	messages := judge(t, r)
 	switch {
-	case mend == "" && len(messages) > 0:
+	case fix == "" && len(messages) > 0:
 		t.Errorf("%s is refused: %q", what, messages)
-	case mend != "" && !strings.Contains(strings.Join(messages, "\n"), mend):
-		t.Errorf("%s: no message says %q: %q", what, mend, messages)
+	case fix != "" && !strings.Contains(strings.Join(messages, "\n"), fix):
+		t.Errorf("%s: no message says %q: %q", what, fix, messages)
 	}
 }
 
@@ -67,14 +67,14 @@ func TestPodsOfTheManager(t *testing.T) {
 		for _, c := range neverAllowed {
 			pod := template()
 			c.change(&pod)
-			expect(t, kind+", "+c.name, ask(bank, managerAccount, pod), c.mend)
-			expect(t, kind+", "+c.name+", with consent", ask(consents, managerAccount, pod), c.mend)
+			expect(t, kind+", "+c.name, ask(bank, managerAccount, pod), c.fix)
+			expect(t, kind+", "+c.name+", with consent", ask(consents, managerAccount, pod), c.fix)
 			expect(t, kind+", "+c.name+", of somebody else", ask(bank, "deployer", pod), "")
 		}
 		for _, c := range allowedByConsent {
 			pod := template()
 			c.change(&pod)
-			expect(t, kind+", "+c.name, ask(bank, managerAccount, pod), c.mend)
+			expect(t, kind+", "+c.name, ask(bank, managerAccount, pod), c.fix)
 			expect(t, kind+", "+c.name+", with consent", ask(consents, managerAccount, pod), "")
 		}
 	}
@@ -131,7 +131,7 @@ func TestDeliveriesAreTheOperators(t *testing.T) {
 		what, user string
 		object     *v1alpha1.Delivery
 		old        client.Object
-		mend       string
+		fix        string
 	}{
 		{"a tenant's", "tenant", made, nil, "create a Transfer"},
 		{"an administrator's", "kubernetes-admin", made, nil, "create a Transfer"},
@@ -149,18 +149,18 @@ func TestDeliveriesAreTheOperators(t *testing.T) {
 		if c.old != nil {
 			r.operation, r.old = admission.Update, c.old
 		}
-		expect(t, c.what, r, c.mend)
+		expect(t, c.what, r, c.fix)
 	}
 
 	// The gateway dials the endpoint that the status names.
 	dialled := made.DeepCopy()
 	dialled.Status.Endpoint = "metadata.bank.svc:443"
-	for user, mend := range map[string]string{
+	for user, fix := range map[string]string{
 		"tenant": "only the manager and the gateway of Lighterage write the status", "kubernetes-admin": "write the status",
 		managerAccount: "", gatewayAccount: "",
 	} {
 		r := request{user, admission.Update, v1alpha1.GroupVersion.WithResource("deliveries/status"), dialled, made, bank}
-		expect(t, "the status of "+user, r, mend)
+		expect(t, "the status of "+user, r, fix)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestManagersObjects(t *testing.T) {
 	for _, c := range []struct {
 		what, resource string
 		object, old    client.Object
-		mend           string
+		fix            string
 	}{
 		{"an agent's Secret", "secrets", secret("bank", ours), nil, ""},
 		{"an agent's Secret, again", "secrets", secret("bank", ours), secret("bank", ours), ""},
@@ -202,7 +202,7 @@ func TestManagersObjects(t *testing.T) {
 		default:
 			r.operation = admission.Update
 		}
-		expect(t, c.what, r, c.mend)
+		expect(t, c.what, r, c.fix)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestManagersObjects(t *testing.T) {
 // consent is withdrawn.
 func TestPrivilegeIsAskedOfTheNamespace(t *testing.T) {
 	t.Parallel()
-	const mend = "annotate the namespace with lighterage.dev/allow-privileged-agents"
+	const fix = "annotate the namespace with lighterage.dev/allow-privileged-agents"
 	for _, c := range []struct {
 		what               string
 		asked              *corev1.SecurityContext
@@ -218,10 +218,10 @@ func TestPrivilegeIsAskedOfTheNamespace(t *testing.T) {
 	}{
 		{"nothing", nil, "", ""},
 		{"the default", &corev1.SecurityContext{RunAsUser: ptr.To[int64](65532), RunAsNonRoot: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true)}, "", ""},
-		{"root", &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, mend, ""},
-		{"another group", &corev1.SecurityContext{RunAsGroup: ptr.To[int64](7)}, mend, ""},
-		{"reading", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"DAC_READ_SEARCH"}}}, mend, ""},
-		{"SELinux", &corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}, mend, ""},
+		{"root", &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, fix, ""},
+		{"another group", &corev1.SecurityContext{RunAsGroup: ptr.To[int64](7)}, fix, ""},
+		{"reading", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"DAC_READ_SEARCH"}}}, fix, ""},
+		{"SELinux", &corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}, fix, ""},
 		{"privileged", &corev1.SecurityContext{Privileged: ptr.To(true)}, "what no agent gets", "what no agent gets"},
 		{"SYS_ADMIN", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, "what no agent gets", "what no agent gets"},
 	} {

@@ -97,10 +97,10 @@ func statefulSet(namespace string, pod corev1.PodTemplateSpec) client.Object {
 // workloads are what the operator runs pods by.
 var workloads = map[string]func(string, corev1.PodTemplateSpec) client.Object{"Job": job, "Deployment": deployment, "StatefulSet": statefulSet}
 
-// hostilePod changes the pod of an agent into one that must be refused, with a message that says mend.
+// hostilePod changes the pod of an agent into one that must be refused, with a message that says fix.
 type hostilePod struct {
-	name, mend string
-	change     func(*corev1.PodTemplateSpec)
+	name, fix string
+	change    func(*corev1.PodTemplateSpec)
 }
 
 func first(p *corev1.PodTemplateSpec) *corev1.Container { return &p.Spec.Containers[0] }

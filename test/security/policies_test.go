@@ -174,7 +174,7 @@ func evaluate(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionP
 }
 
 // run evaluates expressions; an error fails the test, because an API server would refuse the request with it and no
-// mend.
+// fix.
 func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: r.resource.Group, Version: r.resource.Version, Kind: r.resource.Resource}

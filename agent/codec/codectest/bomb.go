@@ -26,7 +26,7 @@ func bombSizes() []int {
 // deflate is better than 1032:1; those of zstd are.
 const bombRatio = 1000
 
-// bombs checks that a short stream of very much data fills no more than the room it
+// bombs checks that a short stream of very much data fills no more than the space it
 // gets and makes no decoder allocate more. The streams are the densest that the engines
 // of the codec make.
 func (s suite) bombs(t *testing.T) {
@@ -34,24 +34,24 @@ func (s suite) bombs(t *testing.T) {
 	good := encode(t, encoderOf(t, s.engine, codec.Fast), []byte("cargo"))
 	for _, size := range bombSizes() {
 		bomb := s.bomb(t, size)
-		for _, room := range []int{0, 1, 4 << 10, size / 2} {
-			t.Run(fmt.Sprintf("%d/%d", size, room), func(t *testing.T) {
-				dst := guard(room)
+		for _, space := range []int{0, 1, 4 << 10, size / 2} {
+			t.Run(fmt.Sprintf("%d/%d", size, space), func(t *testing.T) {
+				dst := guard(space)
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				n, err := decoder.Decode(dst.bytes, bomb)
 				runtime.ReadMemStats(&after)
 				dst.check(t)
 				want := codec.ErrTooLong
-				if room == 0 {
+				if space == 0 {
 					want = codec.ErrCorrupt // ISA-L then misses the first byte before its place
 				}
 				if !errors.Is(err, want) || !errors.Is(err, codec.ErrCorrupt) {
-					t.Errorf("%d bytes of zeros in %d, into %d: got %d, %v; want %v", size, len(bomb), room, n, err, want)
+					t.Errorf("%d bytes of zeros in %d, into %d: got %d, %v; want %v", size, len(bomb), space, n, err, want)
 				}
 				// What other goroutines of the test allocate meanwhile is far less.
 				if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<10 {
-					t.Errorf("%d bytes of zeros in %d, into %d: allocated %d bytes", size, len(bomb), room, grown)
+					t.Errorf("%d bytes of zeros in %d, into %d: allocated %d bytes", size, len(bomb), space, grown)
 				}
 				mustDecode(t, decoder, good, []byte("cargo"))
 			})

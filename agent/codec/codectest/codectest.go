@@ -217,13 +217,13 @@ func (s suite) encodeBound(t *testing.T) {
 			for _, size := range []int{1, 2, 300, 5000, 70000} {
 				plain := corpus.Generate(size)
 				want := len(encode(t, encoder, plain))
-				for _, room := range []int{0, 1, want / 2, want - 1} {
-					if room >= want {
+				for _, space := range []int{0, 1, want / 2, want - 1} {
+					if space >= want {
 						continue
 					}
-					dst := guard(room)
+					dst := guard(space)
 					if n, err := encoder.Encode(dst.bytes, plain); !errors.Is(err, codec.ErrDoesNotFit) {
-						t.Fatalf("%s: %d bytes, %d encoded, into %d: got %d, %v", corpus.Name, size, want, room, n, err)
+						t.Fatalf("%s: %d bytes, %d encoded, into %d: got %d, %v", corpus.Name, size, want, space, n, err)
 					}
 					dst.check(t)
 					// What did not fit leaves no trace in the next stream.
@@ -241,14 +241,14 @@ func (s suite) encodeBound(t *testing.T) {
 	}
 }
 
-// wantCorrupt decodes something that is not a stream of at most room bytes.
-func wantCorrupt(t *testing.T, d codec.Decoder, packed []byte, room int) {
+// wantCorrupt decodes something that is not a stream of at most space bytes.
+func wantCorrupt(t *testing.T, d codec.Decoder, packed []byte, space int) {
 	t.Helper()
-	dst := guard(room)
+	dst := guard(space)
 	n, err := d.Decode(dst.bytes, packed)
 	dst.check(t)
 	if !errors.Is(err, codec.ErrCorrupt) {
-		t.Fatalf("decoding %d bytes into %d gave %d, %v; want ErrCorrupt", len(packed), room, n, err)
+		t.Fatalf("decoding %d bytes into %d gave %d, %v; want ErrCorrupt", len(packed), space, n, err)
 	}
 }
 
@@ -258,9 +258,9 @@ func (s suite) decodeBound(t *testing.T) {
 		for _, size := range []int{1, 2, 300, 5000, 70000} {
 			plain := corpus.Generate(size)
 			packed := encode(t, encoder, plain)
-			for _, room := range []int{0, 1, size / 2, size - 1} {
-				if room < size {
-					wantCorrupt(t, decoder, packed, room)
+			for _, space := range []int{0, 1, size / 2, size - 1} {
+				if space < size {
+					wantCorrupt(t, decoder, packed, space)
 				}
 			}
 			mustDecode(t, decoder, packed, plain)
@@ -299,8 +299,8 @@ func (s suite) trailing(t *testing.T) {
 				plain := corpus.Generate(size)
 				packed := encode(t, encoder, plain)
 				for _, tail := range [][]byte{{0}, {0xff}, packed} {
-					for _, room := range []int{size, size + 100} {
-						wantCorrupt(t, decoder, append(bytes.Clone(packed), tail...), room)
+					for _, space := range []int{size, size + 100} {
+						wantCorrupt(t, decoder, append(bytes.Clone(packed), tail...), space)
 					}
 				}
 				mustDecode(t, decoder, packed, plain)
@@ -310,16 +310,16 @@ func (s suite) trailing(t *testing.T) {
 }
 
 // tolerate decodes bytes that may or may not be a stream.
-func tolerate(t testing.TB, d codec.Decoder, packed []byte, room int) {
+func tolerate(t testing.TB, d codec.Decoder, packed []byte, space int) {
 	t.Helper()
-	dst := guard(room)
+	dst := guard(space)
 	n, err := d.Decode(dst.bytes, packed)
 	dst.check(t)
 	if err != nil && !errors.Is(err, codec.ErrCorrupt) {
 		t.Fatalf("decoding %x: %v", packed, err)
 	}
-	if n < 0 || n > room {
-		t.Fatalf("decoding %x into %d bytes gave %d", packed, room, n)
+	if n < 0 || n > space {
+		t.Fatalf("decoding %x into %d bytes gave %d", packed, space, n)
 	}
 }
 

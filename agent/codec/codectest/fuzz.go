@@ -38,8 +38,8 @@ func Fuzz(f *testing.F, engine codec.Engine, others ...codec.Engine) {
 		}
 	}
 
-	const room = 1 << 16
-	in, out := fence(f, 1<<20), fence(f, room)
+	const space = 1 << 16
+	in, out := fence(f, 1<<20), fence(f, space)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, encoder := range encoders {
 			mustDecode(t, decoder, encode(t, encoder, data), data)
@@ -48,7 +48,7 @@ func Fuzz(f *testing.F, engine codec.Engine, others ...codec.Engine) {
 		if len(data) <= len(in) {
 			data = in.place(data)
 		}
-		dst := out.last(room)
+		dst := out.last(space)
 		n, err := decoder.Decode(dst, data)
 		if err != nil {
 			if !errors.Is(err, codec.ErrCorrupt) {
@@ -57,7 +57,7 @@ func Fuzz(f *testing.F, engine codec.Engine, others ...codec.Engine) {
 			return
 		}
 		for i, other := range otherDecoders {
-			out := guard(room)
+			out := guard(space)
 			m, err := other.Decode(out.bytes, data)
 			out.check(t)
 			if err == nil && !bytes.Equal(out.bytes[:m], dst[:n]) {

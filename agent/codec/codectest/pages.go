@@ -89,10 +89,10 @@ func (s suite) touchEncode(t *testing.T, e codec.Encoder, in, out fenced, plain 
 			t.Fatalf("%d bytes into %d: %v", length, length-short, err)
 		}
 	}
-	for _, room := range []int{length / 2, length / 8, 8, 1, 0} {
-		if room < length {
-			if _, err := e.Encode(out.last(room), src); !errors.Is(err, codec.ErrDoesNotFit) {
-				t.Fatalf("%d bytes into %d: %v", length, room, err)
+	for _, space := range []int{length / 2, length / 8, 8, 1, 0} {
+		if space < length {
+			if _, err := e.Encode(out.last(space), src); !errors.Is(err, codec.ErrDoesNotFit) {
+				t.Fatalf("%d bytes into %d: %v", length, space, err)
 			}
 		}
 	}

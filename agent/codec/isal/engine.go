@@ -96,8 +96,8 @@ func (e *encoder) Encode(dst, src []byte) (int, error) {
 	}
 	// A stream is never longer than its block by more than the headers of the
 	// blocks within; what dst has beyond 32 bits cannot be needed.
-	room := min(len(dst), math.MaxUint32)
-	return result(C.isal_block_deflate(e.stream, pointer(dst), C.uint32_t(room), pointer(src), C.uint32_t(len(src))))
+	space := min(len(dst), math.MaxUint32)
+	return result(C.isal_block_deflate(e.stream, pointer(dst), C.uint32_t(space), pointer(src), C.uint32_t(len(src))))
 }
 
 // Restart implements codec.StreamEncoder.
@@ -117,8 +117,8 @@ func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
 	if len(src) > math.MaxInt32 {
 		return 0, errTooLarge
 	}
-	room := min(len(dst), math.MaxUint32)
-	return result(C.isal_part_deflate(e.stream, pointer(dst), C.uint32_t(room), pointer(src), C.uint32_t(len(src)), flag(last)))
+	space := min(len(dst), math.MaxUint32)
+	return result(C.isal_part_deflate(e.stream, pointer(dst), C.uint32_t(space), pointer(src), C.uint32_t(len(src)), flag(last)))
 }
 
 func flag(b bool) C.int {

@@ -43,9 +43,9 @@ var (
 )
 
 // ContentSize checks that src is exactly one frame whose header promises at most
-// room bytes, and returns how many it promises. Its time is bounded by len(src).
+// space bytes, and returns how many it promises. Its time is bounded by len(src).
 // All its errors match codec.ErrCorrupt.
-func ContentSize(src []byte, room int) (int, error) {
+func ContentSize(src []byte, space int) (int, error) {
 	if len(src) < 5 {
 		return 0, codec.ErrTruncated
 	}
@@ -83,7 +83,7 @@ func ContentSize(src []byte, room int) (int, error) {
 		return 0, codec.ErrTruncated
 	}
 	size := contentSize(rest[:width])
-	if size > uint64(room) {
+	if size > uint64(space) {
 		return 0, codec.ErrTooLong
 	}
 	if single {

@@ -132,7 +132,7 @@ func wholeZlib(e codec.Encoder, dst, src []byte, padding int) (int, error) {
 }
 
 // putZlibHeader writes a header for a window of 32 KiB, and padding as empty stored
-// blocks, since the header has no room for any.
+// blocks, since the header has no space for any.
 func putZlibHeader(dst []byte, padding int) (int, bool) {
 	blocks := (padding + emptyBlock - 1) / emptyBlock
 	if len(dst) < zlibHeader+blocks*emptyBlock {

@@ -102,9 +102,9 @@ func TestWhole(t *testing.T) {
 				} else if length < bare+padding || length > bare+padding+10 {
 					t.Errorf("padding %d makes %d bytes of %d", padding, length, bare)
 				}
-				for room := range min(length, 40) {
-					if n, err := coding.Whole(e, c, dst[:room], plain, padding); !errors.Is(err, codec.ErrDoesNotFit) {
-						t.Errorf("%d bytes in %d: %d, %v", length, room, n, err)
+				for space := range min(length, 40) {
+					if n, err := coding.Whole(e, c, dst[:space], plain, padding); !errors.Is(err, codec.ErrDoesNotFit) {
+						t.Errorf("%d bytes in %d: %d, %v", length, space, n, err)
 					}
 				}
 			}

@@ -152,7 +152,7 @@ func (s *run) block(d Decider, data *Data, r *Result) {
 	compress := effect.Compress * blockSize
 	prepare, write := compress+s.SendPlain*blockSize, s.SendWire*wire
 
-	// The network takes the bytes when it is free, and the write ends when the buffer has room. The peer has a buffer
+	// The network takes the bytes when it is free, and the write ends when the buffer has space. The peer has a buffer
 	// too; when that is full the network stands still.
 	carries := 1e-12
 	if s.Link > 0 {
@@ -170,8 +170,8 @@ func (s *run) block(d Decider, data *Data, r *Result) {
 	}
 	prepared := now + prepare*s.Crowding
 	s.wire = math.Max(s.wire, prepared) + wire*carries
-	room := s.Buffer / wire * inflates / float64(len(s.peers))
-	full := math.Max(0, s.peers[p]-room-s.wire)
+	space := s.Buffer / wire * inflates / float64(len(s.peers))
+	full := math.Max(0, s.peers[p]-space-s.wire)
 	s.wire += full
 	s.peers[p] = math.Max(s.peers[p], s.wire) + inflates
 	blocked := math.Max(prepared+write*s.Crowding, s.wire-s.Buffer*carries)

@@ -126,7 +126,7 @@ func (a *Archiver) Set(s Settings) {
 	a.settings = s
 }
 
-// ResetStatistics begins to count compression anew.
+// ResetStatistics begins to count compression again.
 func (a *Archiver) ResetStatistics() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -269,7 +269,7 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 	}
 	err = a.write(ctx, c, info.State.LastSeq, settings, encoders)
 	if err == nil || full(err) {
-		// On a full volume, files whose time has come make room.
+		// On a full volume, files whose time has come make space.
 		if concluded := a.conclude(c, info, settings, encoders); err == nil {
 			err = concluded
 		}

@@ -102,7 +102,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// A full claim is said to be full, and retention makes room on it.
+// A full claim is said to be full, and retention makes space on it.
 func TestFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may mount a small tmpfs")
@@ -150,7 +150,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// An archive that is moved away, or whose index is deleted, while nothing is put is made anew.
+// An archive that is moved away, or whose index is deleted, while nothing is put is recreated.
 func TestMovedAway(t *testing.T) {
 	directory := t.TempDir()
 	from := newQueue(t, "orders", store.Settings{})

@@ -152,7 +152,7 @@ func (d *Directory) writeIndex(x *Index, e *Encoders, member string) error {
 	return f.commit(indexName)
 }
 
-// absent reports whether an index is not there or not to be read, so that it is to be made anew from the ranges.
+// absent reports whether an index is not there or not to be read, so that it is to be recreated from the ranges.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged)
 }

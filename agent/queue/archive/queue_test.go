@@ -371,7 +371,7 @@ func TestRestoreByTwo(t *testing.T) {
 }
 
 // What is wrong with an archive is said, with the name of the file, and a queue that has been filled up to there goes
-// on when it is mended.
+// on when it is fixed.
 func TestRefused(t *testing.T) {
 	directory := t.TempDir()
 	from := newQueue(t, "orders", store.Settings{})
@@ -445,21 +445,21 @@ func TestRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mend := func() { write(files[1], second); write(files[2], copied); write(index, whole) }
-			defer mend()
+			fix := func() { write(files[1], second); write(files[2], copied); write(index, whole) }
+			defer fix()
 			test.harm()
 			to := newQueue(t, "orders-2", store.Settings{})
 			err = to.refused(to.restorer(directory, test.change))
 			if test.is != nil && !errors.Is(err, test.is) || !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("refused with %v", err)
 			}
-			mend()
+			fix()
 			to.restore(to.restorer(directory, nil))
 			to.expect("orders-2=1", "orders-2=2", "orders-2=3")
 		})
 	}
 
-	// A queue without room says so, and goes on when it has been given some.
+	// A queue without space says so, and goes on when it has been given some.
 	small := newQueue(t, "small", store.Settings{MaxMessages: 2})
 	if err := small.refused(small.restorer(directory, nil)); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL) {
 		t.Errorf("refused with %v", err)
@@ -503,7 +503,7 @@ func TestContinue(t *testing.T) {
 	files := ranges(t, directory)
 	index := filepath.Join(filepath.Dir(files[0]), "index")
 
-	// An index that an end kept from being written is made anew.
+	// An index that an end kept from being written is recreated.
 	if err := os.Remove(index); err != nil {
 		t.Fatal(err)
 	}
@@ -521,22 +521,22 @@ func TestContinue(t *testing.T) {
 	if !errors.Is(s.LastError, archive.ErrGap) || !failure.Is(s.LastError, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 		t.Errorf("refused with %v", s.LastError)
 	}
-	// While it tries again, it is mended.
+	// While it tries again, it is fixed.
 	a := from.archiver(directory, nil)
-	mended := false
+	fixed := false
 	s = from.archived(a, func(s archive.Status) bool {
-		if s.LastError != nil && !mended {
-			mended = true
+		if s.LastError != nil && !fixed {
+			fixed = true
 			if err := os.WriteFile(files[1], second, 0o600); err != nil {
 				t.Error(err)
 			}
 		}
-		return mended && s.LastError == nil && s.Sequence == 3
+		return fixed && s.LastError == nil && s.Sequence == 3
 	})
 	if s.Index.Ranges != 3 {
 		t.Errorf("status %+v", s)
 	}
-	// Deleted by hand, it begins anew.
+	// Deleted by hand, it begins again.
 	if err := os.RemoveAll(filepath.Dir(files[0])); err != nil {
 		t.Fatal(err)
 	}

@@ -467,17 +467,17 @@ func whyNot(err error) error {
 		}
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE, "the queue does not take what is restored: %w", err)
 	}
-	const mend = "put back what was archived, or take spec.restore away, which leaves what is restored by now"
+	const fix = "put back what was archived, or take spec.restore away, which leaves what is restored by now"
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND, "%w; name a queue that was archived to the claim, or the path of an archive", err)
 	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrOther):
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the archive cannot be restored: %w; "+mend, err)
+		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the archive cannot be restored: %w; "+fix, err)
 	case errors.Is(err, ErrVersion):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the archive cannot be restored: %w; restore it with the release that wrote it, or a newer one", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
-			"a file of the archive is missing (%w); %s, or restore everything that it has (spec.restore.messages: All) if it is the index", err, mend)
+			"a file of the archive is missing (%w); %s, or restore everything that it has (spec.restore.messages: All) if it is the index", err, fix)
 	case errors.Is(err, fs.ErrPermission):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE, "the archive cannot be read (%w): let user 65532 or group 65532 read it", err)
 	default:

@@ -13,7 +13,7 @@ import (
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// full reports whether there was no room on the volume.
+// full reports whether there was no space on the volume.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // silent says that the volume has not answered for a while, as one over a network may not that is out of reach.

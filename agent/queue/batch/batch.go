@@ -104,7 +104,7 @@ type Refusal int
 const (
 	// OtherRefusal is none of the others.
 	OtherRefusal Refusal = iota
-	// Full says that a limit, or the volume, has no room.
+	// Full says that a limit, or the volume, has no space.
 	Full
 	// Overtaken says that the stream has changed since the sequence that a message names.
 	Overtaken

@@ -104,7 +104,7 @@ func TestBusy(t *testing.T) {
 	if err := s.Ensure(t.Context(), conn, store.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	// The server has room for some hundred, for some seconds after the last that was said of them.
+	// The server has space for some hundred, for some seconds after the last that was said of them.
 	for i := range 2000 {
 		m := nats.NewMsg("orders.new")
 		m.Header.Set("Nats-Batch-Id", strconv.Itoa(i))

@@ -139,14 +139,14 @@ func TestHostileBatches(t *testing.T) {
 	if err := checkBatch(batch(6, 9), marker{position: 5, put: 70}, testLimits); err != nil {
 		t.Errorf("a sound one: %v", err)
 	}
-	anew := batch(2, 3)
+	again := batch(2, 3)
 	for put, sound := range map[int64]bool{69: false, 70: false, 71: true} {
-		anew.PutTime = timestamppb.New(time.Unix(0, put))
-		if err := checkBatch(anew, marker{position: 5, put: 70}, testLimits); (err == nil) != sound {
-			t.Errorf("sequences that are given anew, put at %d: %v", put, err)
+		again.PutTime = timestamppb.New(time.Unix(0, put))
+		if err := checkBatch(again, marker{position: 5, put: 70}, testLimits); (err == nil) != sound {
+			t.Errorf("sequences that are given again, put at %d: %v", put, err)
 		}
-		if err := checkBatch(anew, marker{position: 5}, testLimits); err == nil {
-			t.Error("sequences are given anew after a position whose time is not known")
+		if err := checkBatch(again, marker{position: 5}, testLimits); err == nil {
+			t.Error("sequences are given again after a position whose time is not known")
 		}
 	}
 	for _, never := range []*timestamppb.Timestamp{{Nanos: -1}, {Seconds: maxPutTime + 1}} {

@@ -254,7 +254,7 @@ func TestTwoSenders(t *testing.T) {
 	}
 }
 
-// TestFull fills the receiving queue. The rest waits and comes when there is room.
+// TestFull fills the receiving queue. The rest waits and comes when there is space.
 func TestFull(t *testing.T) {
 	east, west := newQueue(t, "orders", nil), newQueue(t, "orders", func(c *jetstream.StreamConfig) { c.MaxMsgs = 31 })
 	_, network := newReceiver(t, west, channel.Acceptance{Any: true})
@@ -287,7 +287,7 @@ func TestFull(t *testing.T) {
 	east.waitEmpty(t)
 }
 
-// TestNewStream sends from a stream that was made anew, whose sequences begin at 1 again.
+// TestNewStream sends from a stream that was recreated, whose sequences begin at 1 again.
 func TestNewStream(t *testing.T) {
 	east, west := newQueue(t, "orders", nil), newQueue(t, "orders", nil)
 	_, network := newReceiver(t, west, channel.Acceptance{Any: true})

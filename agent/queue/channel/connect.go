@@ -30,7 +30,7 @@ type Destination struct {
 	Counter *transport.Counter
 }
 
-// Connect asks the gateway for the way to the queue, each time anew since it may have changed, and returns a connection
+// Connect asks the gateway for the way to the queue, each time again since it may have changed, and returns a connection
 // that is made when it is first used.
 func (d *Destination) Connect(ctx context.Context) (Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)

@@ -67,7 +67,7 @@ type source struct {
 	// end ends the channel that runs, done is closed when it has ended; nil when none runs.
 	end  context.CancelCauseFunc
 	done chan struct{}
-	// marker as it was stored last, for a queue whose oldest messages make room for new ones, markers included.
+	// marker as it was stored last, for a queue whose oldest messages make space for new ones, markers included.
 	marker marker
 }
 
@@ -93,7 +93,7 @@ func (r *Receiver) SetMaxMessage(length int) {
 	r.maxMessage = length
 }
 
-// ResetStatistics begins the counters anew.
+// ResetStatistics begins the counters again.
 func (r *Receiver) ResetStatistics() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,7 @@ func (r *Receiver) enter(ctx context.Context, name Source, end context.CancelCau
 	}
 }
 
-// remember makes room for a source, by forgetting one that is not connected if need be; nil if all are. mu is held.
+// remember makes space for a source, by forgetting one that is not connected if need be; nil if all are. mu is held.
 func (r *Receiver) remember(name Source) *source {
 	if len(r.sources) >= maxSources {
 		var oldest *Source

@@ -109,7 +109,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 // Status returns what there is to say of the channel now.
 func (s *Sender) Status() *wirev1.ChannelStatus { return s.status.report(time.Now()) }
 
-// ResetStatistics begins the counters anew.
+// ResetStatistics begins the counters again.
 func (s *Sender) ResetStatistics() { s.status.reset() }
 
 var (

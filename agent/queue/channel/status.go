@@ -80,7 +80,7 @@ func (s *status) report(now time.Time) *wirev1.ChannelStatus {
 	return out
 }
 
-// reset begins all counters anew.
+// reset begins all counters again.
 func (s *status) reset() {
 	s.update(func(now *wirev1.ChannelStatus) {
 		now.Messages, now.Batches, now.PayloadBytes, now.PlainBytes, now.Recoded, now.Starts, now.DeadLetters = 0, 0, 0, 0, 0, 0, 0

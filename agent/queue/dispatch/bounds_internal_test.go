@@ -100,15 +100,15 @@ func (s *stream) check() {
 		}
 	}
 	if reading > small.fetch {
-		s.Fatalf("%d bytes are read anew at once", reading)
+		s.Fatalf("%d bytes are read again at once", reading)
 	}
 	if most := small.bytes + longest + small.pull; bytes+reading > most {
-		s.Fatalf("%d bytes are held and %d read anew; the limit is %d", bytes, reading, most)
+		s.Fatalf("%d bytes are held and %d read again; the limit is %d", bytes, reading, most)
 	}
 }
 
 // TestBounds: whatever is behind messages that somebody keeps, no more is held than allowed, others get what there is,
-// and when it is acknowledged all comes in its order. Many keys wait for the same room.
+// and when it is acknowledged all comes in its order. Many keys wait for the same space.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -151,7 +151,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestOldestIsReadFirst: of several that are wanted, and for which there is no room at once, none waits for ever; what
+// TestOldestIsReadFirst: of several that are wanted, and for which there is no space at once, none waits for ever; what
 // is alone is read in any case, and what was parked only where it has a place.
 func TestOldestIsReadFirst(t *testing.T) {
 	t.Parallel()

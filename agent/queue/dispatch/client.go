@@ -106,7 +106,7 @@ func (h *Hub) getRemote(ctx context.Context, request *wirev1.GetRequest, patienc
 		response *wirev1.GetResponse
 		err      error
 	}
-	answered := make(chan answer) // without room: what is not taken is given back
+	answered := make(chan answer) // without space: what is not taken is given back
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	go func() {
@@ -267,7 +267,7 @@ func (h *Hub) Release(ctx context.Context, receipts []string, delay time.Duratio
 	return h.change(ctx, change{verb: release, after: delay}, receipts)
 }
 
-// Extend sets their visibility time-out anew.
+// Extend sets their visibility time-out again.
 func (h *Hub) Extend(ctx context.Context, receipts []string, visibility time.Duration) []wirev1.ReceiptResult {
 	return h.change(ctx, change{verb: extend, after: visibility}, receipts)
 }

@@ -370,7 +370,7 @@ func TestNoRoomForDeadLetters(t *testing.T) {
 	}
 	m := q.expect(long, "poison")
 	ctx, stop := context.WithCancel(t.Context())
-	go stop() // it is tried until there is room
+	go stop() // it is tried until there is space
 	q.results(q.hub.Reject(ctx, m.receipts(), ""), unknown)
 	q.await(1, 0)
 }

@@ -32,12 +32,12 @@ import (
 
 const (
 	// windowMessages bounds what is held of a pile: messages that are with clients, or ready, or
-	// behind others of their key. Where there is no room, those behind others are parked, of which
+	// behind others of their key. Where there is no space, those behind others are parked, of which
 	// there may be windowParked. See bounds for bytes.
 	windowMessages = 4096
 	windowParked   = 64 << 10
 	// pullBatch is how many messages are asked for at a time, namesSize how many bytes more than
-	// there is room for: JetStream counts subjects and where to reply, too.
+	// there is space for: JetStream counts subjects and where to reply, too.
 	pullBatch = 512
 	namesSize = 8 << 10
 	// answerBytes bounds what one answer holds, when it is made plain, unless it is one message.
@@ -101,7 +101,7 @@ type dispatcher struct {
 	letters      chan *nats.Msg
 	heard        time.Time
 	// filled says that the window has, or had once, what the queue has, as far as there is
-	// room. It counts as filled at fillBy in any case. expected is how many deliveries it takes.
+	// space. It counts as filled at fillBy in any case. expected is how many deliveries it takes.
 	filled   bool
 	fillBy   time.Time
 	expected uint64
@@ -116,10 +116,10 @@ type dispatcher struct {
 	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
-	// parking is about payloads that were forgotten, and anew has as many bytes as may be read for another reason than
+	// parking is about payloads that were forgotten, and rereads has as many bytes as may be read for another reason than
 	// to be given out. most is for how many messages JetStream waits at once.
 	parking parking
-	anew    *semaphore.Weighted
+	rereads *semaphore.Weighted
 	most    int
 	// answers are given when they are written.
 	answers []func()
@@ -158,7 +158,7 @@ func (h *Hub) newDispatcher(p pile) *dispatcher {
 		piled: pileOf(h.options.Queue, p), hub: h, bounds: h.bounds.of(p), log: h.options.Log.With("pile", p.String()), requests: make(chan any, 256), ended: make(chan struct{}),
 		window: newWindow(), dirty: make(map[uint64]lease),
 	}
-	d.anew = semaphore.NewWeighted(int64(d.bounds.fetch))
+	d.rereads = semaphore.NewWeighted(int64(d.bounds.fetch))
 	d.lasting, d.stop = context.WithCancel(context.Background())
 	return d
 }
@@ -226,7 +226,7 @@ func (d *dispatcher) run(ctx context.Context) (err error) {
 	}
 }
 
-// prepare reads who has which message and makes the consumer anew.
+// prepare reads who has which message and makes the consumer again.
 func (d *dispatcher) prepare(ctx context.Context) error {
 	if d.forwarded() {
 		return ErrTaken
@@ -243,7 +243,7 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	if d.former, d.departed, err = d.leases.load(ctx, d.log); err != nil {
 		return err
 	}
-	// Who wrote before learns by this that it is over, before anything is given out anew.
+	// Who wrote before learns by this that it is over, before anything is given out again.
 	if err := d.leases.write(ctx, record{}, d.all); err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	}
 	consumer, err := d.js.CreateConsumer(asking, o.Queue, config)
 	if jetstreamerror.Is(err, jetstreamerror.TooManyPending) {
-		// An external server may allow less, and messages behind others of their key take room then.
+		// An external server may allow less, and messages behind others of their key take space then.
 		config.MaxAckPending = windowMessages
 		consumer, err = d.js.CreateConsumer(asking, o.Queue, config)
 	}
@@ -280,7 +280,7 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 func (d *dispatcher) subscribe() (err error) {
 	o := d.hub.options
 	d.pull = pull.New(o.Conn, o.Queue, d.name)
-	d.letters = make(chan *nats.Msg, 2*windowMessages) // it has room for all that can come
+	d.letters = make(chan *nats.Msg, 2*windowMessages) // it has space for all that can come
 	if d.subscription, err = o.Conn.ChanSubscribe(d.pull.Inbox(), d.letters); err != nil {
 		return fmt.Errorf("ask the queue for messages: %w", err)
 	}
@@ -452,8 +452,8 @@ func headerSize(h nats.Header) int {
 
 // turn gives out what can be, writes what has changed, and answers.
 func (d *dispatcher) turn(ctx context.Context, now time.Time) error {
-	room, _ := d.asks(now)
-	d.filled = d.filled || room == 0 || now.After(d.fillBy)
+	space, _ := d.asks(now)
+	d.filled = d.filled || space == 0 || now.After(d.fillBy)
 	d.window.expire(now)
 	d.grant(now) //nolint:contextcheck // What was begun is ended, whoever asked.
 	if err := d.write(ctx); err != nil {

@@ -76,7 +76,7 @@ func parseRecord(data []byte) (record, error) {
 }
 
 // all returns what counts of the log: what is known of messages in the window, and of those that were given out before
-// the start and were not delivered yet, as far as a record has room. There may be many times as many of the latter
+// the start and were not delivered yet, as far as a record has space. There may be many times as many of the latter
 // after several restarts. Those that clients have for longest go first.
 func (d *dispatcher) all() record {
 	r := record{Departed: d.departed.last()}
@@ -101,9 +101,9 @@ func (d *dispatcher) all() record {
 	return r
 }
 
-// add adds the first of leases, as many as there is room for, and returns how many it leaves.
+// add adds the first of leases, as many as there is space for, and returns how many it leaves.
 func (r *record) add(leases []lease) (left int) {
-	if room := longestRecord - 64 - len(r.Departed)*longestDeparture - len(r.Leases)*longestLease; len(leases)*longestLease > room {
+	if space := longestRecord - 64 - len(r.Departed)*longestDeparture - len(r.Leases)*longestLease; len(leases)*longestLease > space {
 		size := func(v any) int {
 			text, err := json.Marshal(v)
 			if err != nil {
@@ -111,9 +111,9 @@ func (r *record) add(leases []lease) (left int) {
 			}
 			return len(text) + 1
 		}
-		room = longestRecord - 64 - size(r)
+		space = longestRecord - 64 - size(r)
 		for i, l := range leases {
-			if room -= size(l); room < 0 {
+			if space -= size(l); space < 0 {
 				leases, left = leases[:i], len(leases)-i
 				break
 			}

@@ -48,14 +48,14 @@ func TestDepartures(t *testing.T) {
 	if result, known := d.result(extend, receipt{messages, at.Sequence, at.Nonce}); !known || result != expired {
 		t.Errorf("%v, %v", result, known)
 	}
-	// A message that has the sequence anew is another.
+	// A message that has the sequence again is another.
 	d.add(departure{Sequence: at.Sequence, Put: -1})
 	if d.has(at.Sequence, time.Unix(0, at.Put)) || !d.has(at.Sequence, time.Unix(0, -1)) {
 		t.Error("a sequence counts with the first time")
 	}
 }
 
-// TestLeaseLog: the log is written anew before it is full, and says the same when it is read.
+// TestLeaseLog: the log is written again before it is full, and says the same when it is read.
 func TestLeaseLog(t *testing.T) {
 	t.Parallel()
 	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20, Capacity: 1 << 30})
@@ -139,7 +139,7 @@ func TestLeaseLog(t *testing.T) {
 func TestLongestRecord(t *testing.T) {
 	t.Parallel()
 	r := record{All: true}
-	for i := range uint64(windowMessages + pullBatch) { // what is asked for may come beside what is read anew
+	for i := range uint64(windowMessages + pullBatch) { // what is asked for may come beside what is read again
 		now := time.Now()
 		r.Leases = append(r.Leases, lease{Sequence: 1<<60 + i, Put: now.UnixNano(), Count: 1 << 31, Until: now.UnixMilli(), Nonce: 1<<64 - 1})
 		if i >= keptDepartures {

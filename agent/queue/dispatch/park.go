@@ -16,24 +16,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What cannot be given out now leaves room for what can: messages that are with clients, or were given back for later,
+// What cannot be given out now leaves space for what can: messages that are with clients, or were given back for later,
 // and messages behind others of their key, which somebody may have for long. Their payloads are forgotten while there
-// is no room, and read anew when they can be given out.
+// is no space, and read again when they can be given out.
 //
 // So gets of others wait only while as many messages as there are places were given out before and are in the queue
 // still. For bytes they wait at most for as long as the payloads of what was just given out stay: what is left else can
 // be given out.
 
 const (
-	// keptBehind is how many messages of a key are not parked if that makes room enough. If not, one is.
+	// keptBehind is how many messages of a key are not parked if that makes space enough. If not, one is.
 	keptBehind = 4
-	// fetchAhead is how many of a key are read anew at once, if there is room.
+	// fetchAhead is how many of a key are read again at once, if there is space.
 	fetchAhead = 64
-	// fetchMessages is how many of those that were parked are read anew at once. More are not read ahead unless twice
-	// as many places are left: to make room for others those would be forgotten before they were given out. Others have
-	// their places, and as many are read as there is room for in bytes.
+	// fetchMessages is how many of those that were parked are read again at once. More are not read ahead unless twice
+	// as many places are left: to make space for others those would be forgotten before they were given out. Others have
+	// their places, and as many are read as there is space for in bytes.
 	fetchMessages = 512
-	// parkInterval is between two looks for what can be forgotten, vainInterval after one that made no room, and
+	// parkInterval is between two looks for what can be forgotten, vainInterval after one that made no space, and
 	// fetchInterval between two tries to read.
 	parkInterval  = 20 * time.Millisecond
 	vainInterval  = 200 * time.Millisecond
@@ -44,7 +44,7 @@ const (
 // bring.
 type bounds struct {
 	// bytes of the window. Up to pull, or a longest message, are asked for at a time, and up to fetch, or a longest
-	// message, read anew at once; for a moment they are there once more, in text that is a third longer.
+	// message, read again at once; for a moment they are there once more, in text that is a third longer.
 	bytes, pull, fetch int
 	// answered is how long the payload of a message stays after that was given out: until then it is in an answer,
 	// which may wait for memory. It is longer than AnswerPatience.
@@ -67,7 +67,7 @@ func (b bounds) of(p pile) bounds {
 const AnswerPatience = 20 * time.Second
 
 // parking is when a dispatcher may look again for what can be forgotten, whether it is to, how many of a key it kept
-// the last time, and what it is reading anew.
+// the last time, and what it is reading again.
 type parking struct {
 	lookAfter  time.Time
 	due        bool
@@ -112,9 +112,9 @@ func (w *window) park(keep int, answered time.Duration, now time.Time) {
 	}
 }
 
-// due returns entries that are to be read anew: those that are wanted, oldest first, and the next ones of their keys.
+// due returns entries that are to be read again: those that are wanted, oldest first, and the next ones of their keys.
 // They have no more bytes than are given, unless it is a single one, and those that were parked take no more than so
-// many places. What there is no room for stays wanted.
+// many places. What there is no space for stays wanted.
 func (w *window) due(ahead, places, bytes int, now time.Time) (due []*entry) {
 	take := func(e *entry) bool {
 		if e.size > bytes && len(due) > 0 || e.parked && places <= 0 {
@@ -173,7 +173,7 @@ func (w *window) restore(e *entry, m *nats.Msg, now time.Time) {
 	w.offer(e, now)
 }
 
-// left returns for how many messages and bytes there is room, beside those that are being read anew.
+// left returns for how many messages and bytes there is space, beside those that are being read again.
 func (d *dispatcher) left() (places, bytes int) {
 	places = windowMessages - len(d.window.entries) + d.window.parked
 	bytes = d.bounds.bytes + d.hub.options.MaxPayload - d.window.bytes
@@ -184,8 +184,8 @@ func (d *dispatcher) left() (places, bytes int) {
 	return places, bytes
 }
 
-// room returns the same, and makes room where there is none.
-func (d *dispatcher) room(now time.Time) (places, bytes int) {
+// space returns the same, and makes space where there is none.
+func (d *dispatcher) space(now time.Time) (places, bytes int) {
 	longest := d.hub.options.MaxPayload
 	places, bytes = d.left()
 	short := func() bool { return places <= 0 || bytes < longest }
@@ -223,25 +223,25 @@ func (d *dispatcher) soonest(now time.Time) time.Time {
 	if d.parking.due {
 		sooner(d.parking.lookAfter)
 	}
-	// Later than that it is not the time that is waited for, but room.
+	// Later than that it is not the time that is waited for, but space.
 	if retry := d.parking.fetchAfter; len(d.window.wanted) > 0 && retry.After(now) {
 		sooner(retry)
 	}
 	return next
 }
 
-// asks returns how many messages and bytes the consumer may be asked for; none where there is no room for a longest
+// asks returns how many messages and bytes the consumer may be asked for; none where there is no space for a longest
 // one.
 func (d *dispatcher) asks(now time.Time) (messages, bytes int) {
 	longest := d.hub.options.MaxPayload
-	places, bytes := d.room(now)
+	places, bytes := d.space(now)
 	if bytes < longest {
 		return 0, 0
 	}
 	return max(min(places, d.most-len(d.window.entries), pullBatch), 0), min(bytes, max(d.bounds.pull, longest))
 }
 
-// ask asks for messages, if there is room for some and nothing is under way.
+// ask asks for messages, if there is space for some and nothing is under way.
 func (d *dispatcher) ask(now time.Time) error {
 	if d.pull.Asked() {
 		return nil
@@ -254,7 +254,7 @@ func (d *dispatcher) ask(now time.Time) error {
 	return d.pull.Ask(messages, bytes+namesSize)
 }
 
-// fetched is what is read anew, and what became of it.
+// fetched is what is read again, and what became of it.
 type fetched struct {
 	entries []*entry
 	// places and bytes that it takes.
@@ -263,7 +263,7 @@ type fetched struct {
 	gone          []bool      // it is not in the stream any more
 }
 
-// fetch begins to read anew the messages whose turn it is.
+// fetch begins to read again the messages whose turn it is.
 func (d *dispatcher) fetch(now time.Time) {
 	f := d.next(now)
 	if f == nil {
@@ -290,13 +290,13 @@ func (d *dispatcher) fetch(now time.Time) {
 	}()
 }
 
-// next says what is to be read anew, as far as there is room; nil: nothing is.
+// next says what is to be read again, as far as there is space; nil: nothing is.
 func (d *dispatcher) next(now time.Time) *fetched {
 	if len(d.window.wanted) == 0 || d.parking.fetching != nil || now.Before(d.parking.fetchAfter) {
 		return nil
 	}
 	longest, most := d.hub.options.MaxPayload, d.bounds.fetch
-	places, bytes := d.room(now)
+	places, bytes := d.space(now)
 	if bytes < longest {
 		return nil // there is enough to be given out, or was just given out
 	}

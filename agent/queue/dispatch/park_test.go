@@ -15,7 +15,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/envelope"
 )
 
-// TestHotKey: more messages than there is room for, behind one of their key that somebody has, do not keep others from
+// TestHotKey: more messages than there is space for, behind one of their key that somebody has, do not keep others from
 // anybody; they come in their order, each when it is its turn, but for those that a limit of the queue has dropped
 // meanwhile.
 func TestHotKey(t *testing.T) {

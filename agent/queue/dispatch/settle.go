@@ -46,7 +46,7 @@ type change struct {
 	// after is the delay of a release or the time-out of an extension.
 	after  time.Duration
 	detail string
-	// reply gets a result for each receipt. It has room for one.
+	// reply gets a result for each receipt. It has space for one.
 	reply chan []wirev1.ReceiptResult
 
 	results []wirev1.ReceiptResult
@@ -237,7 +237,7 @@ type looked struct {
 }
 
 // look finds out which messages have gone that are not delivered: by a limit of the queue,
-// or through somebody else. Others are delivered when there is room for them.
+// or through somebody else. Others are delivered when there is space for them.
 func (d *dispatcher) look(c *change, places []int, finished func()) {
 	then := func(gone []bool) {
 		for i, at := range places {
@@ -311,7 +311,7 @@ func (d *dispatcher) tell(r any) bool {
 	}
 }
 
-// bury moves a message to the dead letters. Where there is no room for it, it is given out
+// bury moves a message to the dead letters. Where there is no space for it, it is given out
 // again.
 func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.ReceiptResult)) {
 	d.window.occupy(e)
@@ -326,18 +326,18 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 	}()
 }
 
-// hold waits until a message of so many bytes may be read anew that is not to be given out, unless the dispatcher ends.
+// hold waits until a message of so many bytes may be read again that is not to be given out, unless the dispatcher ends.
 // Those that are held take no more than what is read to be given out, or are a single one, and are no more than may
 // wait for the server at once. drop ends it.
 func (d *dispatcher) hold(size int) (drop func(), ok bool) {
 	n := int64(min(max(size, d.bounds.fetch/answersAtOnce), d.bounds.fetch))
-	if d.anew.Acquire(d.lasting, n) != nil {
+	if d.rereads.Acquire(d.lasting, n) != nil {
 		return nil, false
 	}
-	return func() { d.anew.Release(n) }, true
+	return func() { d.rereads.Release(n) }, true
 }
 
-// move stores a message of so many bytes as a dead letter. One that is nil is read anew, and held until it is stored;
+// move stores a message of so many bytes as a dead letter. One that is nil is read again, and held until it is stored;
 // gone says that it is not in the stream any more.
 func (d *dispatcher) move(sequence uint64, m *nats.Msg, size int, why *wirev1.DeadLetter) (gone bool, err error) {
 	if m == nil {

@@ -108,7 +108,7 @@ func TestHold(t *testing.T) {
 			}
 			drops = append(drops, drop)
 		}
-		if d.anew.TryAcquire(min(int64(c.size), 8<<10)) {
+		if d.rereads.TryAcquire(min(int64(c.size), 8<<10)) {
 			t.Errorf("more than %d with %d bytes are read", c.most, c.size)
 		}
 		held := make(chan bool)
@@ -123,7 +123,7 @@ func TestHold(t *testing.T) {
 		for _, drop := range drops {
 			drop()
 		}
-		if !d.anew.TryAcquire(8 << 10) {
+		if !d.rereads.TryAcquire(8 << 10) {
 			t.Errorf("not all is given back of those with %d bytes", c.size)
 		}
 	}

@@ -34,10 +34,10 @@ type entry struct {
 	place int
 	// busy says that it is being acknowledged or moved. It is not given out.
 	busy bool
-	// spared says that there was no room for it among the dead letters.
+	// spared says that there was no space for it among the dead letters.
 	spared bool
 	gone   bool
-	// away says that its payload was forgotten, and is to be read anew before it is given out. parked says that it is
+	// away says that its payload was forgotten, and is to be read again before it is given out. parked says that it is
 	// so because it waits behind others of its key, and was never given out.
 	away, parked bool
 }

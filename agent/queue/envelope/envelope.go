@@ -228,7 +228,7 @@ func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 const maxDeadFields = 60 << 10
 
 // DeadLetter returns what is put under a subject in place of a message. Headers for which there
-// is no room beside its own are left out.
+// is no space beside its own are left out.
 func DeadLetter(subject string, m *nats.Msg, sequence uint64, d *wirev1.DeadLetter) *nats.Msg {
 	out := &nats.Msg{Subject: subject, Data: m.Data, Header: make(nats.Header, len(m.Header)+6)}
 	room := maxDeadFields

@@ -127,7 +127,7 @@ func New(o Options) (*External, error) {
 // SetEgress replaces Options.Egress. Connections to what it does not permit are closed.
 func (e *External) SetEgress(p egress.Policy) { e.egress.Set(p) }
 
-// Connect returns a connection of the agent itself, with all the rights that the credentials have. It connects anew by
+// Connect returns a connection of the agent itself, with all the rights that the credentials have. It connects again by
 // itself whenever it is lost.
 func (e *External) Connect(name string, options ...nats.Option) (*nats.Conn, error) {
 	if _, err := readCredentials(e.options.Directory); err != nil {
@@ -273,7 +273,7 @@ func (e *External) Problem() error {
 // Ready returns an error unless the stream is there.
 func (e *External) Ready() error { return e.Problem() }
 
-// Failed returns an error when members have to make the streams anew.
+// Failed returns an error when members have to make the streams again.
 func (e *External) Failed() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

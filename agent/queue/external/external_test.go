@@ -230,7 +230,7 @@ func TestProblems(t *testing.T) {
 		change   func(*external.Options)
 		settings store.Settings
 		reason   wirev1.FailureReason
-		mend     string
+		fix      string
 	}{
 		"unreachable":    {gone, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, "spec.engine.external.servers"},
 		"no credentials": {locked, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
@@ -258,7 +258,7 @@ func TestProblems(t *testing.T) {
 				break
 			}
 		}
-		if !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.mend) {
+		if !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.fix) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err != nil && (strings.Contains(err.Error(), "guess") || strings.Contains(err.Error(), "secret")) {
@@ -304,7 +304,7 @@ func TestProblems(t *testing.T) {
 	})
 	await(t, "the stream is missed", func() bool { return failure.Is(e.Ready(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT) })
 	if err := e.Failed(); err != nil {
-		t.Errorf("a stream of files is made anew: %v", err)
+		t.Errorf("a stream of files is recreated: %v", err)
 	}
 }
 
@@ -423,7 +423,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// operator is a server that lets in who shows a JWT.
+// operator is a server that admits who shows a JWT.
 func operator(t *testing.T) (s *externaltest.Server, creds string) {
 	t.Helper()
 	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
@@ -476,7 +476,7 @@ func operator(t *testing.T) (s *externaltest.Server, creds string) {
 	}), string(text)
 }
 
-// TestCredentials: each kind lets in the agent and, said by the front, its clients; what makes no sense is said without
+// TestCredentials: each kind admits the agent and, said by the front, its clients; what makes no sense is said without
 // telling it.
 func TestCredentials(t *testing.T) {
 	token := externaltest.StartTLS(t, func(o *server.Options) { o.Authorization = "token-of-orders" })

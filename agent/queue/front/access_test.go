@@ -24,7 +24,7 @@ import (
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
 
-// TestAuthentication: a token or a certificate lets in, over TLS, and nothing else does.
+// TestAuthentication: a token or a certificate admits, over TLS, and nothing else does.
 func TestAuthentication(t *testing.T) {
 	own, ownPool := transporttest.SelfSigned(t)
 	trusted, trustedPool := transporttest.SelfSigned(t)
@@ -76,7 +76,7 @@ func TestAuthentication(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d not let in, %d puts", got.Unauthenticated, got.Puts.Count)
+			t.Fatalf("%d not admit, %d puts", got.Unauthenticated, got.Puts.Count)
 		}
 	}
 	// Tokens change for new connections.

@@ -18,7 +18,7 @@ const maxAllowance = 64 << 20
 
 // allowance bounds memory that connections share. Half of it is for those whose clients are quick, or of which it is
 // not known yet, and half for those whose clients are slow, which so wait for each other only. Who turns out to be slow
-// while others wait goes to the other half with what it holds. Where that has no room for it, its client is sent away
+// while others wait goes to the other half with what it holds. Where that has no space for it, its client is sent away
 // when it has had time enough.
 type allowance struct {
 	quick, slow *semaphore.Weighted
@@ -155,7 +155,7 @@ func (a *allowance) waited() {
 	a.waiting--
 }
 
-// watch makes room as long as somebody waits.
+// watch makes space as long as somebody waits.
 func (a *allowance) watch() {
 	for {
 		time.Sleep(a.look)
@@ -173,7 +173,7 @@ func (a *allowance) watch() {
 	}
 }
 
-// makeRoom moves what slow clients hold to their half. Of those for which that has no room, and that had time enough,
+// makeRoom moves what slow clients hold to their half. Of those for which that has no space, and that had time enough,
 // it returns the one that has taken longest, to be sent away; nil: there is none. mu is held.
 func (a *allowance) makeRoom(now time.Time) (worst *taker) {
 	for t := range a.takers {

@@ -163,7 +163,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestSlowMakeRoom: what slow clients hold does not keep others from anything, as far as there is room for them in
+// TestSlowMakeRoom: what slow clients hold does not keep others from anything, as far as there is space for them in
 // their half; where there is none, the one that has taken longest is sent away.
 func TestSlowMakeRoom(t *testing.T) {
 	a := newAllowance(800)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxBatches is how many atomic batches the clients of one member may have open. A stream has room for 50,
+	// maxBatches is how many atomic batches the clients of one member may have open. A stream has space for 50,
 	// of which the channels that end here and the archive's restorer need some, and members have three of these.
 	maxBatches = 12
 	// maxOwnBatches is how many of these one connection may have open, so that one client does not take all of them by
@@ -53,7 +53,7 @@ type openBatch struct {
 	bytes        int
 }
 
-// refuses says why a message of a connection may not be put, if it is one of a batch for which there is no room.
+// refuses says why a message of a connection may not be put, if it is one of a batch for which there is no space.
 func (b *batches) refuses(op *operation, owner *conn) string {
 	id := batchID(op.header)
 	if len(id) == 0 || len(id) > longestBatchID {

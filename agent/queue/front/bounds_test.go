@@ -41,7 +41,7 @@ func TestManySubscriptions(t *testing.T) {
 	r.hear("MSG orders.more more 2")
 }
 
-// TestClientBatches: clients cannot have so many atomic batches open, or such long ones, that there is no room for the
+// TestClientBatches: clients cannot have so many atomic batches open, or such long ones, that there is no space for the
 // agent's.
 func TestClientBatches(t *testing.T) {
 	q := start(t, settings(t, nil), nil)

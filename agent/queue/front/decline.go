@@ -14,7 +14,7 @@ import (
 // What follows bounds what clients may have of what the server keeps in memory for them. It depends on what
 // was admitted before, so that it is judged where operations are read, in their order and once.
 
-// declines says why there is no room for an operation now; empty: there is.
+// declines says why there is no space for an operation now; empty: there is.
 func (in inbound) declines(op *operation, f fate) string {
 	c := in.conn
 	switch {
@@ -32,7 +32,7 @@ func (in inbound) declines(op *operation, f fate) string {
 	return ""
 }
 
-// decline returns what is passed on in place of an operation for which there is no room.
+// decline returns what is passed on in place of an operation for which there is no space.
 func (in inbound) decline(op *operation, why string) []byte {
 	c := in.conn
 	if op.kind == opSub {

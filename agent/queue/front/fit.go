@@ -38,7 +38,7 @@ func (f *Front) unfit(op *operation) string {
 	return ""
 }
 
-// maxFields leaves room for the longer name that a message's id has behind a channel.
+// maxFields leaves space for the longer name that a message's id has behind a channel.
 const maxFields = envelope.MaxFieldBytes - 64
 
 var lineEnd = []byte("\r\n")

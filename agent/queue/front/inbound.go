@@ -125,7 +125,7 @@ func (in inbound) scan(buf []byte) (part, error) {
 		}
 		if why := in.declines(&op, fate); why != "" {
 			if found.n > 0 {
-				return found, nil // and it is judged anew
+				return found, nil // and it is judged again
 			}
 			return part{n: len(op.raw), instead: in.decline(&op, why)}, nil
 		}

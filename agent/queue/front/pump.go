@@ -105,7 +105,7 @@ func (p *pump) read(first []byte) error {
 		if p.failed.Load() != nil {
 			return nil
 		}
-		// What is left moves to the start of a buffer that has room for the rest.
+		// What is left moves to the start of a buffer that has space for the rest.
 		// A length that is only claimed does not decide how much is allocated.
 		want := max(min(need, 4*len(b.b)), 1<<smallestBuffer)
 		switch {

@@ -228,7 +228,7 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	// It is written anew in any case: of a field that stands there twice, the server might
+	// It is written again in any case: of a field that stands there twice, the server might
 	// have read what was not looked at.
 	if request["config"], err = json.Marshal(config); err != nil {
 		return nil, err

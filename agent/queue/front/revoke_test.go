@@ -87,6 +87,6 @@ func TestRevoked(t *testing.T) {
 	reload(nil, false, true)
 	stays("a token that cannot be read now", two)
 	reload(nil, false, false)
-	wait("a client with a token, and none is let in", twoGone)
+	wait("a client with a token, and none is admitted", twoGone)
 	wait("a client with a token and a certificate", bothGone)
 }

@@ -148,7 +148,7 @@ func (h *history) tick(now time.Time, t totals) {
 	h.begun, h.last = now, t
 }
 
-// reset begins anew.
+// reset begins again.
 func (h *history) reset(now time.Time, t totals, connections int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,7 +188,7 @@ func (f *Front) Statistics() Statistics {
 	}
 }
 
-// ResetStatistics begins counting anew.
+// ResetStatistics begins counting again.
 func (f *Front) ResetStatistics(now time.Time) {
 	f.history.reset(now, f.totals(), f.open.Load())
 }

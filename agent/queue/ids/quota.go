@@ -31,7 +31,7 @@ func Cost(id []byte) int64 { return 1 + int64(max(len(id)-shortID+perUnit-1, 0)/
 
 // QuotaOptions of a Quota.
 type QuotaOptions struct {
-	// Limit of what is let in within the window, in units of Cost. 0: MaxIDs.
+	// Limit of what is admitted within the window, in units of Cost. 0: MaxIDs.
 	Limit int64
 	// Window is how long the server remembers an id after it stored the message.
 	Window time.Duration
@@ -45,9 +45,9 @@ type QuotaOptions struct {
 }
 
 // Quota bounds how many ids the server remembers, which itself keeps in memory as many as are put within the
-// window. It counts messages with ids that are let in. Some of those are not stored, because they are
+// window. It counts messages with ids that are admitted. Some of those are not stored, because they are
 // duplicates or the queue is full; so no more is refused than the stream has grown. A Quota is safe
-// for concurrent use; one that is nil lets in everything.
+// for concurrent use; one that is nil admits everything.
 type Quota struct {
 	options QuotaOptions
 	// passed within the window, and fresh of these since the last turn; stored is the most that
@@ -63,7 +63,7 @@ type Quota struct {
 	written   time.Time
 }
 
-// span is what was let in during a part of the window.
+// span is what was admitted during a part of the window.
 type span struct {
 	begun time.Time
 	// Until is when the last of it was, in milliseconds since 1970, Count how much, and Before
@@ -74,7 +74,7 @@ type span struct {
 }
 
 const (
-	// quotaParts is how many spans there are to a window. What was let in since the last was
+	// quotaParts is how many spans there are to a window. What was admitted since the last was
 	// written is forgotten by a kill, up to as many parts of the limit.
 	quotaParts = 64
 	// maxSpans bounds what is read.
@@ -142,7 +142,7 @@ func readSpans(r io.Reader) (spans []span, err error) {
 	return spans, nil
 }
 
-// Full reports whether no more ids may be let in now.
+// Full reports whether no more ids may be admitted now.
 func (q *Quota) Full() bool {
 	return q != nil && q.passed.Load() >= q.options.Limit && q.stored.Load()+q.fresh.Load() >= q.options.Limit
 }
@@ -155,7 +155,7 @@ func (q *Quota) Refusal() string {
 		"wait and put the message again, put it without an id, or shorten duplicateWindow", q.options.Limit, q.window)
 }
 
-// Add counts what is let in, as its cost.
+// Add counts what is admitted, as its cost.
 func (q *Quota) Add(cost int64) {
 	if q == nil {
 		return
@@ -174,7 +174,7 @@ func (q *Quota) SetWindow(d time.Duration) {
 	q.window = d
 }
 
-// Counts reports whether something was let in that may count still, so that Turn needs to be called.
+// Counts reports whether something was admitted that may count still, so that Turn needs to be called.
 func (q *Quota) Counts() bool { return q != nil && q.passed.Load() > 0 }
 
 // Turn forgets what is beyond the window. It is to be called every second or so, with the sequence of the
@@ -202,7 +202,7 @@ func (q *Quota) Turn(last uint64) {
 	}
 	stored := int64(0)
 	if len(q.spans) > 0 {
-		// What was let in just now may be stored and not be counted by the stream yet.
+		// What was admitted just now may be stored and not be counted by the stream yet.
 		stored = int64(min(last-q.spans[0].Before, math.MaxInt64/2)) + fresh
 	}
 	q.stored.Store(stored)

@@ -14,7 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/queue/ids"
 )
 
-// quota is one with a clock, and a stream that stores what is let in.
+// quota is one with a clock, and a stream that stores what is admitted.
 type quota struct {
 	*ids.Quota
 	now  time.Time
@@ -32,7 +32,7 @@ func newQuota(t *testing.T, o ids.QuotaOptions) *quota {
 	return q
 }
 
-// put lets in as many as it can, of which the stream stores some.
+// put admits as many as it can, of which the stream stores some.
 func (q *quota) put(n, stored int) (in int) {
 	for range n {
 		if q.Full() {
@@ -51,28 +51,28 @@ func (q *quota) pass(d time.Duration) {
 	q.Turn(q.last)
 }
 
-// TestQuota: what is let in within any window is no more than the limit, and what is beyond the window makes room.
+// TestQuota: what is admitted within any window is no more than the limit, and what is beyond the window makes space.
 func TestQuota(t *testing.T) {
 	q := newQuota(t, ids.QuotaOptions{Limit: 100, Window: time.Minute})
 	if in := q.put(60, 60); in != 60 {
-		t.Fatalf("%d of 60 are let in", in)
+		t.Fatalf("%d of 60 are admitted", in)
 	}
 	q.pass(30 * time.Second)
 	if in := q.put(60, 60); in != 40 {
-		t.Errorf("%d are let in beside 60; the limit is 100", in)
+		t.Errorf("%d are admitted beside 60; the limit is 100", in)
 	}
 	q.pass(29 * time.Second)
 	if in := q.put(1, 1); in != 0 {
-		t.Error("one more is let in within the window")
+		t.Error("one more is admitted within the window")
 	}
 	q.pass(5 * time.Second)
 	if in := q.put(100, 100); in != 60 {
-		t.Errorf("%d are let in when 60 are forgotten", in)
+		t.Errorf("%d are admitted when 60 are forgotten", in)
 	}
 	q.SetWindow(time.Second)
 	q.pass(3 * time.Second)
 	if in := q.put(200, 200); in != 100 || !strings.Contains(q.Refusal(), "shorten duplicateWindow") {
-		t.Errorf("%d are let in with a shorter window; %s", in, q.Refusal())
+		t.Errorf("%d are admitted with a shorter window; %s", in, q.Refusal())
 	}
 }
 
@@ -84,19 +84,19 @@ func TestQuotaOfRefused(t *testing.T) {
 		q.pass(time.Second)
 	}
 	if in := q.put(50, 50); in != 50 {
-		t.Errorf("%d of 50 are let in; 20 are stored", in)
+		t.Errorf("%d of 50 are admitted; 20 are stored", in)
 	}
 	q.pass(time.Second)
 	q.pass(time.Second)
-	// Messages without ids are none of these, but cannot be told apart when more was let in than is allowed.
+	// Messages without ids are none of these, but cannot be told apart when more was admitted than is allowed.
 	q.last += 1000
 	q.pass(time.Second)
 	if !q.Full() {
-		t.Error("more is let in than the stream may have stored")
+		t.Error("more is admitted than the stream may have stored")
 	}
 }
 
-// TestQuotaUnknownStream: while nobody knows what the stream stored, all that is let in counts.
+// TestQuotaUnknownStream: while nobody knows what the stream stored, all that is admitted counts.
 func TestQuotaUnknownStream(t *testing.T) {
 	q := newQuota(t, ids.QuotaOptions{Limit: 100, Window: time.Minute})
 	for range 10 {
@@ -105,7 +105,7 @@ func TestQuotaUnknownStream(t *testing.T) {
 		q.Turn(0)
 	}
 	if !q.Full() {
-		t.Error("more than the limit would be let in")
+		t.Error("more than the limit would be admitted")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestQuotaAfterRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if in := again.put(200, 200); in != test.want {
-			t.Errorf("%d messages after %v: %d are let in; want %d", test.messages, test.after, in, test.want)
+			t.Errorf("%d messages after %v: %d are admitted; want %d", test.messages, test.after, in, test.want)
 		}
 	}
 	if err := os.WriteFile(path, []byte("[{"), 0o600); err != nil {
@@ -149,7 +149,7 @@ func TestQuotaAfterRestart(t *testing.T) {
 	}
 }
 
-// TestNoQuota: without one everything is let in.
+// TestNoQuota: without one everything is admitted.
 func TestNoQuota(t *testing.T) {
 	var none *ids.Quota
 	none.Add(1)

@@ -40,7 +40,7 @@ func Is(err error, codes ...jetstream.ErrorCode) bool {
 	return errors.As(err, &refused) && slices.Contains(codes, refused.ErrorCode)
 }
 
-// Full reports whether a limit, or the volume, had no room for a message.
+// Full reports whether a limit, or the volume, had no space for a message.
 func Full(err error) bool {
 	return Is(err, StoreFailed, InsufficientResources, AccountResources, MemoryExceeded, StorageExceeded)
 }

@@ -89,7 +89,7 @@ func (d *Decoder) Release() { d.decoding.decoders.put(d) }
 
 // Decode appends the plain payload to dst and returns the extended slice, and what
 // became of it, without the CPU time. A plain payload of at most limit bytes is copied.
-// What a message makes it allocate is at most limit bytes, and nothing when dst has room
+// What a message makes it allocate is at most limit bytes, and nothing when dst has space
 // for form.Length bytes more. payload must not overlap dst. WireBytes of the outcome
 // includes the headers.
 //

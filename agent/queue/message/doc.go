@@ -51,7 +51,7 @@ const (
 
 var (
 	// ErrCorrupt says that a message is not in the form that its headers claim: damage,
-	// or who made it does not follow the form. No second try mends it. The errors below
+	// or who made it does not follow the form. No second try fixes it. The errors below
 	// match it too.
 	ErrCorrupt = errors.New("corrupt message")
 	// ErrHeader says that the headers have no valid meaning.

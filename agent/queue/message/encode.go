@@ -168,7 +168,7 @@ func (e *Encoder) Release() { e.encoding.encoders.put(e) }
 // the extended slice, the form, and what became of it, without the CPU time, which the
 // caller takes for as many messages at a time as it likes. A payload that is stored as
 // it is is not appended: dst comes back as it was, with the zero Form and the reason in
-// the outcome. It allocates nothing when dst has room for another len(plain) bytes;
+// the outcome. It allocates nothing when dst has space for another len(plain) bytes;
 // plain must not overlap dst. WireBytes of the outcome includes the headers.
 //
 // An engine that fails costs nothing but the saving: the reason is EngineFailed then,

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pull asks a consumer of JetStream for messages, never for more than there is room for, and loses none of
+// Package pull asks a consumer of JetStream for messages, never for more than there is space for, and loses none of
 // them: the client library's own iterators drop some when statuses of the server come on top of all that they asked
 // for.
 package pull
@@ -35,7 +35,7 @@ const (
 )
 
 // ErrConsumer says that the consumer is not there any more, is not the one it was, or that its server wants to be asked
-// anew.
+// again.
 var ErrConsumer = errors.New("the consumer ended")
 
 // Puller asks one consumer. It is for one goroutine at a time.
@@ -89,7 +89,7 @@ func (p *Puller) Ask(batch, bytes int) error {
 func (p *Puller) Unheard() { p.asked = 0 }
 
 // Take looks at what came to the subscription. It returns the place of a message, and nil for what only says how a
-// request is. After an error the consumer has to be made anew: ErrConsumer, or that a message is none of JetStream's.
+// request is. After an error the consumer has to be recreated: ErrConsumer, or that a message is none of JetStream's.
 func (p *Puller) Take(m *nats.Msg) (*nats.MsgMetadata, error) {
 	if status := m.Header.Get(statusHeader); status != "" && m.Reply == "" {
 		return nil, p.hear(status, m.Header.Get("Description"), m.Subject == p.request)

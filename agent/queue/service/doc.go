@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package service is where clients put, get and acknowledge messages of a queue by gRPC or
-// HTTP, on one port with TLS, beside the front for clients of NATS. It lets in whom the
-// front lets in, compresses and inflates as the front does, and counts where the front
+// HTTP, on one port with TLS, beside the front for clients of NATS. It admits whom the
+// front admits, compresses and inflates as the front does, and counts where the front
 // counts.
 //
 // MessageService has the calls. By HTTP they are

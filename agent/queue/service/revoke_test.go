@@ -37,7 +37,7 @@ func (q *queue) reload(change func(*front.Settings)) {
 	}
 }
 
-// TestRevokedToken: a get that waits ends when its token is let in no more, and so does what came by the same
+// TestRevokedToken: a get that waits ends when its token is admitted no more, and so does what came by the same
 // connection.
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestRevokedToken(t *testing.T) {
 	}
 }
 
-// TestRevokedCA: connections of clients with a certificate end when its CA is let in no more: one on which nothing is
+// TestRevokedCA: connections of clients with a certificate end when its CA is admitted no more: one on which nothing is
 // asked, and one of gRPC on which a get waits.
 func TestRevokedCA(t *testing.T) {
 	t.Parallel()

@@ -207,7 +207,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// handler lets in who may come, as many as there is room for.
+// handler admits who may come, as many as there is space for.
 func (s *Service) handler(calls, other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		remote := r.ProtoMajor >= 2 && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType)

@@ -101,7 +101,7 @@ func TestCluster(t *testing.T) {
 }
 
 // keepsUnread: filters of a consumer are not changed when it is beyond messages that it did not read, of which there
-// are so many; one that is made anew in its place has them all to read.
+// are so many; one that is recreated in its place has them all to read.
 func keepsUnread(t *testing.T, members []*store.Store, js jetstream.JetStream, unread int) {
 	t.Helper()
 	s := members[1]

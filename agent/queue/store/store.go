@@ -41,7 +41,7 @@ type Options struct {
 	// Memory says that messages are kept in memory and lost with the process.
 	Memory bool
 	// Capacity is the most that messages may take, in bytes. Less if the volume turns out to have
-	// room for less, see Volume. 0: what is free on the volume at the start, or three quarters of the memory.
+	// space for less, see Volume. 0: what is free on the volume at the start, or three quarters of the memory.
 	Capacity int64
 	// Sync says when what was acknowledged is on the volume.
 	Sync Sync
@@ -111,7 +111,7 @@ const startTimeout = 5 * time.Minute
 // listenInterval is between two looks whether other members can connect.
 const listenInterval = 5 * time.Millisecond
 
-// connectTimeout bounds how long the server may take to let in who is in this process.
+// connectTimeout bounds how long the server may take to admit who is in this process.
 const connectTimeout = 30 * time.Second
 
 // authTimeout bounds how long a connection within the process may take to say who it is. The server's own of two
@@ -141,8 +141,8 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("set up the store of queue %s: %w", o.Queue, err)
 	}
 	if !o.Memory && o.Capacity > 0 {
-		s.room = newRoom(o.Queue, o.Member, o.Capacity, o.Cluster != nil)
-		s.room.look, s.room.leads = s.Volume, s.Leader
+		s.space = newRoom(o.Queue, o.Member, o.Capacity, o.Cluster != nil)
+		s.space.look, s.space.leads = s.Volume, s.Leader
 	}
 	s.server.SetLoggerV2(s.log, false, false, false)
 	started := make(chan struct{})
@@ -306,7 +306,7 @@ func (s *Store) Introduce(connect map[string]any, _ string) error {
 func (s *Store) Shared() bool { return false }
 
 // Connect returns a connection of the agent itself, which may do everything. It connects
-// anew by itself whenever it is lost.
+// again by itself whenever it is lost.
 func (s *Store) Connect(name string, options ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
 		nats.InProcessServer(s.server), nats.Name(name), nats.UserInfo(agentUser, s.password[agentUser]), nats.MaxReconnects(-1),
@@ -370,7 +370,7 @@ const (
 )
 
 // Failed returns an error when the server gave up writing, as it does after the first time
-// that the volume was full: it has to be started again when there is room. Then it reads
+// that the volume was full: it has to be started again when there is space. Then it reads
 // what is there and goes on.
 func (s *Store) Failed() error {
 	if err := s.log.unwritten.Load(); err != nil {

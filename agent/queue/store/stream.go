@@ -45,8 +45,8 @@ const defaultDuplicateWindow = 2 * time.Minute
 type Streams struct {
 	queue, owner string
 	memory       bool
-	capacity     int64 // of members; 0: the server knows
-	room         *room // of the volume; nil: not looked at
+	capacity     int64  // of members; 0: the server knows
+	space        *space // of the volume; nil: not looked at
 }
 
 // NewStreams returns those of a queue in a server that others may use as well. The owner is written into them, and
@@ -152,7 +152,7 @@ func (e *StreamError) Error() string {
 func (e *StreamError) Unwrap() error { return e.Err }
 
 // Ensure makes the stream, or changes it to the settings if it differs, and does nothing
-// else. MaxBytes is kept within what members' volumes have room for, see Store.KeepRoom; one
+// else. MaxBytes is kept within what members' volumes have space for, see Store.KeepRoom; one
 // that does not lead leaves it to the one that does to raise it. In a cluster it waits until
 // the members have elected who decides, which is why it may take as long as the context
 // allows. It may be repeated. Errors are *StreamError.
@@ -174,12 +174,12 @@ func (s *Streams) Ensure(ctx context.Context, conn *nats.Conn, settings Settings
 	}
 }
 
-// noPeers reports whether the server says that there are too few members with enough room.
+// noPeers reports whether the server says that there are too few members with enough space.
 func noPeers(err error) bool {
 	return jetstreamerror.Is(err, jetstreamerror.NoPeers)
 }
 
-// errCapacity refuses limits that the server would take, because it has room beside for
+// errCapacity refuses limits that the server would take, because it has space beside for
 // what is kept of messages.
 var errCapacity = errors.New("maxBytes exceeds the free space of members")
 
@@ -223,10 +223,10 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 		return false, err
 	}
 	// Room has a say in the queue's own stream alone.
-	own := want.Name == s.queue && s.room != nil
+	own := want.Name == s.queue && s.space != nil
 	if own {
-		s.room.changing.Lock()
-		defer s.room.changing.Unlock()
+		s.space.changing.Lock()
+		defer s.space.changing.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -240,9 +240,9 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		first := want
-		if own && s.room.alone() {
+		if own && s.space.alone() {
 			// The server makes its blocks as large as suits the limit that a stream has at first.
-			s.room.bound(&first, jetstream.StreamConfig{}, 0)
+			s.space.bound(&first, jetstream.StreamConfig{}, 0)
 		} // Several members make the same stream at once, so what differs between them comes after.
 		if stream, err = js.CreateStream(ctx, first); err != nil {
 			return false, err
@@ -268,7 +268,7 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 	}
 	if own {
 		noteBounds(&want)
-		s.room.bound(&want, have, signed(stream.CachedInfo().State.Bytes))
+		s.space.bound(&want, have, signed(stream.CachedInfo().State.Bytes))
 	}
 	if same(have, want) {
 		return exists, nil

@@ -17,7 +17,7 @@ import (
 //
 // When a server that keeps a stream alone ends without being shut down, the volume may
 // have the acknowledgement and the message as well. No consumer is ever given the message
-// again, and nothing removes it: it would take room for ever. Members of a cluster look
+// again, and nothing removes it: it would take space for ever. Members of a cluster look
 // for such messages themselves.
 //
 // What a consumer has acknowledged is known by its floor, below which nothing is to come.
@@ -25,7 +25,7 @@ import (
 // not be removed: over those that were given as often as MaxDeliver allows, over those before
 // where a consumer was told to begin, and over those of subjects that it reads only since
 // its filters were changed (Configure). Where there may be such messages nothing is removed:
-// what is left takes room, and is no loss. No client may move the floor by a request (permissions).
+// what is left takes space, and is no loss. No client may move the floor by a request (permissions).
 type Sweep struct {
 	store *Store
 	conn  *nats.Conn

@@ -248,7 +248,7 @@ type HTTPConfig struct {
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
 	// drain_timeout is how long requests that are under way may take after SIGTERM.
 	DrainTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=drain_timeout,json=drainTimeout,proto3" json:"drain_timeout,omitempty"`
-	// reset_statistics: when it differs from what the agent has acted upon last, all counters begin anew. What it is at the start of the
+	// reset_statistics: when it differs from what the agent has acted upon last, all counters begin again. What it is at the start of the
 	// agent is taken as acted upon.
 	ResetStatistics string `protobuf:"bytes,16,opt,name=reset_statistics,json=resetStatistics,proto3" json:"reset_statistics,omitempty"`
 	// trusted_proxies are prefixes (192.0.2.0/24, 2001:db8::/32). What comes from there in X-Forwarded-* and Forwarded is kept and appended

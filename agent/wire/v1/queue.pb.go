@@ -26,14 +26,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// QueueOverflow is what happens to a message for which a limit has no room.
+// QueueOverflow is what happens to a message for which a limit has no space.
 type QueueOverflow int32
 
 const (
 	QueueOverflow_QUEUE_OVERFLOW_UNSPECIFIED QueueOverflow = 0
 	// REJECT_NEW refuses it.
 	QueueOverflow_QUEUE_OVERFLOW_REJECT_NEW QueueOverflow = 1
-	// DROP_OLDEST drops messages from the head of the queue until there is room.
+	// DROP_OLDEST drops messages from the head of the queue until there is space.
 	QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST QueueOverflow = 2
 )
 
@@ -134,7 +134,7 @@ func (QueueState) EnumDescriptor() ([]byte, []int) {
 
 // QueueConfig is what the agent in mode queue needs to know, the same for all members of a queue. The agent reads config.json again when
 // it has changed: limits and compression count for messages put from then on, authentication at once: it ends connections that it
-// does not let in any more. Addresses, members and storage count at the start only.
+// does not admit any more. Addresses, members and storage count at the start only.
 type QueueConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// revision names this configuration; reports echo it.
@@ -165,7 +165,7 @@ type QueueConfig struct {
 	DuplicateWindow *durationpb.Duration `protobuf:"bytes,14,opt,name=duplicate_window,json=duplicateWindow,proto3" json:"duplicate_window,omitempty"`
 	// drain_timeout is how long clients have after SIGTERM to be answered what they asked for.
 	DrainTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=drain_timeout,json=drainTimeout,proto3" json:"drain_timeout,omitempty"`
-	// reset_statistics: when it differs from what the agent has acted upon last, all counters and high-water marks begin anew. What it is
+	// reset_statistics: when it differs from what the agent has acted upon last, all counters and high-water marks begin again. What it is
 	// at the start of the agent is taken as acted upon.
 	ResetStatistics string `protobuf:"bytes,16,opt,name=reset_statistics,json=resetStatistics,proto3" json:"reset_statistics,omitempty"`
 	// service_address for clients of MessageService, by TLS; empty: it is not served.
@@ -1128,7 +1128,7 @@ type QueueContent struct {
 	// Known by the leader only, 0 else.
 	Lag         uint64 `protobuf:"varint,11,opt,name=lag,proto3" json:"lag,omitempty"`
 	Unreachable uint64 `protobuf:"varint,12,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
-	// dead_letters are no messages of the queue any more, but take room in it.
+	// dead_letters are no messages of the queue any more, but take space in it.
 	DeadLetters uint64 `protobuf:"varint,13,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
 	// created is when what keeps the messages was made. It is another time when all that was kept has been lost.
 	Created *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=created,proto3" json:"created,omitempty"`
@@ -1690,7 +1690,7 @@ type QueueReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State QueueState             `protobuf:"varint,1,opt,name=state,proto3,enum=lighterage.wire.v1.QueueState" json:"state,omitempty"`
 	// detail says in a sentence what an agent that is starting waits for, why one that serves is not ready, or, of one that is and leads, which
-	// member that is away keeps messages from room that the others have.
+	// member that is away keeps messages from space that the others have.
 	Detail  string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// architecture as Go names it.
@@ -1704,7 +1704,7 @@ type QueueReport struct {
 	ConfigError string `protobuf:"bytes,8,opt,name=config_error,json=configError,proto3" json:"config_error,omitempty"`
 	// certificate for clients.
 	Certificate *HTTPCertificate `protobuf:"bytes,9,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// authentication_error says why nobody can be let in, or some of those who should; empty when nothing is wrong.
+	// authentication_error says why nobody can be admitted, or some of those who should; empty when nothing is wrong.
 	AuthenticationError string `protobuf:"bytes,10,opt,name=authentication_error,json=authenticationError,proto3" json:"authentication_error,omitempty"`
 	// content is absent while it is not known.
 	Content    *QueueContent    `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`
@@ -1728,7 +1728,7 @@ type QueueReport struct {
 	// restore is absent without one. It is there while the agent is starting as well.
 	Restore *QueueRestoreStatus `protobuf:"bytes,46,opt,name=restore,proto3" json:"restore,omitempty"`
 	// storage_failure says why the member's volume does not do what the queue needs: STORAGE_FULL or STORAGE_FAILED. INTERNAL says that the volume
-	// does, but that the stream's limit has not followed what members have room for. Absent when nothing is wrong. It is there while the agent is
+	// does, but that the stream's limit has not followed what members have space for. Absent when nothing is wrong. It is there while the agent is
 	// starting as well, which waits for the volume then.
 	StorageFailure *Failure `protobuf:"bytes,50,opt,name=storage_failure,json=storageFailure,proto3" json:"storage_failure,omitempty"`
 	unknownFields  protoimpl.UnknownFields

@@ -33,7 +33,7 @@ const (
 	PutRefusal_PUT_REFUSAL_UNSPECIFIED PutRefusal = 0
 	// INVALID: the message itself is not allowed.
 	PutRefusal_PUT_REFUSAL_INVALID PutRefusal = 1
-	// FULL: a limit of the queue has no room for it now, or for its id within the queue's duplicateWindow.
+	// FULL: a limit of the queue has no space for it now, or for its id within the queue's duplicateWindow.
 	PutRefusal_PUT_REFUSAL_FULL PutRefusal = 2
 	// UNKNOWN: no answer came; the message may be stored. Put it again, with its id.
 	PutRefusal_PUT_REFUSAL_UNKNOWN PutRefusal = 3

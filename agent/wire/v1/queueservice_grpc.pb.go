@@ -54,7 +54,7 @@ type MessageServiceClient interface {
 	Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error)
 	// Release gives messages back to be got again, by anybody, at once or after a delay.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
-	// Extend sets the visibility time-out of messages anew, counted from now.
+	// Extend sets the visibility time-out of messages again, counted from now.
 	Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*ExtendResponse, error)
 	// Reject moves messages to the dead letters.
 	Reject(ctx context.Context, in *RejectRequest, opts ...grpc.CallOption) (*RejectResponse, error)
@@ -152,7 +152,7 @@ type MessageServiceServer interface {
 	Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error)
 	// Release gives messages back to be got again, by anybody, at once or after a delay.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
-	// Extend sets the visibility time-out of messages anew, counted from now.
+	// Extend sets the visibility time-out of messages again, counted from now.
 	Extend(context.Context, *ExtendRequest) (*ExtendResponse, error)
 	// Reject moves messages to the dead letters.
 	Reject(context.Context, *RejectRequest) (*RejectResponse, error)

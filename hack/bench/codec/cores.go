@@ -83,7 +83,7 @@ func compressor(s setting, blocks [][]byte) (work, error) {
 	if err != nil {
 		return work{}, err
 	}
-	dst := make([]byte, room(mainBlock))
+	dst := make([]byte, space(mainBlock))
 	return work{blocks: len(blocks), close: encoder.Close, do: func(i int) (int, error) {
 		_, err := encoder.Encode(dst, blocks[i])
 		return len(blocks[i]), err

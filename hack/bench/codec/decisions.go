@@ -167,7 +167,7 @@ func (b *bench) allocations(_ context.Context, r *results) error {
 		if err != nil {
 			return err
 		}
-		dst, back, framed := make([]byte, room(mainBlock)), make([]byte, mainBlock), make([]byte, 0, frame.HeaderSize+mainBlock)
+		dst, back, framed := make([]byte, space(mainBlock)), make([]byte, mainBlock), make([]byte, 0, frame.HeaderSize+mainBlock)
 		n := 0
 		for _, c := range []struct {
 			what string

@@ -13,8 +13,8 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 )
 
-// room is how long a buffer must be for any engine to compress any block into it.
-func room(block int) int { return 2*block + 1024 }
+// space is how long a buffer must be for any engine to compress any block into it.
+func space(block int) int { return 2*block + 1024 }
 
 // timed measures f by the clocks of the wall and of the thread.
 func timed(f func() error) (sample, error) {
@@ -32,7 +32,7 @@ func compressing(s setting, plain []byte, block int) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
-	blocks, dst := split(plain, block), make([]byte, room(block))
+	blocks, dst := split(plain, block), make([]byte, space(block))
 	return contender{name: s.name(), close: encoder.Close, pass: func(context.Context) (sample, error) {
 		out := 0
 		sample, err := timed(func() error {
@@ -63,7 +63,7 @@ func pack(s setting, plain []byte, block int) ([]packed, error) {
 		return nil, err
 	}
 	defer func() { _ = encoder.Close() }()
-	dst := make([]byte, room(block))
+	dst := make([]byte, space(block))
 	var all []packed
 	for _, b := range split(plain, block) {
 		n, err := encoder.Encode(dst, b)

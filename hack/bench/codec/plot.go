@@ -156,7 +156,7 @@ func (r rectangle) anchorY() float64 { return (r.top + r.bottom) / 2 }
 // nearX is the edge towards x.
 func (r rectangle) nearX(x float64) float64 { return min(max(x, r.left), r.right) }
 
-// placeLabels returns where labels go: beside their points if there is room, else
+// placeLabels returns where labels go: beside their points if there is space, else
 // farther away, never over a point or another label, and rather not over a line, while any place is
 // free.
 func placeLabels(points []point, a axes) []rectangle {

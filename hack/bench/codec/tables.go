@@ -227,7 +227,7 @@ func (r *report) corporaTable() string {
 	return t.String()
 }
 
-// hardwareTable has room for what nobody has measured; where there is hardware it is
+// hardwareTable has space for what nobody has measured; where there is hardware it is
 // in the other tables.
 func (r *report) hardwareTable() string {
 	if slices.ContainsFunc(r.bench.engines, func(e codec.Engine) bool { return e.Class() == codec.Hardware }) {

@@ -20,7 +20,7 @@ func report(dir string, rows []row, met []target) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What mode Auto loses against the best fixed choice
 
-Written by `+"`make bench-policy`"+` on %s (`+"`PART=10`"+` measures one network anew). Two agents, TLS 1.3 between them, from memory to memory, over a virtual network whose
+Written by `+"`make bench-policy`"+` on %s (`+"`PART=10`"+` measures one network again). Two agents, TLS 1.3 between them, from memory to memory, over a virtual network whose
 speed a token bucket holds. The receiver writes over a file that is there: finding pages for a new one takes a virtual machine longer than most choices differ by. Each runs on a core of its own (1 core), or both on the same two (2 cores; not over
 the slowest network, which leaves one idle). Auto may choose between deflate and zstd at all levels (`+"`level: High`"+`); a fixed choice is one codec and level
 for all blocks, or none. All of a cell ran in turn after one run that counts for nobody, in three to %d rounds

@@ -18,7 +18,7 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
-// row is what a cell says of one objective. Rows are kept in policy.json, so that a network can be measured anew
+// row is what a cell says of one objective. Rows are kept in policy.json, so that a network can be measured again
 // without the others.
 type row struct {
 	Network   speed            `json:"megabitsPerSecond"` // 0: unlimited

@@ -155,7 +155,7 @@ func (r *running) put(ctx context.Context, messages [][]byte, n int) error {
 	return nil
 }
 
-// maxAhead bounds what a server sends before the client has taken it, in bytes. A server of NATS cuts off who lets it
+// maxAhead bounds what a server sends before the client has taken it, in bytes. A server of NATS disconnects who lets it
 // grow to 64 MiB, and what was on its way comes again much later.
 const maxAhead = 16 << 20
 

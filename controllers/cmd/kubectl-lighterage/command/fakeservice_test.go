@@ -85,7 +85,7 @@ func startService(t *testing.T) *fakeService {
 		_ = server.Serve(listener)
 	}()
 	t.Cleanup(func() { server.Stop(); <-ended })
-	// The same CA lets in clients with a certificate.
+	// The same CA admits clients with a certificate.
 	client, err := ca.Issue(pki.Template{Identity: pki.QueueIdentity("east", "bank", "client"), Lifetime: time.Hour}, time.Now())
 	if err != nil {
 		t.Fatal(err)

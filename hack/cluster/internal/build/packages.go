@@ -108,7 +108,7 @@ func (b Builder) EnsureTools(ctx context.Context, tools []Tool) error {
 		if out, err := aptGet(ctx, apt, "update", "--quiet"); err != nil {
 			return fmt.Errorf("apt-get update: %w\n%s", err, out)
 		}
-		// One that was killed may have left packages half configured; what cannot be mended the installation tells of.
+		// One that was killed may have left packages half configured; what cannot be fixed the installation tells of.
 		_ = exec.CommandContext(ctx, "dpkg", "--configure", "-a").Run()
 		args := append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, packages...)
 		if out, err := aptGet(ctx, apt, args...); err != nil {

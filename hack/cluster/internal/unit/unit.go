@@ -32,7 +32,7 @@ type Unit struct {
 	// Procs are the cgroup.procs files of the cgroup to run in.
 	Procs string
 	// Configs are files whose content matters: when one has changed since the
-	// unit was started, the unit is started anew.
+	// unit was started, the unit is started again.
 	Configs []string
 }
 

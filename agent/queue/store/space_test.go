@@ -66,7 +66,7 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// TestStep: small changes of the room do not move limits, and no room that is gone is offered.
+// TestStep: small changes of the space do not move limits, and no space that is gone is offered.
 func TestStep(t *testing.T) {
 	const capacity = int64(1) << 30
 	width := capacity / 2 / stepPart
@@ -74,16 +74,16 @@ func TestStep(t *testing.T) {
 	if offered >= capacity/2 || offered < capacity/2-2*width {
 		t.Errorf("%d offered of %d", offered, capacity/2)
 	}
-	for room, moves := range map[int64]bool{
+	for space, moves := range map[int64]bool{
 		capacity/2 - width/2: false, capacity/2 + width: false, offered: false, offered - largestBlock: false, offered - largestBlock - 1: true, capacity: true,
 		capacity/2 + 4*width: true, 0: true,
 	} {
-		next := step(offered, room, capacity)
+		next := step(offered, space, capacity)
 		if (next != offered) != moves {
-			t.Errorf("of a room of %d after %d, %d is offered", room, offered, next)
+			t.Errorf("of a room of %d after %d, %d is offered", space, offered, next)
 		}
-		if next > max(room, leastRoom) && next > room+largestBlock {
-			t.Errorf("%d is offered of a room of %d", next, room)
+		if next > max(space, leastRoom) && next > space+largestBlock {
+			t.Errorf("%d is offered of a room of %d", next, space)
 		}
 	}
 	if got := step(4<<20, 1<<20, capacity); got > 1<<20 {
@@ -94,15 +94,15 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// limitTo returns a room of one of three members whose volume has what look says, at a time that may be set.
-func limitTo(look *Volume, at *time.Time) *room {
+// limitTo returns a space of one of three members whose volume has what look says, at a time that may be set.
+func limitTo(look *Volume, at *time.Time) *space {
 	r := newRoom("orders", "orders-0", 1<<30, true)
 	r.look, r.leads, r.now = func() (Volume, error) { return *look, nil }, func() bool { return true }, func() time.Time { return *at }
 	r.began = *at
 	return r
 }
 
-// TestLeast: the member with the least room counts, and one that is not heard any more does so for a while.
+// TestLeast: the member with the least space counts, and one that is not heard any more does so for a while.
 func TestLeast(t *testing.T) {
 	now := time.Now()
 	look := Volume{Free: 1 << 30, Room: 100 << 20}
@@ -183,35 +183,35 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// TestWithin: room takes away no message that is there, and settings do as they always did.
+// TestWithin: space takes away no message that is there, and settings do as they always did.
 func TestWithin(t *testing.T) {
 	const mib = int64(1) << 20
 	drop, reject := func(n int64) bounds { return bounds{n * mib, true} }, func(n int64) bounds { return bounds{n * mib, false} }
 	for what, test := range map[string]struct {
 		spec, have bounds
-		room       int64
+		space      int64
 		short      bool
 		unheard    bool
 		stored     int64
 		want       bounds
 	}{
-		"room for all":                          {spec: drop(100), have: drop(100), room: 200, stored: 100, want: drop(100)},
-		"room for less, and less is there":      {spec: drop(100), have: drop(100), room: 50, stored: 40, want: drop(50)},
-		"room for less than is there":           {spec: drop(100), have: drop(100), room: 50, stored: 80, want: drop(84)},
-		"what is there changes by a message":    {spec: drop(100), have: bounds{80*mib + 1000, true}, room: 50, stored: 80, want: bounds{80*mib + 1000, true}},
-		"what is there has left":                {spec: drop(100), have: drop(80), room: 50, stored: 60, want: drop(64)},
-		"no room, messages are refused":         {spec: reject(100), have: reject(100), room: 50, stored: 80, want: reject(50)},
-		"short of room":                         {spec: drop(100), have: drop(100), room: 1, short: true, stored: 80, want: reject(1)},
-		"short no more, with room for less":     {spec: drop(100), have: reject(1), room: 50, stored: 80, want: drop(84)},
-		"short no more, with room for all":      {spec: drop(100), have: reject(1), room: 200, stored: 80, want: drop(100)},
-		"settings say less than is there":       {spec: drop(30), have: drop(100), room: 200, stored: 80, want: drop(30)},
-		"settings say less, short of room":      {spec: drop(30), have: drop(100), room: 50, short: true, stored: 80, want: reject(30)},
-		"others were not heard yet":             {spec: drop(100), have: drop(60), room: 200, unheard: true, stored: 10, want: drop(60)},
-		"others were not heard, and less room":  {spec: drop(100), have: drop(60), room: 50, unheard: true, stored: 10, want: drop(50)},
-		"others were not heard after a refusal": {spec: drop(100), have: reject(1), room: 200, unheard: true, stored: 80, want: drop(84)},
-		"a new stream":                          {spec: drop(100), have: drop(0), room: 200, unheard: true, want: drop(100)},
+		"room for all":                          {spec: drop(100), have: drop(100), space: 200, stored: 100, want: drop(100)},
+		"room for less, and less is there":      {spec: drop(100), have: drop(100), space: 50, stored: 40, want: drop(50)},
+		"room for less than is there":           {spec: drop(100), have: drop(100), space: 50, stored: 80, want: drop(84)},
+		"what is there changes by a message":    {spec: drop(100), have: bounds{80*mib + 1000, true}, space: 50, stored: 80, want: bounds{80*mib + 1000, true}},
+		"what is there has left":                {spec: drop(100), have: drop(80), space: 50, stored: 60, want: drop(64)},
+		"no room, messages are refused":         {spec: reject(100), have: reject(100), space: 50, stored: 80, want: reject(50)},
+		"short of room":                         {spec: drop(100), have: drop(100), space: 1, short: true, stored: 80, want: reject(1)},
+		"short no more, with room for less":     {spec: drop(100), have: reject(1), space: 50, stored: 80, want: drop(84)},
+		"short no more, with room for all":      {spec: drop(100), have: reject(1), space: 200, stored: 80, want: drop(100)},
+		"settings say less than is there":       {spec: drop(30), have: drop(100), space: 200, stored: 80, want: drop(30)},
+		"settings say less, short of room":      {spec: drop(30), have: drop(100), space: 50, short: true, stored: 80, want: reject(30)},
+		"others were not heard yet":             {spec: drop(100), have: drop(60), space: 200, unheard: true, stored: 10, want: drop(60)},
+		"others were not heard, and less room":  {spec: drop(100), have: drop(60), space: 50, unheard: true, stored: 10, want: drop(50)},
+		"others were not heard after a refusal": {spec: drop(100), have: reject(1), space: 200, unheard: true, stored: 80, want: drop(84)},
+		"a new stream":                          {spec: drop(100), have: drop(0), space: 200, unheard: true, want: drop(100)},
 	} {
-		if got := within(test.spec, test.have, least{bytes: test.room * mib, short: test.short, whole: !test.unheard}, test.stored*mib); got != test.want {
+		if got := within(test.spec, test.have, least{bytes: test.space * mib, short: test.short, whole: !test.unheard}, test.stored*mib); got != test.want {
 			t.Errorf("%s: %+v, want %+v", what, got, test.want)
 		}
 	}
@@ -240,7 +240,7 @@ func FuzzHeard(f *testing.F) {
 	})
 }
 
-// roomy is a store with a stream of orders whose room is what look says.
+// roomy is a store with a stream of orders whose space is what look says.
 type roomy struct {
 	*testing.T
 	*Store
@@ -258,7 +258,7 @@ func newRoomy(t *testing.T, capacity int64) *roomy {
 	}
 	t.Cleanup(s.Shutdown)
 	q := &roomy{T: t, Store: s, look: Volume{Free: capacity, Room: 2 * capacity}}
-	s.room.look = func() (Volume, error) { return q.look, nil }
+	s.space.look = func() (Volume, error) { return q.look, nil }
 	if q.conn, err = s.Connect("test"); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func (q *roomy) ensured(settings Settings) *jetstream.StreamInfo {
 	return q.info()
 }
 
-// moved looks at the room as it is done five times a second.
+// moved looks at the space as it is done five times a second.
 func (q *roomy) moved() *jetstream.StreamInfo {
 	q.Helper()
 	if err := q.moveLimit(q.Context(), q.conn); err != nil {
@@ -307,7 +307,7 @@ func (q *roomy) refused(what string, err error) {
 	}
 }
 
-// TestRoomMoves: the limit of the stream follows the room, and what else the stream has stays.
+// TestRoomMoves: the limit of the stream follows the space, and what else the stream has stays.
 func TestRoomMoves(t *testing.T) {
 	const capacity = 1 << 30
 	q := newRoomy(t, capacity)
@@ -336,8 +336,8 @@ func TestRoomMoves(t *testing.T) {
 	}
 }
 
-// TestRoomTakesNothing: a stream that drops its oldest messages keeps all that it has when the room goes, and drops one
-// for one that is put; when the volume is short of room, none at all.
+// TestRoomTakesNothing: a stream that drops its oldest messages keeps all that it has when the space goes, and drops one
+// for one that is put; when the volume is short of space, none at all.
 func TestRoomTakesNothing(t *testing.T) {
 	const capacity, messages, length = 256 << 20, 20, 1 << 19
 	q := newRoomy(t, capacity)
@@ -363,14 +363,14 @@ func TestRoomTakesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// A message takes a little more than its length, so that one less has room beside those that were there.
+	// A message takes a little more than its length, so that one less has space beside those that were there.
 	const kept = messages + slack/length - 1
 	held("after ten puts", kept, 4)
 	if before, got := q.info().Config.MaxBytes, q.moved().Config.MaxBytes; got != before {
 		t.Errorf("it may grow from %d to %d bytes", before, got)
 	}
 
-	q.look.Free = q.room.leastFree(q.look) - 1
+	q.look.Free = q.space.leastFree(q.look) - 1
 	q.moved()
 	held("short of room", kept, 4)
 	q.refused("a put on a volume that is short of room", q.put(1))
@@ -399,8 +399,8 @@ func TestOnlyRoom(t *testing.T) {
 	q.look.Room = 100 << 20
 	q.ensured(Settings{MaxBytes: 50 << 20, MaxMessages: 7})
 	// Another member has the new settings first. It does not lead, so it raises no limit.
-	follower := &Streams{queue: "orders", capacity: capacity, room: newRoom("orders", "orders-1", capacity, true)}
-	follower.room.look, follower.room.leads = func() (Volume, error) { return Volume{Free: capacity, Room: capacity}, nil }, func() bool { return false }
+	follower := &Streams{queue: "orders", capacity: capacity, space: newRoom("orders", "orders-1", capacity, true)}
+	follower.space.look, follower.space.leads = func() (Volume, error) { return Volume{Free: capacity, Room: capacity}, nil }, func() bool { return false }
 	next := Settings{MaxBytes: 400 << 20, MaxMessages: 9, MaxAge: time.Hour, DropOldest: true, DuplicateWindow: minute}
 	if err := follower.Ensure(t.Context(), q.conn, next); err != nil {
 		t.Fatal(err)
@@ -408,11 +408,11 @@ func TestOnlyRoom(t *testing.T) {
 	if got := q.info().Config; got.MaxBytes != 50<<20 || got.MaxMsgs != 9 || got.Discard != jetstream.DiscardNew {
 		t.Errorf("by who does not lead: %+v", got)
 	}
-	for room, most := range map[int64]int64{20 << 20: 20 << 20, 300 << 20: 300 << 20, capacity: 400 << 20} {
-		q.look.Room = room
+	for space, most := range map[int64]int64{20 << 20: 20 << 20, 300 << 20: 300 << 20, capacity: 400 << 20} {
+		q.look.Room = space
 		if got := q.moved().Config; got.MaxBytes > most || got.MaxBytes < most/10*9 || got.MaxMsgs != 9 || got.MaxAge != time.Hour || got.Discard != jetstream.DiscardOld ||
 			got.Duplicates != minute {
-			t.Errorf("with room for %d: %+v", room, got)
+			t.Errorf("with room for %d: %+v", space, got)
 		}
 	}
 	if err := follower.Ensure(t.Context(), q.conn, Settings{MaxBytes: 10 << 20}); err != nil {
@@ -428,9 +428,9 @@ func TestRoomOfOthers(t *testing.T) {
 	const capacity = 1 << 30
 	q := newRoomy(t, capacity)
 	now := time.Now()
-	q.room.mu.Lock()
-	q.room.members, q.room.now = true, func() time.Time { return now }
-	q.room.mu.Unlock()
+	q.space.mu.Lock()
+	q.space.members, q.space.now = true, func() time.Time { return now }
+	q.space.mu.Unlock()
 	q.ensured(Settings{MaxBytes: capacity})
 	other := newRoom("orders", "orders-2", capacity, true)
 	other.look = func() (Volume, error) { return Volume{Free: 1 << 20, Room: leastRoom}, nil }
@@ -449,7 +449,7 @@ func TestRoomOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := q.room.hear(m.Data); err != nil {
+	if err := q.space.hear(m.Data); err != nil {
 		t.Fatal(err)
 	}
 	if got := q.moved().Config; got.MaxBytes != leastRoom {
@@ -473,7 +473,7 @@ func TestRoomOfOthers(t *testing.T) {
 func TestTurn(t *testing.T) {
 	const capacity = 1 << 30
 	q := newRoomy(t, capacity)
-	q.room.members = true
+	q.space.members = true
 	q.ensured(Settings{MaxBytes: capacity})
 	inbox, err := q.conn.SubscribeSync(roomSubject("orders"))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// roomSubject is where members tell each other what they have room for. It is stored nowhere: what a member had room
+// roomSubject is where members tell each other what they have space for. It is stored nowhere: what a member had space
 // for that does not say so any more is forgotten. Clients can neither put nor listen to it.
 func roomSubject(queue string) string { return "$LIGHTERAGE.ROOM." + queue }
 
@@ -54,7 +54,7 @@ func parseHeard(text []byte) (heard, error) {
 }
 
 // hear notes what a member tells.
-func (r *room) hear(text []byte) error {
+func (r *space) hear(text []byte) error {
 	h, err := parseHeard(text)
 	if err != nil || h.Member == r.member {
 		return err
@@ -69,8 +69,8 @@ func (r *room) hear(text []byte) error {
 	return nil
 }
 
-// tell says what this member has room for, if that is known and another than what was told before, or always.
-func (r *room) tell(conn *nats.Conn, before heard, always bool) (heard, error) {
+// tell says what this member has space for, if that is known and another than what was told before, or always.
+func (r *space) tell(conn *nats.Conn, before heard, always bool) (heard, error) {
 	offered, short, known := r.offer()
 	now := heard{Member: r.member, Offered: offered, Short: short}
 	if !known || !always && now == before {
@@ -87,7 +87,7 @@ func (r *room) tell(conn *nats.Conn, before heard, always bool) (heard, error) {
 }
 
 const (
-	// roomInterval is between two looks at the room on the volume: less than it takes to write what the store keeps
+	// roomInterval is between two looks at the space on the volume: less than it takes to write what the store keeps
 	// free of it.
 	roomInterval = 200 * time.Millisecond
 	// roomAgain is between two looks of the member that leads at the stream, and how often members tell what has not
@@ -95,17 +95,17 @@ const (
 	roomAgain = time.Second
 )
 
-// KeepRoom moves the limit of the stream whenever members' volumes have room for less than it allows, or for more
+// KeepRoom moves the limit of the stream whenever members' volumes have space for less than it allows, or for more
 // again, until the context ends. Only the member that leads does, and it touches no other setting. So a queue is full
-// before a volume is, and messages are refused or dropped while those that are there can be got and make room. tell is
+// before a volume is, and messages are refused or dropped while those that are there can be got and make space. tell is
 // given what keeps it from that, and nil after each time that nothing did.
 func (s *Store) KeepRoom(ctx context.Context, conn *nats.Conn, tell func(error)) {
-	if s.room == nil {
+	if s.space == nil {
 		return
 	}
-	if s.room.members {
+	if s.space.members {
 		others, err := conn.Subscribe(roomSubject(s.options.Queue), func(m *nats.Msg) {
-			_ = s.room.hear(m.Data) // What is no room of a member moves nothing.
+			_ = s.space.hear(m.Data) // What is no space of a member moves nothing.
 		})
 		if err != nil {
 			tell(fmt.Errorf("subscribe to members' free space: %w", err))
@@ -147,9 +147,9 @@ type keeper struct {
 // turn tells the others, and moves the limit if this member leads.
 func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	var untold error
-	if k.room.members {
+	if k.space.members {
 		always := now.Sub(k.toldAt) >= roomAgain
-		if k.told, untold = k.room.tell(k.conn, k.told, always); always {
+		if k.told, untold = k.space.tell(k.conn, k.told, always); always {
 			k.toldAt = now
 		}
 	}
@@ -157,7 +157,7 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 		k.seen, k.problem = least{}, nil // Another moves it meanwhile.
 		return untold
 	}
-	l, known := k.room.least(0)
+	l, known := k.space.least(0)
 	l.of, l.silence, l.whole = "", 0, false
 	if known && (l != k.seen || now.Sub(k.movedAt) >= roomAgain) {
 		k.seen, k.movedAt = l, now
@@ -168,15 +168,15 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	return errors.Join(untold, k.problem)
 }
 
-// moveLimit gives the stream the limit that there is room for. Whatever else the stream has stays. It does nothing
+// moveLimit gives the stream the limit that there is space for. Whatever else the stream has stays. It does nothing
 // before settings were given.
 func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
-	s.room.changing.Lock()
-	defer s.room.changing.Unlock()
+	s.space.changing.Lock()
+	defer s.space.changing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := js.Stream(ctx, s.queue)
@@ -194,7 +194,7 @@ func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 		return nil
 	}
 	want.MaxBytes, want.Discard = spec.bytes, discard(spec.dropOldest)
-	s.room.bound(&want, info.Config, signed(info.State.Bytes))
+	s.space.bound(&want, info.Config, signed(info.State.Bytes))
 	if want.MaxBytes == info.Config.MaxBytes && want.Discard == info.Config.Discard {
 		return nil
 	}
@@ -204,9 +204,9 @@ func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 	return nil
 }
 
-// bound limits what is wanted of a stream, which has a configuration and holds so many bytes, to what members have room
+// bound limits what is wanted of a stream, which has a configuration and holds so many bytes, to what members have space
 // for. A stream whose settings have no limit of bytes is left without one.
-func (r *room) bound(want *jetstream.StreamConfig, have jetstream.StreamConfig, stored int64) {
+func (r *space) bound(want *jetstream.StreamConfig, have jetstream.StreamConfig, stored int64) {
 	if want.MaxBytes <= 0 {
 		return
 	}
@@ -260,12 +260,12 @@ func notedBounds(metadata map[string]string) (bounds, bool) {
 }
 
 // Narrowed says which other member, that is not heard any more, keeps messages from what the volumes of the rest have
-// room for; empty if none does. Members that are there tell of their own volumes. It is known to the member that leads.
+// space for; empty if none does. Members that are there tell of their own volumes. It is known to the member that leads.
 func (s *Store) Narrowed() string {
-	if s.room == nil || !s.room.members || !s.Leader() {
+	if s.space == nil || !s.space.members || !s.Leader() {
 		return ""
 	}
-	l, known := s.room.least(0)
+	l, known := s.space.least(0)
 	if !known || l.silence <= silence || !narrow(l.bytes, s.options.Capacity, true) {
 		return ""
 	}

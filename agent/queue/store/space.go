@@ -16,13 +16,13 @@ import (
 // largestBlock is what the server's largest file of messages has.
 const largestBlock = 8 << 20
 
-// leastRoom is what messages may take when there is no room at all, since 0 would not bound them.
+// leastRoom is what messages may take when there is no space at all, since 0 would not bound them.
 const leastRoom = 64 << 10
 
 // roomToNote is what has to be free for limits to be moved: the server writes them down.
 const roomToNote = 256 << 10
 
-// stepPart is the part of a volume by which its room has to differ for limits to be moved.
+// stepPart is the part of a volume by which its space has to differ for limits to be moved.
 const stepPart = 128
 
 // beside is what a volume, or the part of a larger one that is for a queue, has to keep for other
@@ -54,7 +54,7 @@ func (s *Store) Volume() (Volume, error) {
 	if js.Disabled {
 		return Volume{}, fmt.Errorf("the store of queue %s was shut down", s.options.Queue)
 	}
-	// What is removed in between makes it seem to have more room, and what is put less. The first is there anyway soon
+	// What is removed in between makes it seem to have more space, and what is put less. The first is there anyway soon
 	// after.
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(s.options.Directory, &fs); err != nil {
@@ -75,32 +75,32 @@ func roomOf(v Volume, capacity int64, members bool) int64 {
 	if capacity > 0 {
 		size = min(size, capacity)
 	}
-	room := max(v.Used+v.Free-beside(size, members), leastRoom)
+	space := max(v.Used+v.Free-beside(size, members), leastRoom)
 	if capacity > 0 {
-		room = min(room, capacity)
+		space = min(space, capacity)
 	}
-	return room
+	return space
 }
 
 // Crowded returns an error when what is on the volume beside the messages leaves them so little that they fill it: less
-// than about three quarters of what they would have of an otherwise empty one. So it does when there is no room for the
-// longest message, of so many bytes, and while the volume is short of room for anything. It is nil when a queue is full
+// than about three quarters of what they would have of an otherwise empty one. So it does when there is no space for the
+// longest message, of so many bytes, and while the volume is short of space for anything. It is nil when a queue is full
 // as its limits say.
 func (s *Store) Crowded(longest int64) error {
-	if s.room == nil {
+	if s.space == nil {
 		return nil
 	}
 	v, err := s.Volume()
 	if err != nil {
 		return nil //nolint:nilerr // Failed tells of a store that does not say what it has.
 	}
-	_, short, _ := s.room.offer()
+	_, short, _ := s.space.offer()
 	if !short && !crowded(v, s.options.Capacity, s.options.Cluster != nil, longest) {
 		return nil
 	}
 	become := "a message that is put is refused, or pushes out the oldest, as spec.limits.overflow says"
 	if short {
-		become = fmt.Sprintf("only %d bytes are free, so messages are refused, whatever spec.limits.overflow says, until there are %d", v.Free, 2*s.room.leastFree(v))
+		become = fmt.Sprintf("only %d bytes are free, so messages are refused, whatever spec.limits.overflow says, until there are %d", v.Free, 2*s.space.leastFree(v))
 	}
 	return fmt.Errorf("%w: the volume of %d bytes can hold %d bytes of messages and holds %d; the rest is used by something else, or by what "+
 		"acknowledged messages leave between others until these are acknowledged too; no message that is there goes because of that, and %s",
@@ -111,14 +111,14 @@ func crowded(v Volume, capacity int64, members bool, longest int64) bool {
 	return v.Room < min(longest, capacity) || narrow(v.Room, capacity, members) && v.Used >= v.Room-v.Room/10
 }
 
-// narrow says that a room is clearly less than that of an otherwise empty volume.
-func narrow(room, capacity int64, members bool) bool {
+// narrow says that a space is clearly less than that of an otherwise empty volume.
+func narrow(space, capacity int64, members bool) bool {
 	usual := capacity - beside(capacity, members)
-	return room < usual/4*3-largestBlock
+	return space < usual/4*3-largestBlock
 }
 
-// room is what this member, and what others have told of theirs, have room for.
-type room struct {
+// space is what this member, and what others have told of theirs, have space for.
+type space struct {
 	queue    string
 	member   string
 	capacity int64
@@ -137,22 +137,22 @@ type room struct {
 	heard   map[string]heard // of other members, by their names
 }
 
-func newRoom(queue, member string, capacity int64, members bool) *room {
-	r := &room{queue: queue, member: member, capacity: capacity, members: members, now: time.Now, heard: make(map[string]heard)}
+func newRoom(queue, member string, capacity int64, members bool) *space {
+	r := &space{queue: queue, member: member, capacity: capacity, members: members, now: time.Now, heard: make(map[string]heard)}
 	r.began = r.now()
 	return r
 }
 
 // alone reports whether there is one and no other member has any.
-func (r *room) alone() bool { return r != nil && !r.members }
+func (r *space) alone() bool { return r != nil && !r.members }
 
 // leastFree is how many bytes have to be free on a volume for messages to be put. A queue that has refused them takes
 // them again when there are twice as many.
-func (r *room) leastFree(v Volume) int64 { return queuevolume.Short(min(v.Size, r.capacity)) }
+func (r *space) leastFree(v Volume) int64 { return queuevolume.Short(min(v.Size, r.capacity)) }
 
 // offer is what messages may take on this member's volume now, and whether they may be put at all. It changes only by
 // steps, or every put would move it.
-func (r *room) offer() (offered int64, short, known bool) {
+func (r *space) offer() (offered int64, short, known bool) {
 	now, err := r.look()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,24 +167,24 @@ func (r *room) offer() (offered int64, short, known bool) {
 	return r.offered, r.short, r.offered > 0
 }
 
-// step is what is offered of a room after what was before. A block that has partly left is in what is kept free, and
-// moves nothing: an oldest message that is dropped leaves such a block, and would make room for less again.
-func step(before, room, capacity int64) int64 {
-	width := max(min(room, capacity)/stepPart, 1<<20)
-	next := max(min(room-width, capacity), leastRoom)
-	if before == 0 || room < before-min(largestBlock, before/2) || next > before+2*width || next == capacity {
+// step is what is offered of a space after what was before. A block that has partly left is in what is kept free, and
+// moves nothing: an oldest message that is dropped leaves such a block, and would make space for less again.
+func step(before, space, capacity int64) int64 {
+	width := max(min(space, capacity)/stepPart, 1<<20)
+	next := max(min(space-width, capacity), leastRoom)
+	if before == 0 || space < before-min(largestBlock, before/2) || next > before+2*width || next == capacity {
 		return next
 	}
 	return before
 }
 
-// least is what every member has room for.
+// least is what every member has space for.
 type least struct {
 	bytes int64
 	short bool
 	// whole says that every other member has told, or had the time to.
 	whole bool
-	// of is the member with the least room, and silence for how long it has not been heard; 0 for this one.
+	// of is the member with the least space, and silence for how long it has not been heard; 0 for this one.
 	of      string
 	silence time.Duration
 }
@@ -192,8 +192,8 @@ type least struct {
 const (
 	// heardPatience is how long limits are not raised because a member has not been heard yet.
 	heardPatience = 15 * time.Second
-	// absence is how long the room of a member counts that is not heard any more. One that is restarted is back by
-	// then; for one that is not, the others do not go without room.
+	// absence is how long the space of a member counts that is not heard any more. One that is restarted is back by
+	// then; for one that is not, the others do not go without space.
 	absence = 5 * time.Minute
 	// silence is how long a member that is well is not heard at most.
 	silence = 10 * time.Second
@@ -201,7 +201,7 @@ const (
 
 // least looks at this member's volume and at what so many others in all have told. It is not known while nothing was
 // seen of the own one.
-func (r *room) least(others int) (least, bool) {
+func (r *space) least(others int) (least, bool) {
 	offered, short, known := r.offer()
 	if !known {
 		return least{}, false
@@ -225,7 +225,7 @@ func (r *room) least(others int) (least, bool) {
 	return out, true
 }
 
-// bounds are those limits of a stream that room has a say in.
+// bounds are those limits of a stream that space has a say in.
 type bounds struct {
 	bytes      int64
 	dropOldest bool
@@ -238,7 +238,7 @@ const slack = 4 << 20
 
 // within is what a stream, which holds so many bytes and has some bounds, is to have of those that its settings say.
 // Room takes away no message that is there: a stream that drops its oldest would be cut to a lower limit at once, so it
-// keeps what it holds, and each message pushes out as much as it takes. When a volume is short of room, the stream
+// keeps what it holds, and each message pushes out as much as it takes. When a volume is short of space, the stream
 // refuses messages, which cuts nothing.
 func within(spec, have bounds, l least, stored int64) bounds {
 	bytes := min(spec.bytes, l.bytes)
@@ -255,8 +255,8 @@ func within(spec, have bounds, l least, stored int64) bounds {
 	return bounds{bytes: min(max(bytes, floor), spec.bytes), dropOldest: true}
 }
 
-// left is what a stream is to have when its settings change, until the member that leads looks at room again: nothing
-// that room may be against.
+// left is what a stream is to have when its settings change, until the member that leads looks at space again: nothing
+// that space may be against.
 func left(spec, have bounds) bounds {
 	out := bounds{bytes: spec.bytes, dropOldest: spec.dropOldest && have.dropOldest}
 	if have.bytes > 0 {
