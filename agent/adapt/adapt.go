@@ -192,7 +192,8 @@ func (s *Sender) Peer(p PeerTotals) {
 	before := s.peer
 	if p.Streams > 0 {
 		said := policy.Peer{
-			Elapsed: now.Sub(s.spoke).Seconds(), Streams: p.Streams, Plain: s.plain, Wire: s.wire, Busy: (p.Busy - before.Busy).Seconds(),
+			Elapsed: now.Sub(s.spoke).Seconds(), Streams: p.Streams, Plain: s.plain, Wire: s.wire,
+			Busy: (p.Busy - before.Busy).Seconds(),
 		}
 		if before != (PeerTotals{}) {
 			said.CPU, said.Inflate = (p.CPU - before.CPU).Seconds(), (p.Inflate - before.Inflate).Seconds()

@@ -44,7 +44,9 @@ type line struct {
 func newLine(t *testing.T, o policy.Objective, rate float64) *line {
 	t.Helper()
 	l := &line{t: t, clock: &clock{now: time.Unix(1e9, 0)}, rate: rate, chosen: map[policy.Option]int{}}
-	l.sender = adapt.NewSender(policy.ControllerOptions{Objective: o, Ways: policytest.Measured(), Cores: 1, PeerCores: 2}, l.clock)
+	l.sender = adapt.NewSender(
+		policy.ControllerOptions{Objective: o, Ways: policytest.Measured(), Cores: 1, PeerCores: 2}, l.clock,
+	)
 	l.stream = l.sender.Open(func() (transport.Carried, error) { return l.carried, l.broken })
 	t.Cleanup(l.stream.Close)
 	return l
@@ -63,7 +65,9 @@ func (l *line) send(blocks int) {
 		wire := int(effect.Wire * mib)
 		compress := time.Duration(effect.Compress * mib * 1e9)
 		if !choice.Stored() {
-			l.sender.Observe(policy.Outcome{Option: choice.Option, Size: mib, Predicted: mib * 58 / 100, Wire: wire, CPU: compress.Seconds()})
+			l.sender.Observe(
+				policy.Outcome{Option: choice.Option, Size: mib, Predicted: mib * 58 / 100, Wire: wire, CPU: compress.Seconds()},
+			)
 		}
 		write := time.Duration(float64(wire))
 		l.clock.cpu += compress + write
@@ -159,7 +163,10 @@ func TestConcurrency(t *testing.T) {
 				if choice := s.Choose(policy.Block{Size: mib, Predicted: mib / 3, Software: true}); choice.Codec != codec.None {
 					s.Observe(policy.Outcome{Option: choice.Option, Size: mib, Predicted: mib / 3, Wire: mib / 3, CPU: 0.01})
 				}
-				stream.Sent(meter.Outcome{PlainBytes: mib, WireBytes: mib / 3, CPU: time.Millisecond}, time.Millisecond, time.Millisecond, time.Millisecond)
+				stream.Sent(
+					meter.Outcome{PlainBytes: mib, WireBytes: mib / 3, CPU: time.Millisecond}, time.Millisecond, time.Millisecond,
+					time.Millisecond,
+				)
 				s.Peer(adapt.PeerTotals{CPU: 1, Streams: 4})
 			}
 		})

@@ -168,7 +168,8 @@ var codecsOf = map[string]codec.ID{
 
 // prefers reports whether the policy names an engine of the codec.
 func (o *Options) prefers(id codec.ID) bool {
-	return slices.ContainsFunc(o.Prefer, func(name string) bool { return codecsOf[name] == id }) || len(named(o.candidates(id, 0), o.Prefer)) > 0
+	return slices.ContainsFunc(o.Prefer, func(name string) bool { return codecsOf[name] == id }) ||
+		len(named(o.candidates(id, 0), o.Prefer)) > 0
 }
 
 // candidates returns the software engines of a codec that have a level; 0 is any.
@@ -195,7 +196,9 @@ func (o *Options) toInflate(ctx context.Context, id codec.ID) (Choice, []codec.E
 }
 
 // choose returns the choice among candidates and the order in which to use them.
-func (o *Options) choose(id codec.ID, candidates []codec.Engine, pick func([]Figure) int, measure func([]codec.Engine) []Figure) (Choice, []codec.Engine) {
+func (o *Options) choose(
+	id codec.ID, candidates []codec.Engine, pick func([]Figure) int, measure func([]codec.Engine) []Figure,
+) (Choice, []codec.Engine) {
 	choice := Choice{Codec: id}
 	order := candidates
 	switch {

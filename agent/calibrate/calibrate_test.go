@@ -44,7 +44,8 @@ func zstd(name string) codec.Engine { return engine{gozstd.New(), name, codec.So
 // build is what a build with everything has, and a verified accelerator last, where it does not belong.
 func build() []codec.Engine {
 	return []codec.Engine{
-		deflate("isa-l", codec.Fast), deflate("zlib-ng"), deflate(goflate.Name), zstd("libzstd"), zstd(gozstd.Name), identity.New(),
+		deflate("isa-l", codec.Fast), deflate("zlib-ng"), deflate(goflate.Name), zstd("libzstd"), zstd(gozstd.Name),
+		identity.New(),
 		engine{goflate.New(), "dfltcc", codec.Hardware, nil},
 	}
 }
@@ -81,52 +82,72 @@ func TestRun(t *testing.T) {
 		said    string
 	}{
 		{
-			"a sender", calibrate.Options{Level: codec.Fast, Measurer: rates{"isa-l": 100, "zlib-ng": 150, "go": 90, "libzstd": 70, "go-zstd": 100}},
+			"a sender",
+			calibrate.Options{
+				Level: codec.Fast, Measurer: rates{"isa-l": 100, "zlib-ng": 150, "go": 90, "libzstd": 70, "go-zstd": 100},
+			},
 			"dfltcc zlib-ng isa-l go go-zstd libzstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
-			"deflate: zlib-ng (measured: isa-l 100 MB/s at ratio 4.00, zlib-ng 150 MB/s at ratio 4.00, go 90 MB/s at ratio 4.00); " +
-				"zstd: go-zstd (measured: libzstd 70 MB/s at ratio 4.00, go-zstd 100 MB/s at ratio 4.00)",
+			"deflate: zlib-ng (measured: isa-l 100 MB/s at ratio 4.00, zlib-ng 150 MB/s at ratio 4.00, go 90 MB/s at ratio " +
+				"4.00); zstd: go-zstd (measured: libzstd 70 MB/s at ratio 4.00, go-zstd 100 MB/s at ratio 4.00)",
 		},
 		{
-			"one codec of a sender", calibrate.Options{Level: codec.Fast, Codecs: []codec.ID{codec.Zstd}, Measurer: rates{"libzstd": 70, "go-zstd": 100}},
+			"one codec of a sender",
+			calibrate.Options{Level: codec.Fast, Codecs: []codec.ID{codec.Zstd}, Measurer: rates{"libzstd": 70, "go-zstd": 100}},
 			"dfltcc isa-l zlib-ng go go-zstd libzstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
 			"zstd: go-zstd (measured: libzstd 70 MB/s at ratio 4.00, go-zstd 100 MB/s at ratio 4.00)",
 		},
 		{
-			"engines without the level are out", calibrate.Options{Level: codec.High, Codecs: []codec.ID{codec.Deflate}, Measurer: rates{"isa-l": 1000, "zlib-ng": 100, "go": 90}},
+			"engines without the level are out",
+			calibrate.Options{
+				Level: codec.High, Codecs: []codec.ID{codec.Deflate}, Measurer: rates{"isa-l": 1000, "zlib-ng": 100, "go": 90},
+			},
 			"dfltcc zlib-ng go libzstd go-zstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
 			"deflate: zlib-ng (measured: zlib-ng 100 MB/s at ratio 4.00, go 90 MB/s at ratio 4.00)",
 		},
 		{
-			"what fails comes last", calibrate.Options{Level: codec.Fast, Codecs: []codec.ID{codec.Deflate}, Measurer: rates{"go": 90}},
+			"what fails comes last",
+			calibrate.Options{Level: codec.Fast, Codecs: []codec.ID{codec.Deflate}, Measurer: rates{"go": 90}},
 			"dfltcc go isa-l zlib-ng libzstd go-zstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
 			"deflate: go (measured: isa-l failed: it does not work, zlib-ng failed: it does not work, go 90 MB/s at ratio 4.00)",
 		},
 		{
-			"nothing can be measured", calibrate.Options{Level: codec.Fast, Codecs: []codec.ID{codec.Deflate}, Measurer: rates{}},
+			"nothing can be measured",
+			calibrate.Options{Level: codec.Fast, Codecs: []codec.ID{codec.Deflate}, Measurer: rates{}},
 			"dfltcc isa-l zlib-ng go libzstd go-zstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
-			"deflate: isa-l (could not be measured: isa-l failed: it does not work, zlib-ng failed: it does not work, go failed: it does not work)",
+			"deflate: isa-l (could not be measured: isa-l failed: it does not work, zlib-ng failed: it does not work, go " +
+				"failed: it does not work)",
 		},
 		{
-			"a receiver", calibrate.Options{Inflate: true, Measurer: rates{"isa-l": 100, "zlib-ng": 50, "go": 111, "libzstd": 70, "go-zstd": 70}},
+			"a receiver",
+			calibrate.Options{
+				Inflate: true, Measurer: rates{"isa-l": 100, "zlib-ng": 50, "go": 111, "libzstd": 70, "go-zstd": 70},
+			},
 			"dfltcc isa-l zlib-ng go libzstd go-zstd none", "dfltcc go isa-l zlib-ng libzstd go-zstd none", "",
 		},
 		{
-			"the policy names engines", calibrate.Options{Level: codec.Fast, Prefer: []string{"go", "libzstd", "go", "isa-l", "lzip"}},
+			"the policy names engines",
+			calibrate.Options{Level: codec.Fast, Prefer: []string{"go", "libzstd", "go", "isa-l", "lzip"}},
 			"dfltcc go isa-l libzstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
 			"deflate: go (named by the policy); zstd: libzstd (named by the policy)",
 		},
 		{
-			"the policy names none that has the level", calibrate.Options{Level: codec.High, Prefer: []string{"isa-l"}, Codecs: []codec.ID{codec.Deflate}},
+			"the policy names none that has the level",
+			calibrate.Options{Level: codec.High, Prefer: []string{"isa-l"}, Codecs: []codec.ID{codec.Deflate}},
 			"dfltcc go libzstd go-zstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
 			"deflate: go (none that the policy names is here)",
 		},
 		{
-			"the policy names engines of one codec", calibrate.Options{Level: codec.Fast, Prefer: []string{"zlib-ng"}, Measurer: rates{"libzstd": 100, "go-zstd": 70}},
+			"the policy names engines of one codec",
+			calibrate.Options{Level: codec.Fast, Prefer: []string{"zlib-ng"}, Measurer: rates{"libzstd": 100, "go-zstd": 70}},
 			"dfltcc zlib-ng libzstd go-zstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
-			"deflate: zlib-ng (named by the policy); zstd: libzstd (measured: libzstd 100 MB/s at ratio 4.00, go-zstd 70 MB/s at ratio 4.00)",
+			"deflate: zlib-ng (named by the policy); zstd: libzstd (measured: libzstd 100 MB/s at ratio 4.00, go-zstd 70 MB/s " +
+				"at ratio 4.00)",
 		},
 		{
-			"the policy names engines of no codec", calibrate.Options{Level: codec.Fast, Prefer: []string{"lzip"}, Codecs: []codec.ID{codec.Zstd}, Measurer: rates{"go-zstd": 70}},
+			"the policy names engines of no codec",
+			calibrate.Options{
+				Level: codec.Fast, Prefer: []string{"lzip"}, Codecs: []codec.ID{codec.Zstd}, Measurer: rates{"go-zstd": 70},
+			},
 			"dfltcc isa-l zlib-ng go go-zstd libzstd none", "dfltcc isa-l zlib-ng go libzstd go-zstd none",
 			"zstd: go-zstd (measured: libzstd failed: it does not work, go-zstd 70 MB/s at ratio 4.00)",
 		},
@@ -149,19 +170,26 @@ func TestRun(t *testing.T) {
 
 // TestNothingToChoose: without a second engine nothing is measured, and no engine at all is no failure either.
 func TestNothingToChoose(t *testing.T) {
-	got := calibrate.Run(t.Context(), calibrate.Options{Engines: []codec.Engine{goflate.New(), identity.New()}, Level: codec.Fast, Inflate: true})
+	got := calibrate.Run(
+		t.Context(),
+		calibrate.Options{Engines: []codec.Engine{goflate.New(), identity.New()}, Level: codec.Fast, Inflate: true},
+	)
 	want := "deflate: go (the only one)"
-	if said, inflate := calibrate.Describe(got.Compress), calibrate.Describe(got.Inflate); said != want || inflate != want {
+	if said, inflate := calibrate.Describe(got.Compress), calibrate.Describe(got.Inflate); said != want ||
+		inflate != want {
 		t.Errorf("said %q and %q", said, inflate)
 	}
-	got = calibrate.Run(t.Context(), calibrate.Options{Engines: []codec.Engine{deflate("isa-l", codec.Fast)}, Level: codec.High})
+	got = calibrate.Run(
+		t.Context(), calibrate.Options{Engines: []codec.Engine{deflate("isa-l", codec.Fast)}, Level: codec.High},
+	)
 	if said := calibrate.Describe(got.Compress); said != "deflate: no engine" {
 		t.Errorf("said %q", said)
 	}
 	if names := got.Encode.Names(); len(names) != 0 {
 		t.Errorf("to compress: %q", names)
 	}
-	if got := calibrate.Run(t.Context(), calibrate.Options{}); len(got.Encode.Names()) != 0 || calibrate.Describe(got.Compress) != "" {
+	if got := calibrate.Run(t.Context(), calibrate.Options{}); len(got.Encode.Names()) != 0 ||
+		calibrate.Describe(got.Compress) != "" {
 		t.Errorf("of nothing: %+v", got)
 	}
 }
@@ -171,13 +199,18 @@ func TestNothingToChoose(t *testing.T) {
 func TestNamedAndAbsent(t *testing.T) {
 	engines := []codec.Engine{deflate("twin"), goflate.New(), zstd("twin-zstd"), gozstd.New()}
 	got := calibrate.Run(t.Context(), calibrate.Options{
-		Engines: engines, Level: codec.Fast, Prefer: []string{"libzstd"}, Measurer: rates{"twin": 200, "go": 100, "twin-zstd": 200, "go-zstd": 100},
+		Engines: engines, Level: codec.Fast, Prefer: []string{"libzstd"},
+		Measurer: rates{"twin": 200, "go": 100, "twin-zstd": 200, "go-zstd": 100},
 	})
-	want := "deflate: twin (measured: twin 200 MB/s at ratio 4.00, go 100 MB/s at ratio 4.00); zstd: go-zstd (none that the policy names is here)"
+	want := "deflate: twin (measured: twin 200 MB/s at ratio 4.00, go 100 MB/s at ratio 4.00); zstd: go-zstd (none that " +
+		"the policy names is here)"
 	if said := calibrate.Describe(got.Compress); said != want {
 		t.Errorf("said %q", said)
 	}
-	got = calibrate.Run(t.Context(), calibrate.Options{Engines: engines, Level: codec.Fast, Prefer: []string{"libzstd"}, Budget: time.Millisecond})
+	got = calibrate.Run(
+		t.Context(),
+		calibrate.Options{Engines: engines, Level: codec.Fast, Prefer: []string{"libzstd"}, Budget: time.Millisecond},
+	)
 	if c := got.Compress[0]; c.Why != calibrate.Measured || len(c.Figures) != 2 || c.Figures[0].PlainBytes == 0 {
 		t.Errorf("without a measurer of its own: %+v", c)
 	}
@@ -188,7 +221,8 @@ func TestRealEngines(t *testing.T) {
 	var got calibrate.Result
 	cpu := meter.ThreadCPU(func() {
 		got = calibrate.Run(t.Context(), calibrate.Options{
-			Engines: []codec.Engine{goflate.New(), deflate("twin"), gozstd.New()}, Level: codec.Fast, Inflate: true, Budget: 20 * time.Millisecond,
+			Engines: []codec.Engine{goflate.New(), deflate("twin"), gozstd.New()}, Level: codec.Fast, Inflate: true,
+			Budget: 20 * time.Millisecond,
 		})
 	})
 	// A machine may be slow, but not without bound: two engines, a quarter of a MiB or two each, in either direction.
@@ -251,16 +285,23 @@ func TestBenchSeesWhatDoesNotWork(t *testing.T) {
 	bench := calibrate.Bench{Sample: calibrate.Sample(1<<20 + 1000), Budget: time.Millisecond}
 	memory := errors.New("no memory")
 	good := goflate.New()
-	if got := bench.Compress(t.Context(), []codec.Engine{broken{good, memory, nil, false}, good}, codec.Fast); !errors.Is(got[0].Err, memory) || got[1].Err != nil {
+	if got := bench.Compress(
+		t.Context(), []codec.Engine{broken{good, memory, nil, false}, good}, codec.Fast,
+	); !errors.Is(got[0].Err, memory) || got[1].Err != nil {
 		t.Errorf("no encoder: %v", got)
 	}
-	if got := bench.Inflate(t.Context(), []codec.Engine{broken{good, memory, memory, false}, good}); !errors.Is(got[0].Err, memory) || got[1].Err != nil {
+	if got := bench.Inflate(
+		t.Context(), []codec.Engine{broken{good, memory, memory, false}, good},
+	); !errors.Is(got[0].Err, memory) || got[1].Err != nil {
 		t.Errorf("no decoder: %v", got)
 	}
-	if got := bench.Inflate(t.Context(), []codec.Engine{good, broken{good, nil, nil, true}}); got[0].Err != nil || got[1].Err == nil || !strings.Contains(got[1].Err.Error(), "other bytes") {
+	if got := bench.Inflate(t.Context(), []codec.Engine{good, broken{good, nil, nil, true}}); got[0].Err != nil ||
+		got[1].Err == nil || !strings.Contains(got[1].Err.Error(), "other bytes") {
 		t.Errorf("wrong bytes: %v", got)
 	}
-	if got := bench.Inflate(t.Context(), []codec.Engine{broken{good, memory, nil, false}}); !errors.Is(got[0].Err, memory) {
+	if got := bench.Inflate(
+		t.Context(), []codec.Engine{broken{good, memory, nil, false}},
+	); !errors.Is(got[0].Err, memory) {
 		t.Errorf("nothing to inflate: %v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -305,11 +346,18 @@ func (c countingEncoder) Encode(dst, src []byte) (int, error) {
 func TestRounds(t *testing.T) {
 	var blocks int
 	bench := calibrate.Bench{Sample: calibrate.Sample(10_000), Budget: time.Nanosecond, Rounds: 2}
-	if got := bench.Compress(t.Context(), []codec.Engine{counting{goflate.New(), &blocks}}, codec.Fast); got[0].Err != nil || blocks != 2 {
+	if got := bench.Compress(
+		t.Context(), []codec.Engine{counting{goflate.New(), &blocks}}, codec.Fast,
+	); got[0].Err != nil || blocks != 2 {
 		t.Errorf("%d rounds of a block: %v", blocks, got)
 	}
 	blocks = 0
-	calibrate.Ways(t.Context(), calibrate.Options{Engines: []codec.Engine{counting{goflate.New(), &blocks}}, Level: codec.Fast, Budget: time.Nanosecond})
+	calibrate.Ways(
+		t.Context(),
+		calibrate.Options{
+			Engines: []codec.Engine{counting{goflate.New(), &blocks}}, Level: codec.Fast, Budget: time.Nanosecond,
+		},
+	)
 	if blocks != 2 {
 		t.Errorf("%d rounds of the sample's block", blocks)
 	}

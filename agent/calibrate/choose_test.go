@@ -30,7 +30,10 @@ func TestToCompress(t *testing.T) {
 		{"a rate of nothing is no figure", []calibrate.Figure{figure(0, 100), figure(1, 900)}, 1},
 		{"faster by more than a tenth", []calibrate.Figure{figure(100, 250), figure(111, 250)}, 1},
 		{"faster by less than a tenth", []calibrate.Figure{figure(100, 250), figure(109, 250)}, 0},
-		{"the static order decides among the fast", []calibrate.Figure{figure(80, 250), figure(100, 250), figure(105, 250)}, 1},
+		{
+			"the static order decides among the fast", []calibrate.Figure{figure(80, 250), figure(100, 250), figure(105, 250)},
+			1,
+		},
 		{"output at most a quarter larger", []calibrate.Figure{figure(100, 250), figure(150, 312)}, 1},
 		{"output more than a quarter larger", []calibrate.Figure{figure(100, 250), figure(150, 313)}, 0},
 		{"what compresses best is far too slow", []calibrate.Figure{figure(400, 302), figure(100, 203)}, 0},

@@ -9,8 +9,10 @@ import (
 )
 
 var words = []string{
-	"account", "balance", "transfer", "ledger", "cluster", "volume", "journal", "record", "status", "complete", "reconcile",
-	"the", "of", "and", "to", "in", "is", "with", "for", "on", "at", "by", "from", "was", "not", "error", "warning", "info",
+	"account", "balance", "transfer", "ledger", "cluster", "volume", "journal", "record", "status", "complete",
+	"reconcile",
+	"the", "of", "and", "to", "in", "is", "with", "for", "on", "at", "by", "from", "was", "not", "error", "warning",
+	"info",
 }
 
 // Sample returns size bytes of text, log lines and fixed records, the same bytes every time and on every machine.

@@ -37,7 +37,9 @@ func Ways(ctx context.Context, o Options) Plan {
 	if o.Measurer == nil {
 		// At least two engines make a measurement, and levels and codecs share the budget. Codecs are
 		// compared by these figures, so none must be of a first round.
-		o.Measurer = &Bench{Sample: Sample(sampleSize), Budget: o.Budget / time.Duration(max(levels*len(o.codecs()), 1)), Rounds: 2}
+		o.Measurer = &Bench{
+			Sample: Sample(sampleSize), Budget: o.Budget / time.Duration(max(levels*len(o.codecs()), 1)), Rounds: 2,
+		}
 	}
 	p.accelerators(ctx, &o)
 	for _, level := range codec.Levels()[:levels] {

@@ -48,7 +48,8 @@ func TestWaysWithoutSoftware(t *testing.T) {
 // TestWaysNamed: engines that the policy names are measured too, to know what they do.
 func TestWaysNamed(t *testing.T) {
 	got := calibrate.Ways(t.Context(), calibrate.Options{
-		Engines: build(), Codecs: []codec.ID{codec.Deflate}, Level: codec.Fast, Prefer: []string{"zlib-ng"}, Measurer: rates{"zlib-ng": 100, "isa-l": 500},
+		Engines: build(), Codecs: []codec.ID{codec.Deflate}, Level: codec.Fast, Prefer: []string{"zlib-ng"},
+		Measurer: rates{"zlib-ng": 100, "isa-l": 500},
 	})
 	for _, w := range got.Ways {
 		if w.Class == codec.Software && (got.Engines[w.Option].Name() != "zlib-ng" || w.CompressRate != 100e6) {

@@ -118,7 +118,9 @@ func (c *Serving) refresh() {
 		b, err := readBounded(filepath.Join(c.directory, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			c.reject(Missing, fmt.Sprintf("%s is missing: put the certificate and its key into the Secret as tls.crt and tls.key", name))
+			c.reject(
+				Missing, fmt.Sprintf("%s is missing: put the certificate and its key into the Secret as tls.crt and tls.key", name),
+			)
 			return
 		case err != nil:
 			c.reject(Invalid, fmt.Sprintf("%s cannot be read: %v", name, err))

@@ -65,16 +65,19 @@ func issue(t *testing.T, directory string) []byte {
 func TestServing(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	c := certificates.Read(dir)
-	if s := c.Status(); s.State != certificates.Missing || c.Ready() || served(t, c) != nil || s.Message == "" || !s.NotAfter.IsZero() {
+	if s := c.Status(); s.State != certificates.Missing || c.Ready() || served(t, c) != nil || s.Message == "" ||
+		!s.NotAfter.IsZero() {
 		t.Errorf("empty: %+v", s)
 	}
 	write(t, filepath.Join(dir, "tls.crt"), []byte("no PEM"))
 	write(t, filepath.Join(dir, "tls.key"), []byte("secret no PEM"))
-	if c.Refresh(); c.Status().State != certificates.Invalid || c.Ready() || strings.Contains(c.Status().Message, "secret") {
+	if c.Refresh(); c.Status().State != certificates.Invalid || c.Ready() ||
+		strings.Contains(c.Status().Message, "secret") {
 		t.Errorf("broken: %+v", c.Status())
 	}
 	first := issue(t, dir)
-	if !c.Refresh() || c.Status().State != certificates.Loaded || !c.Ready() || c.Status().NotAfter.IsZero() || c.Status().Message != "" {
+	if !c.Refresh() || c.Status().State != certificates.Loaded || !c.Ready() || c.Status().NotAfter.IsZero() ||
+		c.Status().Message != "" {
 		t.Errorf("good: %+v", c.Status())
 	}
 	if c.Refresh() {

@@ -49,7 +49,8 @@ func TestLevels(t *testing.T) {
 			t.Errorf("ParseLevel(%q) = %v, %v", level, got, err)
 		}
 	}
-	if levels := codec.Levels(); !slices.Equal(levels, []codec.Level{codec.Fast, codec.Balanced, codec.High}) || !slices.IsSorted(levels) {
+	if levels := codec.Levels(); !slices.Equal(levels, []codec.Level{codec.Fast, codec.Balanced, codec.High}) ||
+		!slices.IsSorted(levels) {
 		t.Errorf("levels are %v", levels)
 	}
 	for _, name := range []string{"", "fast", "9", "level 0"} {
@@ -91,7 +92,9 @@ func TestNewLowestEncoder(t *testing.T) {
 }
 
 func TestClasses(t *testing.T) {
-	for class, name := range map[codec.Class]string{codec.NoClass: "none", codec.Software: "software", codec.Hardware: "hardware", 3: "class 3"} {
+	for class, name := range map[codec.Class]string{
+		codec.NoClass: "none", codec.Software: "software", codec.Hardware: "hardware", 3: "class 3",
+	} {
 		if class.String() != name {
 			t.Errorf("class %d is %q", uint8(class), class)
 		}

@@ -30,7 +30,8 @@ func largest() *wirev1.Report {
 		StartTime:    timestamppb.Now(),
 		EndTime:      timestamppb.Now(),
 		Progress: &wirev1.Progress{
-			Files: most, Bytes: most, FilesTotal: most, BytesTotal: most, Scanned: true, UnchangedFiles: most, UnchangedBytes: most,
+			Files: most, Bytes: most, FilesTotal: most, BytesTotal: most, Scanned: true, UnchangedFiles: most,
+			UnchangedBytes: most,
 		},
 		Compression: &wirev1.Compression{
 			Codec: "deflate", Engine: "zlib-ng", Reason: "SoftwareDisabled", UncompressedBytes: most, CompressedBytes: most,
@@ -95,7 +96,8 @@ func TestTerminationFits(t *testing.T) {
 			if err := protojson.Unmarshal(b, &got); err != nil {
 				t.Fatal(err)
 			}
-			if got.State != r.State || got.WireBytes != r.WireBytes || !proto.Equal(got.Progress, r.Progress) || !proto.Equal(got.Cpu, r.Cpu) {
+			if got.State != r.State || got.WireBytes != r.WireBytes || !proto.Equal(got.Progress, r.Progress) ||
+				!proto.Equal(got.Cpu, r.Cpu) {
 				t.Errorf("the message is %s", b)
 			}
 			if r.Failure != nil && got.Failure.GetMessage() == "" {

@@ -112,7 +112,9 @@ func TestDialLiterals(t *testing.T) {
 	if n := connected.Load(); n != 0 {
 		t.Errorf("%d connections", n)
 	}
-	c, err := egress.NewGuard(egress.Policy{Loopback: true}).Dial(t.Context(), patience, net.JoinHostPort("127.0.0.1", port))
+	c, err := egress.NewGuard(egress.Policy{Loopback: true}).Dial(
+		t.Context(), patience, net.JoinHostPort("127.0.0.1", port),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,9 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 	g := egress.NewGuard(only("127.0.0.1"))
 	g.Resolve(names(t, func() []string { return []string{"127.0.0.2", "127.0.0.3"} }))
-	if _, err := g.Dial(t.Context(), patience, net.JoinHostPort("backend.example", port)); !errors.Is(err, egress.ErrBlocked) {
+	if _, err := g.Dial(
+		t.Context(), patience, net.JoinHostPort("backend.example", port),
+	); !errors.Is(err, egress.ErrBlocked) {
 		t.Errorf("all blocked: %v", err)
 	}
 	if wrong.Load() != 0 || right.Load() > 2 {

@@ -47,7 +47,8 @@ func TestCheck(t *testing.T) {
 		{"fd00:ec2::254", true}, {"fd00:ec2::23", true}, {"100.100.100.200", true}, {"168.63.129.16", true},
 		{"fd20:ce::254", true}, {"fd00:c1::a9fe:a9fe", true},
 		// Other forms of an address of IPv4.
-		{"::ffff:127.0.0.1", true}, {"::ffff:169.254.169.254", true}, {"::ffff:10.96.0.9", true}, {"::ffff:10.96.0.77", false},
+		{"::ffff:127.0.0.1", true}, {"::ffff:169.254.169.254", true}, {"::ffff:10.96.0.9", true},
+		{"::ffff:10.96.0.77", false},
 		{"::127.0.0.1", true}, {"::ffff:0:127.0.0.1", true}, {"::ffff:0:93.184.215.14", false},
 		{"64:ff9b::7f00:1", true}, {"64:ff9b::169.254.169.254", true}, {"64:ff9b::10.96.0.9", true},
 		{"64:ff9b:1::169.254.169.254", true}, {"64:ff9b:1:a9fe:a9:fe00::", true}, {"64:ff9b:1:7f:0:1::", true},
@@ -56,7 +57,8 @@ func TestCheck(t *testing.T) {
 		{"2001:db8::200:5efe:169.254.169.254", true}, {"2001:db8::5efe:93.184.215.14", false},
 		// The cluster.
 		{"10.96.0.9", true}, {"10.96.0.77", false}, {"10.111.255.255", true}, {"10.112.0.0", false}, {"10.244.3.4", true},
-		{"192.168.7.11", true}, {"fd00:10:96::9", true}, {"fd00:10:96::77", false}, {"100.64.1.1", true}, {"100.65.1.1", false},
+		{"192.168.7.11", true}, {"fd00:10:96::9", true}, {"fd00:10:96::77", false}, {"100.64.1.1", true},
+		{"100.65.1.1", false},
 		// The API server.
 		{"10.96.0.1", true}, {"203.0.113.6", true}, {"203.0.113.7", false}, {"64:ff9b::203.0.113.6", true},
 	} {
@@ -74,7 +76,8 @@ func TestCheck(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	local := egress.Policy{Loopback: true, Never: []netip.Prefix{netip.MustParsePrefix("203.0.113.6/32")}}
 	for address, blocked := range map[string]bool{
-		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "::ffff:127.0.0.1": false, "203.0.113.6": true, "169.254.1.1": true, "0.0.0.0": true,
+		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "::ffff:127.0.0.1": false, "203.0.113.6": true,
+		"169.254.1.1": true, "0.0.0.0": true,
 	} {
 		if err := local.Check(netip.MustParseAddr(address)); blocked != (err != nil) {
 			t.Errorf("%s: %v", address, err)
@@ -90,7 +93,11 @@ func TestParse(t *testing.T) {
 	if _, err := egress.Parse(nil); !errors.Is(err, egress.ErrNoPolicy) {
 		t.Errorf("none: %v", err)
 	}
-	for _, p := range []*wirev1.DialPolicy{{Denied: []string{"10.0.0.1"}}, {Allowed: []string{"x"}}, {Never: []string{"::ffff:10.0.0.0/104"}}} {
+	for _, p := range []*wirev1.DialPolicy{
+		{Denied: []string{"10.0.0.1"}},
+		{Allowed: []string{"x"}},
+		{Never: []string{"::ffff:10.0.0.0/104"}},
+	} {
 		if _, err := egress.Parse(p); err == nil {
 			t.Errorf("%v was understood", p)
 		}
@@ -110,7 +117,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("64:ff9b::7f00:1/128", "2002:7f00:1::/48", "::/0", true)
 	f.Fuzz(func(t *testing.T, denied, allowed, never string, loopback bool) {
 		p, err := egress.Parse(&wirev1.DialPolicy{
-			Denied: strings.Fields(denied), Allowed: strings.Fields(allowed), Never: strings.Fields(never), AllowLoopback: loopback,
+			Denied: strings.Fields(denied), Allowed: strings.Fields(allowed), Never: strings.Fields(never),
+			AllowLoopback: loopback,
 		})
 		if err != nil {
 			if len(p.Denied)+len(p.Allowed)+len(p.Never) > 0 || p.Loopback {
@@ -125,7 +133,8 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, prefix := range p.Denied {
 			a := prefix.Addr()
-			permitted := slices.ContainsFunc(p.Allowed, func(b netip.Prefix) bool { return b.Contains(a) }) || p.Loopback && a.IsLoopback()
+			permitted := slices.ContainsFunc(p.Allowed, func(b netip.Prefix) bool { return b.Contains(a) }) ||
+				p.Loopback && a.IsLoopback()
 			if p.Check(a) == nil && !permitted {
 				t.Errorf("%v of denied may be dialled", prefix)
 			}
@@ -136,7 +145,11 @@ func FuzzParse(f *testing.F) {
 			}
 			return out
 		}
-		again, err := egress.Parse(&wirev1.DialPolicy{Denied: text(p.Denied), Allowed: text(p.Allowed), Never: text(p.Never), AllowLoopback: p.Loopback})
+		again, err := egress.Parse(
+			&wirev1.DialPolicy{
+				Denied: text(p.Denied), Allowed: text(p.Allowed), Never: text(p.Never), AllowLoopback: p.Loopback,
+			},
+		)
 		if err != nil || !reflect.DeepEqual(again, p) {
 			t.Errorf("%+v, written and read again: %+v, %v", p, again, err)
 		}

@@ -140,10 +140,14 @@ func (f trialFunc) Encode(dst, src []byte) (int, error) { return f(dst, src) }
 func TestTrialErrors(t *testing.T) {
 	block, scratch := generate("random", 1<<20), make([]byte, 1<<20)
 	broken := errors.New("broken")
-	if _, err := estimate.Predict(block, scratch, trialFunc(func(_, _ []byte) (int, error) { return 0, broken })); !errors.Is(err, broken) {
+	if _, err := estimate.Predict(block, scratch, trialFunc(func(_, _ []byte) (int, error) {
+		return 0, broken
+	})); !errors.Is(err, broken) {
 		t.Errorf("a broken engine: %v", err)
 	}
-	got, err := estimate.Predict(block, scratch, trialFunc(func(_, _ []byte) (int, error) { return 0, codec.ErrDoesNotFit }))
+	got, err := estimate.Predict(block, scratch, trialFunc(func(_, _ []byte) (int, error) {
+		return 0, codec.ErrDoesNotFit
+	}))
 	if err != nil || got.Worth || got.Size != len(block) {
 		t.Errorf("an engine that makes nothing smaller: %+v, %v", got, err)
 	}

@@ -27,8 +27,12 @@ func kinds() []kind {
 		{"records gzip'd one by one, 300 bytes each", 7, func(n int) []byte { return gzipped(n, 300) }},
 		{"records gzip'd one by one, 4000 bytes each", 2, func(n int) []byte { return gzipped(n, 4000) }},
 		{"encrypted", 0, encrypted},
-		{"half noise, half text", 5, func(n int) []byte { return append(generate("random", n/2), generate("xml", n-n/2)...) }},
-		{"half text, half noise", 5, func(n int) []byte { return append(generate("xml", n/2), generate("random", n-n/2)...) }},
+		{
+			"half noise, half text", 5, func(n int) []byte { return append(generate("random", n/2), generate("xml", n-n/2)...) },
+		},
+		{
+			"half text, half noise", 5, func(n int) []byte { return append(generate("xml", n/2), generate("random", n-n/2)...) },
+		},
 		{"pages of noise and of text", 5, func(n int) []byte { return interleaved(n, 4096) }},
 		{"a tenth of text in noise", 6, func(n int) []byte {
 			b := generate("random", n)

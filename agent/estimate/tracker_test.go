@@ -110,7 +110,8 @@ func TestStopsTrying(t *testing.T) {
 		t.Errorf("tried at %v, want %v", got, want)
 	}
 	// One that shrinks ends it.
-	if got := places(stream(&tracker, 300, always(promising), becomes(mib/4)), 's'); len(got) == 0 || got[len(got)-1] != len(got)-1 {
+	if got := places(stream(&tracker, 300, always(promising), becomes(mib/4)), 's'); len(got) == 0 ||
+		got[len(got)-1] != len(got)-1 {
 		t.Errorf("skipped at %v", got)
 	}
 	if got := places(stream(&tracker, 4, always(promising), becomes(mib)), 'c'); len(got) != 4 {

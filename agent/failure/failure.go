@@ -55,7 +55,9 @@ func ToWire(err error) *wirev1.Failure {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_ABORTED, Message: Shorten(err.Error(), MaxMessage)}
 	default:
-		return &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_INTERNAL, Message: Shorten(err.Error(), MaxMessage)}
+		return &wirev1.Failure{
+			Reason: wirev1.FailureReason_FAILURE_REASON_INTERNAL, Message: Shorten(err.Error(), MaxMessage),
+		}
 	}
 }
 

@@ -56,7 +56,8 @@ func TestShorten(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"open a\x1b[2J: no": `open a\x1b[2J: no`, "a\nb": `a\nb`, "a\u202eb": `a\u202eb`, "\u009b2J": `\u009b2J`, `"quoted" 'text'`: `"quoted" 'text'`,
+		"open a\x1b[2J: no": `open a\x1b[2J: no`, "a\nb": `a\nb`, "a\u202eb": `a\u202eb`, "\u009b2J": `\u009b2J`,
+		`"quoted" 'text'`: `"quoted" 'text'`,
 	} {
 		if got := failure.Shorten(in, 100); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)

@@ -23,7 +23,9 @@ func New(include, exclude []string) (*Filter, error) {
 		parsed *[]pattern
 	}{{"include", include, &f.include}, {"exclude", exclude, &f.exclude}} {
 		if len(list.texts) > MaxPatterns {
-			return nil, fmt.Errorf("%d %s patterns; the limit is %d: put some together with \"*\" or \"**\"", len(list.texts), list.name, MaxPatterns)
+			return nil, fmt.Errorf(
+				"%d %s patterns; the limit is %d: put some together with \"*\" or \"**\"", len(list.texts), list.name, MaxPatterns,
+			)
 		}
 		for i, text := range list.texts {
 			p, err := parse(text)

@@ -97,16 +97,20 @@ func (e *element) matches(name string) bool {
 }
 
 var (
-	errEmpty     = errors.New(`it is empty: remove it, or write "**" for everything`)
-	errLong      = fmt.Errorf("it is longer than %d bytes: shorten it with \"*\" or \"**\"", MaxPattern)
-	errNUL       = errors.New("it contains a NUL byte, which no name has: remove it")
-	errDots      = errors.New(`it has an element "." or "..": write the path from the root of the tree`)
-	errSlashes   = errors.New(`it has an empty element: write one "/" between elements`)
-	errDeep      = fmt.Errorf(`it has more than %d elements: replace some with "**"`, maxElements)
-	errNegated   = errors.New(`an include pattern cannot begin with "!": move it to exclude without the "!", or write "\!" for the character`)
+	errEmpty   = errors.New(`it is empty: remove it, or write "**" for everything`)
+	errLong    = fmt.Errorf("it is longer than %d bytes: shorten it with \"*\" or \"**\"", MaxPattern)
+	errNUL     = errors.New("it contains a NUL byte, which no name has: remove it")
+	errDots    = errors.New(`it has an element "." or "..": write the path from the root of the tree`)
+	errSlashes = errors.New(`it has an empty element: write one "/" between elements`)
+	errDeep    = fmt.Errorf(`it has more than %d elements: replace some with "**"`, maxElements)
+	errNegated = errors.New(
+		`an include pattern cannot begin with "!": move it to exclude without the "!", or write "\!" for the character`,
+	)
 	errNamed     = errors.New(`a class such as "[:alpha:]" is not known: write a range, such as "[a-zA-Z]"`)
 	errBackslash = errors.New(`it ends with "\": write "\\" for the character`)
-	errClass     = errors.New(`a class is not well formed: end it with "]", write "\[", "\]" and "\-" for the characters, and keep "/" out of it`)
+	errClass     = errors.New(
+		`a class is not well formed: end it with "]", write "\[", "\]" and "\-" for the characters, and keep "/" out of it`,
+	)
 )
 
 func parse(text string) (pattern, error) {

@@ -60,7 +60,10 @@ func TestBombs(t *testing.T) {
 				{frame.MaxPlain + 1, frame.ErrHeader},
 			} {
 				t.Run(fmt.Sprintf("%s/%d/%d", e.Name(), size, test.promised), func(t *testing.T) {
-					h := frame.Header{Last: true, Codec: e.Codec(), Class: codec.Software, PlainLen: uint32(test.promised), WireLen: uint32(len(payload))}
+					h := frame.Header{
+						Last: true, Codec: e.Codec(), Class: codec.Software, PlainLen: uint32(test.promised),
+						WireLen: uint32(len(payload)),
+					}
 					block := append(h.Append(nil), payload...)
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)

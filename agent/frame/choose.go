@@ -53,8 +53,11 @@ func newChoosing(o EncoderOptions) (*choosing, error) {
 	// The least effort in software, and zstd first: it finds more to save than deflate does.
 	options := make([]policy.Option, 0, len(o.Ways))
 	for option, engine := range o.Ways {
-		if option.Stored() || engine.Codec() != option.Codec || engine.Class() != option.Class || !engine.HasLevel(option.Level) {
-			return nil, fmt.Errorf("engine %s is no way to compress as %v in %v at level %v", engine.Name(), option.Codec, option.Class, option.Level)
+		if option.Stored() || engine.Codec() != option.Codec || engine.Class() != option.Class ||
+			!engine.HasLevel(option.Level) {
+			return nil, fmt.Errorf(
+				"engine %s is no way to compress as %v in %v at level %v", engine.Name(), option.Codec, option.Class, option.Level,
+			)
 		}
 		options = append(options, option)
 	}
@@ -86,7 +89,9 @@ func (c *choosing) worker(o policy.Option) (worker, error) {
 	}
 	engine, ok := c.engines[o]
 	if !ok {
-		return worker{}, fmt.Errorf("codec %v in %v at level %v was chosen, which is not among the ways", o.Codec, o.Class, o.Level)
+		return worker{}, fmt.Errorf(
+			"codec %v in %v at level %v was chosen, which is not among the ways", o.Codec, o.Class, o.Level,
+		)
 	}
 	w, err := newWorker(engine, o.Level)
 	if err != nil {
@@ -135,7 +140,9 @@ func (e *Encoder) choose(space, plain []byte) (policy.Decision, meter.Use, sampl
 	if err != nil {
 		return gate, meter.Use{}, seen, 0, err
 	}
-	decision := policy.Decision{Codec: choice.Codec, Class: choice.Class, Level: choice.Level, Reason: reasonOf(gate, choice, block)}
+	decision := policy.Decision{
+		Codec: choice.Codec, Class: choice.Class, Level: choice.Level, Reason: reasonOf(gate, choice, block),
+	}
 	var use meter.Use
 	var n int
 	cpu := meter.ThreadCPU(func() {
@@ -178,7 +185,9 @@ func (e *Encoder) expect(space, plain []byte) (sample, error) {
 	}
 	if c.trusted > 0 && len(plain) >= telling {
 		c.trusted--
-		s := sample{verdict: estimate.Compress, predicted: estimate.Prediction{Size: int(c.share * float64(len(plain))), Worth: c.worth}}
+		s := sample{
+			verdict: estimate.Compress, predicted: estimate.Prediction{Size: int(c.share * float64(len(plain))), Worth: c.worth},
+		}
 		if !c.worth {
 			s.verdict = estimate.Skip
 		}

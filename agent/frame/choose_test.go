@@ -44,7 +44,9 @@ func softwareWays() map[policy.Option]codec.Engine {
 // TestChooser: every block goes the way that is chosen for it, and what became of it is told.
 func TestChooser(t *testing.T) {
 	s := &script{}
-	e := newEncoder(t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Zstd, Policy: auto(), Chooser: s, Ways: softwareWays()})
+	e := newEncoder(
+		t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Zstd, Policy: auto(), Chooser: s, Ways: softwareWays()},
+	)
 	d := newDecoder(t, plainMachine)
 	plain := corpus("xml", 128<<10)
 	for i, test := range []struct {
@@ -55,7 +57,10 @@ func TestChooser(t *testing.T) {
 	}{
 		{policy.Choice{Option: software(codec.Deflate, codec.High)}, policy.NoAccelerator, meter.Software, goflate.Name},
 		{policy.Choice{Option: software(codec.Zstd, codec.Fast)}, policy.NoAccelerator, meter.Software, gozstd.Name},
-		{policy.Choice{Option: software(codec.Zstd, codec.Balanced), Reason: policy.AcceleratorBusy}, policy.AcceleratorBusy, meter.Software, gozstd.Name},
+		{
+			policy.Choice{Option: software(codec.Zstd, codec.Balanced), Reason: policy.AcceleratorBusy}, policy.AcceleratorBusy,
+			meter.Software, gozstd.Name,
+		},
 		{policy.Choice{Reason: policy.NetworkFaster}, policy.NetworkFaster, meter.Stored, ""},
 		{policy.Choice{Reason: policy.CPUBudget}, policy.CPUBudget, meter.Stored, ""},
 	} {
@@ -68,15 +73,18 @@ func TestChooser(t *testing.T) {
 		if outcome.Reason != test.reason || outcome.Path != test.path || outcome.Use != use {
 			t.Errorf("%+v: %+v", test.choice, outcome)
 		}
-		if asked := s.asked[i]; asked.Size != len(plain) || asked.Predicted < 1 || asked.Predicted > len(plain)/2 || asked.Hardware || !asked.Software {
+		if asked := s.asked[i]; asked.Size != len(plain) || asked.Predicted < 1 || asked.Predicted > len(plain)/2 ||
+			asked.Hardware || !asked.Software {
 			t.Errorf("asked about %+v", asked)
 		}
 		want := 1
 		if test.choice.Stored() {
 			want = 0
 		}
-		if len(s.learned) != want || want == 1 && (s.learned[0].Option != test.choice.Option || s.learned[0].Size != len(plain) ||
-			s.learned[0].Wire != len(block)-frame.HeaderSize || s.learned[0].CPU <= 0 || s.learned[0].Predicted != s.asked[i].Predicted) {
+		if len(s.learned) != want || want == 1 && (s.learned[0].Option != test.choice.Option ||
+			s.learned[0].Size != len(plain) ||
+			s.learned[0].Wire != len(block)-frame.HeaderSize || s.learned[0].CPU <= 0 ||
+			s.learned[0].Predicted != s.asked[i].Predicted) {
 			t.Errorf("%+v: told %+v", test.choice, s.learned)
 		}
 		if out, _, err := d.Decode(nil, block); err != nil || !bytes.Equal(out, plain) {
@@ -92,16 +100,23 @@ func TestChooserIsNotAsked(t *testing.T) {
 		plain  []byte
 		reason policy.Reason
 	}{
-		"noise":       {func(*frame.EncoderOptions) {}, corpus("random", 128<<10), policy.Incompressible},
-		"too small":   {func(*frame.EncoderOptions) {}, corpus("xml", 50), policy.BelowMinimum},
-		"no codec":    {func(o *frame.EncoderOptions) { o.Codec = codec.None }, corpus("xml", 128<<10), policy.PeerRefused},
-		"mode Never":  {func(o *frame.EncoderOptions) { o.Policy.Mode = policy.Never }, corpus("xml", 128<<10), policy.PolicyNever},
-		"mode Always": {func(o *frame.EncoderOptions) { o.Policy.Mode = policy.Always }, corpus("xml", 128<<10), policy.NoAccelerator},
+		"noise":     {func(*frame.EncoderOptions) {}, corpus("random", 128<<10), policy.Incompressible},
+		"too small": {func(*frame.EncoderOptions) {}, corpus("xml", 50), policy.BelowMinimum},
+		"no codec":  {func(o *frame.EncoderOptions) { o.Codec = codec.None }, corpus("xml", 128<<10), policy.PeerRefused},
+		"mode Never": {
+			func(o *frame.EncoderOptions) { o.Policy.Mode = policy.Never }, corpus("xml", 128<<10), policy.PolicyNever,
+		},
+		"mode Always": {
+			func(o *frame.EncoderOptions) { o.Policy.Mode = policy.Always }, corpus("xml", 128<<10), policy.NoAccelerator,
+		},
 	} {
 		s := &script{}
-		o := frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: softwareWays()}
+		o := frame.EncoderOptions{
+			Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: softwareWays(),
+		}
 		test.change(&o)
-		if _, outcome, err := newEncoder(t, o).Append(nil, test.plain, false); err != nil || outcome.Reason != test.reason || len(s.asked) > 0 {
+		if _, outcome, err := newEncoder(t, o).Append(nil, test.plain, false); err != nil || outcome.Reason != test.reason ||
+			len(s.asked) > 0 {
 			t.Errorf("%s: %+v, asked %d times, %v", name, outcome, len(s.asked), err)
 		}
 	}
@@ -110,7 +125,10 @@ func TestChooserIsNotAsked(t *testing.T) {
 // TestChooserLearnsOfFailures: what did not shrink counts as it is, and samples are taken again.
 func TestChooserLearnsOfFailures(t *testing.T) {
 	s := &script{next: policy.Choice{Option: software(codec.Deflate, codec.Fast)}}
-	e := newEncoder(t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: softwareWays()})
+	e := newEncoder(
+		t,
+		frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: softwareWays()},
+	)
 	// Little blocks are not judged.
 	_, outcome, err := e.Append(nil, corpus("random", 1000), false)
 	if err != nil || outcome.Reason != policy.DidNotShrink || len(s.learned) != 1 || s.learned[0].Wire != 1000 {
@@ -121,7 +139,10 @@ func TestChooserLearnsOfFailures(t *testing.T) {
 // TestLikeBlocks: of many like blocks an eighth is sampled in the end; when they change all are again.
 func TestLikeBlocks(t *testing.T) {
 	s := &script{next: policy.Choice{Reason: policy.NetworkFaster}}
-	e := newEncoder(t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: softwareWays()})
+	e := newEncoder(
+		t,
+		frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: softwareWays()},
+	)
 	buf := make([]byte, 0, 256<<10)
 	sampled := func(plain []byte, n int) int {
 		taken := 0
@@ -160,16 +181,21 @@ func TestChooserAndAccelerator(t *testing.T) {
 	ways := softwareWays()
 	ways[option] = engine
 	s := &script{next: policy.Choice{Option: option}}
-	e := newEncoder(t, frame.EncoderOptions{Engines: withHardware, Codec: codec.Zstd, Policy: auto(), Chooser: s, Ways: ways})
+	e := newEncoder(
+		t, frame.EncoderOptions{Engines: withHardware, Codec: codec.Zstd, Policy: auto(), Chooser: s, Ways: ways},
+	)
 	_, outcome, err := e.Append(nil, corpus("xml", 128<<10), false)
-	if err != nil || outcome.Reason != policy.HardwareUsed || outcome.Path != meter.Hardware || !s.asked[0].Hardware || outcome.Use.Engine != engine.Name() {
+	if err != nil || outcome.Reason != policy.HardwareUsed || outcome.Path != meter.Hardware || !s.asked[0].Hardware ||
+		outcome.Use.Engine != engine.Name() {
 		t.Errorf("%+v, %v", outcome, err)
 	}
 	s.next = policy.Choice{Option: software(codec.Zstd, codec.Fast)}
-	if _, outcome, err := e.Append(nil, corpus("xml", 128<<10), false); err != nil || outcome.Reason != policy.SoftwareUsed {
+	if _, outcome, err := e.Append(nil, corpus("xml", 128<<10), false); err != nil ||
+		outcome.Reason != policy.SoftwareUsed {
 		t.Errorf("software by choice: %+v, %v", outcome, err)
 	}
-	if _, outcome, err := e.Append(nil, corpus("xml", 10_000), false); err != nil || outcome.Reason != policy.SoftwareUsed || s.asked[2].Hardware {
+	if _, outcome, err := e.Append(nil, corpus("xml", 10_000), false); err != nil ||
+		outcome.Reason != policy.SoftwareUsed || s.asked[2].Hardware {
 		t.Errorf("too small for hardware: %+v, %v", outcome, err)
 	}
 }
@@ -188,7 +214,9 @@ func TestWaysAreChecked(t *testing.T) {
 	}
 	s := &script{next: policy.Choice{Option: software(codec.Zstd, codec.High)}}
 	ways := map[policy.Option]codec.Engine{software(codec.Deflate, codec.Fast): goflate.New()}
-	e := newEncoder(t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: ways})
+	e := newEncoder(
+		t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: auto(), Chooser: s, Ways: ways},
+	)
 	if _, _, err := e.Append(nil, corpus("xml", 128<<10), false); err == nil {
 		t.Error("a way that is not there was taken")
 	}

@@ -266,7 +266,9 @@ func (e *Encoder) compress(space, plain []byte) (policy.Decision, meter.Use, sam
 
 // work has a worker compress a block. The decision it returns is what was done in the
 // end.
-func (e *Encoder) work(w worker, decision policy.Decision, seen *sample, space, plain []byte) (policy.Decision, meter.Use, sample, int, error) {
+func (e *Encoder) work(
+	w worker, decision policy.Decision, seen *sample, space, plain []byte,
+) (policy.Decision, meter.Use, sample, int, error) {
 	// One byte less than the plain block: what does not fit did not shrink.
 	n, err := w.encoder.Encode(space[:len(plain)-1], plain)
 	if errors.Is(err, codec.ErrDoesNotFit) {

@@ -53,7 +53,9 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("block format version %d: this program reads version %d; use the same release on both sides", e.Version, version)
+	return fmt.Sprintf(
+		"block format version %d: this program reads version %d; use the same release on both sides", e.Version, version,
+	)
 }
 
 // CodecError says that this program has no engine for a block's codec.

@@ -33,12 +33,18 @@ var headers = []struct {
 	},
 	{
 		"software",
-		frame.Header{Codec: codec.Deflate, Class: codec.Software, Seq: 0x0102030405060708, PlainLen: 1 << 20, WireLen: 0x01234, Checksum: 0x1122334455667788},
+		frame.Header{
+			Codec: codec.Deflate, Class: codec.Software, Seq: 0x0102030405060708, PlainLen: 1 << 20, WireLen: 0x01234,
+			Checksum: 0x1122334455667788,
+		},
 		"4c47424b010002010102030405060708001000000000123411223344556677880d0cc6fca31e68c5",
 	},
 	{
 		"hardware, longest, last",
-		frame.Header{Last: true, Codec: codec.Deflate, Class: codec.Hardware, Seq: 1<<64 - 1, PlainLen: 4 << 20, WireLen: 4<<20 - 1, Checksum: 1<<64 - 1},
+		frame.Header{
+			Last: true, Codec: codec.Deflate, Class: codec.Hardware, Seq: 1<<64 - 1, PlainLen: 4 << 20, WireLen: 4<<20 - 1,
+			Checksum: 1<<64 - 1,
+		},
 		"4c47424b01010202ffffffffffffffff00400000003fffffffffffffffffffff6a74215150382251",
 	},
 }
@@ -125,7 +131,10 @@ func TestHeaderFields(t *testing.T) {
 		{"not shrunk", change(deflate, func(h *frame.Header) { h.WireLen = 100 }), is(frame.ErrHeader)},
 		{"grown", change(deflate, func(h *frame.Header) { h.WireLen = 101 }), is(frame.ErrHeader)},
 		{"plain too long", change(deflate, func(h *frame.Header) { h.PlainLen = frame.MaxPlain + 1 }), is(frame.ErrHeader)},
-		{"plain far too long", change(stored, func(h *frame.Header) { h.PlainLen, h.WireLen = 1<<32-1, 1<<32-1 }), is(frame.ErrHeader)},
+		{
+			"plain far too long", change(stored, func(h *frame.Header) { h.PlainLen, h.WireLen = 1<<32-1, 1<<32-1 }),
+			is(frame.ErrHeader),
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

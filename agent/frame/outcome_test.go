@@ -38,19 +38,52 @@ func TestOutcomes(t *testing.T) {
 		readByPlain     meter.Path
 		readWithSupport meter.Path
 	}{
-		{"no accelerator", plainMachine, codec.Deflate, auto(), source, meter.Software, policy.NoAccelerator, meter.Software, meter.Hardware},
-		{"software by choice", plainMachine, codec.Deflate, anywhere, source, meter.Software, policy.SoftwareUsed, meter.Software, meter.Hardware},
-		{"hardware", withHardware, codec.Deflate, auto(), source, meter.Hardware, policy.HardwareUsed, meter.Fallback, meter.Hardware},
-		{"hardware and nothing else", withHardware, codec.Deflate, noSoftware, source, meter.Hardware, policy.HardwareUsed, meter.Fallback, meter.Hardware},
-		{"too small for hardware", withHardware, codec.Deflate, auto(), source[:19999], meter.Software, policy.SoftwareUsed, meter.Software, meter.Hardware},
-		{"too small", plainMachine, codec.Deflate, auto(), source[:99], meter.Stored, policy.BelowMinimum, meter.Stored, meter.Stored},
+		{
+			"no accelerator", plainMachine, codec.Deflate, auto(), source, meter.Software, policy.NoAccelerator, meter.Software,
+			meter.Hardware,
+		},
+		{
+			"software by choice", plainMachine, codec.Deflate, anywhere, source, meter.Software, policy.SoftwareUsed,
+			meter.Software, meter.Hardware,
+		},
+		{
+			"hardware", withHardware, codec.Deflate, auto(), source, meter.Hardware, policy.HardwareUsed, meter.Fallback,
+			meter.Hardware,
+		},
+		{
+			"hardware and nothing else", withHardware, codec.Deflate, noSoftware, source, meter.Hardware, policy.HardwareUsed,
+			meter.Fallback, meter.Hardware,
+		},
+		{
+			"too small for hardware", withHardware, codec.Deflate, auto(), source[:19999], meter.Software, policy.SoftwareUsed,
+			meter.Software, meter.Hardware,
+		},
+		{
+			"too small", plainMachine, codec.Deflate, auto(), source[:99], meter.Stored, policy.BelowMinimum, meter.Stored,
+			meter.Stored,
+		},
 		{"empty", plainMachine, codec.Deflate, always, nil, meter.Stored, policy.BelowMinimum, meter.Stored, meter.Stored},
-		{"software disabled", plainMachine, codec.Deflate, noSoftware, source, meter.Stored, policy.SoftwareDisabled, meter.Stored, meter.Stored},
+		{
+			"software disabled", plainMachine, codec.Deflate, noSoftware, source, meter.Stored, policy.SoftwareDisabled,
+			meter.Stored, meter.Stored,
+		},
 		{"never", withHardware, codec.Deflate, never, source, meter.Stored, policy.PolicyNever, meter.Stored, meter.Stored},
-		{"peer refused", withHardware, codec.None, auto(), source, meter.Stored, policy.PeerRefused, meter.Stored, meter.Stored},
-		{"incompressible", plainMachine, codec.Deflate, auto(), random, meter.Stored, policy.Incompressible, meter.Stored, meter.Stored},
-		{"did not shrink", plainMachine, codec.Deflate, always, random, meter.Stored, policy.DidNotShrink, meter.Stored, meter.Stored},
-		{"hardware did not shrink it", withHardware, codec.Deflate, always, random, meter.Stored, policy.DidNotShrink, meter.Stored, meter.Stored},
+		{
+			"peer refused", withHardware, codec.None, auto(), source, meter.Stored, policy.PeerRefused, meter.Stored,
+			meter.Stored,
+		},
+		{
+			"incompressible", plainMachine, codec.Deflate, auto(), random, meter.Stored, policy.Incompressible, meter.Stored,
+			meter.Stored,
+		},
+		{
+			"did not shrink", plainMachine, codec.Deflate, always, random, meter.Stored, policy.DidNotShrink, meter.Stored,
+			meter.Stored,
+		},
+		{
+			"hardware did not shrink it", withHardware, codec.Deflate, always, random, meter.Stored, policy.DidNotShrink,
+			meter.Stored, meter.Stored,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -77,7 +110,8 @@ func TestOutcomes(t *testing.T) {
 				if err != nil || !bytes.Equal(out, test.plain) {
 					t.Fatalf("decoded %d bytes, %v", len(out), err)
 				}
-				if outcome.Path != want || outcome.Reason != "" || outcome.PlainBytes != len(test.plain) || outcome.WireBytes != len(block) {
+				if outcome.Path != want || outcome.Reason != "" || outcome.PlainBytes != len(test.plain) ||
+					outcome.WireBytes != len(block) {
 					t.Errorf("decoding: got %+v, want path %v", outcome, want)
 				}
 			}
@@ -106,7 +140,8 @@ func TestMistakes(t *testing.T) {
 	}
 
 	e := newEncoder(t, good)
-	if out, _, err := e.Append([]byte("x"), make([]byte, frame.MaxPlain+1), false); !errors.Is(err, frame.ErrTooLarge) || string(out) != "x" {
+	if out, _, err := e.Append([]byte("x"), make([]byte, frame.MaxPlain+1), false); !errors.Is(err, frame.ErrTooLarge) ||
+		string(out) != "x" {
 		t.Errorf("too long a block: %v", err)
 	}
 	block, _, err := e.Append([]byte("x"), corpus("xml", 1000), true)
@@ -124,7 +159,8 @@ func TestMistakes(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if out, _, err := closed.Append([]byte("x"), corpus("xml", 1000), true); !errors.Is(err, codec.ErrClosed) || string(out) != "x" {
+	if out, _, err := closed.Append([]byte("x"), corpus("xml", 1000), true); !errors.Is(err, codec.ErrClosed) ||
+		string(out) != "x" {
 		t.Errorf("after Close: %q, %v", out, err)
 	}
 }
@@ -133,7 +169,10 @@ func TestMistakes(t *testing.T) {
 func TestNoSoftwareEngineNeeded(t *testing.T) {
 	s := auto()
 	s.SoftwareDisabled = true
-	e := newEncoder(t, frame.EncoderOptions{Engines: codec.NewRegistry(accelerator{goflate.New(), true}), Codec: codec.Deflate, Policy: s})
+	e := newEncoder(
+		t,
+		frame.EncoderOptions{Engines: codec.NewRegistry(accelerator{goflate.New(), true}), Codec: codec.Deflate, Policy: s},
+	)
 	if _, outcome, err := e.Append(nil, corpus("xml", 30000), true); err != nil || outcome.Path != meter.Hardware {
 		t.Errorf("got %+v, %v", outcome, err)
 	}

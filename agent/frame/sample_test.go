@@ -50,7 +50,8 @@ func TestProbeFindsWhatTheSampleDoesNot(t *testing.T) {
 	engines := codec.NewRegistry(goflate.New(), identity.New())
 	e := newEncoder(t, frame.EncoderOptions{Engines: engines, Codec: codec.Deflate, Policy: auto()})
 	s := encodeAll(t, e, bytes.Repeat(corpus("random", 30_000), 2), 100)
-	if s.Estimate.Probes != 37 || s.Estimate.Missed != 37 || s.Software.Operations != 37 || s.Skipped[policy.Incompressible] != 63 {
+	if s.Estimate.Probes != 37 || s.Estimate.Missed != 37 || s.Software.Operations != 37 ||
+		s.Skipped[policy.Incompressible] != 63 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -77,7 +78,8 @@ func TestEstimateIsCounted(t *testing.T) {
 	always := auto()
 	always.Mode = policy.Always
 	e = newEncoder(t, frame.EncoderOptions{Engines: plainMachine, Codec: codec.Deflate, Policy: always})
-	if s := encodeAll(t, e, corpus("random", size), 3); s.Estimate != (meter.Estimate{}) || s.Skipped[policy.DidNotShrink] != 3 {
+	if s := encodeAll(t, e, corpus("random", size), 3); s.Estimate != (meter.Estimate{}) ||
+		s.Skipped[policy.DidNotShrink] != 3 {
 		t.Errorf("mode Always: %+v", s)
 	}
 }

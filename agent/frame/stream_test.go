@@ -55,7 +55,9 @@ var (
 )
 
 func auto() policy.Settings {
-	return policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 20000, SoftwareMinSize: 100, PreferHardware: true}
+	return policy.Settings{
+		Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 20000, SoftwareMinSize: 100, PreferHardware: true,
+	}
 }
 
 func newEncoder(t testing.TB, o frame.EncoderOptions) *frame.Encoder {

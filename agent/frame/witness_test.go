@@ -27,7 +27,9 @@ func TestWitness(t *testing.T) {
 	plain := corpus("xml", 30000)
 	noSoftware := auto()
 	noSoftware.SoftwareDisabled = true
-	byHardware, _, err := newEncoder(t, frame.EncoderOptions{Engines: withHardware, Codec: codec.Deflate, Policy: auto()}).Append(nil, plain, true)
+	byHardware, _, err := newEncoder(
+		t, frame.EncoderOptions{Engines: withHardware, Codec: codec.Deflate, Policy: auto()},
+	).Append(nil, plain, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,8 @@ func TestWitness(t *testing.T) {
 						t.Fatal(err)
 					}
 					h, err := frame.ParseHeader(block)
-					if err != nil || h.Class != codec.Software || outcome.Path != meter.Software || outcome.Reason != policy.SelfTestFailed {
+					if err != nil || h.Class != codec.Software || outcome.Path != meter.Software ||
+						outcome.Reason != policy.SelfTestFailed {
 						t.Errorf("hardware preferred %v, block %d: %+v, %+v, %v", prefer, i, h, outcome, err)
 					}
 				}
@@ -133,11 +136,13 @@ func TestWitnessOfEachCall(t *testing.T) {
 	// Once it was caught the accelerator is given no more to compress. Inflating in
 	// software what is short is no fault.
 	c, e := compressed.Snapshot(), expanded.Snapshot()
-	if c.Hardware != (meter.Count{Operations: 2, Bytes: 70000}) || c.Software != (meter.Count{Operations: 2, Bytes: 69999}) ||
+	if c.Hardware != (meter.Count{Operations: 2, Bytes: 70000}) ||
+		c.Software != (meter.Count{Operations: 2, Bytes: 69999}) ||
 		c.Compressed[policy.HardwareUsed] != 2 || c.Compressed[policy.SelfTestFailed] != 2 {
 		t.Errorf("compressed: %+v", c)
 	}
-	if e.Hardware != (meter.Count{Operations: 3, Bytes: 110000}) || e.Fallback != (meter.Count{Operations: 1, Bytes: 29999}) {
+	if e.Hardware != (meter.Count{Operations: 3, Bytes: 110000}) ||
+		e.Fallback != (meter.Count{Operations: 1, Bytes: 29999}) {
 		t.Errorf("expanded: %+v", e)
 	}
 }
@@ -160,21 +165,41 @@ func TestShortfall(t *testing.T) {
 		want    policy.Reason
 	}{
 		{"absent", frame.EncoderOptions{Engines: plainMachine, Policy: auto()}, policy.NoAccelerator},
-		{"not used", frame.EncoderOptions{Engines: plainMachine, Policy: auto(), Accelerator: policy.NotUsed}, policy.SelfTestFailed},
-		{"no level", frame.EncoderOptions{Engines: plainMachine, Policy: auto(), Accelerator: policy.LacksLevel}, policy.LevelNotAccelerated},
+		{
+			"not used", frame.EncoderOptions{Engines: plainMachine, Policy: auto(), Accelerator: policy.NotUsed},
+			policy.SelfTestFailed,
+		},
+		{
+			"no level", frame.EncoderOptions{Engines: plainMachine, Policy: auto(), Accelerator: policy.LacksLevel},
+			policy.LevelNotAccelerated,
+		},
 		{"other level", frame.EncoderOptions{Engines: lacking, Policy: high}, policy.LevelNotAccelerated},
-		{"other level, though verified", frame.EncoderOptions{Engines: lacking, Policy: high, Accelerator: policy.Verified}, policy.LevelNotAccelerated},
-		{"verified without an engine", frame.EncoderOptions{Engines: plainMachine, Policy: auto(), Accelerator: policy.Verified}, policy.NoAccelerator},
-		{"an engine beats the state", frame.EncoderOptions{Engines: withHardware, Policy: auto(), Accelerator: policy.NotUsed}, policy.HardwareUsed},
+		{
+			"other level, though verified", frame.EncoderOptions{Engines: lacking, Policy: high, Accelerator: policy.Verified},
+			policy.LevelNotAccelerated,
+		},
+		{
+			"verified without an engine",
+			frame.EncoderOptions{Engines: plainMachine, Policy: auto(), Accelerator: policy.Verified}, policy.NoAccelerator,
+		},
+		{
+			"an engine beats the state",
+			frame.EncoderOptions{Engines: withHardware, Policy: auto(), Accelerator: policy.NotUsed}, policy.HardwareUsed,
+		},
 		{"other codec", frame.EncoderOptions{Engines: zstd, Codec: codec.Zstd, Policy: auto()}, policy.CodecNotAccelerated},
-		{"other codec, though verified", frame.EncoderOptions{Engines: zstd, Codec: codec.Zstd, Policy: auto(), Accelerator: policy.Verified}, policy.CodecNotAccelerated},
+		{
+			"other codec, though verified",
+			frame.EncoderOptions{Engines: zstd, Codec: codec.Zstd, Policy: auto(), Accelerator: policy.Verified},
+			policy.CodecNotAccelerated,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if test.options.Codec == 0 {
 				test.options.Codec = codec.Deflate
 			}
-			if _, outcome, err := newEncoder(t, test.options).Append(nil, corpus("xml", 30000), true); err != nil || outcome.Reason != test.want {
+			if _, outcome, err := newEncoder(t, test.options).Append(nil, corpus("xml", 30000), true); err != nil ||
+				outcome.Reason != test.want {
 				t.Errorf("got %+v, %v; want %s", outcome, err, test.want)
 			}
 		})

@@ -17,7 +17,10 @@ func describe(v Verdict, lacking, unused *failure) string {
 	first := v.Compress[0]
 	fmt.Fprintf(&b, "DFLTCC was proved to compress at %s", names(v.Levels))
 	if v.SlowerThanSoftware {
-		fmt.Fprintf(&b, ". It is slower than software here: %s against %s at level %v", rate(first.Hardware), rate(first.Software), first.Level)
+		fmt.Fprintf(
+			&b, ". It is slower than software here: %s against %s at level %v", rate(first.Hardware), rate(first.Software),
+			first.Level,
+		)
 	} else {
 		fmt.Fprintf(&b, ", %.1f times as fast as software at level %v (%s against %s)",
 			first.Hardware/first.Software, first.Level, rate(first.Hardware), rate(first.Software))
@@ -27,9 +30,15 @@ func describe(v Verdict, lacking, unused *failure) string {
 	case unused != nil:
 		fmt.Fprintf(&b, ". Software inflates, because the accelerator was not used for it: %s", unused.message)
 	case v.InflateMinSize == NeverInflate:
-		fmt.Fprintf(&b, ". Software inflates, because it is faster at every size: %s against %s", rate(v.InflateSoftware), rate(v.InflateHardware))
+		fmt.Fprintf(
+			&b, ". Software inflates, because it is faster at every size: %s against %s", rate(v.InflateSoftware),
+			rate(v.InflateHardware),
+		)
 	default:
-		fmt.Fprintf(&b, ". It inflates from %d compressed bytes on (%s, software %s)", v.InflateMinSize, rate(v.InflateHardware), rate(v.InflateSoftware))
+		fmt.Fprintf(
+			&b, ". It inflates from %d compressed bytes on (%s, software %s)", v.InflateMinSize, rate(v.InflateHardware),
+			rate(v.InflateSoftware),
+		)
 	}
 	if lacking != nil {
 		fmt.Fprintf(&b, ". Other levels are left to software: %s", lacking.message)

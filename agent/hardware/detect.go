@@ -35,7 +35,8 @@ const (
 // Detect reports whether the machine claims to have the accelerator and, when it
 // does not, what makes it so, as a sentence for an operator.
 func (s System) Detect() (present bool, message string) {
-	const hint = "z15 and LinuxONE III are the first machines with it; in a virtual machine the hypervisor must pass facility 151 on"
+	const hint = "z15 and LinuxONE III are the first machines with it; in a virtual machine the hypervisor must pass " +
+		"facility 151 on"
 	if s.Architecture != "s390x" {
 		return false, fmt.Sprintf("architecture %s has no accelerator that this program can use; s390x has", s.Architecture)
 	}

@@ -40,16 +40,49 @@ func TestDetect(t *testing.T) {
 		message string
 	}{
 		{"z15", hardware.System{Architecture: "s390x", Auxv: auxv(dfl | 0x1ff), CPUInfo: []byte(z15)}, true, ""},
-		{"z14", hardware.System{Architecture: "s390x", Auxv: auxv(0x1ff), CPUInfo: []byte(without)}, false, "does not have the instruction"},
-		{"all but the bit", hardware.System{Architecture: "s390x", Auxv: auxv(^uintptr(dfl)), CPUInfo: []byte(z15)}, false, "emulator"},
-		{"bit without feature", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte(without)}, false, "own /proc/cpuinfo"},
-		{"feature of another line", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte("bugs : dflt\nfeatures : zarch\n")}, false, "own /proc/cpuinfo"},
-		{"a longer word", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte("features : dflt2 xdflt\n")}, false, "own /proc/cpuinfo"},
-		{"no end of line", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte("features:dflt")}, true, ""},
+		{
+			"z14", hardware.System{Architecture: "s390x", Auxv: auxv(0x1ff), CPUInfo: []byte(without)}, false,
+			"does not have the instruction",
+		},
+		{
+			"all but the bit", hardware.System{Architecture: "s390x", Auxv: auxv(^uintptr(dfl)), CPUInfo: []byte(z15)}, false,
+			"emulator",
+		},
+		{
+			"bit without feature", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte(without)}, false,
+			"own /proc/cpuinfo",
+		},
+		{
+			"feature of another line",
+			hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte("bugs : dflt\nfeatures : zarch\n")}, false,
+			"own /proc/cpuinfo",
+		},
+		{
+			"a longer word",
+			hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte("features : dflt2 xdflt\n")}, false,
+			"own /proc/cpuinfo",
+		},
+		{
+			"no end of line", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte("features:dflt")}, true,
+			"",
+		},
 		{"nothing readable", hardware.System{Architecture: "s390x"}, false, "does not have the instruction"},
-		{"one endless line", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: bytes.Repeat([]byte("features: dflt "), 1<<20)}, false, "own /proc/cpuinfo"},
-		{"after an endless line", hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: append(bytes.Repeat([]byte("x"), 1<<20), "\nfeatures: dflt\n"...)}, false, "own /proc/cpuinfo"},
-		{"another architecture", hardware.System{Architecture: "amd64", Auxv: auxv(dfl), CPUInfo: []byte(z15)}, false, "amd64 has no accelerator"},
+		{
+			"one endless line",
+			hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: bytes.Repeat([]byte("features: dflt "), 1<<20)},
+			false, "own /proc/cpuinfo",
+		},
+		{
+			"after an endless line",
+			hardware.System{
+				Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: append(bytes.Repeat([]byte("x"), 1<<20), "\nfeatures: dflt\n"...),
+			},
+			false, "own /proc/cpuinfo",
+		},
+		{
+			"another architecture", hardware.System{Architecture: "amd64", Auxv: auxv(dfl), CPUInfo: []byte(z15)}, false,
+			"amd64 has no accelerator",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -61,7 +94,8 @@ func TestDetect(t *testing.T) {
 				return
 			}
 			engine, v := hardware.FindOn(t.Context(), test.system)
-			if engine != nil || v.State != hardware.Absent || v.Reason != hardware.NoInstruction || v.Message != message || v.Accelerator(codec.Fast) != policy.Absent {
+			if engine != nil || v.State != hardware.Absent || v.Reason != hardware.NoInstruction || v.Message != message ||
+				v.Accelerator(codec.Fast) != policy.Absent {
 				t.Errorf("found %v, %+v", engine, v)
 			}
 		})
@@ -71,7 +105,9 @@ func TestDetect(t *testing.T) {
 // TestClaim: what comes of a claim to have the accelerator depends on whether the
 // library can use it, and on nothing else.
 func TestClaim(t *testing.T) {
-	engine, v := hardware.FindOn(t.Context(), hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte(z15)})
+	engine, v := hardware.FindOn(
+		t.Context(), hardware.System{Architecture: "s390x", Auxv: auxv(dfl), CPUInfo: []byte(z15)},
+	)
 	if accelerated(t) {
 		checkProved(t, engine, v)
 		return
@@ -115,7 +151,8 @@ func encodes(t *testing.T, engine codec.Engine, level codec.Level) bool {
 // checkProved checks the engine that Find returns where there is an accelerator.
 func checkProved(t *testing.T, engine codec.Engine, v hardware.Verdict) {
 	t.Helper()
-	if engine == nil || v.State != hardware.Verified || engine.Class() != codec.Hardware || engine.Name() != zlibng.HardwareName {
+	if engine == nil || v.State != hardware.Verified || engine.Class() != codec.Hardware ||
+		engine.Name() != zlibng.HardwareName {
 		t.Fatalf("found %v, %+v", engine, v)
 	}
 	for _, level := range []codec.Level{codec.Fast, codec.Balanced, codec.High} {

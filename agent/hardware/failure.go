@@ -24,9 +24,12 @@ const maxMessage = 1000
 func notUsed(f *failure) Verdict {
 	message := f.message
 	if f.reason == SelfTestFailed {
-		message += ". Software does the work; restart the pod to test again, and if it stays so, have the machine's hardware and microcode checked"
+		message += ". Software does the work; restart the pod to test again, and if it stays so, have the machine's " +
+			"hardware and microcode checked"
 	}
-	return Verdict{State: NotUsed, Reason: f.reason, Message: message[:min(len(message), maxMessage)], InflateMinSize: NeverInflate}
+	return Verdict{
+		State: NotUsed, Reason: f.reason, Message: message[:min(len(message), maxMessage)], InflateMinSize: NeverInflate,
+	}
 }
 
 func selfTestFailed(format string, args ...any) *failure {
@@ -52,12 +55,20 @@ func idle(coder any, what string) *failure {
 		return &failure{LibraryWithout, "this machine has DFLTCC, but the zlib-ng in this program was built without it: " +
 			"use the project's image, or build zlib-ng with hack/zlib-ng/build.sh"}
 	case zlibng.OtherLevel:
-		return &failure{LevelNotAccelerated, what + ": the zlib-ng in this program was built to use DFLTCC at other levels: " +
+		return &failure{LevelNotAccelerated, what +
+			": the zlib-ng in this program was built to use DFLTCC at other levels: " +
 			"use the project's image, or build zlib-ng with -DDFLTCC_LEVEL_MASK=0x3fe as hack/zlib-ng/build.sh does"}
 	case zlibng.OtherWindow:
-		return &failure{WindowNotAccelerated, what + ": DFLTCC takes a window of 32 KiB alone, and the stream has another: use the project's image"}
+		return &failure{
+			WindowNotAccelerated,
+			what + ": DFLTCC takes a window of 32 KiB alone, and the stream has another: use the project's image",
+		}
 	case zlibng.NoInstruction:
-		return selfTestFailed("%s: Linux names DFLTCC, but the library does not find the functions it needs (facility 151 with GDHT, CMPR and XPND)", what)
+		return selfTestFailed(
+			"%s: Linux names DFLTCC, but the library does not find the functions it needs (facility 151 with GDHT, CMPR and "+
+				"XPND)",
+			what,
+		)
 	default:
 		return selfTestFailed("%s: the library did not use it, and software did the work", what)
 	}

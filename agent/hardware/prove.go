@@ -55,7 +55,8 @@ func Prove(ctx context.Context, e Engines) Verdict {
 		return verdict
 	case ctx.Err() != nil:
 		return Verdict{State: NotUsed, Reason: Interrupted, InflateMinSize: NeverInflate,
-			Message: "the self-test of the accelerator was interrupted, so that nothing was proved: it is made again when the agent starts again"}
+			Message: "the self-test of the accelerator was interrupted, so that nothing was proved: it is made again when the " +
+				"agent starts again"}
 	default:
 		return notUsed(failed)
 	}
@@ -163,11 +164,15 @@ func (p *proof) level(ctx context.Context, level codec.Level) (Speed, *failure) 
 	_, speaks := hardware.(codec.Witness)
 	switch {
 	case unused != nil && speaks && !same:
-		return Speed{}, selfTestFailed("%s: the library says that software did the work, but the output is not software's", what)
+		return Speed{}, selfTestFailed(
+			"%s: the library says that software did the work, but the output is not software's", what,
+		)
 	case unused != nil:
 		return Speed{}, unused
 	case same:
-		return Speed{}, selfTestFailed("%s: the library says that it used the accelerator, but the output is software's, byte for byte", what)
+		return Speed{}, selfTestFailed(
+			"%s: the library says that it used the accelerator, but the output is software's, byte for byte", what,
+		)
 	}
 	if failed := p.expands(p.independent, p.stream[:n], len(p.plain), what); failed != nil {
 		return Speed{}, failed
@@ -176,7 +181,9 @@ func (p *proof) level(ctx context.Context, level codec.Level) (Speed, *failure) 
 		return Speed{}, failed
 	}
 	for _, stream := range [][]byte{p.stream[:n], p.other[:m]} {
-		if failed := p.expands(p.hardware, stream, len(p.plain), "inflate what was compressed at level "+level.String()); failed != nil {
+		if failed := p.expands(
+			p.hardware, stream, len(p.plain), "inflate what was compressed at level "+level.String(),
+		); failed != nil {
 			return Speed{}, failed
 		}
 	}

@@ -56,7 +56,9 @@ func (f fake) spend() {
 func (f fake) Class() codec.Class { return codec.Hardware }
 
 func (f fake) NewEncoder(level codec.Level) (codec.Encoder, error) {
-	other := map[codec.Level]codec.Level{codec.Fast: codec.Balanced, codec.Balanced: codec.High, codec.High: codec.Fast}[level]
+	other := map[codec.Level]codec.Level{
+		codec.Fast: codec.Balanced, codec.Balanced: codec.High, codec.High: codec.Fast,
+	}[level]
 	if f.copies {
 		other = level
 	}
@@ -126,7 +128,8 @@ func everywhere(o zlibng.Obstacle) map[codec.Level]zlibng.Obstacle {
 func prove(t *testing.T, e codec.Engine) hardware.Verdict {
 	t.Helper()
 	v := hardware.Prove(t.Context(), hardware.Engines{Hardware: e, Software: goflate.New(), Independent: goflate.New()})
-	if (v.State == hardware.Verified) != (len(v.Levels) > 0) || len(v.Levels) != len(v.Compress) || v.Message == "" || len(v.Message) > 1024 {
+	if (v.State == hardware.Verified) != (len(v.Levels) > 0) || len(v.Levels) != len(v.Compress) || v.Message == "" ||
+		len(v.Message) > 1024 {
 		t.Errorf("%+v", v)
 	}
 	return v
@@ -136,11 +139,13 @@ func TestProved(t *testing.T) {
 	t.Parallel()
 	software := goflate.New()
 	v := prove(t, fake{Engine: software})
-	if v.State != hardware.Verified || v.Reason != hardware.Proved || !slices.Equal(v.Levels, []codec.Level{codec.Fast, codec.Balanced, codec.High}) {
+	if v.State != hardware.Verified || v.Reason != hardware.Proved ||
+		!slices.Equal(v.Levels, []codec.Level{codec.Fast, codec.Balanced, codec.High}) {
 		t.Fatalf("%+v", v)
 	}
 	for _, s := range v.Compress {
-		if s.Hardware <= 0 || s.Software <= 0 || s.HardwareRatio <= 1 || s.SoftwareRatio <= 1 || s.HardwareRatio == s.SoftwareRatio {
+		if s.Hardware <= 0 || s.Software <= 0 || s.HardwareRatio <= 1 || s.SoftwareRatio <= 1 ||
+			s.HardwareRatio == s.SoftwareRatio {
 			t.Errorf("%+v", s)
 		}
 		if v.Accelerator(s.Level) != policy.Verified {
@@ -156,7 +161,8 @@ func TestProved(t *testing.T) {
 func TestSlower(t *testing.T) {
 	t.Parallel()
 	v := race(t, 4*time.Microsecond, time.Microsecond)
-	if v.State != hardware.Verified || !v.SlowerThanSoftware || v.InflateMinSize != hardware.NeverInflate || v.InflateHardware >= v.InflateSoftware {
+	if v.State != hardware.Verified || !v.SlowerThanSoftware || v.InflateMinSize != hardware.NeverInflate ||
+		v.InflateHardware >= v.InflateSoftware {
 		t.Errorf("%+v", v)
 	}
 	for _, want := range []string{"slower than software here", "Software inflates, because it is faster at every size"} {
@@ -195,12 +201,22 @@ func TestPartly(t *testing.T) {
 	t.Parallel()
 	v := prove(t, fake{Engine: goflate.New(), encode: map[codec.Level]zlibng.Obstacle{codec.High: zlibng.OtherLevel}})
 	// High's fake bytes are not software's: that is a contradiction, not a lack.
-	if v.State != hardware.NotUsed || v.Reason != hardware.SelfTestFailed || !strings.Contains(v.Message, "not software's") {
+	if v.State != hardware.NotUsed || v.Reason != hardware.SelfTestFailed ||
+		!strings.Contains(v.Message, "not software's") {
 		t.Errorf("%+v", v)
 	}
 
-	v = prove(t, fallsBack{fake{Engine: goflate.New(), encode: map[codec.Level]zlibng.Obstacle{codec.Balanced: zlibng.OtherLevel, codec.High: zlibng.OtherLevel}}})
-	if v.State != hardware.Verified || !slices.Equal(v.Levels, []codec.Level{codec.Fast}) || !strings.Contains(v.Message, "DFLTCC_LEVEL_MASK") {
+	v = prove(
+		t,
+		fallsBack{
+			fake{
+				Engine: goflate.New(),
+				encode: map[codec.Level]zlibng.Obstacle{codec.Balanced: zlibng.OtherLevel, codec.High: zlibng.OtherLevel},
+			},
+		},
+	)
+	if v.State != hardware.Verified || !slices.Equal(v.Levels, []codec.Level{codec.Fast}) ||
+		!strings.Contains(v.Message, "DFLTCC_LEVEL_MASK") {
 		t.Errorf("%+v", v)
 	}
 	if v.Accelerator(codec.Fast) != policy.Verified || v.Accelerator(codec.High) != policy.LacksLevel {
@@ -208,7 +224,8 @@ func TestPartly(t *testing.T) {
 	}
 
 	v = prove(t, fake{Engine: goflate.New(), decode: zlibng.NotBuilt})
-	if v.State != hardware.Verified || v.InflateMinSize != hardware.NeverInflate || v.InflateHardware != 0 || !strings.Contains(v.Message, "Software inflates, because the accelerator was not used for it") {
+	if v.State != hardware.Verified || v.InflateMinSize != hardware.NeverInflate || v.InflateHardware != 0 ||
+		!strings.Contains(v.Message, "Software inflates, because the accelerator was not used for it") {
 		t.Errorf("%+v", v)
 	}
 }
@@ -243,7 +260,10 @@ func TestNotUsed(t *testing.T) {
 		{"lying witness", fake{Engine: software, copies: true}, hardware.SelfTestFailed, "byte for byte"},
 		{"no witness", mute{fake{Engine: software}}, hardware.SelfTestFailed, "does not say"},
 		{"no witness, software's bytes", mute{fake{Engine: software, copies: true}}, hardware.SelfTestFailed, "does not say"},
-		{"witness denies other bytes", fake{Engine: software, encode: everywhere(zlibng.OtherObstacle)}, hardware.SelfTestFailed, "not software's"},
+		{
+			"witness denies other bytes", fake{Engine: software, encode: everywhere(zlibng.OtherObstacle)},
+			hardware.SelfTestFailed, "not software's",
+		},
 		{"damaged streams", fake{Engine: software, damages: flip}, hardware.SelfTestFailed, "compress at level Fast"},
 		{"damaged short streams", fake{Engine: software, damages: func(b []byte) {
 			if len(b) < 1000 {
@@ -263,7 +283,8 @@ func TestNotUsed(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			v := prove(t, test.engine)
-			if v.State != hardware.NotUsed || v.Reason != test.reason || !strings.Contains(v.Message, test.message) || v.InflateMinSize != hardware.NeverInflate {
+			if v.State != hardware.NotUsed || v.Reason != test.reason || !strings.Contains(v.Message, test.message) ||
+				v.InflateMinSize != hardware.NeverInflate {
 				t.Errorf("%+v", v)
 			}
 			want := policy.NotUsed
@@ -287,7 +308,9 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	v := hardware.Prove(ctx, hardware.Engines{Hardware: fake{Engine: goflate.New()}, Software: goflate.New(), Independent: goflate.New()})
+	v := hardware.Prove(
+		ctx, hardware.Engines{Hardware: fake{Engine: goflate.New()}, Software: goflate.New(), Independent: goflate.New()},
+	)
 	if v.State != hardware.NotUsed || v.Reason != hardware.Interrupted || !strings.Contains(v.Message, "interrupted") ||
 		v.Accelerator(codec.Fast) != policy.NotUsed {
 		t.Errorf("%+v", v)

@@ -19,7 +19,8 @@ func sample(size int) []byte {
 	r := rand.New(rand.NewPCG(0x64666c74, 0x63630000))
 	b := make([]byte, 0, size+256)
 	for n := 0; len(b) < size; n++ {
-		b = fmt.Appendf(b, "<payment id=\"%08d\"><from>DE%020d</from><to>US%012x</to><amount currency=\"EUR\">%d.%02d</amount><text>",
+		b = fmt.Appendf(b, "<payment id=\"%08d\"><from>DE%020d</from><to>US%012x</to><amount "+
+			"currency=\"EUR\">%d.%02d</amount><text>",
 			n, r.Uint64N(1e18), r.Uint64N(1<<48), r.IntN(100000), r.IntN(100))
 		for range r.IntN(12) {
 			b = append(b, words[r.IntN(len(words))]...)
@@ -31,6 +32,7 @@ func sample(size int) []byte {
 }
 
 var words = []string{
-	"invoice", "order", "delivery", "thank", "you", "reference", "customer", "rent", "salary", "the", "of", "for", "insurance",
+	"invoice", "order", "delivery", "thank", "you", "reference", "customer", "rent", "salary", "the", "of", "for",
+	"insurance",
 	"premium", "instalment", "refund", "cargo", "freight", "number", "month", "year", "account",
 }

@@ -11,5 +11,8 @@ import "runtime"
 // (test/dfltcc), for a machine whose kernel and processor, an emulator, know nothing of it. Nothing that is released is
 // built with it. The claim is proved as ever.
 func ThisSystem() System {
-	return System{Architecture: runtime.GOARCH, Auxv: [][2]uintptr{{atHWCAP, hwcapDFL}}, CPUInfo: []byte("features\t: " + featDFL + "\n")}
+	return System{
+		Architecture: runtime.GOARCH, Auxv: [][2]uintptr{{atHWCAP, hwcapDFL}},
+		CPUInfo: []byte("features\t: " + featDFL + "\n"),
+	}
 }

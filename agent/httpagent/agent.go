@@ -96,7 +96,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil // told to end before it began
 		}
 	}
-	server, err := httpproxy.New(httpproxy.Options{Settings: s, Certificates: serving, Log: a.options.Log}) //nolint:contextcheck // Settings last longer than what sets them.
+	server, err := httpproxy.New(
+		httpproxy.Options{Settings: s, Certificates: serving, Log: a.options.Log},
+	) //nolint:contextcheck // Settings last longer than what sets them.
 	if err != nil {
 		return err
 	}
@@ -190,7 +192,8 @@ func (a *Agent) reload(ctx context.Context, server *httpproxy.Server, c *wirev1.
 	a.mu.Lock()
 	before := a.config
 	a.mu.Unlock()
-	if c.GetListenAddress() != before.GetListenAddress() || (c.GetServingDirectory() == "") != (before.GetServingDirectory() == "") {
+	if c.GetListenAddress() != before.GetListenAddress() ||
+		(c.GetServingDirectory() == "") != (before.GetServingDirectory() == "") {
 		return errors.New("listen_address, and whether there is TLS, cannot be changed while the agent runs: start it again")
 	}
 	if sameSettings(before, c) {
@@ -218,7 +221,8 @@ func (a *Agent) reload(ctx context.Context, server *httpproxy.Server, c *wirev1.
 // the same for as long as they are.
 func sameSettings(before, after *wirev1.HTTPConfig) bool {
 	c := proto.CloneOf(before)
-	c.Revision, c.ResetStatistics, c.DrainTimeout = after.GetRevision(), after.GetResetStatistics(), after.GetDrainTimeout()
+	c.Revision, c.ResetStatistics, c.DrainTimeout = after.GetRevision(), after.GetResetStatistics(),
+		after.GetDrainTimeout()
 	c.DialPolicy = after.GetDialPolicy()
 	return proto.Equal(c, after)
 }

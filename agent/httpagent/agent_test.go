@@ -86,10 +86,13 @@ func config(t *testing.T) *wirev1.HTTPConfig {
 	}
 	defer l.Close()
 	return &wirev1.HTTPConfig{
-		Revision: "1", ListenAddress: l.Addr().String(), Backend: &wirev1.HTTPBackend{Address: behind.Listener.Addr().String()},
+		Revision: "1", ListenAddress: l.Addr().String(),
+		Backend:    &wirev1.HTTPBackend{Address: behind.Listener.Addr().String()},
 		DialPolicy: &wirev1.DialPolicy{AllowLoopback: true},
 		Codings:    []string{"gzip", "zstd"}, DrainTimeout: durationpb.New(patience), ResetStatistics: "a",
-		Compression: &wirev1.CompressionSettings{Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST},
+		Compression: &wirev1.CompressionSettings{
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+		},
 	}
 }
 
@@ -141,8 +144,10 @@ func TestAgent(t *testing.T) {
 		t.Error("it does not live")
 	}
 	eventually(t, "it is ready", func() bool { return ready(t, h, "/readyz") == http.StatusOK })
-	if r := a.Report(); r.GetState() != wirev1.HTTPState_HTTP_STATE_SERVING || r.GetRevision() != "1" || r.GetConfigError() != "" || r.GetVersion() == "" ||
-		r.GetCertificate().GetState() != wirev1.CertificateState_CERTIFICATE_STATE_NONE || r.GetStatistics().GetReset_() != "a" || r.GetBackendFailure() != 0 {
+	if r := a.Report(); r.GetState() != wirev1.HTTPState_HTTP_STATE_SERVING || r.GetRevision() != "1" ||
+		r.GetConfigError() != "" || r.GetVersion() == "" ||
+		r.GetCertificate().GetState() != wirev1.CertificateState_CERTIFICATE_STATE_NONE ||
+		r.GetStatistics().GetReset_() != "a" || r.GetBackendFailure() != 0 {
 		t.Errorf("%v", r)
 	}
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
@@ -156,8 +161,10 @@ func TestAgent(t *testing.T) {
 	}
 	r := answer.GetReport()
 	s, packed := r.GetStatistics(), r.GetCompression()
-	if s.GetSoftwareResponses() != 1 || s.GetResponsesByCoding()["zstd"] != 1 || s.GetCompressedPlainBytes() != 6000 || s.GetCompressedBytes() == 0 || s.GetHighWaterConnections() != 1 ||
-		packed.GetCodec() != "zstd" || packed.GetReason() != "SoftwareUsed" || packed.GetUncompressedBytes() != 6000 || packed.GetSoftware().GetOperations() != 1 ||
+	if s.GetSoftwareResponses() != 1 || s.GetResponsesByCoding()["zstd"] != 1 || s.GetCompressedPlainBytes() != 6000 ||
+		s.GetCompressedBytes() == 0 || s.GetHighWaterConnections() != 1 ||
+		packed.GetCodec() != "zstd" || packed.GetReason() != "SoftwareUsed" || packed.GetUncompressedBytes() != 6000 ||
+		packed.GetSoftware().GetOperations() != 1 ||
 		r.GetCpu().GetSendNanos() == 0 || r.GetCpu().GetCompressNanos() == 0 || r.GetWireBytes() < 6000 {
 		t.Errorf("%v", r)
 	}
@@ -165,7 +172,8 @@ func TestAgent(t *testing.T) {
 	// Another configuration, for new connections.
 	c.change(func(c *wirev1.HTTPConfig) { c.Revision, c.Codings, c.ResponseHeader = "2", []string{"gzip"}, true })
 	eventually(t, "it is taken over", func() bool { return a.Report().GetRevision() == "2" })
-	if h := get(t, client, url).Header; h.Get("Content-Encoding") != "gzip" || !strings.HasSuffix(h.Get("Lighterage-Compression"), ";SoftwareUsed") {
+	if h := get(t, client, url).Header; h.Get("Content-Encoding") != "gzip" ||
+		!strings.HasSuffix(h.Get("Lighterage-Compression"), ";SoftwareUsed") {
 		t.Errorf("%v", h)
 	}
 	if s := a.Report().GetStatistics(); s.GetSoftwareResponses() != 2 {
@@ -197,7 +205,9 @@ func TestAgent(t *testing.T) {
 	c.mu.Lock()
 	c.err = errors.New("no such file")
 	c.mu.Unlock()
-	eventually(t, "it says that it cannot read", func() bool { return strings.Contains(a.Report().GetConfigError(), "no such file") })
+	eventually(t, "it says that it cannot read", func() bool {
+		return strings.Contains(a.Report().GetConfigError(), "no such file")
+	})
 	c.mu.Lock()
 	c.err = nil
 	c.mu.Unlock()
@@ -205,14 +215,16 @@ func TestAgent(t *testing.T) {
 	// A reset.
 	c.change(func(c *wirev1.HTTPConfig) { c.ResetStatistics = "b" })
 	eventually(t, "it is reset", func() bool { return a.Report().GetStatistics().GetReset_() == "b" })
-	if r := a.Report(); r.GetStatistics().GetSoftwareResponses() != 0 || r.GetCompression().GetUncompressedBytes() != 0 || r.GetConfigError() != "" {
+	if r := a.Report(); r.GetStatistics().GetSoftwareResponses() != 0 || r.GetCompression().GetUncompressedBytes() != 0 ||
+		r.GetConfigError() != "" {
 		t.Errorf("%v", r)
 	}
 
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if r := a.Report(); r.GetState() != wirev1.HTTPState_HTTP_STATE_DRAINING || ready(t, h, "/readyz") != http.StatusServiceUnavailable {
+	if r := a.Report(); r.GetState() != wirev1.HTTPState_HTTP_STATE_DRAINING ||
+		ready(t, h, "/readyz") != http.StatusServiceUnavailable {
 		t.Errorf("%v", r)
 	}
 	if conn, err := net.Dial("tcp", c.c.GetListenAddress()); err == nil {
@@ -235,7 +247,8 @@ func TestReadinessWaitsForTheBackend(t *testing.T) {
 	t.Cleanup(slow.Close)
 	first := c.c.Backend
 	c.c.Backend = &wirev1.HTTPBackend{
-		Address: slow.Listener.Addr().String(), HealthPath: "/", HealthTimeout: durationpb.New(patience), HealthInterval: durationpb.New(time.Millisecond),
+		Address: slow.Listener.Addr().String(), HealthPath: "/", HealthTimeout: durationpb.New(patience),
+		HealthInterval: durationpb.New(time.Millisecond),
 	}
 	a, stop := start(t, c)
 	h := a.HealthHandler()
@@ -252,7 +265,8 @@ func TestReadinessWaitsForTheBackend(t *testing.T) {
 		}
 	}()
 	eventually(t, "it is ready", func() bool { return ready(t, h, "/readyz") == http.StatusOK })
-	if r := a.Report(); r.GetBackendFailure() != wirev1.BackendFailure_BACKEND_FAILURE_STATUS || r.GetBackendStatus() != http.StatusTeapot {
+	if r := a.Report(); r.GetBackendFailure() != wirev1.BackendFailure_BACKEND_FAILURE_STATUS ||
+		r.GetBackendStatus() != http.StatusTeapot {
 		t.Errorf("%v", r)
 	}
 	c.change(func(c *wirev1.HTTPConfig) { c.Revision, c.Backend = "2", first })
@@ -275,7 +289,9 @@ func TestCertificate(t *testing.T) {
 	a, _ := start(t, c)
 	eventually(t, "it says what it waits for", func() bool {
 		r := a.Report()
-		return r.GetState() == wirev1.HTTPState_HTTP_STATE_STARTING && strings.Contains(r.GetDetail(), "tls.crt is missing") && r.GetCertificate().GetState() == wirev1.CertificateState_CERTIFICATE_STATE_MISSING
+		return r.GetState() == wirev1.HTTPState_HTTP_STATE_STARTING &&
+			strings.Contains(r.GetDetail(), "tls.crt is missing") &&
+			r.GetCertificate().GetState() == wirev1.CertificateState_CERTIFICATE_STATE_MISSING
 	})
 	h := a.HealthHandler()
 	if ready(t, h, "/readyz") != http.StatusServiceUnavailable {
@@ -284,11 +300,17 @@ func TestCertificate(t *testing.T) {
 	authority := transporttest.NewAuthority(t, "x")
 	authority.Write(t, dir, authority, "/x", "localhost")
 	eventually(t, "it is ready", func() bool { return ready(t, h, "/readyz") == http.StatusOK })
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true, DisableKeepAlives: true}}
+	client := &http.Client{
+		Timeout: patience,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true, DisableKeepAlives: true,
+		},
+	}
 	if res := get(t, client, "https://"+c.c.GetListenAddress()); res.Header.Get("Content-Encoding") != "zstd" {
 		t.Errorf("%v", res.Header)
 	}
-	if r := a.Report().GetCertificate(); r.GetState() != wirev1.CertificateState_CERTIFICATE_STATE_LOADED || r.GetNotAfter() == nil {
+	if r := a.Report().GetCertificate(); r.GetState() != wirev1.CertificateState_CERTIFICATE_STATE_LOADED ||
+		r.GetNotAfter() == nil {
 		t.Errorf("%v", r)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "tls.crt"), []byte("broken"), 0o600); err != nil {
@@ -296,7 +318,8 @@ func TestCertificate(t *testing.T) {
 	}
 	eventually(t, "it says so", func() bool {
 		r := a.Report().GetCertificate()
-		return r.GetState() == wirev1.CertificateState_CERTIFICATE_STATE_INVALID && r.GetMessage() != "" && r.GetNotAfter() != nil
+		return r.GetState() == wirev1.CertificateState_CERTIFICATE_STATE_INVALID && r.GetMessage() != "" &&
+			r.GetNotAfter() != nil
 	})
 	get(t, client, "https://"+c.c.GetListenAddress())
 }
@@ -311,7 +334,9 @@ func TestBadStart(t *testing.T) {
 	} {
 		c := &configs{c: config(t)}
 		spoil(c)
-		a := httpagent.New(httpagent.Options{Read: c.read, Log: slog.New(slog.DiscardHandler), Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
+		a := httpagent.New(httpagent.Options{Read: c.read, Log: slog.New(slog.DiscardHandler), Engines: func(
+			context.Context, compression.Settings,
+		) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		}})
 		if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

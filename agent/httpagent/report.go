@@ -38,7 +38,8 @@ func (a *Agent) GetHTTPReport(context.Context, *wirev1.GetHTTPReportRequest) (*w
 // Report returns what there is to say. It is the caller's to keep.
 func (a *Agent) Report() *wirev1.HTTPReport {
 	r := &wirev1.HTTPReport{
-		State: wirev1.HTTPState_HTTP_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(a.started),
+		State: wirev1.HTTPState_HTTP_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
+		StartTime:   timestamppb.New(a.started),
 		Certificate: a.certificates.Load().Report(),
 	}
 	a.mu.Lock()
@@ -76,8 +77,9 @@ func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
 	out := &wirev1.HTTPStatistics{
 		ActiveConnections: uint64(s.Active), HighWaterConnections: uint64(s.HighWater), RefusedConnections: uint64(s.Refused),
 		Reused: uint64(s.Reused), TimedOut: uint64(s.TimedOut), UrlErrors: uint64(s.URLErrors),
-		HardwareResponses: uint64(s.Hardware), SoftwareResponses: uint64(s.Software), UncompressedResponses: uint64(s.Uncompressed),
-		ResponsesByCoding: make(map[string]uint64), Since: timestamppb.New(s.Since),
+		HardwareResponses: uint64(s.Hardware), SoftwareResponses: uint64(s.Software),
+		UncompressedResponses: uint64(s.Uncompressed),
+		ResponsesByCoding:     make(map[string]uint64), Since: timestamppb.New(s.Since),
 		CompressedPlainBytes: uint64(s.CompressedPlainBytes), CompressedBytes: uint64(s.CompressedBytes),
 	}
 	for c, n := range s.ByCoding {
@@ -89,8 +91,10 @@ func statistics(s httpproxy.Statistics) *wirev1.HTTPStatistics {
 // compressionReport says what the engines did with bodies.
 func compressionReport(s httpproxy.Statistics) *wirev1.Compression {
 	out := &wirev1.Compression{
-		Codec: codec.None.String(), Engine: most(s.Engines), UncompressedBytes: uint64(s.Meter.UncompressedBytes), CompressedBytes: uint64(s.Meter.CompressedBytes),
-		Hardware: operations(s.Meter.Hardware), Software: operations(s.Meter.Software), Stored: operations(s.Meter.Stored),
+		Codec: codec.None.String(), Engine: most(s.Engines), UncompressedBytes: uint64(s.Meter.UncompressedBytes),
+		CompressedBytes: uint64(s.Meter.CompressedBytes),
+		Hardware:        operations(s.Meter.Hardware), Software: operations(s.Meter.Software),
+		Stored:  operations(s.Meter.Stored),
 		Skipped: make(map[string]uint64, len(s.Meter.Skipped)),
 	}
 	for reason, n := range s.Meter.Skipped {

@@ -26,7 +26,8 @@ func untouchable(request http.Header, status int, response http.Header) policy.R
 		return PartialContent
 	case encoded(response["Content-Encoding"]):
 		return AlreadyEncoded
-	case negotiate.Directive(response["Cache-Control"], "no-transform"), negotiate.Directive(request["Cache-Control"], "no-transform"):
+	case negotiate.Directive(response["Cache-Control"], "no-transform"),
+		negotiate.Directive(request["Cache-Control"], "no-transform"):
 		return NoTransform
 	default:
 		return ""
@@ -107,7 +108,8 @@ func (g *generation) able() []negotiate.Coding {
 	var able []negotiate.Coding
 	for _, c := range g.settings.Codings {
 		id := coding.Codec(c)
-		if g.settings.Policy.Mode == policy.Never || g.hardware[id] == nil && (g.settings.Policy.SoftwareDisabled || g.software[id] == nil) {
+		if g.settings.Policy.Mode == policy.Never || g.hardware[id] == nil && (g.settings.Policy.SoftwareDisabled ||
+			g.software[id] == nil) {
 			continue
 		}
 		able = append(able, c)

@@ -71,10 +71,12 @@ func TestFailures(t *testing.T) {
 		timeout       time.Duration
 		want          httpproxy.Failure
 	}{
-		"blocked":      {address: "169.254.169.254:80", want: httpproxy.FailureBlocked},
-		"refused":      {address: closed.Addr().String(), want: httpproxy.FailureRefused},
-		"timeout":      {address: silent, timeout: 20 * time.Millisecond, want: httpproxy.FailureTimeout},
-		"reset":        {address: raw(t, func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }), want: httpproxy.FailureConnection},
+		"blocked": {address: "169.254.169.254:80", want: httpproxy.FailureBlocked},
+		"refused": {address: closed.Addr().String(), want: httpproxy.FailureRefused},
+		"timeout": {address: silent, timeout: 20 * time.Millisecond, want: httpproxy.FailureTimeout},
+		"reset": {
+			address: raw(t, func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }), want: httpproxy.FailureConnection,
+		},
 		"status":       {address: secure, name: "example.com", cas: good, want: httpproxy.FailureStatus},
 		"other CA":     {address: secure, name: "example.com", cas: x509.NewCertPool(), want: httpproxy.FailureTLS},
 		"other name":   {address: secure, name: "other.example", cas: good, want: httpproxy.FailureTLS},

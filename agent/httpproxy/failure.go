@@ -66,7 +66,8 @@ func classify(err error) (Failure, int) {
 		return FailureTLS, 0
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return FailureRefused, 0
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout():
 		return FailureTimeout, 0
 	}
 	return FailureConnection, 0
@@ -79,6 +80,7 @@ func isTLS(err error) bool {
 	var invalid x509.CertificateInvalidError
 	var header tls.RecordHeaderError
 	var alert tls.AlertError
-	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) ||
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) ||
+		errors.As(err, &invalid) ||
 		errors.As(err, &header) || errors.As(err, &alert) || errors.Is(err, http.ErrSchemeMismatch)
 }

@@ -60,15 +60,23 @@ func TestBrokenBackends(t *testing.T) {
 		serve  func(net.Conn)
 		status int // 0: the body ends early
 	}{
-		"no answer":                  {func(net.Conn) {}, 502},
-		"reset before an answer":     {reset, 502},
-		"no HTTP":                    {func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-x\r\n\r\n") }, 502},
-		"half a header":              {func(c net.Conn) { fmt.Fprint(c, head) }, 502},
-		"an endless header":          {func(c net.Conn) { fmt.Fprint(c, head, "X: ", strings.Repeat("x", 1<<20), "\r\n\r\n") }, 502},
-		"a bad length":               {func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: -5\r\n\r\n") }, 502},
-		"two lengths":                {func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello") }, 502},
-		"shorter than it says":       {func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: 5000\r\n\r\n", long[:4000]) }, 502},
-		"reset in a short body":      {func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: 5000\r\n\r\n", long[:4000]); reset(c) }, 502},
+		"no answer":              {func(net.Conn) {}, 502},
+		"reset before an answer": {reset, 502},
+		"no HTTP":                {func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-x\r\n\r\n") }, 502},
+		"half a header":          {func(c net.Conn) { fmt.Fprint(c, head) }, 502},
+		"an endless header": {
+			func(c net.Conn) { fmt.Fprint(c, head, "X: ", strings.Repeat("x", 1<<20), "\r\n\r\n") }, 502,
+		},
+		"a bad length": {func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: -5\r\n\r\n") }, 502},
+		"two lengths": {
+			func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello") }, 502,
+		},
+		"shorter than it says": {
+			func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: 5000\r\n\r\n", long[:4000]) }, 502,
+		},
+		"reset in a short body": {
+			func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: 5000\r\n\r\n", long[:4000]); reset(c) }, 502,
+		},
 		"long, shorter than it says": {func(c net.Conn) { fmt.Fprint(c, head, "Content-Length: 400000\r\n\r\n", long) }, 0},
 		"long, chunked, broken off": {func(c net.Conn) {
 			fmt.Fprintf(c, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", head, len(long), long)
@@ -76,7 +84,9 @@ func TestBrokenBackends(t *testing.T) {
 		"long, chunked, a bad chunk": {func(c net.Conn) {
 			fmt.Fprintf(c, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\nzz\r\n", head, len(long), long)
 		}, 0},
-		"an informational flood": {func(c net.Conn) { fmt.Fprint(c, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 100)) }, 502},
+		"an informational flood": {
+			func(c net.Conn) { fmt.Fprint(c, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 100)) }, 502,
+		},
 		"protocols switched, unasked": {func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
 		}, 502},
@@ -129,7 +139,8 @@ func TestDeadBackend(t *testing.T) {
 	s.Health.Failures = 1 << 30 // at once it is unhealthy, see TestHealth
 	p := serve(t, s, nil)
 	for _, method := range []string{"GET", "POST"} {
-		if res := p.ask(t, method, "/", nil); res.StatusCode != http.StatusBadGateway && res.StatusCode != http.StatusServiceUnavailable {
+		if res := p.ask(t, method, "/", nil); res.StatusCode != http.StatusBadGateway &&
+			res.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s: %s", method, res.Status)
 		}
 	}
@@ -156,7 +167,9 @@ func TestSlowBackend(t *testing.T) {
 	})
 	defer close(release)
 	for _, test := range []struct{ method, path string }{{"GET", "/header"}, {"POST", "/header"}, {"GET", "/body"}} {
-		if res := p.ask(t, test.method, test.path, nil, "Accept-Encoding", "gzip"); res.StatusCode != http.StatusGatewayTimeout {
+		if res := p.ask(
+			t, test.method, test.path, nil, "Accept-Encoding", "gzip",
+		); res.StatusCode != http.StatusGatewayTimeout {
 			t.Errorf("%s %s: %s", test.method, test.path, res.Status)
 		}
 	}
@@ -254,7 +267,9 @@ func TestClientStalls(t *testing.T) {
 
 // TestSlowHeader: who sends a header byte by byte is not waited for.
 func TestSlowHeader(t *testing.T) {
-	p := start(t, func(http.ResponseWriter, *http.Request) { t.Error("the backend is asked") }, func(s *httpproxy.Settings) { s.Limits.HeaderTimeout = 200 * time.Millisecond })
+	p := start(t, func(http.ResponseWriter, *http.Request) {
+		t.Error("the backend is asked")
+	}, func(s *httpproxy.Settings) { s.Limits.HeaderTimeout = 200 * time.Millisecond })
 	conn := dial(t, p)
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, context.DeadlineExceeded) {
@@ -291,47 +306,87 @@ var smugglingCases = map[string]struct {
 	request string
 	refused bool
 }{
-	"CL.TE":                         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
-	"CL.TE with a request behind":   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(5+len(smuggled)) + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled, false},
-	"TE.CL":                         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", false},
-	"two lengths":                   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", true},
-	"two equal lengths":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", false},
-	"a list of lengths":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 6\r\n\r\nhello", true},
-	"a length with a sign":          {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello", true},
-	"a length in hexadecimal":       {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0x5\r\n\r\nhello", true},
-	"a negative length":             {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", true},
-	"a huge length":                 {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", true},
-	"an empty length":               {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: \r\n\r\n" + smuggled, true},
-	"unknown coding":                {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", true},
-	"identity":                      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\nhello", true},
-	"chunked twice":                 {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true},
-	"chunked and identity":          {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", true},
-	"gzip, chunked":                 {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", true},
-	"space before the colon":        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", true},
-	"tab before chunked":            {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\tchunked\r\n\r\n0\r\n\r\n", false},
-	"vertical tab before chunked":   {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n", true},
-	"a null in a value":             {"POST / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n", true},
-	"a return in a value":           {"POST / HTTP/1.1\r\nHost: x\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n", true},
-	"chunked on HTTP/1.0":           {"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
-	"a chunk's length with a sign":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", true},
-	"a chunk's length too long":     {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n00000000000000000005\r\nhello\r\n0\r\n\r\n", true},
-	"a chunk's length in nonsense":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5x\r\nhello\r\n0\r\n\r\n", true},
-	"a chunk without its end":       {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n", true},
-	"a chunk's extension, endless":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;" + strings.Repeat("x", 100000) + "\r\nhello\r\n0\r\n\r\n", true},
-	"a chunk's extension, bare LF":  {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nhello\r\n0\r\n\r\n", true},
-	"two hosts":                     {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", true},
-	"no host":                       {"GET / HTTP/1.1\r\n\r\n", true},
-	"a host with a path":            {"GET / HTTP/1.1\r\nHost: x/y z\r\n\r\n", true},
-	"a space in the target":         {"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", true},
-	"a name that is none":           {"GET / HTTP/1.1\r\nHost: x\r\nA(B: c\r\n\r\n", true},
-	"an empty name":                 {"GET / HTTP/1.1\r\nHost: x\r\n: c\r\n\r\n", true},
-	"the first line goes on":        {"GET / HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", true},
-	"another version":               {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", true},
-	"no version":                    {"GET /\r\n\r\n", true},
-	"a method that is none":         {"G(T / HTTP/1.1\r\nHost: x\r\n\r\n", true},
-	"HTTP/2 without TLS":            {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", true},
-	"Connection names the length":   {"POST / HTTP/1.1\r\nHost: x\r\nConnection: Content-Length\r\nContent-Length: 5\r\n\r\nhello", false},
-	"GET with a body":               {"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(smuggled)) + "\r\n\r\n" + smuggled, false},
+	"CL.TE": {
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false,
+	},
+	"CL.TE with a request behind": {
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(5+len(smuggled)) +
+			"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
+		false,
+	},
+	"TE.CL": {
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", false,
+	},
+	"two lengths": {
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", true,
+	},
+	"two equal lengths": {
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", false,
+	},
+	"a list of lengths":       {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 6\r\n\r\nhello", true},
+	"a length with a sign":    {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello", true},
+	"a length in hexadecimal": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0x5\r\n\r\nhello", true},
+	"a negative length":       {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", true},
+	"a huge length":           {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", true},
+	"an empty length":         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: \r\n\r\n" + smuggled, true},
+	"unknown coding":          {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", true},
+	"identity": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\nhello", true,
+	},
+	"chunked twice": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true,
+	},
+	"chunked and identity": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", true,
+	},
+	"gzip, chunked": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", true,
+	},
+	"space before the colon": {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", true},
+	"tab before chunked":     {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\tchunked\r\n\r\n0\r\n\r\n", false},
+	"vertical tab before chunked": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n", true,
+	},
+	"a null in a value":   {"POST / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n", true},
+	"a return in a value": {"POST / HTTP/1.1\r\nHost: x\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n", true},
+	"chunked on HTTP/1.0": {"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false},
+	"a chunk's length with a sign": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", true,
+	},
+	"a chunk's length too long": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n00000000000000000005\r\nhello\r\n0\r\n\r\n", true,
+	},
+	"a chunk's length in nonsense": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5x\r\nhello\r\n0\r\n\r\n", true,
+	},
+	"a chunk without its end": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n", true,
+	},
+	"a chunk's extension, endless": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;" + strings.Repeat("x", 100000) +
+			"\r\nhello\r\n0\r\n\r\n",
+		true,
+	},
+	"a chunk's extension, bare LF": {
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nhello\r\n0\r\n\r\n", true,
+	},
+	"two hosts":              {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", true},
+	"no host":                {"GET / HTTP/1.1\r\n\r\n", true},
+	"a host with a path":     {"GET / HTTP/1.1\r\nHost: x/y z\r\n\r\n", true},
+	"a space in the target":  {"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", true},
+	"a name that is none":    {"GET / HTTP/1.1\r\nHost: x\r\nA(B: c\r\n\r\n", true},
+	"an empty name":          {"GET / HTTP/1.1\r\nHost: x\r\n: c\r\n\r\n", true},
+	"the first line goes on": {"GET / HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", true},
+	"another version":        {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", true},
+	"no version":             {"GET /\r\n\r\n", true},
+	"a method that is none":  {"G(T / HTTP/1.1\r\nHost: x\r\n\r\n", true},
+	"HTTP/2 without TLS":     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", true},
+	"Connection names the length": {
+		"POST / HTTP/1.1\r\nHost: x\r\nConnection: Content-Length\r\nContent-Length: 5\r\n\r\nhello", false,
+	},
+	"GET with a body": {
+		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(smuggled)) + "\r\n\r\n" + smuggled, false,
+	},
 	"absolute target, another host": {"GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n", false},
 }
 
@@ -398,7 +453,9 @@ func TestSmuggling(t *testing.T) {
 
 func TestMalformedAcceptEncoding(t *testing.T) {
 	p := start(t, answers(text(5000), true), nil)
-	for _, accept := range []string{"\xff", "gzip;q=", ";", ",", `"`, "gzip;;q=1", "gzip q=1", strings.Repeat("gzip;q=x,", 5000), "gzip\t;\tq\t=\t1"} {
+	for _, accept := range []string{
+		"\xff", "gzip;q=", ";", ",", `"`, "gzip;;q=1", "gzip q=1", strings.Repeat("gzip;q=x,", 5000), "gzip\t;\tq\t=\t1",
+	} {
 		conn := dial(t, p)
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\n\r\n", accept)
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)

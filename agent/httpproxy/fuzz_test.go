@@ -100,7 +100,8 @@ func FuzzAnswer(f *testing.F) {
 		"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\n" + long,
 		"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + long,
 		"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\nETag: \"x\"\r\n\r\n" + long,
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\nTrailer: A\r\n\r\n4b0\r\n" + long + "\r\n0\r\nA: b\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\nTrailer: A\r\n\r\n4b0\r\n" + long +
+			"\r\n0\r\nA: b\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n4b0\r\n" + long + "\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
@@ -111,10 +112,14 @@ func FuzzAnswer(f *testing.F) {
 		strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 6) + "HTTP/1.1 200 OK\r\n\r\n",
 		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n",
 		"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n",
-		"HTTP/1.1 050 Odd\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 000 None\r\n\r\n", "HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/9.9 200 OK\r\n\r\n", "ICY 200 OK\r\n\r\n", "HTTP/1.1 200\r\n\r\n", "\r\n\r\n", "\x00", "",
-		"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nA : b\r\n\r\nok", "HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
-		"HTTP/1.1 200 OK\r\nA: b\x00c\r\n\r\nok", "HTTP/1.1 200 OK\r\n: b\r\n\r\nok", "HTTP/1.1 200 OK\r\nConnection: Content-Length, x\r\nContent-Length: 2\r\n\r\nokay",
+		"HTTP/1.1 050 Odd\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 000 None\r\n\r\n",
+		"HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/9.9 200 OK\r\n\r\n", "ICY 200 OK\r\n\r\n",
+		"HTTP/1.1 200\r\n\r\n", "\r\n\r\n", "\x00", "",
+		"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nA : b\r\n\r\nok",
+		"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+		"HTTP/1.1 200 OK\r\nA: b\x00c\r\n\r\nok", "HTTP/1.1 200 OK\r\n: b\r\n\r\nok",
+		"HTTP/1.1 200 OK\r\nConnection: Content-Length, x\r\nContent-Length: 2\r\n\r\nokay",
 	} {
 		f.Add([]byte(answer), uint16(len(answer)/2))
 	}
@@ -129,11 +134,14 @@ func FuzzAnswer(f *testing.F) {
 		want, wantBody, wantErr := final(bufio.NewReader(bytes.NewReader(answer)), 5)
 		conn := dial(t, p)
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(
+			conn, "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n",
+		); err != nil {
 			t.Fatal(err)
 		}
 		got, body, err := final(bufio.NewReader(conn), 10)
-		if err == nil && got.Header.Get("Content-Encoding") == "gzip" && (want == nil || len(want.Header["Content-Encoding"]) == 0) {
+		if err == nil && got.Header.Get("Content-Encoding") == "gzip" && (want == nil ||
+			len(want.Header["Content-Encoding"]) == 0) {
 			if body, err = io.ReadAll(expander(t, "gzip", bytes.NewReader(body))); err != nil {
 				t.Fatalf("what was compressed is broken: %v", err)
 			}
@@ -170,7 +178,9 @@ func FuzzRequest(f *testing.F) {
 	backend := newRawBackend(f)
 	s := settings(backend.Addr().String())
 	// Nothing depends on whether that is enough: what it cuts is seen less far.
-	s.Limits = httpproxy.Limits{HeaderTimeout: 20 * time.Millisecond, IdleTimeout: 20 * time.Millisecond, StallTimeout: 40 * time.Millisecond}
+	s.Limits = httpproxy.Limits{
+		HeaderTimeout: 20 * time.Millisecond, IdleTimeout: 20 * time.Millisecond, StallTimeout: 40 * time.Millisecond,
+	}
 	p := serve(f, s, nil)
 	answer := []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
 	f.Fuzz(func(t *testing.T, request []byte) {

@@ -170,7 +170,8 @@ func (g *generation) newHTTPServer() *http.Server {
 		IdleTimeout:                  limits.IdleTimeout,
 		MaxHeaderBytes:               limits.MaxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: limits.MaxStreams, MaxReadFrameSize: maxFrame, SendPingTimeout: limits.IdleTimeout, PingTimeout: limits.HeaderTimeout,
+			MaxConcurrentStreams: limits.MaxStreams, MaxReadFrameSize: maxFrame, SendPingTimeout: limits.IdleTimeout,
+			PingTimeout: limits.HeaderTimeout,
 		},
 		// What clients do wrong is counted, and would fill the log.
 		ErrorLog: slog.NewLogLogger(g.server.log.Handler(), slog.LevelDebug),

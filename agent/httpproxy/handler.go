@@ -174,7 +174,9 @@ func vary(h http.Header) {
 
 // stored counts a body that travelled as it is.
 func (x *exchange) stored(n int64, reason policy.Reason) {
-	x.server.stats.add(outcome{body: true, meter: meter.Outcome{Path: meter.Stored, Reason: reason, PlainBytes: int(n), WireBytes: int(n)}})
+	x.server.stats.add(
+		outcome{body: true, meter: meter.Outcome{Path: meter.Stored, Reason: reason, PlainBytes: int(n), WireBytes: int(n)}},
+	)
 }
 
 // informer passes on responses with status 1xx until the answer is there.

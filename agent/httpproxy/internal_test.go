@@ -49,10 +49,12 @@ func TestHealthNotes(t *testing.T) {
 		healthy bool
 		since   int
 	}{
-		{nil, true, 0}, {broken, true, 0}, {broken, true, 0}, {nil, true, 0}, {broken, true, 0}, {broken, true, 0}, {broken, false, 6}, {broken, false, 6}, {nil, true, 8},
+		{nil, true, 0}, {broken, true, 0}, {broken, true, 0}, {nil, true, 0}, {broken, true, 0}, {broken, true, 0},
+		{broken, false, 6}, {broken, false, 6}, {nil, true, 8},
 	} {
 		h.note(test.err, at(i))
-		if got := h.get(); got.Healthy != test.healthy || !got.Since.Equal(at(test.since)) || (got.Failure == FailureNone) != test.healthy {
+		if got := h.get(); got.Healthy != test.healthy || !got.Since.Equal(at(test.since)) ||
+			(got.Failure == FailureNone) != test.healthy {
 			t.Errorf("step %d: %+v", i, got)
 		}
 	}
@@ -66,7 +68,9 @@ func TestHealthNotes(t *testing.T) {
 }
 
 func TestPeer(t *testing.T) {
-	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10")}
+	trusted := []netip.Prefix{
+		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10"),
+	}
 	for _, test := range []struct {
 		remote        net.Addr
 		address, node string
@@ -98,8 +102,10 @@ func TestPeer(t *testing.T) {
 
 func TestBufferClass(t *testing.T) {
 	for n, want := range map[int][2]int{
-		0: {0, 4096}, 1: {0, 4096}, 4096: {0, 4096}, 4097: {1, 5120}, 5120: {1, 5120}, 5121: {2, 6144}, 8192: {4, 8192}, 8193: {5, 10240},
-		20000: {9, 20480}, maxWhole: {24, maxWhole}, largestBuffer - 1: {28, largestBuffer}, largestBuffer: {28, largestBuffer},
+		0: {0, 4096}, 1: {0, 4096}, 4096: {0, 4096}, 4097: {1, 5120}, 5120: {1, 5120}, 5121: {2, 6144}, 8192: {4, 8192},
+		8193:  {5, 10240},
+		20000: {9, 20480}, maxWhole: {24, maxWhole}, largestBuffer - 1: {28, largestBuffer},
+		largestBuffer: {28, largestBuffer},
 	} {
 		if class, length := bufferClass(n); class != want[0] || length != want[1] {
 			t.Errorf("%d bytes: class %d of %d bytes", n, class, length)
@@ -192,7 +198,8 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("%q leaves %v", connection, h)
 		}
 		vary(h)
-		if !strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding") && !strings.Contains(strings.Join(h["Vary"], ","), "*") {
+		if !strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding") &&
+			!strings.Contains(strings.Join(h["Vary"], ","), "*") {
 			t.Errorf("Vary is %q", h["Vary"])
 		}
 		element := peer{node: "unknown"}.element(value, "https")

@@ -86,7 +86,9 @@ func TestReloadUnderLoad(t *testing.T) {
 	done := make(chan struct{})
 	for range 4 {
 		wg.Go(func() {
-			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true, DisableKeepAlives: true}
+			transport := &http.Transport{
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true, DisableKeepAlives: true,
+			}
 			client := &http.Client{Transport: transport, Timeout: patience}
 			for {
 				select {
@@ -237,7 +239,10 @@ func TestDrainCuts(t *testing.T) {
 		begun <- struct{}{}
 		<-r.Context().Done()
 	}, nil)
-	for _, request := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + key + "\r\n"} {
+	for _, request := range []string{
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + key + "\r\n",
+	} {
 		fmt.Fprint(dial(t, p), request)
 		<-begun
 	}
@@ -262,10 +267,12 @@ func TestHealth(t *testing.T) {
 		s.Health = httpproxy.Health{Path: "/healthz", Interval: 5 * time.Millisecond, Timeout: patience}
 	})
 	eventually(t, "it is unhealthy", func() bool { b := p.Backend(); return b.Checked && !b.Healthy })
-	if b := p.Backend(); b.Failure != httpproxy.FailureStatus || b.Status != http.StatusServiceUnavailable || b.Since.IsZero() {
+	if b := p.Backend(); b.Failure != httpproxy.FailureStatus || b.Status != http.StatusServiceUnavailable ||
+		b.Since.IsZero() {
 		t.Errorf("%+v", b)
 	}
-	if res := p.ask(t, "GET", "/", nil); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+	if res := p.ask(t, "GET", "/", nil); res.StatusCode != http.StatusServiceUnavailable ||
+		res.Header.Get("Retry-After") == "" {
 		t.Errorf("%s, %v", res.Status, res.Header)
 	}
 	healthy.Store(true)
@@ -322,8 +329,12 @@ func TestBreach(t *testing.T) {
 			}
 		}
 	}
-	p := start(t, answers(text(5000), true, "Set-Cookie", "a=b; SameSite=None"), func(s *httpproxy.Settings) { s.SparesCrossSiteCookies = true })
-	if res := p.ask(t, "GET", "/", nil, "Accept-Encoding", "gzip, identity;q=0"); res.StatusCode != http.StatusNotAcceptable || res.Header.Get("Set-Cookie") != "" {
+	p := start(t, answers(text(5000), true, "Set-Cookie", "a=b; SameSite=None"), func(s *httpproxy.Settings) {
+		s.SparesCrossSiteCookies = true
+	})
+	if res := p.ask(
+		t, "GET", "/", nil, "Accept-Encoding", "gzip, identity;q=0",
+	); res.StatusCode != http.StatusNotAcceptable || res.Header.Get("Set-Cookie") != "" {
 		t.Errorf("identity refused: %s, %v", res.Status, res.Header)
 	}
 }
@@ -350,7 +361,8 @@ func TestMaxConcurrent(t *testing.T) {
 	read(t, res)
 	// M8: who refuses that is asked to come again, unless the backend has done something for it.
 	const forced = "gzip, identity;q=0"
-	if res = p.ask(t, "GET", "/", nil, "Accept-Encoding", forced); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+	if res = p.ask(t, "GET", "/", nil, "Accept-Encoding", forced); res.StatusCode != http.StatusServiceUnavailable ||
+		res.Header.Get("Retry-After") == "" {
 		t.Errorf("identity refused: %s, %v", res.Status, res.Header)
 	}
 	read(t, res)

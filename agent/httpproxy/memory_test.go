@@ -22,14 +22,18 @@ func TestMemoryInUse(t *testing.T) {
 				_, _ = w.Write(text(40000))
 			}, nil)
 			release := p.Exhaust()
-			if res := p.ask(t, "GET", "/", nil, "Accept-Encoding", "gzip"); res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != "" {
+			if res := p.ask(t, "GET", "/", nil, "Accept-Encoding", "gzip"); res.StatusCode != http.StatusOK ||
+				res.Header.Get("Content-Encoding") != "" {
 				t.Errorf("identity accepted: %s, %v", res.Status, res.Header)
 			}
-			if res := p.ask(t, "GET", "/", nil, "Accept-Encoding", "gzip, identity;q=0"); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+			if res := p.ask(
+				t, "GET", "/", nil, "Accept-Encoding", "gzip, identity;q=0",
+			); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
 				t.Errorf("identity refused: %s, %v", res.Status, res.Header)
 			}
 			release()
-			if res := p.ask(t, "GET", "/", nil, "Accept-Encoding", "gzip, identity;q=0"); res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != "gzip" {
+			if res := p.ask(t, "GET", "/", nil, "Accept-Encoding", "gzip, identity;q=0"); res.StatusCode != http.StatusOK ||
+				res.Header.Get("Content-Encoding") != "gzip" {
 				t.Errorf("with memory again: %s, %v", res.Status, res.Header)
 			}
 		})

@@ -35,7 +35,8 @@ func TestFlush(t *testing.T) {
 			for protocol, p := range map[string]*proxy{"1.1": start(t, handler, nil), "2": startTLS(t, handler, nil)} {
 				res := p.ask(t, "GET", "/", nil, "Accept-Encoding", coding)
 				got := res.Header.Get("Content-Encoding")
-				if want := strings.TrimPrefix(coding, "identity"); contentType == "text/plain" && got != want || contentType != "text/plain" && got != "" {
+				if want := strings.TrimPrefix(coding, "identity"); contentType == "text/plain" && got != want ||
+					contentType != "text/plain" && got != "" {
 					t.Errorf("%s, HTTP/%s, %s: coding %q", contentType, protocol, coding, got)
 				}
 				lines := bufio.NewReader(expander(t, got, res.Body))
@@ -93,7 +94,8 @@ func TestRequests(t *testing.T) {
 	}, nil)
 	packed := generate("random", 100000) // whatever its coding says
 	for name, body := range map[string]io.Reader{
-		"none": nil, "length": bytes.NewReader(packed), "chunked": io.MultiReader(bytes.NewReader(packed)), "empty": strings.NewReader(""),
+		"none": nil, "length": bytes.NewReader(packed), "chunked": io.MultiReader(bytes.NewReader(packed)),
+		"empty": strings.NewReader(""),
 	} {
 		res := p.ask(t, "POST", "/a%2Fb//c?x=1;y&z=%zz", body, "Content-Encoding", "gzip", "X-Custom", "kept", "Connection", "close, X-Private",
 			"X-Private", "secret", "Proxy-Authorization", "secret", "Te", "trailers, gzip", "Keep-Alive", "x", "X-Forwarded-For", "6.6.6.6", "Forwarded", "for=6.6.6.6", "Accept-Encoding", "gzip")
@@ -108,7 +110,8 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: %s %s of %s", name, got.Method, got.RequestURI, got.Host)
 		}
 		want := map[string]string{
-			"Content-Encoding": "gzip", "X-Custom": "kept", "X-Private": "", "Proxy-Authorization": "", "Te": "trailers", "Keep-Alive": "",
+			"Content-Encoding": "gzip", "X-Custom": "kept", "X-Private": "", "Proxy-Authorization": "", "Te": "trailers",
+			"Keep-Alive":      "",
 			"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": p.address,
 			"Forwarded": `for=127.0.0.1;host="` + p.address + `";proto=http`, "Accept-Encoding": "identity",
 		}
@@ -134,9 +137,13 @@ func TestTrustedProxies(t *testing.T) {
 		p := start(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.Header }, func(s *httpproxy.Settings) {
 			s.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix(trusted)}
 		})
-		p.ask(t, "GET", "/", nil, "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "gopher", "X-Forwarded-Port", "70", "Forwarded", "for=6.6.6.6")
+		p.ask(
+			t, "GET", "/", nil, "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "gopher", "X-Forwarded-Port", "70",
+			"Forwarded", "for=6.6.6.6",
+		)
 		h := <-seen
-		if h.Get("X-Forwarded-For") != want.client || h.Get("X-Forwarded-Proto") != want.proto || h.Get("X-Forwarded-Port") != want.port || !strings.HasPrefix(h.Get("Forwarded"), want.forwarded) {
+		if h.Get("X-Forwarded-For") != want.client || h.Get("X-Forwarded-Proto") != want.proto ||
+			h.Get("X-Forwarded-Port") != want.port || !strings.HasPrefix(h.Get("Forwarded"), want.forwarded) {
 			t.Errorf("%s is trusted: %v", trusted, h)
 		}
 	}
@@ -152,7 +159,9 @@ func TestContinue(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(body)
 	}, nil)
-	for path, want := range map[string][]string{"/yes": {"HTTP/1.1 100 Continue", "", "HTTP/1.1 200 OK"}, "/no": {"HTTP/1.1 413 Request Entity Too Large"}} {
+	for path, want := range map[string][]string{
+		"/yes": {"HTTP/1.1 100 Continue", "", "HTTP/1.1 200 OK"}, "/no": {"HTTP/1.1 413 Request Entity Too Large"},
+	} {
 		conn := dial(t, p)
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", path)
 		r := bufio.NewReader(conn)

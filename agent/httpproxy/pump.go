@@ -28,7 +28,8 @@ type pump struct {
 func newPump(body io.ReadCloser, chunk, fill []byte) *pump {
 	p := &pump{
 		body: body, chunk: chunk, fill: fill[:0],
-		ready: make(chan struct{}, 1), space: make(chan struct{}, 1), stopped: make(chan struct{}), ended: make(chan struct{}),
+		ready: make(chan struct{}, 1), space: make(chan struct{}, 1), stopped: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	go p.read()
 	return p

@@ -18,7 +18,8 @@ import (
 
 // hopByHop are the fields that are about a connection and not about what travels on it.
 var hopByHop = []string{
-	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
 	"Http2-Settings",
 }
 
@@ -70,7 +71,9 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 		Header: h, ContentLength: in.ContentLength, Trailer: in.Trailer,
 	}).WithContext(ctx)
 	if in.ContentLength != 0 && in.Body != nil && in.Body != http.NoBody {
-		out.Body = &requestBody{body: in.Body, control: http.NewResponseController(x.w), stall: x.settings.Limits.StallTimeout}
+		out.Body = &requestBody{
+			body: in.Body, control: http.NewResponseController(x.w), stall: x.settings.Limits.StallTimeout,
+		}
 	}
 	return out
 }
@@ -86,7 +89,9 @@ func (x *exchange) conditions(h http.Header) {
 		h["If-Match"] = mapFields(v, negotiate.IfMatch)
 	}
 	if v, ok := h["If-None-Match"]; ok {
-		h["If-None-Match"] = mapFields(v, func(field string) string { return negotiate.IfNoneMatch(field, x.accepted, &x.sent) })
+		h["If-None-Match"] = mapFields(v, func(field string) string {
+			return negotiate.IfNoneMatch(field, x.accepted, &x.sent)
+		})
 	}
 }
 
@@ -105,7 +110,9 @@ func (x *exchange) forwarded(h http.Header) {
 		scheme = "https"
 	}
 	if !x.from.trusted {
-		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Real-Ip", "Forwarded"} {
+		for _, name := range []string{
+			"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Real-Ip", "Forwarded",
+		} {
 			delete(h, name)
 		}
 	}

@@ -110,7 +110,9 @@ func transformed(h http.Header, c negotiate.Coding) {
 	}
 	// What says something of the bytes is not true any more. Ranges are of the plain
 	// body, and who has a part of the coded one must not join it with them.
-	for _, name := range []string{"Content-Length", "Accept-Ranges", "Content-Md5", "Content-Digest", "Repr-Digest", "Digest"} {
+	for _, name := range []string{
+		"Content-Length", "Accept-Ranges", "Content-Md5", "Content-Digest", "Repr-Digest", "Digest",
+	} {
 		delete(h, name)
 	}
 }
@@ -137,7 +139,10 @@ func (x *exchange) explain(h http.Header, engine string, reason policy.Reason) {
 // changed nothing, it is told so instead.
 func (x *exchange) pass(res *http.Response, reason policy.Reason) {
 	if x.forced && reason == CrossSiteCookie && x.repeatable() {
-		x.refuse(http.StatusNotAcceptable, "Accept-Encoding refuses this response as it is, and it is not compressed because it sets a cookie across sites.")
+		x.refuse(
+			http.StatusNotAcceptable,
+			"Accept-Encoding refuses this response as it is, and it is not compressed because it sets a cookie across sites.",
+		)
 		return
 	}
 	x.explain(res.Header, "", reason)

@@ -33,7 +33,9 @@ type collector struct {
 // drawn. Those count that could be compressed: of the content types of the settings, and with nothing that forbids it.
 // What the policy makes of them, and what clients accept, does not matter. Nothing is collected at other times, and
 // nothing is kept. It implements sampling.Source.
-func (s *Server) Sample(ctx context.Context, r sampling.Request, give func(sampling.Item) error) (sampling.Seen, error) {
+func (s *Server) Sample(
+	ctx context.Context, r sampling.Request, give func(sampling.Item) error,
+) (sampling.Seen, error) {
 	c, err := s.collect(r)
 	if err != nil {
 		return sampling.Seen{}, err

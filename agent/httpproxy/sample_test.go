@@ -42,7 +42,8 @@ func TestSample(t *testing.T) {
 			askAll := func() {
 				for path := range bodies {
 					for _, accept := range []string{"gzip", "zstd", "identity"} {
-						if _, plain := read(t, p.ask(t, http.MethodGet, path, nil, "Accept-Encoding", accept)); path == "/longer" && len(plain) != len(longer) {
+						if _, plain := read(t, p.ask(t, http.MethodGet, path, nil, "Accept-Encoding", accept)); path == "/longer" &&
+							len(plain) != len(longer) {
 							t.Errorf("%s: %d bytes", path, len(plain))
 						}
 					}
@@ -54,7 +55,9 @@ func TestSample(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := p.Sample(t.Context(), sampling.Request{MaxBytes: 1, MaxItems: 1, Duration: time.Hour}, nil); !errors.Is(err, sampling.ErrBusy) {
+			if _, err := p.Sample(
+				t.Context(), sampling.Request{MaxBytes: 1, MaxItems: 1, Duration: time.Hour}, nil,
+			); !errors.Is(err, sampling.ErrBusy) {
 				t.Errorf("a second one at the same time: %v", err)
 			}
 			askAll()
@@ -68,7 +71,8 @@ func TestSample(t *testing.T) {
 				got[string(item.Content)]++
 				length += item.Length
 			}
-			if !maps.Equal(got, want) || seen.Items != 12 || length != seen.Bytes || length != int64(3*(len(short)+2*len(long)+len(longer))) || held != 0 {
+			if !maps.Equal(got, want) || seen.Items != 12 || length != seen.Bytes ||
+				length != int64(3*(len(short)+2*len(long)+len(longer))) || held != 0 {
 				t.Errorf("%d items, %+v, %d bytes held", len(items), seen, held)
 			}
 		})
@@ -116,11 +120,15 @@ func TestSampleEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 { // the first one left nothing behind
-		if _, err := p.Sample(ctx, sampling.Request{MaxBytes: 1, MaxItems: 1, Duration: time.Hour}, nil); !errors.Is(err, context.Canceled) {
+		if _, err := p.Sample(
+			ctx, sampling.Request{MaxBytes: 1, MaxItems: 1, Duration: time.Hour}, nil,
+		); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
-	if seen, err := p.Sample(t.Context(), sampling.Request{MaxBytes: 1, MaxItems: 1, Duration: time.Millisecond}, nil); err != nil || seen.Items != 0 {
+	if seen, err := p.Sample(
+		t.Context(), sampling.Request{MaxBytes: 1, MaxItems: 1, Duration: time.Millisecond}, nil,
+	); err != nil || seen.Items != 0 {
 		t.Errorf("%+v, %v", seen, err)
 	}
 }

@@ -53,7 +53,8 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		certificates: o.Certificates, log: o.Log, failures: newFailureLog(), abort: make(chan struct{}),
-		egress: egress.NewGuard(o.Settings.Egress), live: make(map[*generation]struct{}), listeners: make(map[net.Listener]struct{}),
+		egress: egress.NewGuard(o.Settings.Egress), live: make(map[*generation]struct{}),
+		listeners: make(map[net.Listener]struct{}),
 	}
 	s.stats.reset(time.Now())
 	if err := s.Reload(o.Settings); err != nil {
@@ -148,7 +149,12 @@ func (s *Server) accept(inner net.Conn) {
 			g.turnAway()
 			return
 		}
-		g.hand(&conn{Conn: inner, server: s, generation: g, stall: limits.StallTimeout, from: newPeer(inner.RemoteAddr(), g.settings.TrustedProxies)})
+		g.hand(
+			&conn{
+				Conn: inner, server: s, generation: g, stall: limits.StallTimeout,
+				from: newPeer(inner.RemoteAddr(), g.settings.TrustedProxies),
+			},
+		)
 		return
 	}
 }

@@ -224,7 +224,8 @@ func (s *streaming) compress(part []byte, last bool) (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("compress a part: %w", err)
 	}
-	if s.path, s.reason = pathOf(s.encoders, encoder, s.reason); len(part) == 0 && s.encoders.engine.Class() == codec.Hardware {
+	if s.path, s.reason = pathOf(s.encoders, encoder, s.reason); len(part) == 0 &&
+		s.encoders.engine.Class() == codec.Hardware {
 		s.path, s.reason = meter.Hardware, s.d.Reason // there was nothing to use it for
 	}
 	return n, nil
@@ -232,7 +233,12 @@ func (s *streaming) compress(part []byte, last bool) (n int, err error) {
 
 // count counts the body.
 func (s *streaming) count() {
-	o := outcome{body: true, meter: meter.Outcome{Path: meter.Stored, Reason: s.reason, PlainBytes: int(s.plain), WireBytes: int(s.wire), CPU: s.cpu}}
+	o := outcome{
+		body: true,
+		meter: meter.Outcome{
+			Path: meter.Stored, Reason: s.reason, PlainBytes: int(s.plain), WireBytes: int(s.wire), CPU: s.cpu,
+		},
+	}
 	if s.stream != nil {
 		o.coding, o.engine, o.meter.Path = s.coding, s.encoders.engine.Name(), s.path
 	}

@@ -114,8 +114,8 @@ func Create(dir Dir, h Header) (*Journal, error) {
 }
 
 // Open takes over the journal that an earlier attempt has left, of this run or of another one of the Transfer. It is
-// written again first, so that a receiver which still has the old one open writes to a file without a name. The error is
-// fs.ErrNotExist if there is none; see also Untrusted.
+// written again first, so that a receiver which still has the old one open writes to a file without a name. The error
+// is fs.ErrNotExist if there is none; see also Untrusted.
 func Open(dir Dir, h Header) (*Journal, error) {
 	file, err := dir.Open(Name)
 	if err != nil {

@@ -39,7 +39,8 @@ func digests(first, count int64) [][journal.DigestSize]byte {
 
 func entry(number uint64) *journal.Entry {
 	return &journal.Entry{
-		Number: number, Path: fmt.Sprintf("dir/file-%d", number), Size: 1 << 40, Modified: -5, Changed: 1_700_000_000_000_000_001, Mode: 0o4640,
+		Number: number, Path: fmt.Sprintf("dir/file-%d", number), Size: 1 << 40, Modified: -5,
+		Changed: 1_700_000_000_000_000_001, Mode: 0o4640,
 	}
 }
 
@@ -355,7 +356,9 @@ func TestVector(t *testing.T) {
 		t.Errorf("it is written as\n%x, not\n%x", got, want)
 	}
 	m.names[journal.Name].written = want
-	if diff := cmp.Diff(map[uint64][]journal.Range{0x0102030405060708: {{First: 5, Count: 1}}}, told(t, open(t, m))); diff != "" {
+	if diff := cmp.Diff(
+		map[uint64][]journal.Range{0x0102030405060708: {{First: 5, Count: 1}}}, told(t, open(t, m)),
+	); diff != "" {
 		t.Error(diff)
 	}
 }

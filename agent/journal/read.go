@@ -174,7 +174,10 @@ func (j *Journal) apply(records []byte) error {
 }
 
 func (j *Journal) applyFile(r *reader) error {
-	e := Entry{Number: r.uint64(), Size: int64(r.uint64()), Modified: int64(r.uint64()), Changed: int64(r.uint64()), Mode: r.uint32()}
+	e := Entry{
+		Number: r.uint64(), Size: int64(r.uint64()), Modified: int64(r.uint64()), Changed: int64(r.uint64()),
+		Mode: r.uint32(),
+	}
 	length := int(r.uint16())
 	e.Path = string(r.bytes(length))
 	switch _, known := j.paths[e.Path]; {

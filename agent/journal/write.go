@@ -46,7 +46,9 @@ func (j *Journal) add(e *Entry, first int64, digests [][DigestSize]byte) (bool, 
 		j.files[e.Number] = s
 		j.paths[e.Path] = e.Number
 	}
-	s.spans = append(s.spans, span{Range: Range{first, int64(len(digests))}, at: j.appendRange(e.Number, first, int64(len(digests)))})
+	s.spans = append(
+		s.spans, span{Range: Range{first, int64(len(digests))}, at: j.appendRange(e.Number, first, int64(len(digests)))},
+	)
 	for i := range digests {
 		j.buffer = append(j.buffer, digests[i][:]...)
 	}

@@ -32,13 +32,15 @@ func TestMeter(t *testing.T) {
 		{Path: meter.Fallback, PlainBytes: 100, WireBytes: 50, CPU: 32},
 	}
 	want := meter.Snapshot{
-		Hardware:          meter.Count{Operations: 3, Bytes: 3000},
-		Software:          meter.Count{Operations: 2, Bytes: 110},
-		Stored:            meter.Count{Operations: 3, Bytes: 16},
-		Fallback:          meter.Count{Operations: 1, Bytes: 100},
-		Compressed:        map[policy.Reason]int64{policy.HardwareUsed: 3, policy.NoAccelerator: 1},
-		Skipped:           map[policy.Reason]int64{policy.Incompressible: 1, policy.DidNotShrink: 1, policy.BelowMinimum: 1},
-		Uses:              map[meter.Use]meter.Count{hardware: {Operations: 2, Bytes: 2000}, software: {Operations: 1, Bytes: 10}},
+		Hardware:   meter.Count{Operations: 3, Bytes: 3000},
+		Software:   meter.Count{Operations: 2, Bytes: 110},
+		Stored:     meter.Count{Operations: 3, Bytes: 16},
+		Fallback:   meter.Count{Operations: 1, Bytes: 100},
+		Compressed: map[policy.Reason]int64{policy.HardwareUsed: 3, policy.NoAccelerator: 1},
+		Skipped:    map[policy.Reason]int64{policy.Incompressible: 1, policy.DidNotShrink: 1, policy.BelowMinimum: 1},
+		Uses: map[meter.Use]meter.Count{
+			hardware: {Operations: 2, Bytes: 2000}, software: {Operations: 1, Bytes: 10},
+		},
 		UncompressedBytes: 3126,
 		CompressedBytes:   691,
 		CPU:               63,
@@ -63,7 +65,9 @@ func TestMeter(t *testing.T) {
 
 func TestZero(t *testing.T) {
 	var m meter.Meter
-	want := meter.Snapshot{Compressed: map[policy.Reason]int64{}, Skipped: map[policy.Reason]int64{}, Uses: map[meter.Use]meter.Count{}}
+	want := meter.Snapshot{
+		Compressed: map[policy.Reason]int64{}, Skipped: map[policy.Reason]int64{}, Uses: map[meter.Use]meter.Count{},
+	}
 	if diff := cmp.Diff(want, m.Snapshot()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -92,7 +96,8 @@ func TestConcurrency(t *testing.T) {
 
 func TestPathNames(t *testing.T) {
 	for path, name := range map[meter.Path]string{
-		meter.Stored: "stored", meter.Software: "software", meter.Hardware: "hardware", meter.Fallback: "fallback", 99: "unknown",
+		meter.Stored: "stored", meter.Software: "software", meter.Hardware: "hardware", meter.Fallback: "fallback",
+		99: "unknown",
 	} {
 		if path.String() != name {
 			t.Errorf("path %d is %q", uint8(path), path)

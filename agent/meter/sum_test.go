@@ -17,12 +17,17 @@ import (
 // TestMinus: what is counted together counts as one by one, and a difference has only what came since.
 func TestMinus(t *testing.T) {
 	var together, single meter.Meter
-	before := meter.Outcome{Path: meter.Hardware, Reason: policy.HardwareUsed, Use: meter.Use{Engine: "a"}, PlainBytes: 10, WireBytes: 5, CPU: 1}
+	before := meter.Outcome{
+		Path: meter.Hardware, Reason: policy.HardwareUsed, Use: meter.Use{Engine: "a"}, PlainBytes: 10, WireBytes: 5, CPU: 1,
+	}
 	together.Add(before)
 	base := together.Snapshot()
 	together.AddStored(policy.BelowMinimum, 3, 21)
 	together.AddCPU(time.Second)
-	use := meter.Outcome{Path: meter.Software, Reason: policy.SoftwareUsed, Use: meter.Use{Engine: "b"}, PlainBytes: 100, WireBytes: 50, Estimate: meter.Estimate{Blocks: 1}}
+	use := meter.Outcome{
+		Path: meter.Software, Reason: policy.SoftwareUsed, Use: meter.Use{Engine: "b"}, PlainBytes: 100, WireBytes: 50,
+		Estimate: meter.Estimate{Blocks: 1},
+	}
 	together.Add(use)
 	for range 3 {
 		single.Add(meter.Outcome{Path: meter.Stored, Reason: policy.BelowMinimum, PlainBytes: 7, WireBytes: 7})
@@ -38,10 +43,16 @@ func TestMinus(t *testing.T) {
 func TestPlus(t *testing.T) {
 	var a, b, all meter.Meter
 	for _, o := range []meter.Outcome{
-		{Path: meter.Software, Reason: policy.SoftwareUsed, Use: meter.Use{Codec: codec.Zstd, Engine: "zstd"}, PlainBytes: 10, WireBytes: 5, CPU: 3, Estimate: meter.Estimate{Blocks: 1}},
+		{
+			Path: meter.Software, Reason: policy.SoftwareUsed, Use: meter.Use{Codec: codec.Zstd, Engine: "zstd"}, PlainBytes: 10,
+			WireBytes: 5, CPU: 3, Estimate: meter.Estimate{Blocks: 1},
+		},
 		{Path: meter.Stored, Reason: policy.Incompressible, PlainBytes: 7, WireBytes: 7, CPU: 1},
 		{Path: meter.Fallback, PlainBytes: 20, WireBytes: 9, CPU: 2},
-		{Path: meter.Hardware, Reason: policy.HardwareUsed, Use: meter.Use{Codec: codec.Deflate, Engine: "dfltcc"}, PlainBytes: 4, WireBytes: 3},
+		{
+			Path: meter.Hardware, Reason: policy.HardwareUsed, Use: meter.Use{Codec: codec.Deflate, Engine: "dfltcc"},
+			PlainBytes: 4, WireBytes: 3,
+		},
 	} {
 		all.Add(o)
 		all.Add(o)

@@ -37,7 +37,9 @@ var levels = map[codec.Level]wirev1.CompressionLevel{
 //
 // The output of each is verified by inflating it with another engine of its codec; where there is no other it is not
 // verified. What could be measured is returned with the errors of the rest.
-func Engines(ctx context.Context, engines []codec.Engine, sample []byte, budget time.Duration, inflates func(codec.Engine) bool) ([]*wirev1.EngineMeasurement, error) {
+func Engines(
+	ctx context.Context, engines []codec.Engine, sample []byte, budget time.Duration, inflates func(codec.Engine) bool,
+) ([]*wirev1.EngineMeasurement, error) {
 	var failed []error
 	measured := make(map[string]*wirev1.EngineMeasurement)
 	for _, e := range engines {
@@ -79,7 +81,9 @@ func Engines(ctx context.Context, engines []codec.Engine, sample []byte, budget 
 func groups(engines []codec.Engine) [][]codec.Engine {
 	var all [][]codec.Engine
 	for _, e := range engines {
-		i := slices.IndexFunc(all, func(g []codec.Engine) bool { return g[0].Codec() == e.Codec() && g[0].Class() == e.Class() })
+		i := slices.IndexFunc(all, func(g []codec.Engine) bool {
+			return g[0].Codec() == e.Codec() && g[0].Class() == e.Class()
+		})
 		if i < 0 {
 			all = append(all, []codec.Engine{e})
 		} else {
@@ -89,7 +93,9 @@ func groups(engines []codec.Engine) [][]codec.Engine {
 	return all
 }
 
-func compressed(measured map[string]*wirev1.EngineMeasurement, figures []calibrate.Figure, level codec.Level) (failed []error) {
+func compressed(
+	measured map[string]*wirev1.EngineMeasurement, figures []calibrate.Figure, level codec.Level,
+) (failed []error) {
 	best := calibrate.ToCompress(figures)
 	for i, f := range figures {
 		if f.Err != nil {
@@ -98,7 +104,8 @@ func compressed(measured map[string]*wirev1.EngineMeasurement, figures []calibra
 		}
 		m := measured[f.Engine]
 		m.Levels = append(m.Levels, &wirev1.LevelMeasurement{
-			Level: levels[level], CompressBytesPerSecond: uint64(f.BytesPerSecond), SampleCompressedBytes: uint64(f.CompressedBytes), Selected: i == best,
+			Level: levels[level], CompressBytesPerSecond: uint64(f.BytesPerSecond),
+			SampleCompressedBytes: uint64(f.CompressedBytes), Selected: i == best,
 		})
 	}
 	return failed

@@ -63,7 +63,9 @@ func networkCPU(ctx context.Context, bursts, size int) (NetworkCost, error) {
 func summary(costs []time.Duration, size int) NetworkCost {
 	slices.Sort(costs)
 	perGiB := func(cost time.Duration) time.Duration { return max(0, cost) * time.Duration(1<<30/size) }
-	return NetworkCost{Median: perGiB(costs[len(costs)/2]), Least: perGiB(costs[0]), Most: perGiB(costs[len(costs)-1]), Runs: len(costs)}
+	return NetworkCost{
+		Median: perGiB(costs[len(costs)/2]), Least: perGiB(costs[0]), Most: perGiB(costs[len(costs)-1]), Runs: len(costs),
+	}
 }
 
 // usage is CPU time since the start, of the machine and of this process.

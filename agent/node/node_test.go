@@ -71,7 +71,9 @@ func everything(codec.Engine) bool { return true }
 func TestEngines(t *testing.T) {
 	sample := calibrate.Sample(100_000)
 	all := []codec.Engine{accelerator{goflate.New()}, goflate.New(), oneLevel{goflate.New()}, gozstd.New()}
-	got, err := node.Engines(t.Context(), all, sample, time.Millisecond, func(e codec.Engine) bool { return e.Name() != "dfltcc" })
+	got, err := node.Engines(t.Context(), all, sample, time.Millisecond, func(e codec.Engine) bool {
+		return e.Name() != "dfltcc"
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +95,13 @@ func TestEngines(t *testing.T) {
 			t.Errorf("%s inflates at %d bytes a second", e.Name(), m.GetDecompressBytesPerSecond())
 		}
 		first := m.GetLevels()[0]
-		if m.GetCompressBytesPerSecond() != first.GetCompressBytesPerSecond() || m.GetSampleCompressedBytes() != first.GetSampleCompressedBytes() {
+		if m.GetCompressBytesPerSecond() != first.GetCompressBytesPerSecond() ||
+			m.GetSampleCompressedBytes() != first.GetSampleCompressedBytes() {
 			t.Errorf("%s: the figures are not those of the first level: %v", e.Name(), m)
 		}
 		for i, l := range m.GetLevels() {
-			if int(l.GetLevel()) != i+1 || l.GetCompressBytesPerSecond() < 1<<16 || l.GetSampleCompressedBytes() == 0 || l.GetSampleCompressedBytes() > m.GetSampleBytes()/2 {
+			if int(l.GetLevel()) != i+1 || l.GetCompressBytesPerSecond() < 1<<16 || l.GetSampleCompressedBytes() == 0 ||
+				l.GetSampleCompressedBytes() > m.GetSampleBytes()/2 {
 				t.Errorf("%s: level %v", e.Name(), l)
 			}
 			if l.GetSelected() {
@@ -132,11 +136,19 @@ func TestVerification(t *testing.T) {
 		verified bool
 		err      string
 	}{
-		"alone":               {[]codec.Engine{goflate.New()}, []string{"go"}, false, ""},
-		"by another":          {[]codec.Engine{goflate.New(), renamed{goflate.New(), false}}, []string{"go", "other"}, true, ""},
-		"by another codec":    {[]codec.Engine{goflate.New(), gozstd.New()}, []string{"go", "go-zstd"}, false, ""},
-		"no other can read":   {[]codec.Engine{goflate.New(), renamed{goflate.New(), true}}, []string{"other"}, true, "verify engine go by other: the output inflates to other bytes"},
-		"one of others reads": {[]codec.Engine{renamed{goflate.New(), true}, goflate.New(), oneLevel{goflate.New()}}, []string{"other", "go", "narrow"}, true, "let other inflate the sample"},
+		"alone": {[]codec.Engine{goflate.New()}, []string{"go"}, false, ""},
+		"by another": {
+			[]codec.Engine{goflate.New(), renamed{goflate.New(), false}}, []string{"go", "other"}, true, "",
+		},
+		"by another codec": {[]codec.Engine{goflate.New(), gozstd.New()}, []string{"go", "go-zstd"}, false, ""},
+		"no other can read": {
+			[]codec.Engine{goflate.New(), renamed{goflate.New(), true}}, []string{"other"}, true,
+			"verify engine go by other: the output inflates to other bytes",
+		},
+		"one of others reads": {
+			[]codec.Engine{renamed{goflate.New(), true}, goflate.New(), oneLevel{goflate.New()}},
+			[]string{"other", "go", "narrow"}, true, "let other inflate the sample",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := node.Engines(t.Context(), test.engines, sample, time.Millisecond, everything)
@@ -163,7 +175,9 @@ func profile(t *testing.T, o node.Options) *wirev1.NodeMeasurement {
 	o.Sample, o.Budget = calibrate.Sample(50_000), time.Millisecond
 	o.Log = slog.New(slog.DiscardHandler)
 	o.Network = func(context.Context) (node.NetworkCost, error) {
-		return node.NetworkCost{Median: 412 * time.Millisecond, Least: 400 * time.Millisecond, Most: 500 * time.Millisecond, Runs: 5}, nil
+		return node.NetworkCost{
+			Median: 412 * time.Millisecond, Least: 400 * time.Millisecond, Most: 500 * time.Millisecond, Runs: 5,
+		}, nil
 	}
 	p := node.NewProfiler(o)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -198,17 +212,25 @@ func TestAccelerator(t *testing.T) {
 	}{
 		"absent": {
 			nil, hardware.Verdict{State: hardware.Absent, Reason: hardware.NoInstruction, Message: "none"},
-			&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, Reason: "NoInstruction", Message: "none"},
+			&wirev1.AcceleratorMeasurement{
+				State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, Reason: "NoInstruction", Message: "none",
+			},
 			[]string{"go"},
 		},
 		"not used": {
 			nil, hardware.Verdict{State: hardware.NotUsed, Reason: hardware.SelfTestFailed, Message: "it failed"},
-			&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, Reason: "SelfTestFailed", Message: "it failed"},
+			&wirev1.AcceleratorMeasurement{
+				State: wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, Reason: "SelfTestFailed", Message: "it failed",
+			},
 			[]string{"go"},
 		},
 		"verified": {
-			accelerator{goflate.New()}, hardware.Verdict{State: hardware.Verified, Reason: hardware.Proved, SlowerThanSoftware: true, InflateMinSize: 4096},
-			&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, Reason: "Proved", SlowerThanSoftware: true, InflateMinSize: 4096},
+			accelerator{goflate.New()},
+			hardware.Verdict{State: hardware.Verified, Reason: hardware.Proved, SlowerThanSoftware: true, InflateMinSize: 4096},
+			&wirev1.AcceleratorMeasurement{
+				State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, Reason: "Proved", SlowerThanSoftware: true,
+				InflateMinSize: 4096,
+			},
 			[]string{"dfltcc", "go"},
 		},
 	} {
@@ -225,7 +247,8 @@ func TestAccelerator(t *testing.T) {
 				names = append(names, m.GetName())
 			}
 			if !slices.Equal(names, test.engines) || got.GetNetworkCpuNanosPerGib() != 412_000_000 ||
-				got.GetNetworkCpuNanosPerGibLeast() != 400_000_000 || got.GetNetworkCpuNanosPerGibMost() != 500_000_000 || got.GetNetworkRuns() != 5 || !got.GetMeasuredTime().IsValid() {
+				got.GetNetworkCpuNanosPerGibLeast() != 400_000_000 || got.GetNetworkCpuNanosPerGibMost() != 500_000_000 ||
+				got.GetNetworkRuns() != 5 || !got.GetMeasuredTime().IsValid() {
 				t.Errorf("measured: %v", got)
 			}
 		})
@@ -236,7 +259,8 @@ func TestAccelerator(t *testing.T) {
 func TestAnotherMachine(t *testing.T) {
 	var moved atomic.Bool
 	p := node.NewProfiler(node.Options{
-		Engines: []codec.Engine{goflate.New()}, Sample: calibrate.Sample(10_000), Budget: time.Microsecond, Log: slog.New(slog.DiscardHandler),
+		Engines: []codec.Engine{goflate.New()}, Sample: calibrate.Sample(10_000), Budget: time.Microsecond,
+		Log: slog.New(slog.DiscardHandler),
 		Find: func(context.Context) (codec.Engine, hardware.Verdict) {
 			return nil, hardware.Verdict{State: hardware.Absent}
 		},
@@ -281,15 +305,19 @@ func TestRepeats(t *testing.T) {
 		network error
 		whole   bool
 	}{
-		"the network":     {hardware.Verdict{State: hardware.Absent}, errors.New("no port is free"), false},
-		"the accelerator": {hardware.Verdict{State: hardware.NotUsed, Reason: hardware.Interrupted, Message: "the self-test was interrupted"}, nil, false},
-		"nothing":         {hardware.Verdict{State: hardware.Absent}, nil, true},
+		"the network": {hardware.Verdict{State: hardware.Absent}, errors.New("no port is free"), false},
+		"the accelerator": {
+			hardware.Verdict{State: hardware.NotUsed, Reason: hardware.Interrupted, Message: "the self-test was interrupted"},
+			nil, false,
+		},
+		"nothing": {hardware.Verdict{State: hardware.Absent}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var measured atomic.Int32
 			second := make(chan struct{})
 			p := node.NewProfiler(node.Options{
-				Engines: []codec.Engine{goflate.New()}, Sample: calibrate.Sample(10_000), Budget: time.Microsecond, Log: slog.New(slog.DiscardHandler),
+				Engines: []codec.Engine{goflate.New()}, Sample: calibrate.Sample(10_000), Budget: time.Microsecond,
+				Log: slog.New(slog.DiscardHandler),
 				Find: func(context.Context) (codec.Engine, hardware.Verdict) {
 					if measured.Add(1) > 1 {
 						return nil, hardware.Verdict{State: hardware.Absent}

@@ -139,7 +139,9 @@ func (p *Profiler) measure(ctx context.Context, host Host) (*wirev1.NodeMeasurem
 	}
 	accelerator, verdict := p.options.Find(ctx)
 	m.Accelerator = Accelerator(verdict)
-	engines := slices.DeleteFunc(slices.Clone(p.options.Engines), func(e codec.Engine) bool { return e.Codec() == codec.None })
+	engines := slices.DeleteFunc(slices.Clone(p.options.Engines), func(e codec.Engine) bool {
+		return e.Codec() == codec.None
+	})
 	if accelerator != nil {
 		engines = append([]codec.Engine{accelerator}, engines...)
 	}

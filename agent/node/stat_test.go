@@ -16,7 +16,8 @@ func TestNetworkCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A GiB over loopback takes less than minutes of a processor, even a slow one.
-	if cost.Least < 0 || cost.Median < cost.Least || cost.Most < cost.Median || cost.Median > 5*time.Minute || cost.Runs != 3 {
+	if cost.Least < 0 || cost.Median < cost.Least || cost.Most < cost.Median || cost.Median > 5*time.Minute ||
+		cost.Runs != 3 {
 		t.Errorf("a GiB costs %+v", cost)
 	}
 }
@@ -31,8 +32,8 @@ func TestSummary(t *testing.T) {
 func TestModelOf(t *testing.T) {
 	for text, want := range map[string]string{
 		"processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) CPU\nmodel name\t: another\n": "Intel(R) Xeon(R) CPU",
-		"vendor_id       : IBM/S390\n# processors    : 4\nprocessor 0: version = FF,  identification = 0A2B3C,  machine = 8561\n" +
-			"processor 1: version = FF,  identification = 1A2B3C,  machine = 8561\n": "IBM/S390 machine 8561",
+		"vendor_id       : IBM/S390\n# processors    : 4\nprocessor 0: version = FF,  identification = 0A2B3C,  machine = " +
+			"8561\nprocessor 1: version = FF,  identification = 1A2B3C,  machine = 8561\n": "IBM/S390 machine 8561",
 		"processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n": "implementer 0x41 part 0xd0c",
 		"":                      "",
 		"no colon\nmodel name:": "",

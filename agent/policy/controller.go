@@ -141,7 +141,8 @@ func NewController(o ControllerOptions) *Controller {
 		peerCores = cores
 	}
 	c := &Controller{
-		model: newModel(o.Objective, o.Prices, cores, peerCores), cores: cores, peerCores: peerCores, crowding: 1, prefer: o.PreferHardware,
+		model: newModel(o.Objective, o.Prices, cores, peerCores), cores: cores, peerCores: peerCores, crowding: 1,
+		prefer: o.PreferHardware,
 	}
 	if positive(o.Limit) {
 		c.model.limit = o.Limit

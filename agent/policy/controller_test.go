@@ -50,7 +50,10 @@ func TestRegret(t *testing.T) {
 					regret := got.Value(objective, prices)/best - 1
 					all = append(all, regret)
 					if regret > 0.10 {
-						t.Errorf("%s at %.0f Mbit/s, %d cores, %s: %.1f %% more than the best: %s", data.Name, link/mbit, cores, objective, 100*regret, describe(got))
+						t.Errorf(
+							"%s at %.0f Mbit/s, %d cores, %s: %.1f %% more than the best: %s", data.Name, link/mbit, cores, objective,
+							100*regret, describe(got),
+						)
 					}
 				}
 			}

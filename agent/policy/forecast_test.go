@@ -13,7 +13,10 @@ import (
 func TestForecast(t *testing.T) {
 	stored := policy.Effect{Wire: 1}
 	half := policy.Effect{Wire: 0.5, Compress: 1 / 200e6, Inflate: 1 / 500e6}
-	s := policy.Setting{Objective: policy.Elapsed, Prices: policy.Prices{CPUHour: 3.6, NetworkGiB: 1 << 30}, Cores: 1, PeerCores: 1, Link: 10e6}
+	s := policy.Setting{
+		Objective: policy.Elapsed, Prices: policy.Prices{CPUHour: 3.6, NetworkGiB: 1 << 30}, Cores: 1, PeerCores: 1,
+		Link: 10e6,
+	}
 	slow, packed := s.Forecast(stored), s.Forecast(half)
 	if slow.Elapsed < 1/10e6 || slow.Elapsed > 1.05/10e6 || slow.Value != slow.Elapsed {
 		t.Errorf("a slow link is the bottleneck of stored data: %+v", slow)
@@ -29,7 +32,8 @@ func TestForecast(t *testing.T) {
 		t.Errorf("CPU time %v is less than that of the engines", packed.CPU)
 	}
 	s.Link = math.NaN()
-	if fast, packed := s.Forecast(stored), s.Forecast(half); fast.Elapsed >= packed.Elapsed || packed.Elapsed < half.Compress {
+	if fast, packed := s.Forecast(stored), s.Forecast(half); fast.Elapsed >= packed.Elapsed ||
+		packed.Elapsed < half.Compress {
 		t.Errorf("without a network that bounds it compressing is the bottleneck: %+v, %+v", fast, packed)
 	}
 	one := s.Forecast(half).Elapsed
@@ -37,7 +41,9 @@ func TestForecast(t *testing.T) {
 	if two := s.Forecast(half).Elapsed; two >= one {
 		t.Errorf("two cores take %v, one %v", two, one)
 	}
-	for objective, better := range map[policy.Objective]policy.Effect{policy.CPU: stored, policy.Bytes: half, policy.Cost: half} {
+	for objective, better := range map[policy.Objective]policy.Effect{
+		policy.CPU: stored, policy.Bytes: half, policy.Cost: half,
+	} {
 		s.Objective = objective
 		other := stored
 		if better == stored {

@@ -37,29 +37,98 @@ func TestDecide(t *testing.T) {
 		class    codec.Class
 		sample   bool
 	}{
-		{"never", never, policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.PolicyNever, codec.NoClass, false},
-		{"no network", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified, NoNetwork: true}, policy.NoNetwork, codec.NoClass, false},
-		{"no network and a policy that insists", always, policy.Facts{Size: mib, Codec: codec.Deflate, NoNetwork: true}, policy.NoAccelerator, codec.Software, false},
-		{"no network and a policy that forbids", never, policy.Facts{Size: mib, Codec: codec.Deflate, NoNetwork: true}, policy.PolicyNever, codec.NoClass, false},
-		{"peer takes plain bytes only", base(), policy.Facts{Size: mib, Codec: codec.None}, policy.PeerRefused, codec.NoClass, false},
+		{
+			"never", never, policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.PolicyNever,
+			codec.NoClass, false,
+		},
+		{
+			"no network", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified, NoNetwork: true},
+			policy.NoNetwork, codec.NoClass, false,
+		},
+		{
+			"no network and a policy that insists", always, policy.Facts{Size: mib, Codec: codec.Deflate, NoNetwork: true},
+			policy.NoAccelerator, codec.Software, false,
+		},
+		{
+			"no network and a policy that forbids", never, policy.Facts{Size: mib, Codec: codec.Deflate, NoNetwork: true},
+			policy.PolicyNever, codec.NoClass, false,
+		},
+		{
+			"peer takes plain bytes only", base(), policy.Facts{Size: mib, Codec: codec.None}, policy.PeerRefused, codec.NoClass,
+			false,
+		},
 		{"empty", always, policy.Facts{Codec: codec.Deflate}, policy.BelowMinimum, codec.NoClass, false},
-		{"hardware", base(), policy.Facts{Size: 20000, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.HardwareUsed, codec.Hardware, true},
-		{"hardware without being asked for", anywhere, policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.HardwareUsed, codec.Hardware, true},
-		{"too small for hardware", base(), policy.Facts{Size: 19999, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.SoftwareUsed, codec.Software, true},
-		{"too small for hardware, no software", noSoftware, policy.Facts{Size: 19999, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.BelowMinimum, codec.NoClass, false},
-		{"no hardware, no software", noSoftware, policy.Facts{Size: mib, Codec: codec.Deflate}, policy.SoftwareDisabled, codec.NoClass, false},
-		{"software's minimum", base(), policy.Facts{Size: 100, Codec: codec.Deflate}, policy.NoAccelerator, codec.Software, true},
-		{"below software's minimum", base(), policy.Facts{Size: 99, Codec: codec.Deflate}, policy.BelowMinimum, codec.NoClass, false},
-		{"below the minimum in mode Always", always, policy.Facts{Size: 99, Codec: codec.Deflate}, policy.BelowMinimum, codec.NoClass, false},
-		{"software by choice", anywhere, policy.Facts{Size: mib, Codec: codec.Deflate}, policy.SoftwareUsed, codec.Software, true},
-		{"hardware's use is not proved", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.NotUsed}, policy.SelfTestFailed, codec.Software, true},
-		{"hardware lacks the level", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.LacksLevel}, policy.LevelNotAccelerated, codec.Software, true},
-		{"not proved, and nobody asked for it", anywhere, policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.NotUsed}, policy.SelfTestFailed, codec.Software, true},
-		{"not proved, no software", noSoftware, policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.NotUsed}, policy.SoftwareDisabled, codec.NoClass, false},
-		{"hopeless", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Sample: policy.Hopeless}, policy.Incompressible, codec.NoClass, false},
-		{"promising", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Sample: policy.Promising}, policy.NoAccelerator, codec.Software, false},
-		{"hopeless but always", always, policy.Facts{Size: mib, Codec: codec.Deflate, Sample: policy.Hopeless}, policy.NoAccelerator, codec.Software, false},
-		{"hopeless and below the minimum", base(), policy.Facts{Size: 1, Codec: codec.Deflate, Sample: policy.Hopeless}, policy.BelowMinimum, codec.NoClass, false},
+		{
+			"hardware", base(), policy.Facts{Size: 20000, Codec: codec.Deflate, Accelerator: policy.Verified},
+			policy.HardwareUsed, codec.Hardware, true,
+		},
+		{
+			"hardware without being asked for", anywhere,
+			policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.HardwareUsed, codec.Hardware,
+			true,
+		},
+		{
+			"too small for hardware", base(), policy.Facts{Size: 19999, Codec: codec.Deflate, Accelerator: policy.Verified},
+			policy.SoftwareUsed, codec.Software, true,
+		},
+		{
+			"too small for hardware, no software", noSoftware,
+			policy.Facts{Size: 19999, Codec: codec.Deflate, Accelerator: policy.Verified}, policy.BelowMinimum, codec.NoClass,
+			false,
+		},
+		{
+			"no hardware, no software", noSoftware, policy.Facts{Size: mib, Codec: codec.Deflate}, policy.SoftwareDisabled,
+			codec.NoClass, false,
+		},
+		{
+			"software's minimum", base(), policy.Facts{Size: 100, Codec: codec.Deflate}, policy.NoAccelerator, codec.Software,
+			true,
+		},
+		{
+			"below software's minimum", base(), policy.Facts{Size: 99, Codec: codec.Deflate}, policy.BelowMinimum, codec.NoClass,
+			false,
+		},
+		{
+			"below the minimum in mode Always", always, policy.Facts{Size: 99, Codec: codec.Deflate}, policy.BelowMinimum,
+			codec.NoClass, false,
+		},
+		{
+			"software by choice", anywhere, policy.Facts{Size: mib, Codec: codec.Deflate}, policy.SoftwareUsed, codec.Software,
+			true,
+		},
+		{
+			"hardware's use is not proved", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.NotUsed},
+			policy.SelfTestFailed, codec.Software, true,
+		},
+		{
+			"hardware lacks the level", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.LacksLevel},
+			policy.LevelNotAccelerated, codec.Software, true,
+		},
+		{
+			"not proved, and nobody asked for it", anywhere,
+			policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.NotUsed}, policy.SelfTestFailed, codec.Software,
+			true,
+		},
+		{
+			"not proved, no software", noSoftware, policy.Facts{Size: mib, Codec: codec.Deflate, Accelerator: policy.NotUsed},
+			policy.SoftwareDisabled, codec.NoClass, false,
+		},
+		{
+			"hopeless", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Sample: policy.Hopeless}, policy.Incompressible,
+			codec.NoClass, false,
+		},
+		{
+			"promising", base(), policy.Facts{Size: mib, Codec: codec.Deflate, Sample: policy.Promising}, policy.NoAccelerator,
+			codec.Software, false,
+		},
+		{
+			"hopeless but always", always, policy.Facts{Size: mib, Codec: codec.Deflate, Sample: policy.Hopeless},
+			policy.NoAccelerator, codec.Software, false,
+		},
+		{
+			"hopeless and below the minimum", base(), policy.Facts{Size: 1, Codec: codec.Deflate, Sample: policy.Hopeless},
+			policy.BelowMinimum, codec.NoClass, false,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -124,7 +193,8 @@ func checkAccelerator(t *testing.T, s policy.Settings, f policy.Facts, absent po
 	}
 	if want.Reason == policy.NoAccelerator {
 		want.Reason = map[policy.Accelerator]policy.Reason{
-			policy.Absent: policy.NoAccelerator, policy.NotUsed: policy.SelfTestFailed, policy.LacksLevel: policy.LevelNotAccelerated,
+			policy.Absent: policy.NoAccelerator, policy.NotUsed: policy.SelfTestFailed,
+			policy.LacksLevel: policy.LevelNotAccelerated,
 			policy.LacksCodec: policy.CodecNotAccelerated,
 		}[f.Accelerator]
 	}

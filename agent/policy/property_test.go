@@ -61,9 +61,14 @@ func TestSettles(t *testing.T) {
 		for _, cores := range worlds(1, 4, 2) {
 			for _, data := range policytest.Kinds() {
 				for _, objective := range objectives {
-					r := policytest.Run(policytest.Here(cores, link), controller(objective, prices, cores), []policytest.Data{data}, 2000)
+					r := policytest.Run(
+						policytest.Here(cores, link), controller(objective, prices, cores), []policytest.Data{data}, 2000,
+					)
 					if n := switches(r); n > 10 {
-						t.Errorf("%s at %.0f Mbit/s, %d cores, %s: back and forth %d times in 1000 blocks: %v", data.Name, link/mbit, cores, objective, n, r.Blocks)
+						t.Errorf(
+							"%s at %.0f Mbit/s, %d cores, %s: back and forth %d times in 1000 blocks: %v", data.Name, link/mbit, cores,
+							objective, n, r.Blocks,
+						)
 					}
 				}
 			}
@@ -138,7 +143,9 @@ func TestPressure(t *testing.T) {
 	world := policytest.Here(1, 10*mbit)
 	world.Crowding = 8
 	for _, data := range policytest.Kinds()[:4] {
-		if o, _ := most(policytest.Run(world, controller(policy.Elapsed, prices, 1), []policytest.Data{data}, 600)); o.Stored() {
+		if o, _ := most(
+			policytest.Run(world, controller(policy.Elapsed, prices, 1), []policytest.Data{data}, 600),
+		); o.Stored() {
 			t.Errorf("%s goes uncompressed over 10 Mbit/s", data.Name)
 		}
 	}
@@ -150,11 +157,16 @@ func TestBytes(t *testing.T) {
 		for _, data := range policytest.Kinds() {
 			sent := map[policy.Objective]float64{}
 			for _, objective := range objectives {
-				sent[objective] = policytest.Run(policytest.Here(2, link), controller(objective, prices, 2), []policytest.Data{data}, 1000).Bytes
+				sent[objective] = policytest.Run(
+					policytest.Here(2, link), controller(objective, prices, 2), []policytest.Data{data}, 1000,
+				).Bytes
 			}
 			for _, objective := range objectives {
 				if sent[policy.Bytes] > sent[objective]*1.002+0.002*1000*(1<<20) {
-					t.Errorf("%s at %.0f Mbit/s: %.0f bytes for Bytes, %.0f for %s", data.Name, link/mbit, sent[policy.Bytes], sent[objective], objective)
+					t.Errorf(
+						"%s at %.0f Mbit/s: %.0f bytes for Bytes, %.0f for %s", data.Name, link/mbit, sent[policy.Bytes], sent[objective],
+						objective,
+					)
 				}
 			}
 		}
@@ -169,7 +181,9 @@ func TestExtremes(t *testing.T) {
 		for _, data := range kinds[:4] {
 			// CPU time as well: waking up for every packet takes more than compressing.
 			for _, objective := range []policy.Objective{policy.Elapsed, policy.CPU} {
-				r := policytest.Run(policytest.Here(cores, 10*mbit), controller(objective, prices, cores), []policytest.Data{data}, 200)
+				r := policytest.Run(
+					policytest.Here(cores, 10*mbit), controller(objective, prices, cores), []policytest.Data{data}, 200,
+				)
 				if r.Blocks[policy.Option{}] > 2 {
 					t.Errorf("%s over 10 Mbit/s, %d cores, %s: %v", data.Name, cores, objective, r.Blocks)
 				}
@@ -249,7 +263,9 @@ func TestSharedAccelerator(t *testing.T) {
 	world := policytest.Here(2, 100*mbit)
 	world.Hardware = true
 	ways := append(policytest.Measured(), policy.Way{Option: option})
-	c := policy.NewController(policy.ControllerOptions{Objective: policy.Elapsed, Ways: ways, PreferHardware: true, Cores: 2})
+	c := policy.NewController(
+		policy.ControllerOptions{Objective: policy.Elapsed, Ways: ways, PreferHardware: true, Cores: 2},
+	)
 	r := policytest.Run(world, c, []policytest.Data{data}, 400)
 	if r.Blocks[option] != 400 {
 		t.Errorf("an idle accelerator: %v", r.Blocks)
@@ -281,7 +297,9 @@ func TestSharedAccelerator(t *testing.T) {
 
 // TestLimit: a sender that may send little compresses as over a slow network, however fast it is.
 func TestLimit(t *testing.T) {
-	c := policy.NewController(policy.ControllerOptions{Objective: policy.Elapsed, Ways: policytest.Measured(), Cores: 2, Limit: 10 * mbit})
+	c := policy.NewController(
+		policy.ControllerOptions{Objective: policy.Elapsed, Ways: policytest.Measured(), Cores: 2, Limit: 10 * mbit},
+	)
 	if o, _ := most(policytest.Run(policytest.Here(2, 0), c, policytest.Kinds()[:1], 400)); o.Level != codec.High {
 		t.Errorf("%v", o)
 	}
@@ -289,7 +307,8 @@ func TestLimit(t *testing.T) {
 
 func TestNothingToChooseFrom(t *testing.T) {
 	c := policy.NewController(policy.ControllerOptions{Objective: "Luck", Ways: []policy.Way{{}}})
-	if choice := c.Choose(policy.Block{Size: 1 << 20, Predicted: 1 << 18, Software: true}); !choice.Stored() || choice.Reason != policy.NetworkFaster {
+	if choice := c.Choose(policy.Block{Size: 1 << 20, Predicted: 1 << 18, Software: true}); !choice.Stored() ||
+		choice.Reason != policy.NetworkFaster {
 		t.Errorf("%+v", choice)
 	}
 	c = controller(policy.Bytes, prices, 1)
@@ -318,7 +337,8 @@ func FuzzController(f *testing.F) {
 			ways[i].CompressRate, ways[i].InflateRate, ways[i].Ratio = number(), number(), number()
 		}
 		c := policy.NewController(policy.ControllerOptions{
-			Objective: append(objectives, "")[kind%5], Prices: policy.Prices{CPUHour: number(), NetworkGiB: number()}, Ways: ways,
+			Objective: append(objectives, "")[kind%5], Prices: policy.Prices{CPUHour: number(), NetworkGiB: number()},
+			Ways:  ways,
 			Cores: int(int8(kind)), PeerCores: -int(kind),
 		})
 		for len(b) >= 8 {
@@ -331,13 +351,24 @@ func FuzzController(f *testing.F) {
 				if !slices.Contains(policytest.Options(), choice.Option) {
 					t.Fatalf("%+v", choice)
 				}
-				c.Observe(policy.Outcome{Option: choice.Option, Size: block.Size, Predicted: block.Predicted, Wire: int(int32(number())), CPU: number()})
+				c.Observe(
+					policy.Outcome{
+						Option: choice.Option, Size: block.Size, Predicted: block.Predicted, Wire: int(int32(number())), CPU: number(),
+					},
+				)
 			}
 			c.Window(policy.Window{
-				Elapsed: number(), Streams: int(kind) - 1, Plain: number(), Wire: number(), CPU: number(), Compress: number(), Worked: number(),
-				WorkedCPU: number(), Writing: number(), Carried: kind&1 == 0, Delivered: number(), Busy: number(), PeerFull: number(),
+				Elapsed: number(), Streams: int(kind) - 1, Plain: number(), Wire: number(), CPU: number(), Compress: number(),
+				Worked:    number(),
+				WorkedCPU: number(), Writing: number(), Carried: kind&1 == 0, Delivered: number(), Busy: number(),
+				PeerFull: number(),
 			})
-			c.Peer(policy.Peer{Elapsed: number(), Streams: int(kind), Plain: number(), Wire: number(), CPU: number(), Inflate: number(), Inflated: number(), Busy: number()})
+			c.Peer(
+				policy.Peer{
+					Elapsed: number(), Streams: int(kind), Plain: number(), Wire: number(), CPU: number(), Inflate: number(),
+					Inflated: number(), Busy: number(),
+				},
+			)
 		}
 		// And it still decides well once the figures are sound again.
 		c.Choose(policy.Block{Size: 1 << 20, Predicted: 1 << 18, Software: true})

@@ -69,7 +69,8 @@ const DidNotShrink Reason = "DidNotShrink"
 // Attempted reports whether an engine worked on blocks with this reason.
 func (r Reason) Attempted() bool {
 	switch r {
-	case HardwareUsed, SoftwareUsed, NoAccelerator, SelfTestFailed, LevelNotAccelerated, CodecNotAccelerated, AcceleratorBusy, DidNotShrink:
+	case HardwareUsed, SoftwareUsed, NoAccelerator, SelfTestFailed, LevelNotAccelerated, CodecNotAccelerated,
+		AcceleratorBusy, DidNotShrink:
 		return true
 	default:
 		return false

@@ -18,7 +18,11 @@ func first(t *testing.T, c *policy.Controller, slower float64) policy.Option {
 	if choice.Stored() {
 		t.Fatalf("the first block: %+v", choice)
 	}
-	c.Observe(policy.Outcome{Option: choice.Option, Size: b.Size, Predicted: b.Predicted, Wire: 230 << 10, CPU: slower * float64(b.Size) / 484e6})
+	c.Observe(
+		policy.Outcome{
+			Option: choice.Option, Size: b.Size, Predicted: b.Predicted, Wire: 230 << 10, CPU: slower * float64(b.Size) / 484e6,
+		},
+	)
 	return choice.Option
 }
 
@@ -30,10 +34,12 @@ func TestYoungConnection(t *testing.T) {
 		first(t, c, 1)
 		// As seen over 10 Mbit/s.
 		c.Window(policy.Window{
-			Elapsed: 0.18, Streams: 1, Plain: 3 << 20, Wire: 0.74e6, CPU: 0.021, Compress: 0.017, Worked: 0.019, WorkedCPU: 0.019, Writing: 0.16,
+			Elapsed: 0.18, Streams: 1, Plain: 3 << 20, Wire: 0.74e6, CPU: 0.021, Compress: 0.017, Worked: 0.019,
+			WorkedCPU: 0.019, Writing: 0.16,
 			Carried: true, Delivered: 0.22e6, Busy: 0.18, PeerFull: 0.12, Queueing: delay,
 		})
-		if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); next.Stored() || next.Level != level {
+		if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); next.Stored() ||
+			next.Level != level {
 			t.Errorf("bytes wait %g s on the way, and the next block goes like this: %+v", delay, next)
 		}
 	}
@@ -50,7 +56,9 @@ func TestColdBlock(t *testing.T) {
 		t.Errorf("%+v after one slow block", next)
 	}
 	for range 8 {
-		c.Observe(policy.Outcome{Option: o, Size: 1 << 20, Predicted: 220 << 10, Wire: 230 << 10, CPU: 8 * float64(1<<20) / 484e6})
+		c.Observe(
+			policy.Outcome{Option: o, Size: 1 << 20, Predicted: 220 << 10, Wire: 230 << 10, CPU: 8 * float64(1<<20) / 484e6},
+		)
 	}
 	if next := c.Choose(policy.Block{Size: 1 << 20, Predicted: 220 << 10, Software: true}); !next.Stored() {
 		t.Errorf("%+v though it was slow again and again", next)
@@ -61,11 +69,13 @@ func TestColdBlock(t *testing.T) {
 // windows that carry far more. What several windows make of one that is slow does.
 func TestFirstGuess(t *testing.T) {
 	young := policy.Window{
-		Elapsed: 0.0135, Streams: 2, Plain: 1 << 20, Wire: 0.59e6, CPU: 0.016, Compress: 0.003, Worked: 0.0032, WorkedCPU: 0.0032, Writing: 0.0027,
+		Elapsed: 0.0135, Streams: 2, Plain: 1 << 20, Wire: 0.59e6, CPU: 0.016, Compress: 0.003, Worked: 0.0032,
+		WorkedCPU: 0.0032, Writing: 0.0027,
 		Carried: true, Delivered: 0.14e6, Busy: 0.024,
 	}
 	faster := policy.Window{
-		Elapsed: 0.034, Streams: 2, Plain: 3 << 20, Wire: 1.71e6, CPU: 0.044, Compress: 0.042, Worked: 0.0425, WorkedCPU: 0.0425, Writing: 0.0067,
+		Elapsed: 0.034, Streams: 2, Plain: 3 << 20, Wire: 1.71e6, CPU: 0.044, Compress: 0.042, Worked: 0.0425,
+		WorkedCPU: 0.0425, Writing: 0.0067,
 		Carried: true, Delivered: 1.7e6, Busy: 0.016,
 	}
 	b := policy.Block{Size: 1 << 20, Predicted: 540 << 10, Software: true}

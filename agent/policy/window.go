@@ -72,8 +72,8 @@ const (
 	peerBusy, peerFull = 0.75, 0.5
 	// A peer that takes more than so many times as long as assumed has to say so itself.
 	peerSlower = 8
-	// Bytes that wait for so long on the way wait for the network: a peer that has no space acknowledges at once what it
-	// has space for.
+	// Bytes that wait for so long on the way wait for the network: a peer that has no space acknowledges at once what
+	// it has space for.
 	queueing = 0.01
 	// writeShare is the part of sendWire in all that sending costs besides compressing.
 	writeShare = sendWire / (sendPlain + sendWire)
@@ -265,7 +265,9 @@ func (c *Controller) Peer(p Peer) {
 		}
 	}
 	if overhead := p.CPU - p.Inflate; positive(overhead) && positive(p.Plain) && positive(p.Wire) {
-		c.model.receiveScale = c.received.approach(c.model.receiveScale, sound(overhead/c.model.receiving(p.Plain, p.Wire), 0.05, 20))
+		c.model.receiveScale = c.received.approach(
+			c.model.receiveScale, sound(overhead/c.model.receiving(p.Plain, p.Wire), 0.05, 20),
+		)
 	}
 	if positive(p.Inflate) && positive(p.Inflated) {
 		if usual := c.inflates(share); usual > 0 {

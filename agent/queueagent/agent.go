@@ -222,7 +222,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	r := &running{store: kept, conn: conn, front: served, ids: given, quota: quota, syncs: a.measureVolume(watching, kept, c)}
+	r := &running{
+		store: kept, conn: conn, front: served, ids: given, quota: quota, syncs: a.measureVolume(watching, kept, c),
+	}
 	channels, err := a.newChannels(ctx, r, c, decoders, decoding)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -279,7 +281,8 @@ func (a *Agent) ChannelAddress() net.Addr {
 func (a *Agent) ensureFirst(ctx context.Context, s engine, conn *nats.Conn, c *wirev1.QueueConfig) error {
 	err := a.limit(ctx, s, conn, streamSettings(c))
 	var refused *store.StreamError
-	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent || errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrOld) {
+	if !errors.As(err, &refused) || !refused.Exists || !refused.Permanent || errors.Is(err, store.ErrForeign) ||
+		errors.Is(err, store.ErrOld) {
 		return err
 	}
 	a.options.Log.Warn("The stream keeps the limits that it has until it can be given others", "error", err.Error())
@@ -361,9 +364,11 @@ func (a *Agent) settings(c *wirev1.QueueConfig, encoding *message.Encoding, deco
 	a.authError = problem
 	a.mu.Unlock()
 	return front.Settings{
-		Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage(c), MaxConnections: int(c.GetLimits().GetMaxConnections()),
-		Tokens: tokens, ClientCAs: cas, Unsure: unsure,
-		TokenRoles: rolesOf(c.GetAuthentication().GetTokenRoles()), CertificateRoles: rolesOf(c.GetAuthentication().GetCertificateRoles()),
+		Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage(c),
+		MaxConnections: int(c.GetLimits().GetMaxConnections()),
+		Tokens:         tokens, ClientCAs: cas, Unsure: unsure,
+		TokenRoles:       rolesOf(c.GetAuthentication().GetTokenRoles()),
+		CertificateRoles: rolesOf(c.GetAuthentication().GetCertificateRoles()),
 	}
 }
 
@@ -401,7 +406,8 @@ func (a *Agent) follow(ctx context.Context, r *running, first *wirev1.QueueConfi
 			a.note(err)
 		}
 		// Tokens come and go without a change of the configuration.
-		if next := a.settings(current, s.Encoding, s.Decoding); !slices.Equal(next.Tokens, s.Tokens) || next.Unsure != s.Unsure {
+		if next := a.settings(current, s.Encoding, s.Decoding); !slices.Equal(next.Tokens, s.Tokens) ||
+			next.Unsure != s.Unsure {
 			s = next
 			if err := r.front.Reload(s); err != nil {
 				a.note(err)
@@ -440,7 +446,8 @@ func (a *Agent) reload(ctx context.Context, r *running, first, before, c *wirev1
 		return err
 	}
 	encoding := s.Encoding
-	if c.GetCompressionMinSize() != before.GetCompressionMinSize() || !proto.Equal(c.GetCompression(), before.GetCompression()) {
+	if c.GetCompressionMinSize() != before.GetCompressionMinSize() ||
+		!proto.Equal(c.GetCompression(), before.GetCompression()) {
 		var err error
 		if encoding, err = a.encoding(ctx, c); err != nil {
 			return err

@@ -130,10 +130,12 @@ func newMember(t *testing.T) *member {
 	m.write(filepath.Join(m.tokens, "clerk"), " secret\n")
 	m.config = &wirev1.QueueConfig{
 		Revision: "1", Queue: "orders", ControlAddress: "unused", HealthAddress: "unused",
-		Members: []*wirev1.QueueMember{{Name: "orders-0"}}, Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
-		Limits: &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
+		Members: []*wirev1.QueueMember{{Name: "orders-0"}},
+		Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
+		Limits:  &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"zstd"},
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			Codecs: []string{"zstd"},
 		},
 		CompressionMinSize: 1000, DrainTimeout: durationpb.New(patience),
 		Authentication: &wirev1.QueueAuthentication{TokensDirectory: m.tokens},
@@ -147,7 +149,8 @@ func (m *member) begin() {
 	m.Helper()
 	m.config.ListenAddress = freeAddress(m.T)
 	m.Agent = queueagent.New(queueagent.Options{
-		Read: m.read, Member: "orders-0", Directory: m.directory, Log: slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond,
+		Read: m.read, Member: "orders-0", Directory: m.directory, Log: slog.New(slog.DiscardHandler),
+		Interval: 10 * time.Millisecond,
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
@@ -174,7 +177,10 @@ func (m *member) run() (stop func()) {
 }
 
 func (m *member) client(pool *x509.CertPool, token string) (*nats.Conn, error) {
-	return nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(token), nats.Timeout(patience), nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}))
+	return nats.Connect(
+		"nats://"+m.config.GetListenAddress(), nats.Token(token), nats.Timeout(patience),
+		nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}),
+	)
 }
 
 // TestMemory: a member that keeps messages in memory becomes ready, too.
@@ -193,12 +199,14 @@ func TestMemory(t *testing.T) {
 
 func TestAgent(t *testing.T) {
 	m := newMember(t)
-	if r := m.Report(t.Context()); r.GetState() != wirev1.QueueState_QUEUE_STATE_STARTING || r.GetDetail() == "" || r.GetMember() != "orders-0" {
+	if r := m.Report(t.Context()); r.GetState() != wirev1.QueueState_QUEUE_STATE_STARTING || r.GetDetail() == "" ||
+		r.GetMember() != "orders-0" {
 		t.Errorf("before it runs: %v", r)
 	}
 	stop := m.run()
 	m.await("it lacks a certificate", func(r *wirev1.QueueReport) bool {
-		return strings.Contains(r.GetDetail(), "certificate") && r.GetCertificate().GetState() == wirev1.CertificateState_CERTIFICATE_STATE_MISSING
+		return strings.Contains(r.GetDetail(), "certificate") &&
+			r.GetCertificate().GetState() == wirev1.CertificateState_CERTIFICATE_STATE_MISSING
 	})
 	if live, ready := m.health("/livez"), m.health("/readyz"); live != 200 || ready != 503 {
 		t.Errorf("without a certificate: %d, %d", live, ready)
@@ -237,10 +245,14 @@ func TestAgent(t *testing.T) {
 	}
 	known := func(r *wirev1.QueueReport) bool { return r.GetContent() != nil }
 	r := m.await("its content is known", known)
-	if r.GetContent().GetMessages() != 2 || r.GetContent().GetUnacknowledged() != 1 || r.GetContent().GetConsumers() != 1 || r.GetContent().GetLeader() != "orders-0" ||
-		r.GetStatistics().GetPuts().GetCount() != 2 || r.GetStatistics().GetGets().GetCount() != 1 || r.GetStatistics().GetFileBlocks() == 0 ||
-		r.GetCompression().GetCodec() != "zstd" || r.GetCompression().GetReason() != "SoftwareUsed" || r.GetCompression().GetLevel() != "Fast" || r.GetCompression().GetEngine() == "" ||
-		r.GetCompression().GetSoftware().GetOperations() != 2 || r.GetDecompression().GetSoftware().GetOperations() != 1 || r.GetWireBytes() == 0 || r.GetCpu().GetSendNanos() == 0 {
+	if r.GetContent().GetMessages() != 2 || r.GetContent().GetUnacknowledged() != 1 ||
+		r.GetContent().GetConsumers() != 1 || r.GetContent().GetLeader() != "orders-0" ||
+		r.GetStatistics().GetPuts().GetCount() != 2 || r.GetStatistics().GetGets().GetCount() != 1 ||
+		r.GetStatistics().GetFileBlocks() == 0 ||
+		r.GetCompression().GetCodec() != "zstd" || r.GetCompression().GetReason() != "SoftwareUsed" ||
+		r.GetCompression().GetLevel() != "Fast" || r.GetCompression().GetEngine() == "" ||
+		r.GetCompression().GetSoftware().GetOperations() != 2 || r.GetDecompression().GetSoftware().GetOperations() != 1 ||
+		r.GetWireBytes() == 0 || r.GetCpu().GetSendNanos() == 0 {
 		t.Errorf("%v", r)
 	}
 
@@ -255,7 +267,8 @@ func TestAgent(t *testing.T) {
 		t.Error("a full queue takes more")
 	}
 	r = m.await("its content is known", known)
-	if r.GetStatistics().GetPuts().GetCount() != 1 || r.GetStatistics().GetRefusedPuts() != 1 || r.GetCompression().GetSkipped()["CompressionOff"] != 2 ||
+	if r.GetStatistics().GetPuts().GetCount() != 1 || r.GetStatistics().GetRefusedPuts() != 1 ||
+		r.GetCompression().GetSkipped()["CompressionOff"] != 2 ||
 		r.GetStatistics().GetReset_() != "now" || r.GetContent().GetMessages() != 3 {
 		t.Errorf("%v", r)
 	}
@@ -302,13 +315,15 @@ func TestAgent(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for what, change := range map[string]func(*wirev1.QueueConfig){
-		"limits":            func(c *wirev1.QueueConfig) { c.Limits = nil },
-		"size":              func(c *wirev1.QueueConfig) { c.Limits.MaxMessageSize = 1 << 40 },
-		"storage":           func(c *wirev1.QueueConfig) { c.Storage = nil },
-		"sync_interval":     func(c *wirev1.QueueConfig) { c.Storage.SyncInterval = durationpb.New(-1) },
-		"members":           func(c *wirev1.QueueConfig) { c.Members = nil },
-		"this host":         func(c *wirev1.QueueConfig) { c.Members[0].Name = "another" },
-		"route_address":     func(c *wirev1.QueueConfig) { c.Members = append(c.Members, c.GetMembers()[0], c.GetMembers()[0]) },
+		"limits":        func(c *wirev1.QueueConfig) { c.Limits = nil },
+		"size":          func(c *wirev1.QueueConfig) { c.Limits.MaxMessageSize = 1 << 40 },
+		"storage":       func(c *wirev1.QueueConfig) { c.Storage = nil },
+		"sync_interval": func(c *wirev1.QueueConfig) { c.Storage.SyncInterval = durationpb.New(-1) },
+		"members":       func(c *wirev1.QueueConfig) { c.Members = nil },
+		"this host":     func(c *wirev1.QueueConfig) { c.Members[0].Name = "another" },
+		"route_address": func(c *wirev1.QueueConfig) {
+			c.Members = append(c.Members, c.GetMembers()[0], c.GetMembers()[0])
+		},
 		"compression":       func(c *wirev1.QueueConfig) { c.Compression = nil },
 		"archive.directory": func(c *wirev1.QueueConfig) { c.Archive = &wirev1.QueueArchiveConfig{} },
 		"archive.interval": func(c *wirev1.QueueConfig) {
@@ -335,7 +350,8 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 	roots := m.certify()
 	// Half of the volume is another's, as it is while other members have half of the space.
 	kept, err := store.Start(t.Context(), store.Options{
-		Queue: "orders", Member: "orders-0", Directory: m.config.GetStorage().GetDirectory(), Capacity: space, MaxPayload: 8 << 20,
+		Queue: "orders", Member: "orders-0", Directory: m.config.GetStorage().GetDirectory(), Capacity: space,
+		MaxPayload: 8 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +367,9 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 	if err := kept.Ensure(t.Context(), conn, store.Settings{Replicas: 1, MaxBytes: space / 2}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "another", Subjects: []string{"another"}, MaxBytes: space / 2}); err != nil {
+	if _, err := js.CreateStream(
+		t.Context(), jetstream.StreamConfig{Name: "another", Subjects: []string{"another"}, MaxBytes: space / 2},
+	); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
@@ -359,7 +377,8 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 
 	m.run()
 	serving := func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING }
-	if r := m.await("it serves", serving); r.GetRevision() != "" || !strings.Contains(r.GetConfigError(), "insufficient storage") {
+	if r := m.await("it serves", serving); r.GetRevision() != "" ||
+		!strings.Contains(r.GetConfigError(), "insufficient storage") {
 		t.Errorf("revision %q, problem %q", r.GetRevision(), r.GetConfigError())
 	}
 	if code := m.health("/readyz"); code != http.StatusOK {
@@ -377,5 +396,7 @@ func TestLimitsThatCannotBeYet(t *testing.T) {
 		t.Error(err)
 	}
 	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Limits.MaxBytes = "2", space/2 })
-	m.await("it has taken the limits over", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" && r.GetConfigError() == "" })
+	m.await("it has taken the limits over", func(r *wirev1.QueueReport) bool {
+		return r.GetRevision() == "2" && r.GetConfigError() == ""
+	})
 }

@@ -46,7 +46,8 @@ func validateArchive(c *wirev1.QueueConfig) error {
 // restore fills the queue from the archive that the configuration names, which only one member does; the others wait
 // for it.
 func (a *Agent) restore(
-	ctx context.Context, kept engine, conn *nats.Conn, c *wirev1.QueueConfig, decoders *codec.Registry, failed <-chan error,
+	ctx context.Context, kept engine, conn *nats.Conn, c *wirev1.QueueConfig, decoders *codec.Registry,
+	failed <-chan error,
 ) error {
 	wanted := c.GetRestore()
 	if wanted == nil {
@@ -54,8 +55,10 @@ func (a *Agent) restore(
 	}
 	a.say("the archive is not restored yet")
 	r := archive.NewRestorer(archive.RestoreOptions{
-		Conn: conn, Stream: c.GetQueue(), Leads: kept.Leader, Directory: wanted.GetDirectory(), Queue: wanted.GetQueue(), Path: wanted.GetPath(),
-		Everything: wanted.GetEverything(), MaxMessage: maxMessage(c), Decoders: decoders, Log: a.options.Log, RetryPause: restorePatience * a.options.Interval,
+		Conn: conn, Stream: c.GetQueue(), Leads: kept.Leader, Directory: wanted.GetDirectory(), Queue: wanted.GetQueue(),
+		Path:       wanted.GetPath(),
+		Everything: wanted.GetEverything(), MaxMessage: maxMessage(c), Decoders: decoders, Log: a.options.Log,
+		RetryPause: restorePatience * a.options.Interval,
 	})
 	a.restorer.Store(r)
 	ctx, cancel := context.WithCancel(ctx)
@@ -82,7 +85,9 @@ const restorePatience = 5
 
 // startArchive writes the archive that the configuration asks for, until the context ends. What is returned waits for
 // that, and may be called several times.
-func (a *Agent) startArchive(ctx context.Context, r *running, c *wirev1.QueueConfig, decoders *codec.Registry) (wait func(), err error) {
+func (a *Agent) startArchive(
+	ctx context.Context, r *running, c *wirev1.QueueConfig, decoders *codec.Registry,
+) (wait func(), err error) {
 	if c.GetArchive() == nil {
 		return func() {}, nil
 	}
@@ -91,7 +96,8 @@ func (a *Agent) startArchive(ctx context.Context, r *running, c *wirev1.QueueCon
 		return nil, err
 	}
 	r.archiver = archive.NewArchiver(archive.Options{
-		Conn: r.conn, Stream: c.GetQueue(), Leads: r.store.Leader, Directory: c.GetArchive().GetDirectory(), Member: a.options.Member, Decoders: decoders,
+		Conn: r.conn, Stream: c.GetQueue(), Leads: r.store.Leader, Directory: c.GetArchive().GetDirectory(),
+		Member: a.options.Member, Decoders: decoders,
 		Log: a.options.Log, Poll: a.options.Interval / 2,
 	}, settings)
 	ctx, cancel := context.WithCancel(ctx)
@@ -105,7 +111,9 @@ func (a *Agent) startArchive(ctx context.Context, r *running, c *wirev1.QueueCon
 		select {
 		case <-ended:
 		case <-time.After(archiveEnd): // Its volume does not answer, and the store must be closed all the same.
-			a.options.Log.Warn("The archive's claim does not answer; the end does not wait for it", "timeout", archiveEnd.String())
+			a.options.Log.Warn(
+				"The archive's claim does not answer; the end does not wait for it", "timeout", archiveEnd.String(),
+			)
 		}
 	}, nil
 }
@@ -119,7 +127,8 @@ func (a *Agent) archiveSettings(ctx context.Context, c *wirev1.QueueConfig) (arc
 		return archive.Settings{}, err
 	}
 	s := archive.Settings{
-		Interval: c.GetArchive().GetInterval().AsDuration(), RangeBytes: size(c.GetArchive().GetMaxRangeBytes()), Retention: c.GetArchive().GetRetention().AsDuration(),
+		Interval: c.GetArchive().GetInterval().AsDuration(), RangeBytes: size(c.GetArchive().GetMaxRangeBytes()),
+		Retention:   c.GetArchive().GetRetention().AsDuration(),
 		Compression: archive.Compression{Policy: resolved.Policy, Codecs: resolved.Codecs},
 	}
 	s.Compression.Engines, s.Compression.Accelerator = a.options.Engines(ctx, resolved)
@@ -136,8 +145,10 @@ func archiveStatus(a *archive.Archiver) *wirev1.QueueArchiveStatus {
 		return nil
 	}
 	return &wirev1.QueueArchiveStatus{
-		Path: s.Path, Sequence: s.Sequence, Ranges: s.Index.Ranges, Bytes: s.Index.Bytes, Messages: s.Index.Messages, PlainBytes: s.Index.PlainBytes,
-		WrittenBytes: s.Index.WrittenBytes, Passed: s.Index.Passed, LastTime: timeOf(s.LastTime), LastError: failure.ToWire(s.LastError),
+		Path: s.Path, Sequence: s.Sequence, Ranges: s.Index.Ranges, Bytes: s.Index.Bytes, Messages: s.Index.Messages,
+		PlainBytes:   s.Index.PlainBytes,
+		WrittenBytes: s.Index.WrittenBytes, Passed: s.Index.Passed, LastTime: timeOf(s.LastTime),
+		LastError:     failure.ToWire(s.LastError),
 		LastErrorTime: timeOf(s.LastErrorTime), Compression: compressionReport(s.Compression),
 	}
 }
@@ -148,8 +159,9 @@ func restoreStatus(r *archive.Restorer) *wirev1.QueueRestoreStatus {
 	}
 	s := r.Status()
 	out := &wirev1.QueueRestoreStatus{
-		Done: s.Done, Path: s.Path, Sequence: s.Sequence, LastSequence: s.Last, Messages: s.Messages, Bytes: s.Bytes, ArchiveBytes: s.ArchiveBytes,
-		Elapsed: durationpb.New(s.Elapsed), CpuNanos: count(int64(s.CPU)), LastError: failure.ToWire(s.LastError),
+		Done: s.Done, Path: s.Path, Sequence: s.Sequence, LastSequence: s.Last, Messages: s.Messages, Bytes: s.Bytes,
+		ArchiveBytes: s.ArchiveBytes,
+		Elapsed:      durationpb.New(s.Elapsed), CpuNanos: count(int64(s.CPU)), LastError: failure.ToWire(s.LastError),
 	}
 	if s.LastError != nil {
 		out.LastErrorTime = timeOf(s.LastErrorTime)

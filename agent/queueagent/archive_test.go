@@ -56,10 +56,13 @@ func TestArchive(t *testing.T) {
 	// How often it is written may change while it runs.
 	first.change(func(c *wirev1.QueueConfig) { c.Revision, c.Archive.Interval = "2", durationpb.New(time.Millisecond) })
 	r := first.await("all is archived", func(r *wirev1.QueueReport) bool {
-		return r.GetArchive().GetSequence() == messages && r.GetArchive().GetLastTime() != nil && r.GetArchive().GetRanges() > 0
+		return r.GetArchive().GetSequence() == messages && r.GetArchive().GetLastTime() != nil &&
+			r.GetArchive().GetRanges() > 0
 	})
-	if a := r.GetArchive(); a.GetPlainBytes() < messages/2*12000 || a.GetWrittenBytes() == 0 || a.GetWrittenBytes() > a.GetPlainBytes()/2 || a.GetLastError() != nil ||
-		a.GetCompression().GetCodec() != "zstd" || a.GetCompression().GetReason() == "" || !strings.HasPrefix(a.GetPath(), "orders.") {
+	if a := r.GetArchive(); a.GetPlainBytes() < messages/2*12000 || a.GetWrittenBytes() == 0 ||
+		a.GetWrittenBytes() > a.GetPlainBytes()/2 || a.GetLastError() != nil ||
+		a.GetCompression().GetCodec() != "zstd" || a.GetCompression().GetReason() == "" ||
+		!strings.HasPrefix(a.GetPath(), "orders.") {
 		t.Errorf("archive %v", a)
 	}
 	consumer, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk"})
@@ -106,7 +109,8 @@ func TestArchive(t *testing.T) {
 	pool = second.certify()
 	second.run()
 	r = second.await("it is refused", func(r *wirev1.QueueReport) bool { return r.GetRestore().GetLastError() != nil })
-	if r.GetRestore().GetLastError().GetReason() != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA || !strings.Contains(r.GetRestore().GetLastError().GetMessage(), filepath.Base(files[0])) ||
+	if r.GetRestore().GetLastError().GetReason() != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA ||
+		!strings.Contains(r.GetRestore().GetLastError().GetMessage(), filepath.Base(files[0])) ||
 		serving(r) || second.health("/readyz") == 200 {
 		t.Errorf("report %v", r)
 	}
@@ -114,7 +118,8 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = second.await("it serves", serving)
-	if d := r.GetRestore(); !d.GetDone() || d.GetMessages() != messages-10 || d.GetBytes() < (messages/2-5)*12000 || d.GetElapsed().AsDuration() <= 0 || d.GetCpuNanos() == 0 || d.GetLastError() != nil {
+	if d := r.GetRestore(); !d.GetDone() || d.GetMessages() != messages-10 || d.GetBytes() < (messages/2-5)*12000 ||
+		d.GetElapsed().AsDuration() <= 0 || d.GetCpuNanos() == 0 || d.GetLastError() != nil {
 		t.Errorf("restore %v", d)
 	}
 	if conn, err = second.client(pool, "secret"); err != nil {

@@ -77,7 +77,9 @@ func validateChannels(c *wirev1.QueueConfig) error {
 	if s == nil {
 		return nil
 	}
-	for name, value := range map[string]string{"gateway_endpoint": s.GetGatewayEndpoint(), "namespace": s.GetNamespace(), "queue": s.GetQueue()} {
+	for name, value := range map[string]string{
+		"gateway_endpoint": s.GetGatewayEndpoint(), "namespace": s.GetNamespace(), "queue": s.GetQueue(),
+	} {
 		if value == "" {
 			return fmt.Errorf("the configuration lacks channel.%s", name)
 		}
@@ -99,7 +101,10 @@ func validateChannels(c *wirev1.QueueConfig) error {
 func (a *Agent) newChannels(
 	ctx context.Context, r *running, c *wirev1.QueueConfig, decoders *codec.Registry, decoding *message.Decoding,
 ) (*channels, error) {
-	x := &channels{agent: a, store: r.store, conn: r.conn, ids: r.ids, decoding: decoding, files: transport.NewFiles(a.options.Directory)}
+	x := &channels{
+		agent: a, store: r.store, conn: r.conn, ids: r.ids, decoding: decoding,
+		files: transport.NewFiles(a.options.Directory),
+	}
 	address := c.GetAcceptance().GetAddress()
 	if address == "" {
 		return x, nil
@@ -113,7 +118,8 @@ func (a *Agent) newChannels(
 		return nil, fmt.Errorf("acceptance.peers: %w", err)
 	}
 	x.receiver = channel.NewReceiver(channel.ReceiverOptions{
-		Conn: r.conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(), Decoding: decoding, Work: &x.work,
+		Conn: r.conn, Stream: c.GetQueue(), Admit: channel.Admission(x.callers), Readable: decoders.Codecs(),
+		Decoding: decoding, Work: &x.work,
 		MaxMessage: maxMessage(c), Log: a.options.Log,
 	}, accepts)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -173,7 +179,8 @@ func (x *channels) limit(c *wirev1.QueueConfig) {
 
 // sendsAnew reports whether a change of the configuration takes another sending end.
 func sendsAnew(before, c *wirev1.QueueConfig) bool {
-	return !proto.Equal(before.GetChannel(), c.GetChannel()) || c.GetChannel() != nil && !proto.Equal(before.GetCompression(), c.GetCompression())
+	return !proto.Equal(before.GetChannel(), c.GetChannel()) ||
+		c.GetChannel() != nil && !proto.Equal(before.GetCompression(), c.GetCompression())
 }
 
 // send starts the sending end that a configuration asks for, in place of the one that runs. After an error that one
@@ -223,7 +230,8 @@ func (x *channels) newSending(ctx context.Context, c *wirev1.QueueConfig) (*send
 	}
 	s := &sending{}
 	to := &channel.Destination{
-		Gateway: wanted.GetGatewayEndpoint(), Namespace: wanted.GetNamespace(), Queue: wanted.GetQueue(), Files: x.files, Counter: &s.sent,
+		Gateway: wanted.GetGatewayEndpoint(), Namespace: wanted.GetNamespace(), Queue: wanted.GetQueue(), Files: x.files,
+		Counter: &s.sent,
 	}
 	s.sender, err = channel.NewSender(channel.SenderOptions{
 		Conn: x.conn, Stream: c.GetQueue(), Leads: x.store.Leader, Connect: to.Connect, Codecs: ids,

@@ -58,7 +58,8 @@ func startGateway(t *testing.T, directory string, peer *transporttest.Authority)
 	}
 	g := &gateway{Listener: listener, own: make(chan net.Conn)}
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: peers,
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: peers,
 	})))
 	wirev1.RegisterGatewayServer(server, g)
 	go func() { _ = server.Serve(g) }()
@@ -194,16 +195,22 @@ func (p *pair) meet() {
 func newPair(t *testing.T, changes ...func(*pair)) *pair {
 	t.Helper()
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
-	p := &pair{T: t, subject: "orders.new", east: newMember(t), west: newMember(t), authorities: [2]*transporttest.Authority{east, west}}
+	p := &pair{
+		T: t, subject: "orders.new", east: newMember(t), west: newMember(t),
+		authorities: [2]*transporttest.Authority{east, west},
+	}
 	east.Write(t, p.east.directory, west, transport.QueuePath("bank", "orders"), "orders.bank.svc")
 	west.Write(t, p.west.directory, east, transport.QueuePath("vault", "orders"), "*."+waySuffix)
 	p.gateway = startGateway(t, west.Directory(t, east, "/gateway", transport.GatewayServerName), east)
 	p.west.config.Acceptance = &wirev1.ChannelAcceptance{
 		Address: "127.0.0.1:0", AnyCodec: true,
-		Peers: []*wirev1.ChannelPeer{{Name: "east", CaBundle: east.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: wayIn}}}},
+		Peers: []*wirev1.ChannelPeer{
+			{Name: "east", CaBundle: east.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: wayIn}}},
+		},
 	}
 	p.east.config.Channel = &wirev1.ChannelConfig{
-		GatewayEndpoint: p.gateway.Addr().String(), Namespace: "vault", Queue: "orders", Codecs: []string{"zstd", "deflate"}, BatchMessages: 5,
+		GatewayEndpoint: p.gateway.Addr().String(), Namespace: "vault", Queue: "orders", Codecs: []string{"zstd", "deflate"},
+		BatchMessages: 5,
 	}
 	p.east.config.ServiceAddress = freeAddress(t)
 	for _, change := range changes {
@@ -249,7 +256,9 @@ func (p *pair) publish(n int) int {
 // gone waits until the sending queue is empty.
 func (p *pair) gone() {
 	p.Helper()
-	p.east.await("everything has gone", func(r *wirev1.QueueReport) bool { return r.GetContent() != nil && r.GetContent().GetMessages() == 0 })
+	p.east.await("everything has gone", func(r *wirev1.QueueReport) bool {
+		return r.GetContent() != nil && r.GetContent().GetMessages() == 0
+	})
 }
 
 // send publishes and waits until the other end has everything.
@@ -265,7 +274,9 @@ func (p *pair) get(n int) {
 	p.Helper()
 	if p.consumer == nil {
 		var err error
-		if p.consumer, err = p.getter.CreateOrUpdateConsumer(p.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		if p.consumer, err = p.getter.CreateOrUpdateConsumer(
+			p.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy},
+		); err != nil {
 			p.Fatal(err)
 		}
 	}
@@ -296,12 +307,15 @@ func TestChannel(t *testing.T) {
 	p.send(first)
 	p.east.await("the channel counts", func(r *wirev1.QueueReport) bool {
 		c := r.GetChannel()
-		return c.GetMessages() == first && c.GetBatches() > 1 && c.GetInDoubt() == 0 && c.GetRecoded() == 0 && c.GetWireBytes() > c.GetPayloadBytes() &&
+		return c.GetMessages() == first && c.GetBatches() > 1 && c.GetInDoubt() == 0 && c.GetRecoded() == 0 &&
+			c.GetWireBytes() > c.GetPayloadBytes() &&
 			c.GetPayloadBytes()*2 < c.GetPlainBytes()
 	})
 	p.west.await("the other end counts", func(r *wirev1.QueueReport) bool {
-		return len(r.GetReceived()) == 1 && r.GetReceived()[0].GetPeer() == "east" && r.GetReceived()[0].GetNamespace() == "bank" &&
-			r.GetReceived()[0].GetQueue() == "orders" && r.GetReceived()[0].GetMessages() == first && r.GetReceived()[0].GetPosition() == first &&
+		return len(r.GetReceived()) == 1 && r.GetReceived()[0].GetPeer() == "east" &&
+			r.GetReceived()[0].GetNamespace() == "bank" &&
+			r.GetReceived()[0].GetQueue() == "orders" && r.GetReceived()[0].GetMessages() == first &&
+			r.GetReceived()[0].GetPosition() == first &&
 			r.GetReceived()[0].GetConnected() && r.GetReceivedWireBytes() > r.GetReceived()[0].GetPayloadBytes()
 	})
 
@@ -329,7 +343,8 @@ func TestChannel(t *testing.T) {
 	for _, m := range []*member{p.east, p.west} {
 		m.change(func(c *wirev1.QueueConfig) { c.Revision, c.ResetStatistics = "reset", "now" })
 		m.await("its counters begin again", func(r *wirev1.QueueReport) bool {
-			return r.GetStatistics().GetReset_() == "now" && r.GetChannel().GetMessages() == 0 && r.GetDecompression().GetSoftware().GetOperations() == 0 &&
+			return r.GetStatistics().GetReset_() == "now" && r.GetChannel().GetMessages() == 0 &&
+				r.GetDecompression().GetSoftware().GetOperations() == 0 &&
 				!slices.ContainsFunc(r.GetReceived(), func(c *wirev1.ReceivedChannel) bool { return c.GetMessages() != 0 })
 		})
 	}
@@ -346,20 +361,24 @@ func TestChannel(t *testing.T) {
 	p.get(waiting)
 }
 
-// TestChannelIsRevoked: who is not granted any more is disconnected, and what cannot be taken over besides does not keep it
-// connected.
+// TestChannelIsRevoked: who is not granted any more is disconnected, and what cannot be taken over besides does not
+// keep it connected.
 func TestChannelIsRevoked(t *testing.T) {
 	p := newPair(t)
 	p.runs("zstd", 1)
 	p.send(2)
 	p.west.change(func(c *wirev1.QueueConfig) { c.Revision, c.Acceptance.Peers, c.Storage.Capacity = "2", nil, 1 })
 	p.west.await("the channel has ended", func(r *wirev1.QueueReport) bool {
-		return len(r.GetReceived()) == 1 && !r.GetReceived()[0].GetConnected() && r.GetReceived()[0].GetLastError().GetReason() == wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED
+		return len(r.GetReceived()) == 1 && !r.GetReceived()[0].GetConnected() &&
+			r.GetReceived()[0].GetLastError().GetReason() == wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED
 	})
 	p.east.await("it says why", func(r *wirev1.QueueReport) bool {
-		return r.GetChannel().GetState() == wirev1.ChannelState_CHANNEL_STATE_RETRYING && strings.Contains(r.GetChannel().GetLastError().GetMessage(), "PeerGrant")
+		return r.GetChannel().GetState() == wirev1.ChannelState_CHANNEL_STATE_RETRYING &&
+			strings.Contains(r.GetChannel().GetLastError().GetMessage(), "PeerGrant")
 	})
-	p.west.await("the rest is refused", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "1" && r.GetConfigError() != "" })
+	p.west.await("the rest is refused", func(r *wirev1.QueueReport) bool {
+		return r.GetRevision() == "1" && r.GetConfigError() != ""
+	})
 }
 
 // TestChannelIsTakenAway: messages go to clients' consumers again, and a channel that finds such consumers names them.
@@ -373,13 +392,16 @@ func TestChannelIsTakenAway(t *testing.T) {
 	p.east.await("the channel's consumer is gone", func(r *wirev1.QueueReport) bool {
 		return r.GetChannel() == nil && r.GetContent() != nil && r.GetContent().GetConsumers() == 0
 	})
-	if _, err := p.putter.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "teller", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := p.putter.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "teller", AckPolicy: jetstream.AckExplicitPolicy},
+	); err != nil {
 		t.Fatal(err)
 	}
 	p.east.change(func(c *wirev1.QueueConfig) { c.Revision, c.Channel = "3", channel })
 	p.east.await("the channel names what is in its way", func(r *wirev1.QueueReport) bool {
 		e := r.GetChannel().GetLastError()
-		return e.GetReason() == wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE && strings.Contains(e.GetMessage(), "(teller)")
+		return e.GetReason() == wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE &&
+			strings.Contains(e.GetMessage(), "(teller)")
 	})
 	if err := p.putter.DeleteConsumer(t.Context(), "orders", "teller"); err != nil {
 		t.Fatal(err)
@@ -400,7 +422,9 @@ func TestChannelAndService(t *testing.T) {
 	client, ctx := p.east.caller(roots, "orders.bank.svc", "secret")
 	putOne := func(text string) {
 		t.Helper()
-		put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: text, Key: "k", Payload: []byte(text)}}})
+		put, err := client.Put(
+			ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: text, Key: "k", Payload: []byte(text)}}},
+		)
 		if err != nil || put.GetResults()[0].GetSequence() == 0 {
 			t.Fatal(put, err)
 		}
@@ -409,7 +433,9 @@ func TestChannelAndService(t *testing.T) {
 	putOne("a")
 	p.gone()
 	p.get(1)
-	if _, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(patience)}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "channel") {
+	if _, err := client.Get(
+		ctx, &wirev1.GetRequest{Wait: durationpb.New(patience)},
+	); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "channel") {
 		t.Errorf("a get beside the channel: %v", err)
 	}
 
@@ -419,7 +445,9 @@ func TestChannelAndService(t *testing.T) {
 		return r.GetRevision() == "2" && r.GetContent() != nil && r.GetContent().GetConsumers() == 0
 	})
 	putOne("b")
-	got, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(patience), VisibilityTimeout: durationpb.New(time.Hour)})
+	got, err := client.Get(
+		ctx, &wirev1.GetRequest{Wait: durationpb.New(patience), VisibilityTimeout: durationpb.New(time.Hour)},
+	)
 	if err != nil || len(got.GetMessages()) != 1 {
 		t.Fatal(got, err)
 	}

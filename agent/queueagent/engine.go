@@ -27,7 +27,9 @@ type engine interface {
 	Statistics(ctx context.Context, conn *nats.Conn) (store.Statistics, error)
 	// Configure is what the front asks before it passes on a request for a consumer.
 	Configure(ctx context.Context, consumer string, filters []string) (fresh bool, err error)
-	Sample(ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error)) error
+	Sample(
+		ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error),
+	) error
 	// Leader reports whether this member gives out messages and sends them by channels.
 	Leader() bool
 	// Ready returns why clients cannot be served now.
@@ -44,7 +46,9 @@ var (
 
 // open returns what keeps the messages, with the queue's stream in it, a connection of the agent's own, and the
 // configuration that was good for that.
-func (a *Agent) open(ctx context.Context, c *wirev1.QueueConfig, o store.Options) (engine, *nats.Conn, *wirev1.QueueConfig, error) {
+func (a *Agent) open(
+	ctx context.Context, c *wirev1.QueueConfig, o store.Options,
+) (engine, *nats.Conn, *wirev1.QueueConfig, error) {
 	if c.GetExternal() != nil {
 		return a.openExternal(ctx, c)
 	}
@@ -76,8 +80,10 @@ func (a *Agent) externalOptions(c *wirev1.QueueConfig) (external.Options, error)
 	}
 	return external.Options{
 		Egress: permitted,
-		Queue:  c.GetQueue(), Owner: x.GetOwner(), Member: a.options.Member, Servers: x.GetServers(), CABundle: x.GetCaBundle(),
-		Directory: x.GetCredentialsDirectory(), Memory: c.GetStorage().GetMemory(), MaxMessage: maxMessage(c), Log: a.options.Log,
+		Queue:  c.GetQueue(), Owner: x.GetOwner(), Member: a.options.Member, Servers: x.GetServers(),
+		CABundle:  x.GetCaBundle(),
+		Directory: x.GetCredentialsDirectory(), Memory: c.GetStorage().GetMemory(), MaxMessage: maxMessage(c),
+		Log: a.options.Log,
 	}, nil
 }
 
@@ -100,7 +106,9 @@ const openPatience = 10 * time.Second
 
 // openExternal waits until external servers keep the queue's messages. What keeps them from it may have to be fixed in
 // the configuration, which is read again for each try.
-func (a *Agent) openExternal(ctx context.Context, c *wirev1.QueueConfig) (engine, *nats.Conn, *wirev1.QueueConfig, error) {
+func (a *Agent) openExternal(
+	ctx context.Context, c *wirev1.QueueConfig,
+) (engine, *nats.Conn, *wirev1.QueueConfig, error) {
 	first := c
 	a.say("the external servers do not keep messages for this queue yet")
 	for {

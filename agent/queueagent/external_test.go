@@ -48,7 +48,8 @@ func inExternal(t *testing.T, name string, members int, servers ...*externaltest
 		m.config.External.Servers, m.config.External.CaBundle = append(m.config.External.Servers, s.URL()), s.CABundle
 	}
 	m.Agent = queueagent.New(queueagent.Options{
-		Read: m.read, Member: name, Directory: m.directory, Log: slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond,
+		Read: m.read, Member: name, Directory: m.directory, Log: slog.New(slog.DiscardHandler),
+		Interval: 10 * time.Millisecond,
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
@@ -106,7 +107,8 @@ func TestExternal(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := m.await("it leads", func(r *wirev1.QueueReport) bool { return r.GetContent().GetLeader() == "orders-0" })
-	if r.GetContent().GetMessages() != 1 || r.GetContent().GetBytes() >= 12000 || r.GetStatistics().GetPuts().GetCount() != 1 ||
+	if r.GetContent().GetMessages() != 1 || r.GetContent().GetBytes() >= 12000 ||
+		r.GetStatistics().GetPuts().GetCount() != 1 ||
 		r.GetStatistics().FileBlocks != nil || r.GetStatistics().FileBytes != nil || r.GetStatistics().MemoryBytes != nil {
 		t.Errorf("%v", r)
 	}
@@ -116,7 +118,9 @@ func TestExternal(t *testing.T) {
 		t.Error("a full queue takes more")
 	}
 	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.External = "3", nil })
-	m.await("the change of the engine is refused", func(r *wirev1.QueueReport) bool { return r.GetConfigError() != "" && r.GetRevision() == "2" })
+	m.await("the change of the engine is refused", func(r *wirev1.QueueReport) bool {
+		return r.GetConfigError() != "" && r.GetRevision() == "2"
+	})
 	conn.Close()
 	stop()
 }
@@ -134,7 +138,9 @@ func TestExternalFixed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}}); err != nil {
+	if _, err := js.CreateStream(
+		t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	m := inExternal(t, "orders-0", 1, taken)
@@ -146,14 +152,17 @@ func TestExternalFixed(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	stop()
-	if stream, err := js.Stream(t.Context(), "orders"); err != nil || stream.CachedInfo().State.Msgs != 0 || len(stream.CachedInfo().Config.Subjects) != 1 {
+	if stream, err := js.Stream(t.Context(), "orders"); err != nil || stream.CachedInfo().State.Msgs != 0 ||
+		len(stream.CachedInfo().Config.Subjects) != 1 {
 		t.Errorf("the other stream was touched: %v", err)
 	}
 	three := inExternal(t, "orders-0", 3, one)
 	three.config.Queue = "bills"
 	three.certify()
 	three.run()
-	if r := three.await("there are too few servers", fails(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT)); !strings.Contains(r.GetExternalFailure().GetMessage(), "replicas") {
+	if r := three.await(
+		"there are too few servers", fails(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT),
+	); !strings.Contains(r.GetExternalFailure().GetMessage(), "replicas") {
 		t.Errorf("%v", r)
 	}
 }
@@ -178,7 +187,8 @@ func TestExternalRestart(t *testing.T) {
 	}
 	conn := members[1].connectAgain(t)
 	defer conn.Close()
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(2*time.Second)) // a put that a server takes with it is tried again
+	// a put that a server takes with it is tried again
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +199,10 @@ func TestExternalRestart(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { // each is put until that is acknowledged
 		for i := range puts {
-			m := &nats.Msg{Subject: "orders.new", Data: append([]byte(fmt.Sprintf("%06d", i)), plain...), Header: nats.Header{jetstream.MsgIDHeader: {fmt.Sprint(i)}}}
+			m := &nats.Msg{
+				Subject: "orders.new", Data: append([]byte(fmt.Sprintf("%06d", i)), plain...),
+				Header: nats.Header{jetstream.MsgIDHeader: {fmt.Sprint(i)}},
+			}
 			for deadline := time.Now().Add(3 * patience); ; time.Sleep(20 * time.Millisecond) {
 				_, err := js.PublishMsg(t.Context(), m)
 				if err == nil {
@@ -214,7 +227,9 @@ func TestExternalRestart(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	first := members[0].await("one leads", func(r *wirev1.QueueReport) bool { return r.GetContent().GetLeader() != "" }).GetContent().GetLeader()
+	first := members[0].await("one leads", func(r *wirev1.QueueReport) bool {
+		return r.GetContent().GetLeader() != ""
+	}).GetContent().GetLeader()
 	leader := 0
 	if first == "orders-1" {
 		leader = 1
@@ -301,7 +316,8 @@ func (m *member) trust() *tls.Config {
 // connectAgain returns a client that connects again by itself.
 func (m *member) connectAgain(t *testing.T) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token("secret"), nats.Timeout(patience), nats.Secure(m.trust()),
+	conn, err := nats.Connect("nats://"+
+		m.config.GetListenAddress(), nats.Token("secret"), nats.Timeout(patience), nats.Secure(m.trust()),
 		nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.IgnoreAuthErrorAbort())
 	if err != nil {
 		t.Fatal(err)
@@ -314,8 +330,12 @@ func TestExternalService(t *testing.T) {
 	t.Parallel()
 	s := externaltest.StartTLS(t, func(o *server.Options) { // no more rights than README says
 		o.Users = []*server.User{{Username: "queue", Password: "word", Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: []string{"orders", "orders.>", "$LIGHTERAGE.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "_INBOX.>"}},
-			Subscribe: &server.SubjectPermission{Allow: []string{"orders", "orders.>", "$LIGHTERAGE.>", "_INBOX.>", "_DELIVER.orders.>", "$JS.EVENT.ADVISORY.>"}},
+			Publish: &server.SubjectPermission{
+				Allow: []string{"orders", "orders.>", "$LIGHTERAGE.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "_INBOX.>"},
+			},
+			Subscribe: &server.SubjectPermission{
+				Allow: []string{"orders", "orders.>", "$LIGHTERAGE.>", "_INBOX.>", "_DELIVER.orders.>", "$JS.EVENT.ADVISORY.>"},
+			},
 		}}}
 	})
 	secret := t.TempDir()
@@ -340,7 +360,9 @@ func TestExternalService(t *testing.T) {
 	}
 	const messages = 20
 	for i := range messages {
-		if _, err := clients[i%2].Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte(fmt.Sprint(i)), Id: fmt.Sprint(i)}}}); err != nil {
+		if _, err := clients[i%2].Put(
+			ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte(fmt.Sprint(i)), Id: fmt.Sprint(i)}}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -350,7 +372,10 @@ func TestExternalService(t *testing.T) {
 			t.Fatalf("%d messages of %d came", len(seen), messages)
 		}
 		for _, client := range clients {
-			got, err := client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Second), MaxMessages: 3, VisibilityTimeout: durationpb.New(time.Hour)})
+			got, err := client.Get(
+				ctx,
+				&wirev1.GetRequest{Wait: durationpb.New(time.Second), MaxMessages: 3, VisibilityTimeout: durationpb.New(time.Hour)},
+			)
 			if status.Code(err) == codes.Unavailable {
 				continue // nobody leads yet
 			}
@@ -368,7 +393,8 @@ func TestExternalService(t *testing.T) {
 					if err == nil {
 						break
 					}
-					if status.Code(err) != codes.Unavailable || time.Now().After(deadline) { // nobody may lead when a member was stalled
+					// nobody may lead when a member was stalled
+					if status.Code(err) != codes.Unavailable || time.Now().After(deadline) {
 						t.Fatal(err)
 					}
 				}

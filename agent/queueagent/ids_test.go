@@ -26,7 +26,9 @@ func TestPutAgainAfterRestart(t *testing.T) {
 		m.change(func(c *wirev1.QueueConfig) { c.Storage = volume })
 		pool := m.certify()
 		stop := m.run()
-		m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+		m.await("it serves", func(r *wirev1.QueueReport) bool {
+			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
+		})
 		conn, err := m.client(pool, "secret")
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +72,11 @@ func TestPutAgainAfterRestart(t *testing.T) {
 		conn.Close()
 		stop()
 		if round == 0 { // What was admitted counts over a restart.
-			quota, err := ids.NewQuota(ids.QuotaOptions{Limit: 1, Window: time.Hour, Path: filepath.Join(volume.GetDirectory(), "ids-let-in.json"), Messages: 1, Last: 1})
+			quota, err := ids.NewQuota(
+				ids.QuotaOptions{
+					Limit: 1, Window: time.Hour, Path: filepath.Join(volume.GetDirectory(), "ids-let-in.json"), Messages: 1, Last: 1,
+				},
+			)
 			if err != nil || !quota.Full() {
 				t.Errorf("the id that was admitted does not count: %v", err)
 			}
@@ -90,7 +96,9 @@ func TestPutAgainByService(t *testing.T) {
 		m.change(func(c *wirev1.QueueConfig) { c.Storage, c.ServiceAddress = volume, freeAddressOf(t, host) })
 		pool := m.certify()
 		stop := m.run()
-		m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+		m.await("it serves", func(r *wirev1.QueueReport) bool {
+			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
+		})
 		client, ctx := m.caller(pool, "", "secret")
 		put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: "7", Payload: []byte("once")}}})
 		if err != nil || put.GetResults()[0].GetDuplicate() != (round > 0) || put.GetResults()[0].GetSequence() != 1 {
@@ -101,7 +109,9 @@ func TestPutAgainByService(t *testing.T) {
 			if err != nil || len(got.GetMessages()) != 1 {
 				t.Fatal(got, err)
 			}
-			gone, err := client.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}})
+			gone, err := client.Acknowledge(
+				ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
+			)
 			if err != nil || gone.GetResults()[0] != wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
 				t.Fatal(gone, err)
 			}

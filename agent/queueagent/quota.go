@@ -23,7 +23,9 @@ const (
 
 // openQuota bounds the ids that the members' servers remember, each of which remembers those that any of them
 // admitted: a member admits its share. It is nil with external servers, whose memory is their owner's matter.
-func (a *Agent) openQuota(ctx context.Context, kept engine, conn *nats.Conn, o store.Options, settings store.Settings) (*ids.Quota, error) {
+func (a *Agent) openQuota(
+	ctx context.Context, kept engine, conn *nats.Conn, o store.Options, settings store.Settings,
+) (*ids.Quota, error) {
 	if kept.Shared() {
 		return nil, nil //nolint:nilnil // Nothing is bounded.
 	}
@@ -32,7 +34,8 @@ func (a *Agent) openQuota(ctx context.Context, kept engine, conn *nats.Conn, o s
 		return nil, err
 	}
 	options := ids.QuotaOptions{
-		Limit: ids.MaxIDs / int64(max(settings.Replicas, 1)), Window: settings.Window(), Messages: now.Messages + now.DeadLetters, Last: now.LastSequence,
+		Limit: ids.MaxIDs / int64(max(settings.Replicas, 1)), Window: settings.Window(),
+		Messages: now.Messages + now.DeadLetters, Last: now.LastSequence,
 	}
 	if !o.Memory {
 		options.Path = filepath.Join(o.Directory, "ids-let-in.json")

@@ -20,7 +20,9 @@ import (
 )
 
 // GetQueueReport implements wirev1.QueueAgentServer.
-func (a *Agent) GetQueueReport(ctx context.Context, _ *wirev1.GetQueueReportRequest) (*wirev1.GetQueueReportResponse, error) {
+func (a *Agent) GetQueueReport(
+	ctx context.Context, _ *wirev1.GetQueueReportRequest,
+) (*wirev1.GetQueueReportResponse, error) {
 	return &wirev1.GetQueueReportResponse{Report: a.Report(ctx)}, nil
 }
 
@@ -28,8 +30,10 @@ func (a *Agent) GetQueueReport(ctx context.Context, _ *wirev1.GetQueueReportRequ
 func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 	a.mu.Lock()
 	r := &wirev1.QueueReport{
-		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(a.started),
-		Member: a.options.Member, Revision: a.config.GetRevision(), ConfigError: a.configError, AuthenticationError: a.authError, Detail: a.detail,
+		State: wirev1.QueueState_QUEUE_STATE_STARTING, Version: wirev1.Version, Architecture: runtime.GOARCH,
+		StartTime: timestamppb.New(a.started),
+		Member:    a.options.Member, Revision: a.config.GetRevision(), ConfigError: a.configError,
+		AuthenticationError: a.authError, Detail: a.detail,
 	}
 	if a.pending {
 		r.Revision = "" // the limits of an earlier one are in effect
@@ -71,7 +75,8 @@ func (a *Agent) Report(ctx context.Context) *wirev1.QueueReport {
 		r.Content.Unacknowledged += held
 		r.Content.Redelivered += again
 		if used := content.Used; used != nil {
-			r.Statistics.FileBlocks, r.Statistics.FileBytes, r.Statistics.MemoryBytes = &used.FileBlocks, &used.FileBytes, &used.MemoryBytes
+			r.Statistics.FileBlocks, r.Statistics.FileBytes, r.Statistics.MemoryBytes = &used.FileBlocks, &used.FileBytes,
+				&used.MemoryBytes
 		}
 	}
 	forChannels, ofChannels := running.channels.worked()
@@ -92,7 +97,8 @@ func count(n int64) uint64 { return uint64(max(n, 0)) }
 
 func contentOf(s store.Statistics) *wirev1.QueueContent {
 	c := &wirev1.QueueContent{
-		Messages: s.Messages, Bytes: s.Bytes, FirstSequence: s.FirstSequence, LastSequence: s.LastSequence, Consumers: uint64(s.Consumers),
+		Messages: s.Messages, Bytes: s.Bytes, FirstSequence: s.FirstSequence, LastSequence: s.LastSequence,
+		Consumers:      uint64(s.Consumers),
 		Unacknowledged: uint64(s.Unacknowledged), Redelivered: uint64(s.Redelivered), Waiting: uint64(s.Waiting),
 		Leader: s.Leader, Lag: s.Lag, Unreachable: uint64(s.Offline), DeadLetters: s.DeadLetters, Kept: s.Kept,
 	}
@@ -107,7 +113,9 @@ func contentOf(s store.Statistics) *wirev1.QueueContent {
 
 func statistics(s front.Statistics) *wirev1.QueueStatistics {
 	rate := func(r front.Rate) *wirev1.QueueRate {
-		return &wirev1.QueueRate{Count: count(r.Count), MilliPerSecond: uint64(r.PerSecond * 1000), HighMilliPerSecond: uint64(r.Highest * 1000)}
+		return &wirev1.QueueRate{
+			Count: count(r.Count), MilliPerSecond: uint64(r.PerSecond * 1000), HighMilliPerSecond: uint64(r.Highest * 1000),
+		}
 	}
 	return &wirev1.QueueStatistics{
 		Puts: rate(s.Puts), Gets: rate(s.Gets), Compressions: rate(s.Encoded), Decompressions: rate(s.Decoded),
@@ -115,8 +123,10 @@ func statistics(s front.Statistics) *wirev1.QueueStatistics {
 		RecentPlainBytes: count(s.RecentPlainBytes), RecentBytes: count(s.RecentBytes),
 		Tried: count(s.Tried), TriedNanos: uint64(max(s.Compression.CPU, 0)),
 		StoredFormGets: count(s.StoredGets), RefusedPuts: count(s.RefusedPuts), Duplicates: count(s.Duplicates),
-		Connections: count(s.Connections), HighWaterConnections: count(s.HighWater), Opened: count(s.Opened), Closed: count(s.Closed),
-		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated), ForbiddenRequests: count(s.Forbidden), Since: timestamppb.New(s.Since),
+		Connections: count(s.Connections), HighWaterConnections: count(s.HighWater), Opened: count(s.Opened),
+		Closed:             count(s.Closed),
+		RefusedConnections: count(s.Refused), FailedAuthentications: count(s.Unauthenticated),
+		ForbiddenRequests: count(s.Forbidden), Since: timestamppb.New(s.Since),
 	}
 }
 
@@ -148,7 +158,9 @@ func compressionReport(s meter.Snapshot) *wirev1.Compression {
 }
 
 func decompression(s meter.Snapshot) *wirev1.Decompression {
-	return &wirev1.Decompression{Hardware: operations(s.Hardware), Software: operations(s.Software), Fallback: operations(s.Fallback)}
+	return &wirev1.Decompression{
+		Hardware: operations(s.Hardware), Software: operations(s.Software), Fallback: operations(s.Fallback),
+	}
 }
 
 func operations(c meter.Count) *wirev1.Operations {

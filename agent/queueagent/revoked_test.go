@@ -42,7 +42,9 @@ func TestRevokingEndsThePeersChannels(t *testing.T) {
 		return from("east", r).GetConnected() && from("north", r).GetConnected()
 	})
 	revoke := func(revision string, before time.Time) {
-		p.west.change(func(c *wirev1.QueueConfig) { c.Revision, c.Acceptance.Peers[0].RevokedBefore = revision, before.Unix() })
+		p.west.change(func(c *wirev1.QueueConfig) {
+			c.Revision, c.Acceptance.Peers[0].RevokedBefore = revision, before.Unix()
+		})
 	}
 	// othersGoOn: nothing was ended, and nothing was told to north.
 	othersGoOn := func(revision string, sent uint64) {

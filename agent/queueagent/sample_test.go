@@ -18,7 +18,9 @@ import (
 // TestSample: messages that are stored compressed come out plain, and stay where they are.
 func TestSample(t *testing.T) {
 	m := newMember(t)
-	if _, err := m.Sample(t.Context(), sampling.Request{MaxBytes: 1, MaxItems: 1}, nil); !errors.Is(err, sampling.ErrNotReady) {
+	if _, err := m.Sample(
+		t.Context(), sampling.Request{MaxBytes: 1, MaxItems: 1}, nil,
+	); !errors.Is(err, sampling.ErrNotReady) {
 		t.Errorf("before it runs: %v", err)
 	}
 	pool := m.certify()
@@ -43,7 +45,9 @@ func TestSample(t *testing.T) {
 	take := func(bytes int64, items int) (map[string]int, sampling.Seen) {
 		t.Helper()
 		found := map[string]int{}
-		seen, err := m.Sample(t.Context(), sampling.Request{MaxBytes: bytes, MaxItems: items, Seed: 1}, func(i sampling.Item) error {
+		seen, err := m.Sample(t.Context(), sampling.Request{
+			MaxBytes: bytes, MaxItems: items, Seed: 1,
+		}, func(i sampling.Item) error {
 			found[string(i.Content)]++
 			if i.Cut() {
 				t.Errorf("%d bytes of %d", len(i.Content), i.Length)
@@ -57,7 +61,8 @@ func TestSample(t *testing.T) {
 	}
 	found, seen := take(1<<20, 100)
 	// They are stored in fewer bytes than they have.
-	if len(found) != 2 || found[string(long)] != 2 || found[string(short)] != 1 || seen.Items != 4 || seen.Unreadable != 0 || seen.Bytes <= 0 || seen.Bytes >= 24000 {
+	if len(found) != 2 || found[string(long)] != 2 || found[string(short)] != 1 || seen.Items != 4 ||
+		seen.Unreadable != 0 || seen.Bytes <= 0 || seen.Bytes >= 24000 {
 		t.Errorf("%d different ones, %+v", len(found), seen)
 	}
 	if found, _ := take(1<<20, 1); len(found) != 1 {
@@ -66,11 +71,14 @@ func TestSample(t *testing.T) {
 	if found, _ := take(4, 100); len(found) != 0 {
 		t.Errorf("%d of 4 bytes", len(found))
 	}
-	if r := m.Report(t.Context()); r.GetContent().GetMessages() != 4 || r.GetContent().GetConsumers() != 0 || r.GetStatistics().GetGets().GetCount() != 0 {
+	if r := m.Report(t.Context()); r.GetContent().GetMessages() != 4 || r.GetContent().GetConsumers() != 0 ||
+		r.GetStatistics().GetGets().GetCount() != 0 {
 		t.Errorf("%v", r)
 	}
 	told := errors.New("the caller has gone")
-	if _, err := m.Sample(t.Context(), sampling.Request{MaxBytes: 1 << 20, MaxItems: 9}, func(sampling.Item) error { return told }); !errors.Is(err, told) {
+	if _, err := m.Sample(t.Context(), sampling.Request{MaxBytes: 1 << 20, MaxItems: 9}, func(sampling.Item) error {
+		return told
+	}); !errors.Is(err, told) {
 		t.Error(err)
 	}
 	if l := queueagent.SampleLimits; l.Bytes <= 0 || l.Items <= 0 || l.Duration <= 0 {

@@ -25,18 +25,23 @@ type messages struct {
 
 // startMessages serves MessageService if the configuration has an address for it. What
 // fails later goes to ended.
-func (a *Agent) startMessages(ctx context.Context, r *running, c *wirev1.QueueConfig, maxPayload int, ended chan<- error) (*messages, error) {
+func (a *Agent) startMessages(
+	ctx context.Context, r *running, c *wirev1.QueueConfig, maxPayload int, ended chan<- error,
+) (*messages, error) {
 	if c.GetServiceAddress() == "" {
 		return nil, nil //nolint:nilnil // Nothing is served, which is no failure.
 	}
 	m := &messages{hub: dispatch.New(dispatch.Options{
-		Conn: r.conn, Queue: c.GetQueue(), Leads: r.store.Leader, IDs: r.ids, Quota: r.quota, Failed: r.store.Failed, MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: c.GetChannel() != nil, Log: a.options.Log,
+		Conn: r.conn, Queue: c.GetQueue(), Leads: r.store.Leader, IDs: r.ids, Quota: r.quota, Failed: r.store.Failed,
+		MaxPayload: maxPayload, MaxDeliveries: c.GetRedelivery().GetMaxDeliveries(), Forwards: c.GetChannel() != nil,
+		Log:          a.options.Log,
 		EnsureLeases: func(ctx context.Context) error { return r.store.EnsureLeases(ctx, r.conn, streamSettings(c)) },
 	})}
 	var err error
 	if m.service, err = service.New(service.Options{
-		Queue: c.GetQueue(), Conn: r.conn, Front: r.front, IDs: r.ids, Quota: r.quota, Hub: m.hub, MaxPayload: maxPayload, Visibility: c.GetRedelivery().GetVisibilityTimeout().AsDuration(),
-		Log: a.options.Log,
+		Queue: c.GetQueue(), Conn: r.conn, Front: r.front, IDs: r.ids, Quota: r.quota, Hub: m.hub, MaxPayload: maxPayload,
+		Visibility: c.GetRedelivery().GetVisibilityTimeout().AsDuration(),
+		Log:        a.options.Log,
 	}); err != nil {
 		return nil, err
 	}

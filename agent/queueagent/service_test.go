@@ -30,12 +30,19 @@ import (
 // context with a token.
 func (m *member) caller(pool *x509.CertPool, name, token string) (wirev1.MessageServiceClient, context.Context) {
 	m.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13})))
+	conn, err := grpc.NewClient(
+		"passthrough:///"+m.config.GetServiceAddress(),
+		grpc.WithTransportCredentials(
+			credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}),
+		),
+	)
 	if err != nil {
 		m.Fatal(err)
 	}
 	m.Cleanup(func() { conn.Close() })
-	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(m.Context(), "authorization", "Bearer "+token)
+	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(
+		m.Context(), "authorization", "Bearer "+token,
+	)
 }
 
 // TestMessageService: what is put by gRPC is got by it, counted as what comes by the front, and a
@@ -54,7 +61,9 @@ func TestMessageService(t *testing.T) {
 
 	client, ctx := m.caller(pool, "", "secret")
 	xml, _ := corpus.ByName("xml")
-	put, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: xml.Generate(12000)}, {Payload: []byte("b")}}})
+	put, err := client.Put(
+		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: xml.Generate(12000)}, {Payload: []byte("b")}}},
+	)
 	if err != nil || len(put.GetResults()) != 2 || put.GetResults()[1].GetSequence() != 2 {
 		t.Fatal(put, err)
 	}
@@ -63,16 +72,21 @@ func TestMessageService(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	m.await("one message is with a client", func(r *wirev1.QueueReport) bool {
-		return r.GetContent().GetUnacknowledged() == 1 && r.GetContent().GetMessages() == 2 && r.GetStatistics().GetPuts().GetCount() == 2 &&
-			r.GetStatistics().GetGets().GetCount() == 1 && r.GetStatistics().GetConnections() == 1 && r.GetCompression().GetSoftware().GetOperations() == 1
+		return r.GetContent().GetUnacknowledged() == 1 && r.GetContent().GetMessages() == 2 &&
+			r.GetStatistics().GetPuts().GetCount() == 2 &&
+			r.GetStatistics().GetGets().GetCount() == 1 && r.GetStatistics().GetConnections() == 1 &&
+			r.GetCompression().GetSoftware().GetOperations() == 1
 	})
 	// What was given out as often as is allowed now becomes a dead letter when it comes back.
 	m.change(func(c *wirev1.QueueConfig) { c.Revision, c.Redelivery.MaxDeliveries = "2", 1 })
 	m.await("the second configuration is in effect", func(r *wirev1.QueueReport) bool { return r.GetRevision() == "2" })
-	if _, err := client.Release(ctx, &wirev1.ReleaseRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}}); err != nil {
+	if _, err := client.Release(
+		ctx, &wirev1.ReleaseRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
+	); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute)}); err != nil || string(got.GetMessages()[0].GetMessage().GetPayload()) != "b" {
+	if got, err = client.Get(ctx, &wirev1.GetRequest{Wait: durationpb.New(time.Minute)}); err != nil ||
+		string(got.GetMessages()[0].GetMessage().GetPayload()) != "b" {
 		t.Fatal(got, err)
 	}
 	m.await("the dead letter is counted", func(r *wirev1.QueueReport) bool {
@@ -107,8 +121,11 @@ func TestBothEnd(t *testing.T) {
 	stop := m.run()
 	m.await("it serves", serves)
 	told := make(chan struct{})
-	client, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token("secret"), nats.Timeout(patience), nats.NoReconnect(),
-		nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}), nats.LameDuckModeHandler(func(*nats.Conn) { close(told) }))
+	client, err := nats.Connect("nats://"+
+		m.config.GetListenAddress(), nats.Token("secret"), nats.Timeout(patience), nats.NoReconnect(),
+		nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}), nats.LameDuckModeHandler(func(*nats.Conn) {
+			close(told)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +135,11 @@ func TestBothEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer put.Close()
-	if _, err := io.WriteString(put, "POST /v1/message HTTP/1.1\r\nHost: orders\r\nAuthorization: Bearer secret\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(
+		put,
+		"POST /v1/message HTTP/1.1\r\nHost: orders\r\nAuthorization: Bearer secret\r\nContent-Length: 1\r\nExpect: "+
+			"100-continue\r\n\r\n",
+	); err != nil {
 		t.Fatal(err)
 	}
 	answers := bufio.NewReader(put)

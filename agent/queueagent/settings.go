@@ -58,8 +58,10 @@ func (a *Agent) storeOptions(c *wirev1.QueueConfig) (store.Options, error) {
 		return store.Options{}, err
 	}
 	o := store.Options{
-		Queue: c.GetQueue(), Member: own.GetName(), Directory: c.GetStorage().GetDirectory(), Memory: c.GetStorage().GetMemory(),
-		Capacity: size(c.GetStorage().GetCapacity()), MaxPayload: int32(max(maxMessage(c), leastPayload) + payloadMargin), Log: a.options.Log,
+		Queue: c.GetQueue(), Member: own.GetName(), Directory: c.GetStorage().GetDirectory(),
+		Memory:   c.GetStorage().GetMemory(),
+		Capacity: size(c.GetStorage().GetCapacity()), MaxPayload: int32(max(maxMessage(c), leastPayload) + payloadMargin),
+		Log:  a.options.Log,
 		Sync: store.Sync{Always: c.GetStorage().GetSyncAlways(), Interval: c.GetStorage().GetSyncInterval().AsDuration()},
 	}
 	if c.GetExternal() != nil {
@@ -85,7 +87,8 @@ func size(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 func streamSettings(c *wirev1.QueueConfig) store.Settings {
 	l := c.GetLimits()
 	s := store.Settings{
-		Replicas: len(c.GetMembers()), MaxMessages: size(l.GetMaxMessages()), MaxBytes: size(l.GetMaxBytes()), MaxAge: l.GetMaxAge().AsDuration(),
+		Replicas: len(c.GetMembers()), MaxMessages: size(l.GetMaxMessages()), MaxBytes: size(l.GetMaxBytes()),
+		MaxAge:          l.GetMaxAge().AsDuration(),
 		DropOldest:      l.GetOverflow() == wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST,
 		DuplicateWindow: c.GetDuplicateWindow().AsDuration(),
 	}
@@ -103,7 +106,8 @@ func (a *Agent) encoding(ctx context.Context, c *wirev1.QueueConfig) (*message.E
 	}
 	registry, accelerator := a.options.Engines(ctx, resolved)
 	return message.NewEncoding(message.EncodingOptions{
-		Policy: resolved.Policy, Codecs: resolved.Codecs, MinSize: size(c.GetCompressionMinSize()), Engines: registry, Accelerator: accelerator,
+		Policy: resolved.Policy, Codecs: resolved.Codecs, MinSize: size(c.GetCompressionMinSize()), Engines: registry,
+		Accelerator: accelerator,
 	})
 }
 
@@ -117,7 +121,9 @@ func validate(c *wirev1.QueueConfig) error {
 	case c.GetExternal() == nil && c.GetStorage().GetDirectory() == "":
 		return errors.New("the configuration lacks storage.directory")
 	case c.GetStorage().GetSyncInterval().AsDuration() < 0:
-		return fmt.Errorf("storage.sync_interval is %v: use a positive one, or sync_always", c.GetStorage().GetSyncInterval().AsDuration())
+		return fmt.Errorf(
+			"storage.sync_interval is %v: use a positive one, or sync_always", c.GetStorage().GetSyncInterval().AsDuration(),
+		)
 	case c.GetExternal() == nil && len(c.GetMembers()) > 1 && c.GetRouteAddress() == "":
 		return errors.New("the configuration has several members and lacks route_address")
 	}
@@ -131,9 +137,11 @@ func validate(c *wirev1.QueueConfig) error {
 // fixed returns what counts at the start only.
 func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 	return &wirev1.QueueConfig{
-		Queue: c.GetQueue(), ListenAddress: c.GetListenAddress(), ServiceAddress: c.GetServiceAddress(), RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
-		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(), ServingDirectory: c.GetServingDirectory(),
-		Acceptance: &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()}, External: c.GetExternal(),
+		Queue: c.GetQueue(), ListenAddress: c.GetListenAddress(), ServiceAddress: c.GetServiceAddress(),
+		RouteAddress: c.GetRouteAddress(), ControlAddress: c.GetControlAddress(),
+		HealthAddress: c.GetHealthAddress(), Members: c.GetMembers(), Storage: c.GetStorage(),
+		ServingDirectory: c.GetServingDirectory(),
+		Acceptance:       &wirev1.ChannelAcceptance{Address: c.GetAcceptance().GetAddress()}, External: c.GetExternal(),
 		Archive: &wirev1.QueueArchiveConfig{Directory: c.GetArchive().GetDirectory()}, Restore: c.GetRestore(),
 	}
 }
@@ -142,10 +150,16 @@ func fixed(c *wirev1.QueueConfig) *wirev1.QueueConfig {
 // cannot change.
 func changeable(first, c *wirev1.QueueConfig) error {
 	if !proto.Equal(fixed(first), fixed(c)) {
-		return errors.New("addresses, members, storage, external servers, serving_directory, archive.directory and restore cannot be changed while the agent runs: start it again")
+		return errors.New(
+			"addresses, members, storage, external servers, serving_directory, archive.directory and restore cannot be " +
+				"changed while the agent runs: start it again",
+		)
 	}
 	if maxMessage(c) > max(maxMessage(first), leastPayload) {
-		return fmt.Errorf("limits.max_message_size is %d, and the agent was started for up to %d: start it again", maxMessage(c), max(maxMessage(first), leastPayload))
+		return fmt.Errorf(
+			"limits.max_message_size is %d, and the agent was started for up to %d: start it again", maxMessage(c),
+			max(maxMessage(first), leastPayload),
+		)
 	}
 	return nil
 }

@@ -110,7 +110,9 @@ func (v *volumeSyncs) report() *wirev1.QueueVolumeSyncs {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r := &wirev1.QueueVolumeSyncs{Count: v.count, Failed: v.failed, TotalNanos: uint64(v.total), LastNanos: uint64(v.last), HighNanos: uint64(v.high)}
+	r := &wirev1.QueueVolumeSyncs{
+		Count: v.count, Failed: v.failed, TotalNanos: uint64(v.total), LastNanos: uint64(v.last), HighNanos: uint64(v.high),
+	}
 	if !v.begun.IsZero() {
 		r.WaitingNanos = uint64(max(v.now().Sub(v.begun), 1))
 	}

@@ -27,7 +27,9 @@ func TestSyncChanges(t *testing.T) {
 		m.begin()
 		pool := m.certify() // for the new address
 		stop := m.run()
-		m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+		m.await("it serves", func(r *wirev1.QueueReport) bool {
+			return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
+		})
 		conn, err := m.client(pool, "secret")
 		if err != nil {
 			t.Fatal(err)
@@ -43,11 +45,14 @@ func TestSyncChanges(t *testing.T) {
 		r := m.await("it holds what was put by then, and has measured the volume", func(r *wirev1.QueueReport) bool {
 			return r.GetContent().GetMessages() == puts && r.GetStatistics().GetVolumeSyncs().GetCount() > 0
 		})
-		if syncs := r.GetStatistics().GetVolumeSyncs(); syncs.GetLastNanos() == 0 || syncs.GetHighNanos() < syncs.GetLastNanos() || syncs.GetFailed() != 0 {
+		if syncs := r.GetStatistics().GetVolumeSyncs(); syncs.GetLastNanos() == 0 ||
+			syncs.GetHighNanos() < syncs.GetLastNanos() || syncs.GetFailed() != 0 {
 			t.Errorf("syncs of the volume: %v", syncs)
 		}
 		m.change(func(c *wirev1.QueueConfig) { c.Storage.SyncAlways = !c.GetStorage().GetSyncAlways() })
-		m.await("it is told to start it again", func(r *wirev1.QueueReport) bool { return strings.Contains(r.GetConfigError(), "start it again") })
+		m.await("it is told to start it again", func(r *wirev1.QueueReport) bool {
+			return strings.Contains(r.GetConfigError(), "start it again")
+		})
 		m.change(func(c *wirev1.QueueConfig) { c.Storage.SyncAlways = !c.GetStorage().GetSyncAlways() })
 		conn.Close()
 		stop()
@@ -60,7 +65,9 @@ func TestNoVolume(t *testing.T) {
 	m.certify()
 	m.change(func(c *wirev1.QueueConfig) { c.Storage.Memory = true })
 	m.run()
-	r := m.await("it serves", func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING })
+	r := m.await("it serves", func(r *wirev1.QueueReport) bool {
+		return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
+	})
 	if r.GetStatistics().GetVolumeSyncs() != nil {
 		t.Errorf("%v", r.GetStatistics().GetVolumeSyncs())
 	}

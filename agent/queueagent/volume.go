@@ -63,8 +63,8 @@ func (a *Agent) keepRoom(ctx context.Context, kept engine, conn *nats.Conn) (sto
 	}
 }
 
-// limitPatience is how long the limit may fail to follow the space before anybody is told: while members elect who leads
-// it cannot.
+// limitPatience is how long the limit may fail to follow the space before anybody is told: while members elect who
+// leads it cannot.
 const limitPatience = time.Minute
 
 // noteLimit notes whether the stream's limit follows what volumes have space for.
@@ -81,7 +81,10 @@ func (a *Agent) noteLimit(err error, now time.Time) {
 	a.unmoved.err = err
 	if !a.unmoved.told && now.Sub(a.unmoved.since) > limitPatience {
 		a.unmoved.told = true
-		a.options.Log.Warn("The stream's limit was not adapted to the free space of the volumes", "error", err.Error(), "since", a.unmoved.since)
+		a.options.Log.Warn(
+			"The stream's limit was not adapted to the free space of the volumes", "error", err.Error(), "since",
+			a.unmoved.since,
+		)
 	}
 }
 
@@ -97,7 +100,8 @@ func (u unmoved) problem() error {
 	if !u.told {
 		return nil
 	}
-	return fmt.Errorf("since %s the limit of the stream could not be adapted to the free space of the volumes, so they may become full: %w",
+	return fmt.Errorf("since %s the limit of the stream could not be adapted to the free space of the volumes, so they "+
+		"may become full: %w",
 		u.since.UTC().Format(time.RFC3339), u.err)
 }
 
@@ -139,7 +143,9 @@ func (a *Agent) keepSweeping(ctx context.Context, s *store.Sweep) {
 
 // openIDs opens what members remember of messages that have left the queue. It is nil when they are
 // to be lost with the only member's memory.
-func openIDs(ctx context.Context, kept engine, conn *nats.Conn, o store.Options, settings store.Settings) (ids.Keeper, error) {
+func openIDs(
+	ctx context.Context, kept engine, conn *nats.Conn, o store.Options, settings store.Settings,
+) (ids.Keeper, error) {
 	shared := kept.Shared() || o.Cluster != nil
 	if !shared && o.Memory {
 		return nil, nil //nolint:nilnil // Nothing is remembered.
@@ -153,7 +159,8 @@ func openIDs(ctx context.Context, kept engine, conn *nats.Conn, o store.Options,
 			return nil, err
 		}
 		return ids.Share(ctx, ids.SharedOptions{
-			Conn: conn, Stream: store.IDStream(o.Queue), Subject: store.IDSubject(o.Queue), Window: settings.Window(), Last: now.LastSequence,
+			Conn: conn, Stream: store.IDStream(o.Queue), Subject: store.IDSubject(o.Queue), Window: settings.Window(),
+			Last: now.LastSequence,
 		})
 	}
 	var s syscall.Statfs_t

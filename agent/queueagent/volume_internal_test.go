@@ -23,7 +23,8 @@ import (
 func TestNoVolume(t *testing.T) {
 	a := New(Options{Member: "orders-0", Log: slog.New(slog.DiscardHandler), Interval: time.Millisecond})
 	options, err := a.storeOptions(&wirev1.QueueConfig{
-		Queue: "orders", Members: []*wirev1.QueueMember{{Name: "orders-0"}}, External: &wirev1.QueueExternal{}, DialPolicy: &wirev1.DialPolicy{}, Storage: &wirev1.QueueStorage{Directory: "/not/mounted"},
+		Queue: "orders", Members: []*wirev1.QueueMember{{Name: "orders-0"}}, External: &wirev1.QueueExternal{},
+		DialPolicy: &wirev1.DialPolicy{}, Storage: &wirev1.QueueStorage{Directory: "/not/mounted"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,8 @@ func TestLimitUnmoved(t *testing.T) {
 		t.Errorf("after some time: %v, %s", err, &log)
 	}
 	// It is no fault of the volume, which nobody is to delete because of it.
-	if f := limitFailure(a.unmoved.problem()); f.GetReason() != wirev1.FailureReason_FAILURE_REASON_INTERNAL || !strings.Contains(f.GetMessage(), "nobody leads") {
+	if f := limitFailure(a.unmoved.problem()); f.GetReason() != wirev1.FailureReason_FAILURE_REASON_INTERNAL ||
+		!strings.Contains(f.GetMessage(), "nobody leads") {
 		t.Errorf("it is reported as %v", f)
 	}
 	a.noteLimit(nil, begun)
@@ -101,7 +103,8 @@ func TestRoomWhileDraining(t *testing.T) {
 	other := config()
 	want := other.MaxBytes
 	other.MaxBytes = want / 2
-	maps.DeleteFunc(other.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "_nats.") }) // The server's own.
+	// The server's own.
+	maps.DeleteFunc(other.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "_nats.") })
 	if _, err := js.UpdateStream(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}

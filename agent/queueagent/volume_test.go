@@ -209,7 +209,9 @@ func TestFullByItself(t *testing.T) {
 // TestDropsBeforeFull: a queue that drops its oldest messages does so before its volume is full, for as long as
 // messages come.
 func TestDropsBeforeFull(t *testing.T) {
-	q := newSmall(t, 64<<20, func(c *wirev1.QueueConfig) { c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST })
+	q := newSmall(t, 64<<20, func(c *wirev1.QueueConfig) {
+		c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST
+	})
 	const space = 24 << 20 // at most
 	for range 2 * space / len(q.payload) {
 		if !q.put() {
@@ -217,8 +219,11 @@ func TestDropsBeforeFull(t *testing.T) {
 		}
 	}
 	q.well("after all puts")
-	content := q.await("its content is known", func(r *wirev1.QueueReport) bool { return r.GetContent() != nil }).GetContent()
-	if content.GetLastSequence() != uint64(q.puts) || content.GetMessages() < 6<<20/uint64(len(q.payload)) || content.GetBytes() > space {
+	content := q.await("its content is known", func(r *wirev1.QueueReport) bool {
+		return r.GetContent() != nil
+	}).GetContent()
+	if content.GetLastSequence() != uint64(q.puts) || content.GetMessages() < 6<<20/uint64(len(q.payload)) ||
+		content.GetBytes() > space {
 		t.Errorf("of %d puts there are %v", q.puts, content)
 	}
 	// The limit may have moved since: the oldest message that is left is the first that comes.
@@ -228,7 +233,10 @@ func TestDropsBeforeFull(t *testing.T) {
 	}
 	oldest, err := strconv.Atoi(m.Headers().Get(nats.MsgIdHdr))
 	if err != nil || oldest < q.puts-int(content.GetMessages()) {
-		t.Fatalf("of %d messages, the last of %d, message %q is the first: %v", content.GetMessages(), q.puts, m.Headers().Get(nats.MsgIdHdr), err)
+		t.Fatalf(
+			"of %d messages, the last of %d, message %q is the first: %v", content.GetMessages(), q.puts,
+			m.Headers().Get(nats.MsgIdHdr), err,
+		)
 	}
 	q.acknowledge(m)
 	q.gets = oldest + 1
@@ -243,7 +251,8 @@ func TestFilledByOthers(t *testing.T) {
 	q.put()
 	release := occupy(t, q.config.GetStorage().GetDirectory(), 4<<20)
 	q.await("it is said that the volume is full", func(r *wirev1.QueueReport) bool {
-		return r.GetStorageFailure().GetReason() == wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL && r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
+		return r.GetStorageFailure().GetReason() == wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL &&
+			r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
 	})
 	// The limit follows a moment after the report. Few messages have to last for as long as that takes on a busy
 	// machine.
@@ -263,7 +272,9 @@ func TestFilledByOthers(t *testing.T) {
 // TestOthersTakeNothing: what others write to the volume of a queue that drops its oldest messages takes none that is
 // there, and when they have left next to nothing, messages are refused in place of being stored for older ones.
 func TestOthersTakeNothing(t *testing.T) {
-	q := newSmall(t, 128<<20, func(c *wirev1.QueueConfig) { c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST })
+	q := newSmall(t, 128<<20, func(c *wirev1.QueueConfig) {
+		c.Limits.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST
+	})
 	const messages = 40
 	for range messages {
 		if !q.put() {
@@ -297,13 +308,16 @@ func TestVolumeOfTheStart(t *testing.T) {
 		reason wirev1.FailureReason
 	}{
 		"full": {
-			func(t *testing.T, directory string) func() { t.Helper(); return occupy(t, directory, 0) }, wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL,
+			func(t *testing.T, directory string) func() { t.Helper(); return occupy(t, directory, 0) },
+			wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL,
 		},
 		"read-only": {
 			func(t *testing.T, directory string) func() {
 				t.Helper()
 				remount := func(flags uintptr) {
-					if err := unix.Mount("tmpfs", directory, "tmpfs", unix.MS_REMOUNT|flags, fmt.Sprintf("size=%d", volumeSize)); err != nil {
+					if err := unix.Mount(
+						"tmpfs", directory, "tmpfs", unix.MS_REMOUNT|flags, fmt.Sprintf("size=%d", volumeSize),
+					); err != nil {
 						t.Error(err)
 					}
 				}
@@ -320,7 +334,8 @@ func TestVolumeOfTheStart(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- m.Agent.Run(t.Context()) }()
 			m.await("it says what is wrong with the volume", func(r *wirev1.QueueReport) bool {
-				return r.GetStorageFailure().GetReason() == test.reason && r.GetStorageFailure().GetMessage() != "" && r.GetState() == wirev1.QueueState_QUEUE_STATE_STARTING
+				return r.GetStorageFailure().GetReason() == test.reason && r.GetStorageFailure().GetMessage() != "" &&
+					r.GetState() == wirev1.QueueState_QUEUE_STATE_STARTING
 			})
 			select {
 			case err := <-ended:

@@ -42,11 +42,14 @@ func Fetch(ctx context.Context, conn grpc.ClientConnInterface, r Request) ([]Ite
 			return nil, Seen{}, fmt.Errorf("take a sample: %w", err)
 		}
 		if end := answer.GetEnd(); end != nil {
-			return items, Seen{Items: positive(end.GetItems()), Bytes: positive(end.GetBytes()), Unreadable: positive(end.GetUnreadable())}, nil
+			return items, Seen{
+				Items: positive(end.GetItems()), Bytes: positive(end.GetBytes()), Unreadable: positive(end.GetUnreadable()),
+			}, nil
 		}
 		item := Item{Content: answer.GetItem().GetContent(), Length: positive(answer.GetItem().GetLength())}
 		bytes += int64(len(item.Content))
-		if n := len(item.Content); n == 0 || n > MaxItem || bytes > r.MaxBytes || len(items) == r.MaxItems || item.Length < int64(n) {
+		if n := len(item.Content); n == 0 || n > MaxItem || bytes > r.MaxBytes || len(items) == r.MaxItems ||
+			item.Length < int64(n) {
 			return nil, Seen{}, fmt.Errorf("%w: item %d of %d bytes, %d in all", ErrBadSample, len(items), n, bytes)
 		}
 		items = append(items, item)

@@ -108,7 +108,9 @@ func dial(t *testing.T, server wirev1.SamplerServer) *grpc.ClientConn {
 	wirev1.RegisterSamplerServer(g, server)
 	go func() { _ = g.Serve(listener) }()
 	t.Cleanup(g.Stop)
-	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(
+		"passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,9 @@ var limits = sampling.Limits{Bytes: 100, Items: 3, Duration: patience}
 
 func TestServe(t *testing.T) {
 	var asked sampling.Request
-	conn := dial(t, sampling.NewServer(source(func(_ context.Context, r sampling.Request, give func(sampling.Item) error) (sampling.Seen, error) {
+	conn := dial(t, sampling.NewServer(source(func(
+		_ context.Context, r sampling.Request, give func(sampling.Item) error,
+	) (sampling.Seen, error) {
 		asked = r
 		for _, text := range []string{"one", "two"} {
 			if err := give(sampling.Item{Content: []byte(text), Length: 7}); err != nil {
@@ -129,8 +133,11 @@ func TestServe(t *testing.T) {
 		}
 		return sampling.Seen{Items: 9, Bytes: 63, Unreadable: 1}, nil
 	}), limits))
-	items, seen, err := sampling.Fetch(t.Context(), conn, sampling.Request{MaxBytes: 1 << 20, MaxItems: 50, Duration: time.Second, Seed: 7})
-	if err != nil || len(items) != 2 || string(items[1].Content) != "two" || !items[0].Cut() || seen != (sampling.Seen{Items: 9, Bytes: 63, Unreadable: 1}) {
+	items, seen, err := sampling.Fetch(
+		t.Context(), conn, sampling.Request{MaxBytes: 1 << 20, MaxItems: 50, Duration: time.Second, Seed: 7},
+	)
+	if err != nil || len(items) != 2 || string(items[1].Content) != "two" || !items[0].Cut() ||
+		seen != (sampling.Seen{Items: 9, Bytes: 63, Unreadable: 1}) {
 		t.Errorf("%v %+v %v", items, seen, err)
 	}
 	if want := (sampling.Request{MaxBytes: 100, MaxItems: 3, Duration: time.Second, Seed: 7}); asked != want {
@@ -141,7 +148,9 @@ func TestServe(t *testing.T) {
 // TestOneAtATime: a second caller is refused while the first is served, and served when that has gone.
 func TestOneAtATime(t *testing.T) {
 	begun := make(chan struct{}, 2)
-	conn := dial(t, sampling.NewServer(source(func(ctx context.Context, _ sampling.Request, _ func(sampling.Item) error) (sampling.Seen, error) {
+	conn := dial(t, sampling.NewServer(source(func(
+		ctx context.Context, _ sampling.Request, _ func(sampling.Item) error,
+	) (sampling.Seen, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return sampling.Seen{}, ctx.Err()
@@ -183,16 +192,22 @@ func TestServeRefuses(t *testing.T) {
 		err  error
 		want codes.Code
 	}{
-		"no bytes":  {&wirev1.SampleRequest{MaxItems: 1}, nil, codes.InvalidArgument},
-		"no items":  {&wirev1.SampleRequest{MaxBytes: 1}, nil, codes.InvalidArgument},
-		"too long":  {&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1, Duration: durationpb.New(time.Hour)}, nil, codes.InvalidArgument},
-		"negative":  {&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1, Duration: durationpb.New(-time.Second)}, nil, codes.InvalidArgument},
+		"no bytes": {&wirev1.SampleRequest{MaxItems: 1}, nil, codes.InvalidArgument},
+		"no items": {&wirev1.SampleRequest{MaxBytes: 1}, nil, codes.InvalidArgument},
+		"too long": {
+			&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1, Duration: durationpb.New(time.Hour)}, nil, codes.InvalidArgument,
+		},
+		"negative": {
+			&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1, Duration: durationpb.New(-time.Second)}, nil, codes.InvalidArgument,
+		},
 		"busy":      {&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1}, sampling.ErrBusy, codes.ResourceExhausted},
 		"not ready": {&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1}, sampling.ErrNotReady, codes.Unavailable},
 		"too slow":  {&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1}, context.DeadlineExceeded, codes.DeadlineExceeded},
 		"broken":    {&wirev1.SampleRequest{MaxBytes: 1, MaxItems: 1}, errors.New("no disk"), codes.Internal},
 	} {
-		conn := dial(t, sampling.NewServer(source(func(context.Context, sampling.Request, func(sampling.Item) error) (sampling.Seen, error) {
+		conn := dial(t, sampling.NewServer(source(func(
+			context.Context, sampling.Request, func(sampling.Item) error,
+		) (sampling.Seen, error) {
 			return sampling.Seen{}, test.err
 		}), limits))
 		stream, err := wirev1.NewSamplerClient(conn).Sample(t.Context(), test.q)
@@ -221,7 +236,9 @@ func (l *liar) Sample(_ *wirev1.SampleRequest, stream wirev1.Sampler_SampleServe
 }
 
 func item(content []byte, length uint64) *wirev1.SampleResponse {
-	return &wirev1.SampleResponse{Answer: &wirev1.SampleResponse_Item{Item: &wirev1.SampleItem{Content: content, Length: length}}}
+	return &wirev1.SampleResponse{
+		Answer: &wirev1.SampleResponse_Item{Item: &wirev1.SampleItem{Content: content, Length: length}},
+	}
 }
 
 // TestFetchHoldsToTheRequest: a server that gives more, or nonsense, is not believed.
@@ -235,7 +252,9 @@ func TestFetchHoldsToTheRequest(t *testing.T) {
 		"too many items": {item([]byte("x"), 1), item([]byte("x"), 1), item([]byte("x"), 1)},
 		"too long":       {item(bytes.Repeat([]byte("x"), sampling.MaxItem+1), sampling.MaxItem+1)},
 	} {
-		_, _, err := sampling.Fetch(t.Context(), dial(t, &liar{answers: answers}), sampling.Request{MaxBytes: 10, MaxItems: 2})
+		_, _, err := sampling.Fetch(
+			t.Context(), dial(t, &liar{answers: answers}), sampling.Request{MaxBytes: 10, MaxItems: 2},
+		)
 		if !errors.Is(err, sampling.ErrBadSample) || strings.Contains(err.Error(), "xyz") {
 			t.Errorf("%s: %v", name, err)
 		}

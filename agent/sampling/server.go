@@ -70,7 +70,8 @@ func (s *server) request(q *wirev1.SampleRequest) (Request, error) {
 		return Request{}, fmt.Errorf("duration is %v: use %v to %v", duration, MinDuration, MaxDuration)
 	}
 	return Request{
-		MaxBytes: int64(min(q.GetMaxBytes(), uint64(s.limits.Bytes))), MaxItems: int(min(uint64(q.GetMaxItems()), uint64(s.limits.Items))),
+		MaxBytes: int64(min(q.GetMaxBytes(), uint64(s.limits.Bytes))),
+		MaxItems: int(min(uint64(q.GetMaxItems()), uint64(s.limits.Items))),
 		Duration: duration, Seed: q.GetSeed(),
 	}, nil
 }

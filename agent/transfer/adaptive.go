@@ -86,7 +86,9 @@ func nanos(n uint64) time.Duration { return time.Duration(min(n, math.MaxInt64))
 
 // encoderOptions are those of the encoder of each stream.
 func (s *sender) encoderOptions() frame.EncoderOptions {
-	o := frame.EncoderOptions{Engines: s.Engines, Accelerator: s.Accelerator, Codec: s.codec, Policy: s.Policy, NoNetwork: s.OneProcess}
+	o := frame.EncoderOptions{
+		Engines: s.Engines, Accelerator: s.Accelerator, Codec: s.codec, Policy: s.Policy, NoNetwork: s.OneProcess,
+	}
 	if s.chooser != nil {
 		o.Chooser, o.Ways = s.chooser, s.ways
 	}

@@ -23,7 +23,8 @@ func TestAdaptive(t *testing.T) {
 		return policy.Option{Codec: id, Class: codec.Software, Level: level}
 	}
 	ways := map[policy.Option]codec.Engine{
-		option(codec.Deflate, codec.Fast): goflate.New(), option(codec.Zstd, codec.Fast): gozstd.New(), option(codec.Zstd, codec.High): gozstd.New(),
+		option(codec.Deflate, codec.Fast): goflate.New(), option(codec.Zstd, codec.Fast): gozstd.New(),
+		option(codec.Zstd, codec.High): gozstd.New(),
 	}
 	source := t.TempDir()
 	file(t, source, "a", text(1, 24<<20), 0o600)
@@ -36,10 +37,16 @@ func TestAdaptive(t *testing.T) {
 		compressed uint64
 		reason     policy.Reason // of text
 	}{
-		"bytes":             {policy.Bytes, policy.Prices{}, engines, "zstd", 24, policy.SoftwareUsed},
-		"an old receiver":   {policy.Bytes, policy.Prices{}, codec.NewRegistry(goflate.New(), identity.New()), "deflate", 24, policy.SoftwareUsed},
-		"a dear network":    {policy.Cost, policy.Prices{CPUHour: 1e-9, NetworkGiB: 1}, engines, "zstd", 24, policy.SoftwareUsed},
-		"nothing in common": {policy.Bytes, policy.Prices{}, codec.NewRegistry(identity.New()), "none", 0, policy.PeerRefused},
+		"bytes": {policy.Bytes, policy.Prices{}, engines, "zstd", 24, policy.SoftwareUsed},
+		"an old receiver": {
+			policy.Bytes, policy.Prices{}, codec.NewRegistry(goflate.New(), identity.New()), "deflate", 24, policy.SoftwareUsed,
+		},
+		"a dear network": {
+			policy.Cost, policy.Prices{CPUHour: 1e-9, NetworkGiB: 1}, engines, "zstd", 24, policy.SoftwareUsed,
+		},
+		"nothing in common": {
+			policy.Bytes, policy.Prices{}, codec.NewRegistry(identity.New()), "none", 0, policy.PeerRefused,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			destination := t.TempDir()
@@ -72,7 +79,8 @@ func TestAdaptive(t *testing.T) {
 				test.compressed == 0 && c.GetSkipped()[string(test.reason)] != 28 {
 				t.Errorf("compression is %v", c)
 			}
-			if test.compressed > 0 && c.GetSkipped()[string(policy.Incompressible)]+c.GetSkipped()[string(policy.DidNotShrink)] < 4 {
+			if test.compressed > 0 && c.GetSkipped()[string(policy.Incompressible)]+
+				c.GetSkipped()[string(policy.DidNotShrink)] < 4 {
 				t.Errorf("noise: %v", c.GetSkipped())
 			}
 			if sent.GetCompression().GetSoftware().GetBytes() != sent.GetDecompression().GetSoftware().GetBytes() {

@@ -55,7 +55,8 @@ func (s *sender) answered(m *wirev1.Old) error {
 	}
 	a, b := s.asks.all[0], m.GetDigests()
 	if m.GetIndex() != a.index || m.GetFirst() != a.first || len(b)%digestSize != 0 || len(b)/digestSize > a.count {
-		return invalid("the receiver sent %d bytes of digests of entry %d from part %d on; %d digests of entry %d from part %d on were asked for",
+		return invalid("the receiver sent %d bytes of digests of entry %d from part %d on; %d digests of entry %d from "+
+			"part %d on were asked for",
 			len(b), m.GetIndex(), m.GetFirst(), a.count, a.index, a.first)
 	}
 	s.asks.all = s.asks.all[1:]

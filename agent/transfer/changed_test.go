@@ -65,7 +65,8 @@ func TestChangedFilesAreReadAgain(t *testing.T) {
 		"small":       func() error { return os.WriteFile(in("small"), []byte("another"), 0o640) },
 	}
 	p := startReceiver(t, destination, touch(func(e *tree.Entry, times int) {
-		if change := changes[e.Path]; change != nil && (times == 0 || times == 1 && e.Path != "shrinks" && e.Path != "empties") {
+		if change := changes[e.Path]; change != nil && (times == 0 ||
+			times == 1 && e.Path != "shrinks" && e.Path != "empties") {
 			if err := change(); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Error(err)
 			}
@@ -83,7 +84,9 @@ func TestChangedFilesAreReadAgain(t *testing.T) {
 	age(t, source, 1)
 	age(t, destination, 1)
 	same(t, source, destination)
-	for side, progress := range map[string]*wirev1.Progress{"sender": sent.Progress, "receiver": p.report.Report().Progress} {
+	for side, progress := range map[string]*wirev1.Progress{
+		"sender": sent.Progress, "receiver": p.report.Report().Progress,
+	} {
 		if progress.FilesTotal != 6 || progress.Files != 6 || progress.Bytes != progress.BytesTotal {
 			t.Errorf("the %s's progress is %v", side, progress)
 		}
@@ -104,7 +107,8 @@ func TestFileThatNeverRests(t *testing.T) {
 		}
 	}))
 	sent, err := p.send(t.Context(), t, source, atOnce, filtered(t, true, nil, nil))
-	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED) || !strings.Contains(err.Error(), `1 files changed`) || !strings.Contains(err.Error(), `"b"`) {
+	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED) ||
+		!strings.Contains(err.Error(), `1 files changed`) || !strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("the sender ended with %v", err)
 	}
 	if err := p.wait(t); err != nil {
@@ -190,8 +194,14 @@ func TestHostileRetries(t *testing.T) {
 			h := newPeer(t, p)
 			h.accepted()
 			h.announce(root(), fileEntry("a", 10), fileEntry("b", 10))
-			h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 3, Files: 2, Bytes: 20}}})
-			h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: 1}}})
+			h.say(
+				&wirev1.SessionRequest{
+					Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 3, Files: 2, Bytes: 20}},
+				},
+			)
+			h.say(
+				&wirev1.SessionRequest{Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: 1}}},
+			)
 			for _, r := range retries {
 				h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Retry{Retry: r}})
 			}

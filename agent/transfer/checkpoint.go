@@ -66,9 +66,12 @@ type checkpoints struct {
 }
 
 // newCheckpoints takes over what earlier attempts made safe.
-func newCheckpoints(ctx context.Context, d Destination, h journal.Header, limit func() int64, fail func(error)) (*checkpoints, error) {
+func newCheckpoints(
+	ctx context.Context, d Destination, h journal.Header, limit func() int64, fail func(error),
+) (*checkpoints, error) {
 	c := &checkpoints{
-		destination: d, header: h, limit: limit, fail: fail, base: 1, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		destination: d, header: h, limit: limit, fail: fail, base: 1, wake: make(chan struct{}, 1),
+		ended: make(chan struct{}),
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
 	c.ctx = ctx

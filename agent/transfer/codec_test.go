@@ -34,9 +34,11 @@ func TestCodecIsNegotiated(t *testing.T) {
 		reason            policy.Reason
 		operations, plain uint64
 	}{
-		"zstd":                    {[]codec.ID{codec.Zstd}, all, all, "zstd", zstd.Name(), policy.CodecNotAccelerated, 3, 0},
-		"zstd first":              {both, all, all, "zstd", zstd.Name(), policy.CodecNotAccelerated, 3, 0},
-		"deflate first":           {[]codec.ID{codec.Deflate, codec.Zstd}, all, all, "deflate", deflate.Name(), policy.NoAccelerator, 3, 0},
+		"zstd":       {[]codec.ID{codec.Zstd}, all, all, "zstd", zstd.Name(), policy.CodecNotAccelerated, 3, 0},
+		"zstd first": {both, all, all, "zstd", zstd.Name(), policy.CodecNotAccelerated, 3, 0},
+		"deflate first": {
+			[]codec.ID{codec.Deflate, codec.Zstd}, all, all, "deflate", deflate.Name(), policy.NoAccelerator, 3, 0,
+		},
 		"read by Go":              {both, all, pure, "zstd", zstd.Name(), policy.CodecNotAccelerated, 3, 0},
 		"written by Go":           {both, pure, all, "zstd", gozstd.Name, policy.CodecNotAccelerated, 3, 0},
 		"an old receiver":         {both, all, old, "deflate", deflate.Name(), policy.NoAccelerator, 3, 0},

@@ -24,13 +24,34 @@ func TestCompressionIsReported(t *testing.T) {
 		reason   policy.Reason
 		skipped  uint64
 	}{
-		"Never":          {source: compressible, settings: policy.Settings{Mode: policy.Never, Level: codec.Fast}, codec: "none", reason: policy.PolicyNever, skipped: 3},
-		"Always":         {source: compressible, settings: policy.Settings{Mode: policy.Always, Level: codec.High}, codec: "deflate", reason: policy.SoftwareUsed},
-		"NoAccelerator":  {source: compressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast, PreferHardware: true}, codec: "deflate", reason: policy.NoAccelerator},
-		"Incompressible": {source: incompressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, codec: "none", reason: policy.Incompressible, skipped: 3},
-		"DidNotShrink":   {source: incompressible, settings: policy.Settings{Mode: policy.Always, Level: codec.Fast}, codec: "none", reason: policy.DidNotShrink, skipped: 3},
-		"BelowMinimum":   {source: compressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast, SoftwareMinSize: 2 << 20}, codec: "none", reason: policy.BelowMinimum, skipped: 3},
-		"PeerRefused":    {source: compressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, refuse: true, codec: "none", reason: policy.PeerRefused, skipped: 3},
+		"Never": {
+			source: compressible, settings: policy.Settings{Mode: policy.Never, Level: codec.Fast}, codec: "none",
+			reason: policy.PolicyNever, skipped: 3,
+		},
+		"Always": {
+			source: compressible, settings: policy.Settings{Mode: policy.Always, Level: codec.High}, codec: "deflate",
+			reason: policy.SoftwareUsed,
+		},
+		"NoAccelerator": {
+			source: compressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast, PreferHardware: true},
+			codec: "deflate", reason: policy.NoAccelerator,
+		},
+		"Incompressible": {
+			source: incompressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, codec: "none",
+			reason: policy.Incompressible, skipped: 3,
+		},
+		"DidNotShrink": {
+			source: incompressible, settings: policy.Settings{Mode: policy.Always, Level: codec.Fast}, codec: "none",
+			reason: policy.DidNotShrink, skipped: 3,
+		},
+		"BelowMinimum": {
+			source: compressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast, SoftwareMinSize: 2 << 20},
+			codec: "none", reason: policy.BelowMinimum, skipped: 3,
+		},
+		"PeerRefused": {
+			source: compressible, settings: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, refuse: true, codec: "none",
+			reason: policy.PeerRefused, skipped: 3,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +75,8 @@ func TestCompressionIsReported(t *testing.T) {
 			switch name {
 			case "NoAccelerator":
 				// Only the first of the like blocks is predicted badly.
-				if e.GetBlocks() != 3 || e.GetBytes() != 3<<20 || e.GetErrorBytes() == 0 || e.GetErrorBytes() > 3<<20/10 || e.GetNanos() == 0 {
+				if e.GetBlocks() != 3 || e.GetBytes() != 3<<20 || e.GetErrorBytes() == 0 || e.GetErrorBytes() > 3<<20/10 ||
+					e.GetNanos() == 0 {
 					t.Errorf("the estimate is %v", e)
 				}
 			case "Incompressible":

@@ -45,7 +45,8 @@ type region struct {
 
 func newMachine(d transfer.Destination, path string, operations int) *machine {
 	return &machine{
-		Destination: d, path: path, left: operations, unsynced: make(map[uint64]*staging), journals: make(map[journal.File][]region),
+		Destination: d, path: path, left: operations, unsynced: make(map[uint64]*staging),
+		journals: make(map[journal.File][]region),
 	}
 }
 

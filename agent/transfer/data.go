@@ -312,7 +312,8 @@ func (d *inStream) compare(staged io.ReaderAt, c claim) error {
 		}
 		if xxh3.Hash128(bytes).Bytes() != c.run.digests[i] {
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED,
-				"what was read back of %q at offset %d is not what was sent: suspect the memory or the file system of the receiving node, or a fault of Lighterage (%s)",
+				"what was read back of %q at offset %d is not what was sent: suspect the memory or the file system of the "+
+					"receiving node, or a fault of Lighterage (%s)",
 				f.entry.Path, offset, wirev1.Version)
 		}
 	}

@@ -198,7 +198,9 @@ func TestInterruptedAttemptLeavesCompleteFilesOnly(t *testing.T) {
 	g := &gate{}
 	// What three streams are at then are 1,047 files at most.
 	d := &pausing{at: 400, middle: g.cut}
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { d.Destination, o.Destination = o.Destination, d })
+	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+		d.Destination, o.Destination = o.Destination, d
+	})
 	d.resume = p.overhear(t)
 	p.dialer.Address = splice(t, g, p.dialer.Address)
 	_, err := p.send(t.Context(), t, source)
@@ -221,7 +223,9 @@ func TestSenderIsStopped(t *testing.T) {
 	d := &pausing{at: 200, middle: func() {
 		cancel(failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "stopped by the test"))
 	}}
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { d.Destination, o.Destination = o.Destination, d })
+	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+		d.Destination, o.Destination = o.Destination, d
+	})
 	d.resume = p.overhear(t)
 	report, err := p.send(ctx, t, source)
 	wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_ABORTED)
@@ -240,7 +244,9 @@ func TestReceiverIsStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := transfer.NewReceiver(transfer.ReceiveOptions{Destination: transfer.Tree{Destination: d}, WaitForSender: time.Hour})
+	r := transfer.NewReceiver(
+		transfer.ReceiveOptions{Destination: transfer.Tree{Destination: d}, WaitForSender: time.Hour},
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.Wait(ctx); !errors.Is(err, context.Canceled) {
@@ -256,7 +262,9 @@ func TestNoSenderComes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := transfer.NewReceiver(transfer.ReceiveOptions{Destination: transfer.Tree{Destination: d}, WaitForSender: time.Millisecond})
+	r := transfer.NewReceiver(
+		transfer.ReceiveOptions{Destination: transfer.Tree{Destination: d}, WaitForSender: time.Millisecond},
+	)
 	if err := r.Wait(t.Context()); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_ABORTED) {
 		t.Errorf("waiting ended with %v", err)
 	}

@@ -24,7 +24,9 @@ func TestFidelity(t *testing.T) {
 	in := func(path string) string { return filepath.Join(source, path) }
 	file(t, source, "dir/file", noise(1, 3<<20), 0o640)
 	file(t, source, "plain", []byte("content"), 0o600)
-	if err := errors.Join(os.Link(in("dir/file"), in("hard")), os.Link(in("plain"), in("dir/zhard")), unix.Mkfifo(in("fifo"), 0o600)); err != nil {
+	if err := errors.Join(
+		os.Link(in("dir/file"), in("hard")), os.Link(in("plain"), in("dir/zhard")), unix.Mkfifo(in("fifo"), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	data := noise(2, 1<<20)
@@ -75,7 +77,8 @@ func TestFidelity(t *testing.T) {
 			t.Errorf("the sparse file takes %d bytes", st.Blocks*512)
 		}
 		value := make([]byte, 10)
-		if n, err := unix.Getxattr(filepath.Join(destination, "plain"), "user.origin", value); hasXattrs && (err != nil || string(value[:n]) != "here") {
+		if n, err := unix.Getxattr(filepath.Join(destination, "plain"), "user.origin", value); hasXattrs && (err != nil ||
+			string(value[:n]) != "here") {
 			t.Errorf("the attribute is %q, %v", value[:max(n, 0)], err)
 		}
 	}
@@ -108,7 +111,8 @@ func TestPathTooLong(t *testing.T) {
 	for _, mirror := range []bool{false, true} {
 		sent, received := move(t, source, destination, filtered(t, mirror, nil, nil))
 		o := sent.GetOmissions()
-		if len(o) != 1 || o[0].What != tree.OmittedPath || o[0].Count != 1 || len(o[0].Examples) != 1 || !strings.HasPrefix(o[0].Examples[0], "ddd") {
+		if len(o) != 1 || o[0].What != tree.OmittedPath || o[0].Count != 1 || len(o[0].Examples) != 1 ||
+			!strings.HasPrefix(o[0].Examples[0], "ddd") {
 			t.Errorf("omissions are %v", o)
 		}
 		if o := received.GetOmissions(); len(o) != 0 {

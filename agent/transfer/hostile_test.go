@@ -69,7 +69,10 @@ func newEncoder(t *testing.T) *frame.Encoder {
 }
 
 func goodBegin() *wirev1.Begin {
-	return &wirev1.Begin{ProtocolVersion: wirev1.ProtocolVersion, RunId: "run", Attempt: 1, Codecs: []uint32{2, 1}, ChunkSize: 64 << 10, Verify: true}
+	return &wirev1.Begin{
+		ProtocolVersion: wirev1.ProtocolVersion, RunId: "run", Attempt: 1, Codecs: []uint32{2, 1}, ChunkSize: 64 << 10,
+		Verify: true,
+	}
 }
 
 func (p *peer) begin(b *wirev1.Begin) {
@@ -147,7 +150,9 @@ func fileEntry(path string, size uint64) *wirev1.Entry {
 }
 
 func linkEntry(path, target string) *wirev1.Entry {
-	return &wirev1.Entry{Path: []byte(path), Type: wirev1.EntryType_ENTRY_TYPE_SYMLINK, Mode: 0o777, LinkTarget: []byte(target)}
+	return &wirev1.Entry{
+		Path: []byte(path), Type: wirev1.EntryType_ENTRY_TYPE_SYMLINK, Mode: 0o777, LinkTarget: []byte(target),
+	}
 }
 
 func dirEntry(path string) *wirev1.Entry {
@@ -259,13 +264,17 @@ func TestHostileBeginnings(t *testing.T) {
 		change func(*wirev1.Begin)
 		want   wirev1.FailureReason
 	}{
-		"OtherProtocol": {func(b *wirev1.Begin) { b.ProtocolVersion = 99 }, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE},
-		"NoCodec":       {func(b *wirev1.Begin) { b.Codecs = []uint32{77, 1 << 30} }, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE},
-		"OtherRun":      {func(b *wirev1.Begin) { b.RunId = "other" }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
-		"OtherAttempt":  {func(b *wirev1.Begin) { b.Attempt = 2 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
-		"SmallChunks":   {func(b *wirev1.Begin) { b.ChunkSize = 1 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
-		"HugeChunks":    {func(b *wirev1.Begin) { b.ChunkSize = 1 << 31 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
-		"OddChunks":     {func(b *wirev1.Begin) { b.ChunkSize = 100_000 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
+		"OtherProtocol": {
+			func(b *wirev1.Begin) { b.ProtocolVersion = 99 }, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+		},
+		"NoCodec": {
+			func(b *wirev1.Begin) { b.Codecs = []uint32{77, 1 << 30} }, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+		},
+		"OtherRun":     {func(b *wirev1.Begin) { b.RunId = "other" }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
+		"OtherAttempt": {func(b *wirev1.Begin) { b.Attempt = 2 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
+		"SmallChunks":  {func(b *wirev1.Begin) { b.ChunkSize = 1 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
+		"HugeChunks":   {func(b *wirev1.Begin) { b.ChunkSize = 1 << 31 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
+		"OddChunks":    {func(b *wirev1.Begin) { b.ChunkSize = 100_000 }, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -352,8 +361,10 @@ func TestHostileBlocks(t *testing.T) {
 		"HugeOffset":   func(p *peer) []*wirev1.DataRequest { return []*wirev1.DataRequest{p.block(0, seg(1, 1<<63, 10))} },
 		"Longer":       func(p *peer) []*wirev1.DataRequest { return []*wirev1.DataRequest{p.block(0, seg(2, 0, 11))} },
 		"Shorter":      func(p *peer) []*wirev1.DataRequest { return []*wirev1.DataRequest{p.block(0, seg(2, 0, 9))} },
-		"OffChunk":     func(p *peer) []*wirev1.DataRequest { return []*wirev1.DataRequest{p.block(0, seg(1, 100, chunk-100))} },
-		"LongerLast":   func(p *peer) []*wirev1.DataRequest { return []*wirev1.DataRequest{p.block(0, seg(1, 2*chunk, 2))} },
+		"OffChunk": func(p *peer) []*wirev1.DataRequest {
+			return []*wirev1.DataRequest{p.block(0, seg(1, 100, chunk-100))}
+		},
+		"LongerLast": func(p *peer) []*wirev1.DataRequest { return []*wirev1.DataRequest{p.block(0, seg(1, 2*chunk, 2))} },
 		"TwiceInABlock": func(p *peer) []*wirev1.DataRequest {
 			return []*wirev1.DataRequest{p.block(0, seg(1, 2*chunk, 1), seg(1, 2*chunk, 1))}
 		},
@@ -430,23 +441,31 @@ func TestHostileBlocks(t *testing.T) {
 }
 
 func TestHostileEndings(t *testing.T) {
-	end := &wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 2, Files: 1, Bytes: 10}}}
+	end := &wirev1.SessionRequest{
+		Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 2, Files: 1, Bytes: 10}},
+	}
 	finish := func(files, bytes uint64) *wirev1.SessionRequest {
-		return &wirev1.SessionRequest{Message: &wirev1.SessionRequest_Finish{Finish: &wirev1.Finish{Files: files, Bytes: bytes}}}
+		return &wirev1.SessionRequest{
+			Message: &wirev1.SessionRequest_Finish{Finish: &wirev1.Finish{Files: files, Bytes: bytes}},
+		}
 	}
 	changed := func(index uint64) *wirev1.SessionRequest {
-		return &wirev1.SessionRequest{Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: index}}}
+		return &wirev1.SessionRequest{
+			Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: index}},
+		}
 	}
 	tests := map[string][]*wirev1.SessionRequest{
 		"FinishWithoutManifestEnd": {changed(1), finish(0, 0)},
 		"FinishIncomplete":         {end, finish(1, 10)},
 		"FinishLies":               {end, changed(1), finish(1, 10)},
-		"ManifestEndLies":          {{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 1}}}},
-		"ManifestEndsTwice":        {end, end},
-		"TakesBackUnknown":         {changed(7)},
-		"TakesBackTwice":           {changed(1), changed(1)},
-		"BeginsTwice":              {{Message: &wirev1.SessionRequest_Begin{Begin: goodBegin()}}},
-		"SaysNothing":              {{}},
+		"ManifestEndLies": {
+			{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 1}}},
+		},
+		"ManifestEndsTwice": {end, end},
+		"TakesBackUnknown":  {changed(7)},
+		"TakesBackTwice":    {changed(1), changed(1)},
+		"BeginsTwice":       {{Message: &wirev1.SessionRequest_Begin{Begin: goodBegin()}}},
+		"SaysNothing":       {{}},
 	}
 	for name, messages := range tests {
 		t.Run(name, func(t *testing.T) {

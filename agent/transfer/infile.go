@@ -57,17 +57,24 @@ func newInFile(index uint64, e tree.Entry, chunk int64) *inFile {
 // that was taken back.
 func (f *inFile) claim(s *segment, digests bool) (*run, error) {
 	if s.offset >= uint64(f.entry.Size) || s.offset%uint64(f.chunk) != 0 {
-		return nil, invalid("a segment of %q at offset %d: the file has %d bytes in chunks of %d", f.entry.Path, s.offset, f.entry.Size, f.chunk)
+		return nil, invalid(
+			"a segment of %q at offset %d: the file has %d bytes in chunks of %d", f.entry.Path, s.offset, f.entry.Size, f.chunk,
+		)
 	}
 	offset := int64(s.offset)
 	if want := min(f.chunk, f.entry.Size-offset); int64(s.length) != want {
-		return nil, invalid("a segment of %q of %d bytes at offset %d: the chunk there has %d", f.entry.Path, s.length, offset, want)
+		return nil, invalid(
+			"a segment of %q of %d bytes at offset %d: the chunk there has %d", f.entry.Path, s.length, offset, want,
+		)
 	}
 	if err := s.check(f.chunk); err != nil {
 		return nil, err
 	}
 	if s.reused != 0 && !f.old || s.holes != 0 && !f.entry.Sparse {
-		return nil, invalid("a segment of %q at offset %d: parts %#x are to be reused and %#x are holes, which cannot be", f.entry.Path, s.offset, s.reused, s.holes)
+		return nil, invalid(
+			"a segment of %q at offset %d: parts %#x are to be reused and %#x are holes, which cannot be", f.entry.Path,
+			s.offset, s.reused, s.holes,
+		)
 	}
 	number := offset / f.chunk
 	f.mu.Lock()

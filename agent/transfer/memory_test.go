@@ -79,7 +79,9 @@ func TestAnnouncedFilesWeighNoMoreThanTheyCost(t *testing.T) {
 	}
 	took := live() - before
 	if took > int64(weight) {
-		t.Errorf("%d files take %d bytes each; the window counts %d", batches*each, took/(batches*each), weight/(batches*each))
+		t.Errorf(
+			"%d files take %d bytes each; the window counts %d", batches*each, took/(batches*each), weight/(batches*each),
+		)
 	}
 	t.Logf("%d of %d bytes for each file", took/(batches*each), weight/(batches*each))
 	p.over(receiver)
@@ -201,7 +203,9 @@ func (f stuckFile) WriteAt(p []byte, offset int64) (int, error) {
 // TestReceiverHoldsBoundedBlocks: all streams have a block at a destination that does not take it.
 func TestReceiverHoldsBoundedBlocks(t *testing.T) {
 	d := &stuck{arrived: make(chan struct{}, transfer.MaxStreams), release: make(chan struct{})}
-	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { d.Destination, o.Destination = o.Destination, d })
+	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) {
+		d.Destination, o.Destination = o.Destination, d
+	})
 	p := newPeer(t, receiver)
 	begin := goodBegin()
 	begin.ChunkSize = transfer.ChunkSize

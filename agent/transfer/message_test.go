@@ -29,7 +29,12 @@ func TestDataMessageIsDataRequest(t *testing.T) {
 	}
 	m := &dataMessage{session: want.Session}
 	for _, s := range want.Segments {
-		m.segments = append(m.segments, segment{index: s.Index, offset: s.Offset, length: s.Length, digest: digest, reused: parts(s.Reused), holes: parts(s.Holes)})
+		m.segments = append(
+			m.segments,
+			segment{
+				index: s.Index, offset: s.Offset, length: s.Length, digest: digest, reused: parts(s.Reused), holes: parts(s.Holes),
+			},
+		)
 	}
 	var sent bytes.Buffer
 	if err := m.write(&sent, want.Block[:40], want.Block[40:]); err != nil {
@@ -67,9 +72,17 @@ func TestDataMessageIsDataRequest(t *testing.T) {
 
 func FuzzDataMessage(f *testing.F) {
 	for _, m := range []*wirev1.DataRequest{
-		{Session: []byte("s"), Segments: []*wirev1.Segment{{Index: 1, Length: 5, Digest: make([]byte, digestSize)}}, Block: []byte("block")},
+		{
+			Session: []byte("s"), Segments: []*wirev1.Segment{{Index: 1, Length: 5, Digest: make([]byte, digestSize)}},
+			Block: []byte("block"),
+		},
 		{Segments: []*wirev1.Segment{{Digest: []byte{1}}}},
-		{Segments: []*wirev1.Segment{{Reused: 1, Digest: make([]byte, digestSize)}, {Length: 4196, Digest: make([]byte, digestSize)}}},
+		{
+			Segments: []*wirev1.Segment{
+				{Reused: 1, Digest: make([]byte, digestSize)},
+				{Length: 4196, Digest: make([]byte, digestSize)},
+			},
+		},
 		{},
 	} {
 		b, err := proto.Marshal(m)
@@ -100,12 +113,14 @@ func FuzzDataMessage(f *testing.F) {
 		if proto.Unmarshal(b, &want) != nil {
 			return
 		}
-		if !bytes.Equal(m.session, want.Session) || !bytes.Equal(m.received, want.Block) || len(m.segments) != len(want.Segments) {
+		if !bytes.Equal(m.session, want.Session) || !bytes.Equal(m.received, want.Block) ||
+			len(m.segments) != len(want.Segments) {
 			t.Fatalf("read as %+v instead of %v", m, &want)
 		}
 		for i, s := range want.Segments {
 			got := m.segments[i]
-			if got.index != s.Index || got.offset != s.Offset || got.length != s.Length || !bytes.Equal(got.digest[:], s.Digest) {
+			if got.index != s.Index || got.offset != s.Offset || got.length != s.Length ||
+				!bytes.Equal(got.digest[:], s.Digest) {
 				t.Fatalf("segment %d read as %+v instead of %v", i, got, s)
 			}
 		}

@@ -51,14 +51,17 @@ func TestFilterAndMirror(t *testing.T) {
 	file(t, destination, "dir/c.tmp", []byte("kept"), 0o600)
 	file(t, destination, "old/d", []byte("removed"), 0o600)
 	sent, _ := move(t, source, destination, filtered(t, false, nil, []string{"*.tmp"}))
-	if got := names(t, destination); !slices.Equal(got, []string{".", "a.csv", "dir", "dir/b.csv", "dir/c.tmp", "old", "old/d"}) || sent.Progress.Removed != 0 {
+	if got := names(t, destination); !slices.Equal(
+		got, []string{".", "a.csv", "dir", "dir/b.csv", "dir/c.tmp", "old", "old/d"},
+	) || sent.Progress.Removed != 0 {
 		t.Errorf("there are %q, progress is %v", got, sent.Progress)
 	}
 	sent, received := move(t, source, destination, filtered(t, true, nil, []string{"*.tmp"}))
 	if got := names(t, destination); !slices.Equal(got, []string{".", "a.csv", "dir", "dir/b.csv", "dir/c.tmp"}) {
 		t.Errorf("there are %q", got)
 	}
-	if sent.Progress.Removed != 2 || received.Progress.Removed != 2 || sent.Progress.FilesTotal != 2 || sent.Progress.UnchangedFiles != 2 {
+	if sent.Progress.Removed != 2 || received.Progress.Removed != 2 || sent.Progress.FilesTotal != 2 ||
+		sent.Progress.UnchangedFiles != 2 {
 		t.Errorf("progress is %v and %v", sent.Progress, received.Progress)
 	}
 	if b, err := os.ReadFile(filepath.Join(destination, "dir/c.tmp")); err != nil || string(b) != "kept" {
@@ -74,14 +77,17 @@ func TestMirrorOfNothing(t *testing.T) {
 	_, err := p.send(t.Context(), t, source, filtered(t, true, nil, nil))
 	received := p.wait(t)
 	for _, err := range []error{err, received} {
-		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY) || !strings.Contains(err.Error(), "spec.allowEmptySource") {
+		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY) ||
+			!strings.Contains(err.Error(), "spec.allowEmptySource") {
 			t.Errorf("a side ended with %v", err)
 		}
 	}
 	if got := names(t, destination); !slices.Equal(got, []string{".", "old"}) {
 		t.Errorf("there are %q", got)
 	}
-	move(t, source, destination, filtered(t, true, nil, nil), func(o *transfer.SendOptions) { o.Mirror.AllowEmptySource = true })
+	move(t, source, destination, filtered(t, true, nil, nil), func(o *transfer.SendOptions) {
+		o.Mirror.AllowEmptySource = true
+	})
 	same(t, source, destination)
 }
 
@@ -91,7 +97,9 @@ func TestFailedMirrorRemovesNothing(t *testing.T) {
 	file(t, source, "a", []byte("1"), 0o600)
 	file(t, destination, "old", []byte("kept"), 0o600)
 	disk := errors.New("the disk is broken")
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.Destination = unwritable{o.Destination, disk} })
+	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+		o.Destination = unwritable{o.Destination, disk}
+	})
 	if _, err := p.send(t.Context(), t, source, filtered(t, true, nil, nil)); err == nil {
 		t.Error("the sender succeeded")
 	}
@@ -150,9 +158,12 @@ func TestHostileMirrorThatWasNotOpened(t *testing.T) {
 	begin.Mirror = &wirev1.Mirror{AllowEmptySource: true}
 	h.begin(begin)
 	h.announce(root(), &wirev1.Entry{Path: []byte("replaced"), Type: wirev1.EntryType_ENTRY_TYPE_FILE})
-	h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 2}}})
+	h.say(
+		&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 2}}},
+	)
 	h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Finish{Finish: &wirev1.Finish{Files: 1}}})
-	if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED || !strings.Contains(f.Message, "spec.delete") {
+	if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED ||
+		!strings.Contains(f.Message, "spec.delete") {
 		t.Errorf("the verdict is %v", f)
 	}
 	if err := p.wait(t); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED) {
@@ -168,7 +179,9 @@ func TestHostileMirrorFinishesEarly(t *testing.T) {
 	for name, finish := range map[string]func(h *peer){
 		"NoEnd": func(*peer) {},
 		"Lie": func(h *peer) {
-			h.say(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 7}}})
+			h.say(
+				&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: &wirev1.ManifestEnd{Entries: 7}}},
+			)
 		},
 	} {
 		destination := t.TempDir()

@@ -68,7 +68,8 @@ func TestOnlyChangedPartsAreSent(t *testing.T) {
 				t.Errorf("%s: %d bytes were sent instead of %d", name, c.UncompressedBytes, test.sent+1000)
 			}
 			for side, p := range map[string]*wirev1.Progress{"sender": sent.Progress, "receiver": received.Progress} {
-				if want := uint64(len(test.content)) - test.sent; p.ReusedBytes != want || p.Bytes != p.BytesTotal || p.HoleBytes != 0 {
+				if want := uint64(len(test.content)) - test.sent; p.ReusedBytes != want || p.Bytes != p.BytesTotal ||
+					p.HoleBytes != 0 {
 					t.Errorf("%s: the %s counts %v, %d were reused", name, side, p, want)
 				}
 			}
@@ -135,7 +136,10 @@ func sparseFile(t testing.TB, root, path string, size int64, data map[int64]int)
 func TestHolesAreNotSent(t *testing.T) {
 	t.Parallel()
 	source, destination := t.TempDir(), t.TempDir()
-	sparseFile(t, source, "large", 64<<20, map[int64]int{0: part, 1<<20 + 3*part: 2 * part, 32<<20 - part: 2 * part, 63 << 20: 1 << 20})
+	sparseFile(
+		t, source, "large", 64<<20,
+		map[int64]int{0: part, 1<<20 + 3*part: 2 * part, 32<<20 - part: 2 * part, 63 << 20: 1 << 20},
+	)
 	sparseFile(t, source, "nothing", 16<<20+1000, nil)
 	sparseFile(t, source, "small", 300<<10, map[int64]int{2 * part: part})
 	const data = 1<<20 + 5*part + part
@@ -172,8 +176,11 @@ func TestFileFarLargerThanMemory(t *testing.T) {
 	const size = 16 << 30
 	sparseFile(t, source, "disk", size, map[int64]int{0: part, 10 << 30: 1 << 20, size - part: part})
 	sent, _ := move(t, source, destination)
-	if p := sent.Progress; p.HoleBytes != size-1<<20-2*part || sent.Compression.UncompressedBytes != 1<<20+2*part || sent.WireBytes > 4<<20 {
-		t.Errorf("%d bytes were on the wire, %d of them data, progress is %v", sent.WireBytes, sent.Compression.UncompressedBytes, p)
+	if p := sent.Progress; p.HoleBytes != size-1<<20-2*part || sent.Compression.UncompressedBytes != 1<<20+2*part ||
+		sent.WireBytes > 4<<20 {
+		t.Errorf(
+			"%d bytes were on the wire, %d of them data, progress is %v", sent.WireBytes, sent.Compression.UncompressedBytes, p,
+		)
 	}
 	from, to := extents(t, filepath.Join(source, "disk")), extents(t, filepath.Join(destination, "disk"))
 	if !slices.Equal(from, to) {
@@ -218,7 +225,8 @@ func TestHolesOfChangedFile(t *testing.T) {
 	sent, _ := move(t, source, destination)
 	same(t, source, destination)
 	// The first 1 MiB begins as the former 3 MiB did.
-	if p := sent.Progress; p.ReusedBytes != 6<<20 || p.HoleBytes != 74<<20-part || sent.Compression.UncompressedBytes != part {
+	if p := sent.Progress; p.ReusedBytes != 6<<20 || p.HoleBytes != 74<<20-part ||
+		sent.Compression.UncompressedBytes != part {
 		t.Errorf("progress is %v, %d bytes were sent", p, sent.Compression.UncompressedBytes)
 	}
 }
@@ -255,7 +263,8 @@ func TestResumeOfChangedFile(t *testing.T) {
 		}
 		same(t, source, destination)
 		p := sent.Progress
-		if sum := sent.Compression.UncompressedBytes + p.ReusedBytes + p.HoleBytes + p.ResumedBytes + p.UnchangedBytes; sum != p.BytesTotal {
+		if sum := sent.Compression.UncompressedBytes + p.ReusedBytes + p.HoleBytes + p.ResumedBytes +
+			p.UnchangedBytes; sum != p.BytesTotal {
 			t.Errorf("after %d operations %d bytes are accounted for: %v", operations, sum, p)
 		}
 		if got := received.Progress; got.ReusedBytes != p.ReusedBytes || got.HoleBytes != p.HoleBytes {
@@ -417,16 +426,32 @@ func TestHostileParts(t *testing.T) {
 		bytes   int
 		reason  wirev1.FailureReason
 	}{
-		"NoOld":          {&wirev1.Segment{Index: 2, Length: chunk, Reused: 0xffff, Digest: digest(content[:chunk])}, 0, 0},
-		"NotSparse":      {&wirev1.Segment{Index: 2, Length: chunk, Holes: 0xffff, Digest: digest(make([]byte, chunk))}, 0, 0},
-		"Both":           {&wirev1.Segment{Index: 3, Length: chunk, Holes: 0xffff, Reused: 1, Digest: digest(make([]byte, chunk))}, 0, 0},
-		"BeyondThePiece": {&wirev1.Segment{Index: 1, Offset: 5 * chunk, Length: 1, Reused: 0b11, Digest: digest([]byte{1})}, 0, 0},
-		"BeyondAChunk":   {&wirev1.Segment{Index: 1, Length: chunk, Reused: 1 << 16, Digest: digest(content[:chunk])}, chunk, 0},
-		"TooManyBytes":   {&wirev1.Segment{Index: 1, Length: chunk, Reused: 1, Digest: digest(content[:chunk])}, chunk, 0},
-		"TooFewBytes":    {&wirev1.Segment{Index: 1, Length: chunk, Reused: 1, Digest: digest(content[:chunk])}, chunk - chunk/16 - 1, 0},
-		"NoHole":         {&wirev1.Segment{Index: 3, Length: chunk, Holes: 0xffff, Digest: digest(content[:chunk])}, 0, 0},
-		"OtherDigest":    {&wirev1.Segment{Index: 1, Length: chunk, Reused: 0xffff, Digest: digest(content[1:chunk])}, 0, wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED},
-		"BeyondTheOld":   {&wirev1.Segment{Index: 1, Offset: 5 * chunk, Length: 1, Reused: 1, Digest: digest([]byte{1})}, 0, wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED},
+		"NoOld": {&wirev1.Segment{Index: 2, Length: chunk, Reused: 0xffff, Digest: digest(content[:chunk])}, 0, 0},
+		"NotSparse": {
+			&wirev1.Segment{Index: 2, Length: chunk, Holes: 0xffff, Digest: digest(make([]byte, chunk))}, 0, 0,
+		},
+		"Both": {
+			&wirev1.Segment{Index: 3, Length: chunk, Holes: 0xffff, Reused: 1, Digest: digest(make([]byte, chunk))}, 0, 0,
+		},
+		"BeyondThePiece": {
+			&wirev1.Segment{Index: 1, Offset: 5 * chunk, Length: 1, Reused: 0b11, Digest: digest([]byte{1})}, 0, 0,
+		},
+		"BeyondAChunk": {
+			&wirev1.Segment{Index: 1, Length: chunk, Reused: 1 << 16, Digest: digest(content[:chunk])}, chunk, 0,
+		},
+		"TooManyBytes": {&wirev1.Segment{Index: 1, Length: chunk, Reused: 1, Digest: digest(content[:chunk])}, chunk, 0},
+		"TooFewBytes": {
+			&wirev1.Segment{Index: 1, Length: chunk, Reused: 1, Digest: digest(content[:chunk])}, chunk - chunk/16 - 1, 0,
+		},
+		"NoHole": {&wirev1.Segment{Index: 3, Length: chunk, Holes: 0xffff, Digest: digest(content[:chunk])}, 0, 0},
+		"OtherDigest": {
+			&wirev1.Segment{Index: 1, Length: chunk, Reused: 0xffff, Digest: digest(content[1:chunk])}, 0,
+			wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED,
+		},
+		"BeyondTheOld": {
+			&wirev1.Segment{Index: 1, Offset: 5 * chunk, Length: 1, Reused: 1, Digest: digest([]byte{1})}, 0,
+			wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, h := oldPeer(t)
@@ -484,7 +509,11 @@ func TestHostileOld(t *testing.T) {
 	source := t.TempDir()
 	file(t, source, "a", noise(1, 3<<20+5), 0o600)
 	file(t, source, "b", noise(1, 3<<20+5), 0o600)
-	accepted := &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Accepted{Accepted: &wirev1.Accepted{Codec: 1, Session: []byte("session"), Salt: []byte("salt")}}}
+	accepted := &wirev1.SessionResponse{
+		Message: &wirev1.SessionResponse_Accepted{
+			Accepted: &wirev1.Accepted{Codec: 1, Session: []byte("session"), Salt: []byte("salt")},
+		},
+	}
 	need := func(n *wirev1.Need) *wirev1.SessionResponse {
 		return &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Need{Need: n}}
 	}
@@ -514,7 +543,11 @@ func TestHostileOld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &pair{dialer: serve(t, asked{mute{says: []*wirev1.SessionResponse{accepted, test.need}}, test.answer}, &transport.Counter{})}
+			p := &pair{
+				dialer: serve(
+					t, asked{mute{says: []*wirev1.SessionResponse{accepted, test.need}}, test.answer}, &transport.Counter{},
+				),
+			}
 			_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = patience })
 			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 				t.Errorf("the sender ended with %v", err)

@@ -46,7 +46,8 @@ func Open(ctx context.Context, gateway Conn, request *wirev1.OpenRequest, report
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		if failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) && wirev1.Speaks(request.GetProtocolVersion()-1) {
+		if failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) &&
+			wirev1.Speaks(request.GetProtocolVersion()-1) {
 			request.ProtocolVersion--
 			continue
 		}
@@ -65,7 +66,8 @@ func Open(ctx context.Context, gateway Conn, request *wirev1.OpenRequest, report
 		}
 		if time.Since(since)+pause > b.Patience {
 			return "", failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE,
-				"the peer's gateway did not answer for %v (%w): check the endpoint of the Peer, and that the network lets this cluster reach it",
+				"the peer's gateway did not answer for %v (%w): check the endpoint of the Peer, and that the network lets this "+
+					"cluster reach it",
 				time.Since(since).Round(time.Second), err)
 		}
 		report.SetDetail(fmt.Sprintf("The peer's gateway does not answer, trying again in %v", pause))
@@ -105,7 +107,8 @@ func openOnce(ctx context.Context, gateway Conn, request *wirev1.OpenRequest, pe
 			return "", failure.FromWire(state.Refused)
 		default:
 			return "", failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
-				"the peer's gateway sent a state that this agent (%s) does not know: use the same release of Lighterage in both clusters", wirev1.Version)
+				"the peer's gateway sent a state that this agent (%s) does not know: use the same release of Lighterage in both "+
+					"clusters", wirev1.Version)
 		}
 	}
 }
@@ -115,7 +118,8 @@ func refusal(err error) error {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED,
-			"the peer's gateway does not accept this cluster (%w): compare caBundle of the Peer there with the ConfigMap lighterage-ca here", err)
+			"the peer's gateway does not accept this cluster (%w): compare caBundle of the Peer there with the ConfigMap "+
+				"lighterage-ca here", err)
 	case codes.Unimplemented, codes.InvalidArgument, codes.OutOfRange:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
 			"the peer's gateway does not understand this agent (%w): use the same release of Lighterage in both clusters", err)

@@ -64,7 +64,9 @@ type script = func(*wirev1.OpenRequest, wirev1.Gateway_OpenServer) error
 
 func pending(message string) script {
 	return func(_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
-		return s.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Pending{Pending: &wirev1.OpenPending{Message: message}}})
+		return s.Send(
+			&wirev1.OpenResponse{State: &wirev1.OpenResponse_Pending{Pending: &wirev1.OpenPending{Message: message}}},
+		)
 	}
 }
 
@@ -76,7 +78,9 @@ func ready(name string) script {
 
 func refused(reason wirev1.FailureReason) script {
 	return func(_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
-		return s.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Refused{Refused: &wirev1.Failure{Reason: reason, Message: "no"}}})
+		return s.Send(
+			&wirev1.OpenResponse{State: &wirev1.OpenResponse_Refused{Refused: &wirev1.Failure{Reason: reason, Message: "no"}}},
+		)
 	}
 }
 
@@ -95,15 +99,37 @@ func TestOpen(t *testing.T) {
 		want    string
 		reason  wirev1.FailureReason
 	}{
-		"Ready":             {scripts: []script{ready("x")}, want: "x"},
-		"PendingThenReady":  {scripts: []script{both(pending("wait"), ready("x"))}, want: "x"},
-		"GatewayRestarts":   {scripts: []script{fails(codes.Unavailable), pending("wait"), both(pending("wait"), fails(codes.Unavailable)), ready("x")}, want: "x"},
-		"Refused":           {scripts: []script{refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)}, reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED},
-		"RefusedLater":      {scripts: []script{both(pending("wait"), refused(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND))}, reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND},
-		"Unreachable":       {scripts: []script{fails(codes.Unavailable)}, reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE},
-		"Unauthenticated":   {scripts: []script{fails(codes.Unauthenticated)}, reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED},
-		"OldGateway":        {scripts: []script{fails(codes.Unimplemented)}, reason: wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE},
-		"UnknownState":      {scripts: []script{func(_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error { return s.Send(&wirev1.OpenResponse{}) }}, reason: wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE},
+		"Ready":            {scripts: []script{ready("x")}, want: "x"},
+		"PendingThenReady": {scripts: []script{both(pending("wait"), ready("x"))}, want: "x"},
+		"GatewayRestarts": {
+			scripts: []script{
+				fails(codes.Unavailable), pending("wait"), both(pending("wait"), fails(codes.Unavailable)), ready("x"),
+			},
+			want: "x",
+		},
+		"Refused": {
+			scripts: []script{refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)},
+			reason:  wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
+		},
+		"RefusedLater": {
+			scripts: []script{both(pending("wait"), refused(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND))},
+			reason:  wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
+		},
+		"Unreachable": {
+			scripts: []script{fails(codes.Unavailable)}, reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE,
+		},
+		"Unauthenticated": {
+			scripts: []script{fails(codes.Unauthenticated)}, reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED,
+		},
+		"OldGateway": {
+			scripts: []script{fails(codes.Unimplemented)}, reason: wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+		},
+		"UnknownState": {
+			scripts: []script{func(_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
+				return s.Send(&wirev1.OpenResponse{})
+			}},
+			reason: wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+		},
 		"ReadyWithoutName":  {scripts: []script{ready("")}, reason: wirev1.FailureReason_FAILURE_REASON_INVALID_DATA},
 		"ReplacedByAnother": {scripts: []script{fails(codes.Aborted)}, reason: wirev1.FailureReason_FAILURE_REASON_ABORTED},
 	}
@@ -141,18 +167,23 @@ func TestOpenInAnOlderVersion(t *testing.T) {
 		g := &gateway{scripts: []script{speaks(newest)}}
 		request := &wirev1.OpenRequest{ProtocolVersion: wirev1.OldestProtocolVersion + 1}
 		_, err := transfer.Open(t.Context(), g.serve(t), request, transfer.NewSendReport(), transfer.DefaultBackoff)
-		if older := newest < wirev1.OldestProtocolVersion; (err != nil) != older || older != failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) {
+		if older := newest < wirev1.OldestProtocolVersion; (err != nil) != older ||
+			older != failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) {
 			t.Errorf("a gateway that speaks %d: %v", newest, err)
 		}
 		if g.calls.Load() != calls || err == nil && request.GetProtocolVersion() != newest {
-			t.Errorf("a gateway that speaks %d: %d calls, version %d in the end", newest, g.calls.Load(), request.GetProtocolVersion())
+			t.Errorf(
+				"a gateway that speaks %d: %d calls, version %d in the end", newest, g.calls.Load(), request.GetProtocolVersion(),
+			)
 		}
 	}
 }
 
 func TestOpenShowsWhatItWaitsFor(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	g := &gateway{scripts: []script{both(pending("the claim is not bound"), func(_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
+	g := &gateway{scripts: []script{both(pending("the claim is not bound"), func(
+		_ *wirev1.OpenRequest, s wirev1.Gateway_OpenServer,
+	) error {
 		<-s.Context().Done()
 		return nil
 	})}}
@@ -164,7 +195,9 @@ func TestOpenShowsWhatItWaitsFor(t *testing.T) {
 		}
 		cancel(stop)
 	}()
-	if _, err := transfer.Open(ctx, g.serve(t), &wirev1.OpenRequest{}, report, transfer.DefaultBackoff); !errors.Is(err, stop) {
+	if _, err := transfer.Open(
+		ctx, g.serve(t), &wirev1.OpenRequest{}, report, transfer.DefaultBackoff,
+	); !errors.Is(err, stop) {
 		t.Errorf("opening ends with %v", err)
 	}
 }

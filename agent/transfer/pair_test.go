@@ -49,7 +49,8 @@ func startAttempt(t testing.TB, attempt uint32, destination string, options ...r
 	}
 	report := transfer.NewReceiveReport()
 	o := transfer.ReceiveOptions{
-		RunID: "run", Attempt: attempt, Sender: "bank/ledger", Destination: transfer.Tree{Destination: d}, Engines: engines.Default(), Report: report,
+		RunID: "run", Attempt: attempt, Sender: "bank/ledger", Destination: transfer.Tree{Destination: d},
+		Engines: engines.Default(), Report: report,
 		AllowDelete: true,
 	}
 	for _, option := range options {
@@ -96,7 +97,9 @@ func serve(t testing.TB, receiver blocksReceiver, counter *transport.Counter) *t
 	}
 	go server.Serve(transport.Listen(listener, counter, 64))
 	t.Cleanup(server.Stop)
-	return &transport.Dialer{Address: listener.Addr().String(), Files: transport.NewFiles(sender), Counter: &transport.Counter{}}
+	return &transport.Dialer{
+		Address: listener.Addr().String(), Files: transport.NewFiles(sender), Counter: &transport.Counter{},
+	}
 }
 
 // wait returns how the receiver ended.

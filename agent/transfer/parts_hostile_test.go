@@ -40,7 +40,9 @@ func TestPartsOfFilesTakenBack(t *testing.T) {
 			sum += segments[i].carried(hostileChunk)
 		}
 		d.message.segments = segments
-		if err := d.claim(frame.Header{PlainLen: uint32(max(sum, 0))}); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
+		if err := d.claim(frame.Header{PlainLen: uint32(max(sum, 0))}); !failure.Is(
+			err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+		) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -42,7 +42,8 @@ func TestPipe(t *testing.T) {
 		t.Fatal("receive:", err)
 	}
 	same(t, source, destination)
-	if c := sent.Compression; c.GetReason() != string(policy.NoNetwork) || c.GetStored().GetBytes() != uint64(size) || c.GetEstimate() != nil {
+	if c := sent.Compression; c.GetReason() != string(policy.NoNetwork) || c.GetStored().GetBytes() != uint64(size) ||
+		c.GetEstimate() != nil {
 		t.Errorf("compression %v", c)
 	}
 	if sent.WireBytes != 0 || sent.Cpu.ReceiveNanos != 0 || sent.Cpu.SendNanos == 0 {
@@ -85,7 +86,8 @@ func TestPipeResumes(t *testing.T) {
 		if again := broken.written + m.written - size; again > 3<<20 {
 			t.Errorf("%d bytes were written, then %d: %d too many", broken.written, m.written, again)
 		}
-		if p := sent.Progress; p.UnchangedBytes+p.ResumedBytes == 0 || p.UnchangedBytes+p.ResumedBytes+uint64(m.written) != uint64(size) {
+		if p := sent.Progress; p.UnchangedBytes+p.ResumedBytes == 0 ||
+			p.UnchangedBytes+p.ResumedBytes+uint64(m.written) != uint64(size) {
 			t.Errorf("progress is %v after %d bytes were written", p, m.written)
 		}
 	}

@@ -213,7 +213,8 @@ func (s *session) accept() error {
 	}
 	if v := begin.GetProtocolVersion(); !wirev1.Speaks(v) {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
-			"the sender speaks version %d of the protocol, this receiver (%s) version %d: use the same release of Lighterage in both clusters",
+			"the sender speaks version %d of the protocol, this receiver (%s) version %d: use the same release of Lighterage "+
+				"in both clusters",
 			v, wirev1.Version, wirev1.ProtocolVersion)
 	}
 	if begin.GetRunId() != s.RunID || begin.GetAttempt() != s.Attempt {
@@ -230,7 +231,10 @@ func (s *session) accept() error {
 		interval = DefaultCheckpointInterval
 	}
 	if interval < minCheckpointInterval || interval > maxCheckpointInterval {
-		return invalid("a checkpoint interval of %d bytes; it must be from %d to %d", interval, minCheckpointInterval, maxCheckpointInterval)
+		return invalid(
+			"a checkpoint interval of %d bytes; it must be from %d to %d", interval, minCheckpointInterval,
+			maxCheckpointInterval,
+		)
 	}
 	id, err := s.choose(begin.GetCodecs())
 	if err != nil {
@@ -273,7 +277,8 @@ func (s *session) mirror(m *wirev1.Mirror) error {
 	}
 	if !s.AllowDelete {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
-			"the sender asks to remove what the source does not have, and its run was opened without spec.delete: nothing was removed or written")
+			"the sender asks to remove what the source does not have, and its run was opened without spec.delete: nothing was "+
+				"removed or written")
 	}
 	patterns, err := filter.New(m.GetInclude(), m.GetExclude())
 	if err != nil {

@@ -203,7 +203,8 @@ func mostUsed(uses map[meter.Use]meter.Count) meter.Use {
 	for use, n := range uses {
 		most := uses[best].Bytes
 		// Names decide between equals, so that reports do not flicker.
-		if n.Bytes > most || n.Bytes == most && (best.Engine == "" || use.Engine < best.Engine || use.Engine == best.Engine && use.Level < best.Level) {
+		if n.Bytes > most || n.Bytes == most && (best.Engine == "" || use.Engine < best.Engine ||
+			use.Engine == best.Engine && use.Level < best.Level) {
 			best = use
 		}
 	}

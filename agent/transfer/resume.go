@@ -23,7 +23,8 @@ func (s *session) number() uint64 {
 // recorded is the file as the journal knows it.
 func (f *inFile) recorded() *journal.Entry {
 	return &journal.Entry{
-		Number: f.number, Path: f.entry.Path, Size: f.entry.Size, Modified: f.entry.Modified, Changed: f.entry.Changed, Mode: f.entry.Mode,
+		Number: f.number, Path: f.entry.Path, Size: f.entry.Size, Modified: f.entry.Modified, Changed: f.entry.Changed,
+		Mode: f.entry.Mode,
 	}
 }
 

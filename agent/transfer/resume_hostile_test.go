@@ -51,7 +51,9 @@ func TestHostileSafeRanges(t *testing.T) {
 		"MoreBytesThanThere": {Bitmap: []byte{0b10}, ResumedFiles: 1, ResumedBytes: 101},
 		"CountedTwice":       {Bitmap: []byte{0b10}, ResumedFiles: 1, UnchangedFiles: 1},
 	}
-	accepted := &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Accepted{Accepted: &wirev1.Accepted{Codec: 1, Session: []byte("session")}}}
+	accepted := &wirev1.SessionResponse{
+		Message: &wirev1.SessionResponse_Accepted{Accepted: &wirev1.Accepted{Codec: 1, Session: []byte("session")}},
+	}
 	for name, need := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +105,9 @@ func TestHostileSafeChunkAgain(t *testing.T) {
 		t.Fatalf("the answer is %v", need)
 	}
 	first := need.GetSafe()[0].GetRanges()[0].GetFirst()
-	_ = h.blocks().send(h.block(0, &wirev1.Segment{Index: 1, Offset: first * transfer.ChunkSize, Length: transfer.ChunkSize}))
+	_ = h.blocks().send(
+		h.block(0, &wirev1.Segment{Index: 1, Offset: first * transfer.ChunkSize, Length: transfer.ChunkSize}),
+	)
 	if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA {
 		t.Errorf("the verdict is %v", f)
 	}

@@ -20,7 +20,10 @@ import (
 )
 
 // try makes one attempt, with the smallest interval, and returns what both sides say.
-func try(t testing.TB, attempt uint32, source, destination string, prepare func(*transfer.ReceiveOptions, *pair), options ...sendOption) (sent, received *wirev1.Report, failed error) {
+func try(
+	t testing.TB, attempt uint32, source, destination string, prepare func(*transfer.ReceiveOptions, *pair),
+	options ...sendOption,
+) (sent, received *wirev1.Report, failed error) {
 	t.Helper()
 	var p *pair
 	p = startAttempt(t, attempt, destination, func(o *transfer.ReceiveOptions) {
@@ -28,7 +31,9 @@ func try(t testing.TB, attempt uint32, source, destination string, prepare func(
 			prepare(o, p)
 		}
 	})
-	options = append([]sendOption{func(o *transfer.SendOptions) { o.Attempt, o.CheckpointInterval = attempt, 1<<20 }}, options...)
+	options = append([]sendOption{func(o *transfer.SendOptions) {
+		o.Attempt, o.CheckpointInterval = attempt, 1<<20
+	}}, options...)
 	sent, failed = p.send(t.Context(), t, source, options...)
 	if err := p.wait(t); failed == nil {
 		failed = err
@@ -303,7 +308,9 @@ func TestNewRunResumes(t *testing.T) {
 		source, destination := t.TempDir(), t.TempDir()
 		file(t, source, "large", noise(1, 20<<20), 0o600)
 		file(t, source, "small", noise(2, 100), 0o600)
-		_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) { o.Destination = nameless{o.Destination} })
+		_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+			o.Destination = nameless{o.Destination}
+		})
 		if err == nil {
 			t.Fatal("it went through")
 		}
@@ -325,8 +332,12 @@ func TestNewRunResumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, source, destination)
-		if sent.Progress.ResumedBytes > 0 != resumes || sent.Compression.UncompressedBytes+sent.Progress.ResumedBytes != 20<<20+100 {
-			t.Errorf("after a run of bank/ledger one of %s resumed %d bytes and sent %d", sender, sent.Progress.ResumedBytes, sent.Compression.UncompressedBytes)
+		if sent.Progress.ResumedBytes > 0 != resumes ||
+			sent.Compression.UncompressedBytes+sent.Progress.ResumedBytes != 20<<20+100 {
+			t.Errorf(
+				"after a run of bank/ledger one of %s resumed %d bytes and sent %d", sender, sent.Progress.ResumedBytes,
+				sent.Compression.UncompressedBytes,
+			)
 		}
 	}
 }
@@ -335,7 +346,9 @@ func TestNewRunResumes(t *testing.T) {
 func TestWholeFileIsSafe(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "large", noise(1, 3<<20), 0o600)
-	_, received, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) { o.Destination = nameless{o.Destination} })
+	_, received, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+		o.Destination = nameless{o.Destination}
+	})
 	if err == nil {
 		t.Fatal("it went through")
 	}
@@ -347,7 +360,8 @@ func TestWholeFileIsSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, source, destination)
-	if p := sent.Progress; p.ResumedBytes != 3<<20 || p.Files != 1 || p.Bytes != 3<<20 || p.PartialBytes != 0 || sent.Compression.UncompressedBytes != 0 {
+	if p := sent.Progress; p.ResumedBytes != 3<<20 || p.Files != 1 || p.Bytes != 3<<20 || p.PartialBytes != 0 ||
+		sent.Compression.UncompressedBytes != 0 {
 		t.Errorf("progress is %v, %d bytes were sent", p, sent.Compression.UncompressedBytes)
 	}
 }
@@ -369,7 +383,9 @@ func TestFormerReceiverComesBack(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "large", noise(1, 20<<20), 0o600)
 	h := &hanging{resume: make(chan struct{}), hangs: make(chan struct{})}
-	former := startAttempt(t, 1, destination, func(o *transfer.ReceiveOptions) { h.Destination, o.Destination = o.Destination, h })
+	former := startAttempt(t, 1, destination, func(o *transfer.ReceiveOptions) {
+		h.Destination, o.Destination = o.Destination, h
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

@@ -67,8 +67,8 @@ func (c *changedFiles) outcome() error {
 		return nil
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
-		"%d files changed each time they were read, among them %s; everything else is at the destination: run again when they are at rest, snapshot the claim, "+
-			"or leave them out with spec.exclude", len(c.files), c.names())
+		"%d files changed each time they were read, among them %s; everything else is at the destination: run again when "+
+			"they are at rest, snapshot the claim, or leave them out with spec.exclude", len(c.files), c.names())
 }
 
 // takeBack tells the receiver to forget a file. It is read again when everything else is sent.
@@ -82,7 +82,9 @@ func (s *sender) takeBack(f *outFile) error {
 	if err := s.changed.add(f); err != nil {
 		return err
 	}
-	return s.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: f.index}}})
+	return s.send(
+		&wirev1.SessionRequest{Message: &wirev1.SessionRequest_FileChanged{FileChanged: &wirev1.FileChanged{Index: f.index}}},
+	)
 }
 
 // finished notes that a worker is done with an item.
@@ -140,7 +142,8 @@ func (p *packer) again(ctx context.Context) error {
 func (p *packer) retry(ctx context.Context, changed []*outFile) (rest []*outFile, err error) {
 	b, m := batch{first: retriedIndex + p.retried}, &wirev1.Retry{}
 	var files, bytes int64 // that the source has more
-	for weight := 0; len(changed) > 0 && len(b.entries)+len(m.Gone) < batchEntries && weight < batchBytes; changed = changed[1:] {
+	for weight := 0; len(changed) > 0 && len(b.entries)+len(m.Gone) < batchEntries &&
+		weight < batchBytes; changed = changed[1:] {
 		f := changed[0]
 		e, err := p.Source.Again(f.entry)
 		switch {

@@ -160,10 +160,12 @@ func ready(ctx context.Context, conn Conn, direct bool) error {
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		if direct {
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
-				"the receiving agent cannot be reached since %v: look at the Delivery, and check that a NetworkPolicy lets agents reach its port 8443", connectPatience)
+				"the receiving agent cannot be reached since %v: look at the Delivery, and check that a NetworkPolicy lets "+
+					"agents reach its port 8443", connectPatience)
 		}
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE,
-			"the receiving agent cannot be reached through the peer's gateway since %v: look at the Delivery in the other cluster", connectPatience)
+			"the receiving agent cannot be reached through the peer's gateway since %v: look at the Delivery in the other "+
+				"cluster", connectPatience)
 	}
 	return err
 }
@@ -210,7 +212,9 @@ func (s *sender) send(m *wirev1.SessionRequest) error {
 }
 
 // errBroken stands for an error that the session's receiving half knows better.
-var errBroken = failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the receiver was lost")
+var errBroken = failure.New(
+	wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the receiver was lost",
+)
 
 // tell says to the receiver why the sender gives up, if it still listens.
 func (s *sender) tell(err error) {
@@ -241,7 +245,8 @@ func (s *sender) begin() error {
 	for _, id := range s.offer() {
 		begin.Codecs = append(begin.Codecs, uint32(id))
 	}
-	if err := s.stream.Send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Begin{Begin: begin}}); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.stream.Send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Begin{Begin: begin}}); err != nil &&
+		!errors.Is(err, io.EOF) {
 		return lost(nil, err)
 	}
 	m, err := s.receive()
@@ -349,7 +354,9 @@ func (s *sender) receive() (*wirev1.SessionResponse, error) {
 	case err == nil:
 		return m, nil
 	case !inTime:
-		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the receiver was silent for %v", s.Silence)
+		return nil, failure.New(
+			wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the receiver was silent for %v", s.Silence,
+		)
 	default:
 		return nil, lost(nil, err)
 	}
@@ -406,5 +413,7 @@ func lost(conn Conn, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the other side was lost: %w", err)
+	return failure.New(
+		wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the other side was lost: %w", err,
+	)
 }

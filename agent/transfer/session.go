@@ -130,7 +130,9 @@ func (s *session) lastWord(m *wirev1.SessionResponse) error {
 	case err := <-said:
 		return err
 	case <-time.After(min(s.Idle, verdictPatience)):
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender does not take the receiver's last message")
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender does not take the receiver's last message",
+		)
 	}
 }
 
@@ -140,9 +142,13 @@ func (s *session) receive() (*wirev1.SessionRequest, error) {
 	if err != nil {
 		s.silent.Store(true)
 		if errors.Is(err, io.EOF) {
-			return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender ended the session before it was finished")
+			return nil, failure.New(
+				wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender ended the session before it was finished",
+			)
 		}
-		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the sender was lost: %w", err)
+		return nil, failure.New(
+			wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the sender was lost: %w", err,
+		)
 	}
 	s.touch()
 	if f := m.GetFailure(); f != nil {
@@ -206,7 +212,9 @@ func (s *session) cause() error {
 	var known *failure.Error
 	if !errors.As(cause, &known) && s.stream.Context().Err() != nil {
 		s.silent.Store(true)
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the sender was lost: %w", cause)
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the sender was lost: %w", cause,
+		)
 	}
 	return cause
 }
@@ -284,7 +292,9 @@ func (s *session) finish(f *wirev1.Finish) error {
 	case missing > 0:
 		return invalid("the sender finished, but %d files are not complete", missing)
 	case f.GetFiles() != files || f.GetBytes() != bytes:
-		return invalid("the sender counts %d files of %d bytes, the receiver %d of %d", f.GetFiles(), f.GetBytes(), files, bytes)
+		return invalid(
+			"the sender counts %d files of %d bytes, the receiver %d of %d", f.GetFiles(), f.GetBytes(), files, bytes,
+		)
 	}
 	if err := s.checkpoints.stop(); err != nil {
 		return err

@@ -206,7 +206,9 @@ func TestSilentReceiver(t *testing.T) {
 	source := t.TempDir()
 	// More than fits into the windows of the connections, so that workers block as well.
 	file(t, source, "a", noise(1, 40<<20), 0o600)
-	accepted := &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Accepted{Accepted: &wirev1.Accepted{Codec: 1, Session: []byte("session")}}}
+	accepted := &wirev1.SessionResponse{
+		Message: &wirev1.SessionResponse_Accepted{Accepted: &wirev1.Accepted{Codec: 1, Session: []byte("session")}},
+	}
 	need := &wirev1.SessionResponse{Message: &wirev1.SessionResponse_Need{Need: &wirev1.Need{Bitmap: []byte{0b10}}}}
 	tests := map[string][]*wirev1.SessionResponse{
 		"FromTheStart":  nil,
@@ -218,7 +220,9 @@ func TestSilentReceiver(t *testing.T) {
 			p := &pair{dialer: serve(t, mute{says: says, done: t.Context().Done()}, &transport.Counter{})}
 			ended := make(chan error, 1)
 			go func() {
-				_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = 300 * time.Millisecond })
+				_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) {
+					o.Silence = 300 * time.Millisecond
+				})
 				ended <- err
 			}()
 			select {

@@ -31,16 +31,19 @@ func TestTreeArrivesWhole(t *testing.T) {
 		t.Errorf("states are %v and %v", sent.State, received.State)
 	}
 	for side, p := range map[string]*wirev1.Progress{"sender": sent.Progress, "receiver": received.Progress} {
-		if p.Files != uint64(files) || p.FilesTotal != uint64(files) || p.Bytes != p.BytesTotal || p.Bytes == 0 || !p.Scanned || p.UnchangedFiles != 0 {
+		if p.Files != uint64(files) || p.FilesTotal != uint64(files) || p.Bytes != p.BytesTotal || p.Bytes == 0 ||
+			!p.Scanned || p.UnchangedFiles != 0 {
 			t.Errorf("%s: progress is %v", side, p)
 		}
 	}
 	c := sent.Compression
-	if c.Codec != "deflate" || c.Engine == "" || c.Reason != "SoftwareUsed" || c.UncompressedBytes != sent.Progress.Bytes ||
+	if c.Codec != "deflate" || c.Engine == "" || c.Reason != "SoftwareUsed" ||
+		c.UncompressedBytes != sent.Progress.Bytes ||
 		c.CompressedBytes >= c.UncompressedBytes || c.Skipped["Incompressible"] < 3 {
 		t.Errorf("compression is %v", c)
 	}
-	if d := sent.Decompression; d.GetSoftware().GetOperations() != c.Software.Operations || d.GetFallback().GetOperations() != 0 {
+	if d := sent.Decompression; d.GetSoftware().GetOperations() != c.Software.Operations ||
+		d.GetFallback().GetOperations() != 0 {
 		t.Errorf("decompression is %v, compression %v", d, c)
 	}
 	if sent.WireBytes < c.CompressedBytes || sent.WireBytes > c.CompressedBytes+1<<20 || received.WireBytes == 0 {
@@ -53,10 +56,12 @@ func TestTreeArrivesWhole(t *testing.T) {
 	t.Run("SecondRunSendsNothing", func(t *testing.T) {
 		sent, _ := move(t, source, destination)
 		same(t, source, destination)
-		if p := sent.Progress; p.UnchangedFiles != uint64(files) || p.UnchangedBytes != p.BytesTotal || p.Files != p.FilesTotal || p.Bytes != p.BytesTotal {
+		if p := sent.Progress; p.UnchangedFiles != uint64(files) || p.UnchangedBytes != p.BytesTotal ||
+			p.Files != p.FilesTotal || p.Bytes != p.BytesTotal {
 			t.Errorf("progress is %v", p)
 		}
-		if c := sent.Compression; c.Codec != "none" || c.Engine != "none" || c.Reason != "NothingToSend" || c.UncompressedBytes != 0 {
+		if c := sent.Compression; c.Codec != "none" || c.Engine != "none" || c.Reason != "NothingToSend" ||
+			c.UncompressedBytes != 0 {
 			t.Errorf("compression is %v", c)
 		}
 	})

@@ -53,9 +53,13 @@ func TestMessageVectors(t *testing.T) {
 // TestManifestVector: what is announced of files is the same on every architecture.
 func TestManifestVector(t *testing.T) {
 	want := &wirev1.Manifest{Entries: []*wirev1.Entry{
-		{Path: []byte("."), Type: wirev1.EntryType_ENTRY_TYPE_DIRECTORY, Mode: 0o755, Modified: 1_700_000_000_123_456_789, Uid: 1000, Gid: 100},
 		{
-			Path: []byte("caf\xe9"), Type: wirev1.EntryType_ENTRY_TYPE_FILE, Mode: 0o4640, Size: 1<<40 + 5, Modified: -1, Changed: 1 << 60, Sparse: true,
+			Path: []byte("."), Type: wirev1.EntryType_ENTRY_TYPE_DIRECTORY, Mode: 0o755, Modified: 1_700_000_000_123_456_789,
+			Uid: 1000, Gid: 100,
+		},
+		{
+			Path: []byte("caf\xe9"), Type: wirev1.EntryType_ENTRY_TYPE_FILE, Mode: 0o4640, Size: 1<<40 + 5, Modified: -1,
+			Changed: 1 << 60, Sparse: true,
 			Xattrs: []*wirev1.Xattr{{Name: []byte("user.origin"), Value: []byte{0, 1, 0xff}}},
 		},
 		{Path: []byte("link"), Type: wirev1.EntryType_ENTRY_TYPE_SYMLINK, LinkTarget: []byte("../elsewhere")},

@@ -60,7 +60,10 @@ func (s *sender) sendItems(ctx context.Context) error {
 		return err
 	}
 	defer encoder.Close()
-	w := &worker{sender: s, conn: conn, encoder: encoder, plain: make([]byte, 0, ChunkSize), encoded: make([]byte, 0, frame.HeaderSize+ChunkSize)}
+	w := &worker{
+		sender: s, conn: conn, encoder: encoder, plain: make([]byte, 0, ChunkSize),
+		encoded: make([]byte, 0, frame.HeaderSize+ChunkSize),
+	}
 	w.message.session = s.session
 	if w.stream = s.watch(conn); w.stream != nil {
 		defer w.stream.Close()

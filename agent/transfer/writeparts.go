@@ -126,6 +126,7 @@ func (d *inStream) digest(staged StagedFile, f *inFile, s *segment) (digest [dig
 // changedHere says that what was to be reused is not there any more.
 func changedHere(f *inFile) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED,
-		"%q changed at the destination while parts of it were reused for its new version: stop what writes to the claim there; the next attempt compares it again",
+		"%q changed at the destination while parts of it were reused for its new version: stop what writes to the claim "+
+			"there; the next attempt compares it again",
 		failure.Shorten(f.entry.Path, failure.MaxMessage/2))
 }

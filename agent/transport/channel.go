@@ -74,7 +74,8 @@ func NewCallers(files *Files) *Callers {
 // has changed.
 func (c *Callers) Set(peers []*wirev1.ChannelPeer) error {
 	known := &callers{
-		roots: chain.NewRoots(), serverNames: make(map[string]map[string]string, len(peers)), revokedBefore: map[string]time.Time{},
+		roots: chain.NewRoots(), serverNames: make(map[string]map[string]string, len(peers)),
+		revokedBefore: map[string]time.Time{},
 	}
 	for _, p := range peers {
 		certificates, err := parseBundle(p.GetCaBundle())
@@ -147,7 +148,10 @@ func (c *Callers) Identify(cs tls.ConnectionState) (Caller, error) {
 			return Caller{Peer: owner, Namespace: namespace, Queue: name}, nil
 		}
 	}
-	return Caller{}, fmt.Errorf("%w: no PeerGrant that the queue knows of opens it to %q; one that was just made is known in a minute or two", ErrNotACaller, path)
+	return Caller{}, fmt.Errorf(
+		"%w: no PeerGrant that the queue knows of opens it to %q; one that was just made is known in a minute or two",
+		ErrNotACaller, path,
+	)
 }
 
 // FromContext is Identify for a call of gRPC, as things are now.

@@ -39,13 +39,17 @@ func (a asking) Run(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev
 }
 
 func TestCallers(t *testing.T) {
-	east, west, north := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west"), transporttest.NewAuthority(t, "north")
+	east, west, north := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west"),
+		transporttest.NewAuthority(t, "north")
 	const domain = ".orders.vault.queue.lighterage.internal"
 	name := "east-bank" + domain
 	files := transport.NewFiles(west.Directory(t, east, transport.QueuePath("vault", "orders"), "*"+domain))
 	callers := transport.NewCallers(files)
 	peers := []*wirev1.ChannelPeer{
-		{Name: "north", CaBundle: north.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: "north-bank" + domain}}},
+		{
+			Name: "north", CaBundle: north.PEM(),
+			Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: "north-bank" + domain}},
+		},
 		{Name: "east", CaBundle: east.PEM(), Namespaces: []*wirev1.ChannelNamespace{
 			{Name: "shop", ServerName: "east-shop" + domain}, {Name: "bank", ServerName: name}, {Name: "nameless"},
 		}},
@@ -68,7 +72,9 @@ func TestCallers(t *testing.T) {
 	// call returns as whom the server knows a caller.
 	call := func(t *testing.T, ca *transporttest.Authority, path, serverName string) (string, error) {
 		t.Helper()
-		dialer := &transport.Dialer{Address: listener.Addr().String(), Files: transport.NewFiles(ca.Directory(t, west, path, "sender"))}
+		dialer := &transport.Dialer{
+			Address: listener.Addr().String(), Files: transport.NewFiles(ca.Directory(t, west, path, "sender")),
+		}
 		client, err := dialer.Dial(serverName)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +107,8 @@ func TestCallers(t *testing.T) {
 			t.Errorf("%s: known as %q: %v", what, who, err)
 		}
 	}
-	if !callers.May(transport.Caller{Peer: "east", Namespace: "bank", Queue: "out"}) || callers.May(transport.Caller{Peer: "east", Namespace: "other", Queue: "out"}) {
+	if !callers.May(transport.Caller{Peer: "east", Namespace: "bank", Queue: "out"}) ||
+		callers.May(transport.Caller{Peer: "east", Namespace: "other", Queue: "out"}) {
 		t.Error("May does not say what Identify does")
 	}
 	// The test's certificates were issued an hour ago, plus by how much real ones are backdated.

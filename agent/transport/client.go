@@ -128,7 +128,10 @@ func (c *Client) Untrusted() error {
 	if outdated(c.trust.err) {
 		advice = "certificates of runs are valid for a few hours, so check the clocks of both clusters"
 	}
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, "no trust between this cluster and %s (%w): %s", c.Target(), c.trust.err, advice)
+	return failure.New(
+		wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, "no trust between this cluster and %s (%w): %s", c.Target(),
+		c.trust.err, advice,
+	)
 }
 
 // outdated reports whether a handshake failed because the server's certificate is not valid by this side's clock.
@@ -175,7 +178,9 @@ type clientCredentials struct {
 	trust *trust
 }
 
-func (c clientCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c clientCredentials) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		c.trust.note(err)

@@ -12,7 +12,9 @@ import (
 
 func TestOutdated(t *testing.T) {
 	for reason, want := range map[x509.InvalidReason]bool{x509.Expired: true, x509.NotAuthorizedToSign: false} {
-		err := fmt.Errorf("handshake: %w", &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: reason}})
+		err := fmt.Errorf(
+			"handshake: %w", &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: reason}},
+		)
 		if got := outdated(err); got != want {
 			t.Errorf("reason %d: outdated is %t", reason, got)
 		}

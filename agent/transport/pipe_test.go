@@ -62,7 +62,9 @@ func TestPipe(t *testing.T) {
 	go func() {
 		for range messages {
 			manifest := &wirev1.Manifest{Entries: []*wirev1.Entry{{Path: large}}}
-			if err := stream.Send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: manifest}}); err != nil {
+			if err := stream.Send(
+				&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: manifest}},
+			); err != nil {
 				sent <- err
 				return
 			}

@@ -42,13 +42,18 @@ func serve(t *testing.T, server interface {
 }
 
 func TestWhoMayConnect(t *testing.T) {
-	east, west, north := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west"), transporttest.NewAuthority(t, "north")
+	east, west, north := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west"),
+		transporttest.NewAuthority(t, "north")
 	files := transport.NewFiles(west.Directory(t, east, "/ns/bank/delivery/ledger", serverName))
 	var counter transport.Counter
-	data := serve(t, transport.NewDataServer(files, ledger, func(conn net.Conn) { _, _ = conn.Write([]byte("blocks")) }), &counter, 100)
+	data := serve(t, transport.NewDataServer(files, ledger, func(conn net.Conn) {
+		_, _ = conn.Write([]byte("blocks"))
+	}), &counter, 100)
 	later := ledger
 	later.RevokedBefore = time.Now().Add(wirev1.CertificateBackdating)
-	strict := serve(t, transport.NewDataServer(files, later, func(net.Conn) { t.Error("a connection for blocks") }), nil, 100)
+	strict := serve(t, transport.NewDataServer(files, later, func(net.Conn) {
+		t.Error("a connection for blocks")
+	}), nil, 100)
 	control := serve(t, transport.NewControlServer(files), nil, 100)
 	run := east.ForRun(ledger.Run)
 
@@ -58,17 +63,21 @@ func TestWhoMayConnect(t *testing.T) {
 		serverName string
 		ok         bool
 	}{
-		"Sender":                {data, run.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, true},
-		"OtherRun":              {data, east.ForRun("aaaaa").Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
-		"NoRun":                 {data, east.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
-		"Revoked":               {strict, run.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
-		"OtherTransfer":         {data, run.Directory(t, west, "/ns/bank/transfer/other", ""), serverName, false},
-		"OtherNamespace":        {data, run.Directory(t, west, "/ns/other/transfer/ledger", ""), serverName, false},
-		"ManagerAsSender":       {data, east.Directory(t, west, "/manager", ""), serverName, false},
-		"SenderOfOwnCluster":    {data, west.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
-		"UnknownAuthority":      {data, north.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
-		"ReceiverOfOtherPeer":   {data, east.Directory(t, north, "/ns/bank/transfer/ledger", ""), serverName, false},
-		"OtherServerName":       {data, east.Directory(t, west, "/ns/bank/transfer/ledger", ""), "1111.receive.lighterage.internal", false},
+		"Sender": {data, run.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, true},
+		"OtherRun": {
+			data, east.ForRun("aaaaa").Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false,
+		},
+		"NoRun":               {data, east.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"Revoked":             {strict, run.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"OtherTransfer":       {data, run.Directory(t, west, "/ns/bank/transfer/other", ""), serverName, false},
+		"OtherNamespace":      {data, run.Directory(t, west, "/ns/other/transfer/ledger", ""), serverName, false},
+		"ManagerAsSender":     {data, east.Directory(t, west, "/manager", ""), serverName, false},
+		"SenderOfOwnCluster":  {data, west.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"UnknownAuthority":    {data, north.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"ReceiverOfOtherPeer": {data, east.Directory(t, north, "/ns/bank/transfer/ledger", ""), serverName, false},
+		"OtherServerName": {
+			data, east.Directory(t, west, "/ns/bank/transfer/ledger", ""), "1111.receive.lighterage.internal", false,
+		},
 		"Manager":               {control, west.Directory(t, west, "/manager", ""), serverName, true},
 		"ManagerOfOtherCluster": {control, east.Directory(t, west, "/manager", ""), serverName, false},
 		"SenderAsManager":       {control, west.Directory(t, west, "/ns/bank/transfer/ledger", ""), serverName, false},
@@ -76,7 +85,9 @@ func TestWhoMayConnect(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			client, err := (&transport.Dialer{Address: test.address, Files: transport.NewFiles(test.directory)}).Dial(test.serverName)
+			client, err := (&transport.Dialer{
+				Address: test.address, Files: transport.NewFiles(test.directory),
+			}).Dial(test.serverName)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +101,9 @@ func TestWhoMayConnect(t *testing.T) {
 			if !test.ok && !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED) {
 				t.Errorf("connecting ends with %v", err)
 			}
-			said, err := blocks(ctx, &transport.Dialer{Address: test.address, Files: transport.NewFiles(test.directory)}, test.serverName)
+			said, err := blocks(
+				ctx, &transport.Dialer{Address: test.address, Files: transport.NewFiles(test.directory)}, test.serverName,
+			)
 			if want := test.ok && test.address == data; (err == nil) != want || want != (said == "blocks") {
 				t.Errorf("a connection for blocks gives %q, %v", said, err)
 			}
@@ -116,7 +129,9 @@ func blocks(ctx context.Context, d *transport.Dialer, serverName string) (string
 func TestOtherProtocols(t *testing.T) {
 	east, west := transporttest.NewAuthority(t, "east"), transporttest.NewAuthority(t, "west")
 	files := transport.NewFiles(west.Directory(t, east, "/ns/bank/delivery/ledger", serverName))
-	address := serve(t, transport.NewDataServer(files, ledger, func(net.Conn) { t.Error("a connection for blocks") }), nil, 100)
+	address := serve(t, transport.NewDataServer(files, ledger, func(net.Conn) {
+		t.Error("a connection for blocks")
+	}), nil, 100)
 	client := transport.NewFiles(east.ForRun("7f3ca").Directory(t, west, "/ns/bank/transfer/ledger", ""))
 	certificate, err := client.Certificate()
 	if err != nil {
@@ -124,7 +139,8 @@ func TestOtherProtocols(t *testing.T) {
 	}
 	for _, protocols := range [][]string{nil, {"http/1.1"}} {
 		conn, err := tls.Dial("tcp", address, &tls.Config{
-			Certificates: []tls.Certificate{*certificate}, InsecureSkipVerify: true, NextProtos: protocols, //nolint:gosec // The server is what is tested.
+			Certificates: []tls.Certificate{*certificate}, InsecureSkipVerify: true,
+			NextProtos: protocols, //nolint:gosec // The server is what is tested.
 		})
 		if err != nil {
 			continue
@@ -257,7 +273,10 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			conn.Close()
 		}
 	})
-	dialer := &transport.Dialer{Address: inner.Addr().String(), Files: transport.NewFiles(east.ForRun("7f3ca").Directory(t, west, "/ns/bank/transfer/ledger", ""))}
+	dialer := &transport.Dialer{
+		Address: inner.Addr().String(),
+		Files:   transport.NewFiles(east.ForRun("7f3ca").Directory(t, west, "/ns/bank/transfer/ledger", "")),
+	}
 	conn, err := dialer.DialBlocks(t.Context(), serverName)
 	if err != nil {
 		t.Fatal("the sender: ", err)

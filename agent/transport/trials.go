@@ -25,13 +25,17 @@ import (
 // else.
 func NewSampledServer(files *Files) *grpc.Server {
 	return newControlServer(files, files.managerOrTrial,
-		grpc.UnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(
+			ctx context.Context, q any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+		) (any, error) {
 			if err := mayCall(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
 			return handler(ctx, q)
 		}),
-		grpc.StreamInterceptor(func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		grpc.StreamInterceptor(func(
+			server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+		) error {
 			if err := mayCall(stream.Context(), info.FullMethod); err != nil {
 				return err
 			}
@@ -77,7 +81,9 @@ func mayCall(ctx context.Context, method string) error {
 	if err != nil {
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
-	if samples := strings.HasPrefix(method, "/"+wirev1.Sampler_ServiceDesc.ServiceName+"/"); samples == (path == ManagerPath) {
+	if samples := strings.HasPrefix(
+		method, "/"+wirev1.Sampler_ServiceDesc.ServiceName+"/",
+	); samples == (path == ManagerPath) {
 		return status.Errorf(codes.PermissionDenied, "%q may not call %s", path, method)
 	}
 	return nil

@@ -44,7 +44,9 @@ func TestWhoMaySample(t *testing.T) {
 		connects         bool
 		samples, reports codes.Code
 	}{
-		"trial":                   {east.Directory(t, west, "/ns/bank/trial/shop", ""), true, codes.OK, codes.PermissionDenied},
+		"trial": {
+			east.Directory(t, west, "/ns/bank/trial/shop", ""), true, codes.OK, codes.PermissionDenied,
+		},
 		"manager":                 {east.Directory(t, west, "/manager", ""), true, codes.PermissionDenied, codes.OK},
 		"trial of another":        {directory: east.Directory(t, west, "/ns/other/trial/shop", "")},
 		"Transfer":                {directory: east.Directory(t, west, "/ns/bank/transfer/shop", "")},
@@ -88,7 +90,9 @@ func TestWhoMaySample(t *testing.T) {
 			if status.Code(err) != test.samples {
 				t.Errorf("a sample: %v", err)
 			}
-			if _, err := wirev1.NewHTTPAgentClient(client).GetHTTPReport(ctx, &wirev1.GetHTTPReportRequest{}); status.Code(err) != test.reports {
+			if _, err := wirev1.NewHTTPAgentClient(client).GetHTTPReport(
+				ctx, &wirev1.GetHTTPReportRequest{},
+			); status.Code(err) != test.reports {
 				t.Errorf("a report: %v", err)
 			}
 		})

@@ -139,7 +139,8 @@ func (d *Destination) setXattrs(n node, e *Entry, had Xattrs, stale bool) (l los
 // xattrLost reports whether an error means that an attribute cannot be kept, and not that something is wrong.
 func (d *Destination) xattrLost(err error) bool {
 	switch err {
-	case unix.EPERM, unix.EACCES, unix.ENOTSUP, unix.ENOSYS, unix.EINVAL, unix.E2BIG, unix.ERANGE, unix.ENAMETOOLONG, unix.EFBIG:
+	case unix.EPERM, unix.EACCES, unix.ENOTSUP, unix.ENOSYS, unix.EINVAL, unix.E2BIG, unix.ERANGE, unix.ENAMETOOLONG,
+		unix.EFBIG:
 		return true
 	case unix.ENOSPC:
 		// Some file systems say so when a file has no space for the attribute.

@@ -234,7 +234,8 @@ func writeError(did, path string, err error) error {
 			"the agent may not %s %q at the destination (%w): give the directory to group 65532 or let the volume honour fsGroup", did, path, err)
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-			"cannot %s %q at the destination: a file or symbolic link is in the place of one of its directories (%w): remove it, or make a new Transfer with another spec.destination.persistentVolumeClaim.path", did, path, err)
+			"cannot %s %q at the destination: a file or symbolic link is in the place of one of its directories (%w): remove "+
+				"it, or make a new Transfer with another spec.destination.persistentVolumeClaim.path", did, path, err)
 	default:
 		return fmt.Errorf("%s %q at the destination: %w", did, path, err)
 	}

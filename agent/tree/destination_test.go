@@ -55,7 +55,9 @@ func TestDestinationPathIsConfined(t *testing.T) {
 	if err := os.Symlink(elsewhere, filepath.Join(volume, "away")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"..", "../x", "/x", "away", "away/x", "", tree.StagingName, "a/" + tree.StagingName + "/b"} {
+	for _, path := range []string{
+		"..", "../x", "/x", "away", "away/x", "", tree.StagingName, "a/" + tree.StagingName + "/b",
+	} {
 		if _, err := tree.OpenDestination(volume, path, "run", 2); err == nil {
 			t.Errorf("%q is accepted", path)
 		}
@@ -130,7 +132,8 @@ func TestEntriesReplaceWhatIsThere(t *testing.T) {
 				needed, err := d.Look(&e)
 				refuse := there == "FIFO" || there == "Directory" && kind != "Directory"
 				if refuse {
-					if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE) || !strings.Contains(err.Error(), `"name"`) {
+					if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE) ||
+						!strings.Contains(err.Error(), `"name"`) {
 						t.Errorf("looking ends with %v", err)
 					}
 					return
@@ -149,7 +152,8 @@ func TestEntriesReplaceWhatIsThere(t *testing.T) {
 					t.Fatalf("there are %v, %v", entries, err)
 				}
 				got := *entries[1]
-				if got.Path != e.Path || got.Type != e.Type || got.Mode != e.Mode || got.Size != e.Size || got.Modified != e.Modified || got.Target != e.Target {
+				if got.Path != e.Path || got.Type != e.Type || got.Mode != e.Mode || got.Size != e.Size ||
+					got.Modified != e.Modified || got.Target != e.Target {
 					t.Errorf("there is %+v", got)
 				}
 			})
@@ -262,7 +266,8 @@ func TestAttributesOfOthers(t *testing.T) {
 			return
 		}
 		omitted := d.Omissions().ToWire()
-		if len(omitted) != 1 || omitted[0].What != tree.OmittedAttributes || omitted[0].Count != 1 || omitted[0].Examples[0] != "." {
+		if len(omitted) != 1 || omitted[0].What != tree.OmittedAttributes || omitted[0].Count != 1 ||
+			omitted[0].Examples[0] != "." {
 			t.Errorf("omissions are %v", omitted)
 		}
 	})

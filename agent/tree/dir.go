@@ -134,7 +134,9 @@ func (n node) setModified(nanos int64) error {
 	}
 	times := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, timespec(nanos)}
 	//nolint:gosec // x/sys has no function for it: the system call takes no path for the open file itself
-	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(n.fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(
+		unix.SYS_UTIMENSAT, uintptr(n.fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0,
+	); errno != 0 {
 		return errno
 	}
 	return nil

@@ -21,7 +21,8 @@ func TestEntriesTravel(t *testing.T) {
 		{Path: "p", Type: tree.FIFO, Mode: 0o600, Modified: 1 << 62},
 		{Path: "z/h", Type: tree.HardLink, Target: "z/a"},
 		{Path: "s", Type: tree.File, Size: 1, Sparse: true, Changed: 5, Xattrs: tree.NewXattrs(map[string]string{
-			"user.b": "\x00", "user.a": "", "system.posix_acl_access": "acl", "trusted.x": strings.Repeat("v", tree.MaxXattrValue),
+			"user.b": "\x00", "user.a": "", "system.posix_acl_access": "acl",
+			"trusted.x": strings.Repeat("v", tree.MaxXattrValue),
 		})},
 		{Path: "d", Type: tree.Directory, Xattrs: tree.NewXattrs(map[string]string{"system.posix_acl_default": "acl"})},
 	} {
@@ -34,9 +35,13 @@ func TestEntriesTravel(t *testing.T) {
 
 func FuzzFromWire(f *testing.F) {
 	for _, e := range []*tree.Entry{
-		{Path: ".", Type: tree.Directory}, {Path: "a/b", Type: tree.File, Size: 9, Mode: 0o644}, {Path: "l", Type: tree.Symlink, Target: "t"},
+		{Path: ".", Type: tree.Directory}, {Path: "a/b", Type: tree.File, Size: 9, Mode: 0o644},
+		{Path: "l", Type: tree.Symlink, Target: "t"},
 		{Path: "b", Type: tree.HardLink, Target: "a"}, {Path: "p", Type: tree.FIFO},
-		{Path: "x", Type: tree.File, Sparse: true, Size: 1, Xattrs: tree.NewXattrs(map[string]string{"user.a": "1", "security.capability": "2"})},
+		{
+			Path: "x", Type: tree.File, Sparse: true, Size: 1,
+			Xattrs: tree.NewXattrs(map[string]string{"user.a": "1", "security.capability": "2"}),
+		},
 	} {
 		b, err := proto.Marshal(e.ToWire())
 		if err != nil {

@@ -114,7 +114,9 @@ func TestEverythingIsKept(t *testing.T) {
 	if len(m.sent) != 7 {
 		t.Errorf("%q are sent", m.sent)
 	}
-	a, b, c := stat(t, filepath.Join(to, "file")), stat(t, filepath.Join(to, "dir/hard")), stat(t, filepath.Join(to, "zhard"))
+	a, b, c := stat(t, filepath.Join(to, "file")), stat(
+		t, filepath.Join(to, "dir/hard"),
+	), stat(t, filepath.Join(to, "zhard"))
 	if a.Ino != b.Ino || a.Ino != c.Ino || a.Nlink != 3 {
 		t.Errorf("hard links are inodes %d, %d, %d with %d names", a.Ino, b.Ino, c.Ino, a.Nlink)
 	}
@@ -175,7 +177,8 @@ func TestAttributesAreCorrected(t *testing.T) {
 				t.Errorf("%q are sent", m.sent)
 			}
 			after := stat(t, filepath.Join(to, "other"))
-			if after.Mode != before.Mode || after.Ino == stat(t, filepath.Join(to, "linked")).Ino || getXattr(filepath.Join(to, "other"), "user.a") != "1" {
+			if after.Mode != before.Mode || after.Ino == stat(t, filepath.Join(to, "linked")).Ino ||
+				getXattr(filepath.Join(to, "other"), "user.a") != "1" {
 				t.Error("another name of the file changed")
 			}
 			must(t, os.Remove(filepath.Join(to, "other")))
@@ -259,7 +262,10 @@ func TestPrivilegedAttributes(t *testing.T) {
 	}
 	must(t, unix.Chmod(in("setuid"), 0o6755), unix.Chmod(in("shared"), 0o3775), unix.Chmod(in("owned"), 0o600))
 	// CAP_NET_RAW, permitted and effective.
-	setXattr(t, in("capable"), "security.capability", "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	setXattr(
+		t, in("capable"), "security.capability",
+		"\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+	)
 	setXattr(t, in("trusted"), "trusted.key", "value")
 	none(t, move(t, from, to, moveOptions{}))
 	same(t, from, to, nil)
@@ -287,7 +293,10 @@ func TestUnprivilegedAttributes(t *testing.T) {
 	}
 	must(t, os.Mkdir(in("dir"), 0o755), os.Chown(in("dir"), 65532, 1), os.Chmod(in("dir"), 0o755|os.ModeSetgid))
 	must(t, os.Chown(in("setuid"), 0, 65532), unix.Chmod(in("setuid"), 0o4755), unix.Chmod(in("group"), 0o2755))
-	setXattr(t, in("capable"), "security.capability", "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	setXattr(
+		t, in("capable"), "security.capability",
+		"\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+	)
 	must(t, os.Chown(from, 65532, 65532), os.Chown(to, 65532, 65532))
 	unprivileged(t, func() {
 		for _, sent := range []int{4, 0} {
@@ -360,14 +369,18 @@ func TestLongestPath(t *testing.T) {
 	long := strings.Repeat("g", left+1)
 	must(t, unix.Mkdirat(fd, long, 0o755))
 	in, err := unix.Openat(fd, long, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err, unix.Mkdirat(in, "below", 0o755), unix.Close(in), unix.Symlinkat("target", fd, strings.Repeat("h", left+1)))
+	must(
+		t, err, unix.Mkdirat(in, "below", 0o755), unix.Close(in), unix.Symlinkat("target", fd, strings.Repeat("h", left+1)),
+	)
 	must(t, unix.Symlinkat("target", fd, "z"), unix.Close(fd))
 	m = move(t, from, to, moveOptions{})
-	if m.omitted[tree.OmittedPath] != 2 || len(m.omitted) != 1 || !strings.HasPrefix(m.examples[tree.OmittedPath][0], name+"/") {
+	if m.omitted[tree.OmittedPath] != 2 || len(m.omitted) != 1 ||
+		!strings.HasPrefix(m.examples[tree.OmittedPath][0], name+"/") {
 		t.Errorf("omissions are %v", m.examples)
 	}
 	entries, err = walk(t, open(t, to, "."))
-	if err != nil || !strings.HasSuffix(entries[len(entries)-1].Path, "/z") || len(entries[len(entries)-2].Path) != tree.MaxPath {
+	if err != nil || !strings.HasSuffix(entries[len(entries)-1].Path, "/z") ||
+		len(entries[len(entries)-2].Path) != tree.MaxPath {
 		t.Errorf("there are %d entries, %v", len(entries), err)
 	}
 	// What is left out by a pattern is no omission.

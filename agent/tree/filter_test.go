@@ -34,13 +34,17 @@ func paths(t *testing.T, root string) []string {
 }
 
 func TestFilteredWalk(t *testing.T) {
-	files := []string{"a.csv", "a.txt", "data/a.csv", "data/b/c/d.csv", "data/b/e.txt", "empty/x.txt", "tmp/keep/x", "tmp/y"}
+	files := []string{
+		"a.csv", "a.txt", "data/a.csv", "data/b/c/d.csv", "data/b/e.txt", "empty/x.txt", "tmp/keep/x", "tmp/y",
+	}
 	tests := map[string]struct {
 		include, exclude []string
 		want             []string
 	}{
 		// Directories are made for what is in them, and not for nothing.
-		"Include":   {[]string{"*.csv"}, nil, []string{"a.csv", "data", "data/a.csv", "data/b", "data/b/c", "data/b/c/d.csv"}},
+		"Include": {
+			[]string{"*.csv"}, nil, []string{"a.csv", "data", "data/a.csv", "data/b", "data/b/c", "data/b/c/d.csv"},
+		},
 		"Rooted":    {[]string{"/data/b/c"}, nil, []string{"data", "data/b", "data/b/c", "data/b/c/d.csv"}},
 		"TakenBack": {nil, []string{"*", "!keep"}, []string{"tmp", "tmp/keep"}},
 		"Exclude":   {nil, []string{"data", "*.txt", "tmp/**"}, []string{"a.csv", "empty", "tmp"}},
@@ -94,13 +98,25 @@ func TestMirror(t *testing.T) {
 		there            []string // "/" at the end: a directory
 		gone             []string
 	}{
-		"Files":     {nil, nil, []string{"old", "dir/old", "zz"}, []string{"old", "dir/old", "zz"}},
-		"Trees":     {nil, nil, []string{"old/a/b/c", "old/a/d", "old/e/", "dir/f/g"}, []string{"old", "old/a", "old/a/b", "old/a/b/c", "old/a/d", "old/e", "dir/f", "dir/f/g"}},
-		"Excluded":  {nil, []string{"*.log", "/keep"}, []string{"a.log", "dir/b.log", "old/c.log", "old/d", "keep/x", "keep/y.log"}, []string{"old/d"}},
-		"Include":   {[]string{"/dir", "*.csv"}, nil, []string{"x", "a.csv", "dir/old", "other/a.csv", "other/x"}, []string{"a.csv", "dir/old", "other/a.csv"}},
-		"Lost":      {nil, nil, []string{"lost+found/x", "dir/lost+found/x"}, []string{"dir/lost+found", "dir/lost+found/x"}},
-		"Bytes":     {nil, nil, []string{"\xff/\xfe"}, []string{"\xff", "\xff/\xfe"}},
-		"Neighbour": {nil, nil, []string{"dir-/x", "dir!", "file0", "fil", "dir/x-/y"}, []string{"dir-", "dir-/x", "dir!", "file0", "fil", "dir/x-", "dir/x-/y"}},
+		"Files": {nil, nil, []string{"old", "dir/old", "zz"}, []string{"old", "dir/old", "zz"}},
+		"Trees": {
+			nil, nil, []string{"old/a/b/c", "old/a/d", "old/e/", "dir/f/g"},
+			[]string{"old", "old/a", "old/a/b", "old/a/b/c", "old/a/d", "old/e", "dir/f", "dir/f/g"},
+		},
+		"Excluded": {
+			nil, []string{"*.log", "/keep"}, []string{"a.log", "dir/b.log", "old/c.log", "old/d", "keep/x", "keep/y.log"},
+			[]string{"old/d"},
+		},
+		"Include": {
+			[]string{"/dir", "*.csv"}, nil, []string{"x", "a.csv", "dir/old", "other/a.csv", "other/x"},
+			[]string{"a.csv", "dir/old", "other/a.csv"},
+		},
+		"Lost":  {nil, nil, []string{"lost+found/x", "dir/lost+found/x"}, []string{"dir/lost+found", "dir/lost+found/x"}},
+		"Bytes": {nil, nil, []string{"\xff/\xfe"}, []string{"\xff", "\xff/\xfe"}},
+		"Neighbour": {
+			nil, nil, []string{"dir-/x", "dir!", "file0", "fil", "dir/x-/y"},
+			[]string{"dir-", "dir-/x", "dir!", "file0", "fil", "dir/x-", "dir/x-/y"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +156,9 @@ func TestMirrorRemovesLinksAndNotWhatTheyNameAndReadOnlyTrees(t *testing.T) {
 	write(t, from, "file", "x")
 	write(t, outside, "dir/x", "x")
 	write(t, to, "old/a/x", "x")
-	must(t, os.Symlink(outside, filepath.Join(to, "away")), os.Symlink(filepath.Join(outside, "dir"), filepath.Join(to, "old/a/dir")),
+	must(t, os.Symlink(outside, filepath.Join(to, "away")), os.Symlink(
+		filepath.Join(outside, "dir"), filepath.Join(to, "old/a/dir"),
+	),
 		os.Link(filepath.Join(outside, "dir/x"), filepath.Join(to, "hard")),
 		os.Chmod(filepath.Join(to, "old/a"), 0o500), os.Chmod(filepath.Join(to, "old"), 0o500))
 	m := move(t, from, to, moveOptions{mirror: true})
@@ -156,7 +174,10 @@ func TestMirrorRemovesLinksAndNotWhatTheyNameAndReadOnlyTrees(t *testing.T) {
 func TestMirrorMakesRoom(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	write(t, from, "a", "content")
-	must(t, os.Symlink("x", filepath.Join(from, "b")), os.Mkdir(filepath.Join(from, "c"), 0o755), os.Link(filepath.Join(from, "a"), filepath.Join(from, "d")))
+	must(
+		t, os.Symlink("x", filepath.Join(from, "b")), os.Mkdir(filepath.Join(from, "c"), 0o755),
+		os.Link(filepath.Join(from, "a"), filepath.Join(from, "d")),
+	)
 	for _, path := range []string{"a/x/y", "b/x", "d/x/"} {
 		must(t, os.MkdirAll(filepath.Join(to, path), 0o755))
 	}
@@ -211,7 +232,9 @@ func TestMirrorOfNothing(t *testing.T) {
 		"OnlyADir":    {nil, []string{"b/"}, nil, false, []string{"b"}, true, 0},
 		"Filtered":    {[]string{"x.log"}, []string{"a"}, []string{"*.log"}, false, []string{"a"}, true, 0},
 		"NothingToDo": {[]string{"b/"}, []string{"b/", "x.log"}, []string{"*.log"}, false, []string{"b", "x.log"}, false, 0},
-		"Allowed":     {[]string{"b/"}, []string{"a", "b/c", "x.log"}, []string{"*.log"}, true, []string{"b", "x.log"}, false, 2},
+		"Allowed": {
+			[]string{"b/"}, []string{"a", "b/c", "x.log"}, []string{"*.log"}, true, []string{"b", "x.log"}, false, 2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, to := t.TempDir(), t.TempDir()
@@ -224,7 +247,9 @@ func TestMirrorOfNothing(t *testing.T) {
 					}
 				}
 			}
-			m, err := tryMove(from, to, moveOptions{mirror: true, allowEmpty: test.allow, filter: patterns(t, nil, test.exclude)})
+			m, err := tryMove(
+				from, to, moveOptions{mirror: true, allowEmpty: test.allow, filter: patterns(t, nil, test.exclude)},
+			)
 			if failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY) != test.fails || err != nil && !test.fails {
 				t.Errorf("the error is %v", err)
 			}

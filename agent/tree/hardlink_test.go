@@ -139,7 +139,9 @@ func TestLinksAcrossTheFilter(t *testing.T) {
 func TestLinksToNoFiles(t *testing.T) {
 	volume, outside := t.TempDir(), t.TempDir()
 	write(t, outside, "secret", "secret")
-	must(t, os.Symlink(outside, filepath.Join(volume, "away")), os.Symlink(filepath.Join(outside, "secret"), filepath.Join(volume, "alias")),
+	must(t, os.Symlink(outside, filepath.Join(volume, "away")), os.Symlink(
+		filepath.Join(outside, "secret"), filepath.Join(volume, "alias"),
+	),
 		os.Mkdir(filepath.Join(volume, "dir"), 0o755), unix.Mkfifo(filepath.Join(volume, "fifo"), 0o600))
 	for _, target := range []string{"away/secret", "alias", "dir", "fifo", "missing", "alias/x"} {
 		t.Run(target, func(t *testing.T) {
@@ -167,7 +169,9 @@ func TestLinkToDiscarded(t *testing.T) {
 	look(t, d, tree.Entry{Path: "a", Type: tree.File, Mode: 0o644, Size: 1})
 	look(t, d, tree.Entry{Path: "b", Type: tree.HardLink, Target: "a"})
 	must(t, d.Discard(1), d.Finish())
-	if o := d.Omissions().ToWire(); !slices.ContainsFunc(o, func(o *wirev1.Omission) bool { return o.What == tree.OmittedHardLink && o.Count == 1 }) {
+	if o := d.Omissions().ToWire(); !slices.ContainsFunc(o, func(o *wirev1.Omission) bool {
+		return o.What == tree.OmittedHardLink && o.Count == 1
+	}) {
 		t.Errorf("omissions are %v", o)
 	}
 }

@@ -58,19 +58,29 @@ func TestEntriesThatAreRefused(t *testing.T) {
 		"LinkToAbsolute":  link("b", "/etc/passwd"),
 		"LinkToNothing":   link("b", ""),
 		"LinkToStaging":   link("b", tree.StagingName+"/run.1.abc/1"),
-		"LinkWithMode":    {Path: []byte("b"), Type: wirev1.EntryType_ENTRY_TYPE_HARD_LINK, LinkTarget: []byte("a"), Mode: 0o4755},
-		"LinkWithXattr":   {Path: []byte("b"), Type: wirev1.EntryType_ENTRY_TYPE_HARD_LINK, LinkTarget: []byte("a"), Xattrs: many[:1]},
-		"EmptySymlink":    {Path: []byte("a"), Type: wirev1.EntryType_ENTRY_TYPE_SYMLINK},
-		"LongSymlink":     {Path: []byte("a"), Type: wirev1.EntryType_ENTRY_TYPE_SYMLINK, LinkTarget: make([]byte, 5000)},
-		"ManyXattrs":      file(func(w *wirev1.Entry) { w.Xattrs = many }),
-		"LongXattr":       file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user.a", tree.MaxXattrValue+1)} }),
+		"LinkWithMode": {
+			Path: []byte("b"), Type: wirev1.EntryType_ENTRY_TYPE_HARD_LINK, LinkTarget: []byte("a"), Mode: 0o4755,
+		},
+		"LinkWithXattr": {
+			Path: []byte("b"), Type: wirev1.EntryType_ENTRY_TYPE_HARD_LINK, LinkTarget: []byte("a"), Xattrs: many[:1],
+		},
+		"EmptySymlink": {Path: []byte("a"), Type: wirev1.EntryType_ENTRY_TYPE_SYMLINK},
+		"LongSymlink":  {Path: []byte("a"), Type: wirev1.EntryType_ENTRY_TYPE_SYMLINK, LinkTarget: make([]byte, 5000)},
+		"ManyXattrs":   file(func(w *wirev1.Entry) { w.Xattrs = many }),
+		"LongXattr":    file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user.a", tree.MaxXattrValue+1)} }),
 		"LongXattrs": file(func(w *wirev1.Entry) {
 			w.Xattrs = []*wirev1.Xattr{xattr("user.a", 60<<10), xattr("user.b", 60<<10), xattr("user.c", 60<<10)}
 		}),
-		"LongXattrName":    file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user."+strings.Repeat("a", 251), 1)} }),
-		"XattrNUL":         file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user.a\x00b", 1)} }),
-		"XattrTwice":       file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user.a", 1), xattr("user.a", 1)} }),
-		"XattrOrder":       file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user.b", 1), xattr("user.a", 1)} }),
+		"LongXattrName": file(func(w *wirev1.Entry) {
+			w.Xattrs = []*wirev1.Xattr{xattr("user."+strings.Repeat("a", 251), 1)}
+		}),
+		"XattrNUL": file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user.a\x00b", 1)} }),
+		"XattrTwice": file(func(w *wirev1.Entry) {
+			w.Xattrs = []*wirev1.Xattr{xattr("user.a", 1), xattr("user.a", 1)}
+		}),
+		"XattrOrder": file(func(w *wirev1.Entry) {
+			w.Xattrs = []*wirev1.Xattr{xattr("user.b", 1), xattr("user.a", 1)}
+		}),
 		"XattrNoName":      file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("", 1)} }),
 		"XattrNoKey":       file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("user.", 1)} }),
 		"XattrOfSystem":    file(func(w *wirev1.Entry) { w.Xattrs = []*wirev1.Xattr{xattr("system.data", 1)} }),
@@ -95,11 +105,14 @@ func TestEntriesThatAreRefused(t *testing.T) {
 func TestXattrsThatCannotBe(t *testing.T) {
 	volume := t.TempDir()
 	d := destination(t, volume, ".")
-	look(t, d, tree.Entry{Path: ".", Type: tree.Directory, Mode: 0o755, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+	look(
+		t, d, tree.Entry{Path: ".", Type: tree.Directory, Mode: 0o755, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())},
+	)
 	e := tree.Entry{
 		Path: "a", Type: tree.File, Mode: 0o644, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
 		Xattrs: tree.NewXattrs(map[string]string{
-			"system.posix_acl_access": "no ACL", "security.capability": "none", "user.large": strings.Repeat("x", tree.MaxXattrValue), "user.small": "kept",
+			"system.posix_acl_access": "no ACL", "security.capability": "none",
+			"user.large": strings.Repeat("x", tree.MaxXattrValue), "user.small": "kept",
 		}),
 	}
 	setXattr(t, volume, "user.probe", "")
@@ -122,7 +135,9 @@ func TestNothingLeavesTheTree(t *testing.T) {
 		write(t, from, fmt.Sprintf("dir/%02d/sub/file", i), "hostile content")
 		write(t, outside, fmt.Sprintf("%02d/file", i), "secret")
 		write(t, outside, fmt.Sprintf("%02d/sub/kept", i), "secret")
-		must(t, os.Link(filepath.Join(from, fmt.Sprintf("dir/%02d/file", i)), filepath.Join(from, fmt.Sprintf("dir/%02d/hard", i))),
+		must(t, os.Link(
+			filepath.Join(from, fmt.Sprintf("dir/%02d/file", i)), filepath.Join(from, fmt.Sprintf("dir/%02d/hard", i)),
+		),
 			os.Symlink("target", filepath.Join(from, fmt.Sprintf("dir/%02d/link", i))),
 			unix.Mkfifo(filepath.Join(from, fmt.Sprintf("dir/%02d/fifo", i)), 0o600))
 	}

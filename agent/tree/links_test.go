@@ -103,7 +103,9 @@ func TestMemoryPerEntry(t *testing.T) {
 	measure("files with several names", 96, func() any {
 		table := newLinkTable()
 		for i := range count {
-			if _, kept := table.name(fmt.Sprintf("some/directory/%d", i/1000), fmt.Sprintf("file-%08d", i), linked(uint64(i), 2)); !kept {
+			if _, kept := table.name(
+				fmt.Sprintf("some/directory/%d", i/1000), fmt.Sprintf("file-%08d", i), linked(uint64(i), 2),
+			); !kept {
 				t.Fatalf("name %d is not remembered", i)
 			}
 		}

@@ -106,7 +106,8 @@ func occupied(e *Entry, directory bool) error {
 		what = "a directory"
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-		"%s is in the place of %q at the destination: remove it, or make a new Transfer with another spec.destination.persistentVolumeClaim.path", what, printable(e.Path))
+		"%s is in the place of %q at the destination: remove it, or make a new Transfer with another "+
+			"spec.destination.persistentVolumeClaim.path", what, printable(e.Path))
 }
 
 func (d *Destination) makeDirectory(e *Entry, name string) error {

@@ -134,7 +134,8 @@ func (m *mirror) remove(e *Entry, in dir, name string, directory bool) error {
 	}
 	if err == nil && !empty {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-			"a directory is in the place of %q at the destination and has files that the filters exclude: remove it, or change spec.exclude", printable(e.Path))
+			"a directory is in the place of %q at the destination and has files that the filters exclude: remove it, or "+
+				"change spec.exclude", printable(e.Path))
 	}
 	return err
 }
@@ -150,8 +151,9 @@ type sweep struct {
 // errEmpty is why a mirror of nothing removes nothing.
 func errEmpty(path string) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY,
-		"the source has no files that spec.include and spec.exclude let through, and spec.delete would remove all that the destination has, such as %q: "+
-			"nothing was removed; check the claim, the path and the patterns, or set spec.allowEmptySource: true to empty the destination", printable(path))
+		"the source has no files that spec.include and spec.exclude let through, and spec.delete would remove all that the "+
+			"destination has, such as %q: nothing was removed; check the claim, the path and the patterns, or set "+
+			"spec.allowEmptySource: true to empty the destination", printable(path))
 }
 
 // directory reports whether nothing is left in an open directory.

@@ -55,7 +55,9 @@ type Digest = [16]byte
 
 // Digests returns what digest returns for each of at most count blocks of blockSize bytes from block first on, fewer at
 // the end of the file. The last block of the file may be shorter.
-func (f *OldFile) Digests(ctx context.Context, digest func([]byte) Digest, blockSize int, first int64, count int) ([]Digest, error) {
+func (f *OldFile) Digests(
+	ctx context.Context, digest func([]byte) Digest, blockSize int, first int64, count int,
+) ([]Digest, error) {
 	if blockSize <= 0 || first < 0 || first > f.size/int64(blockSize) {
 		return nil, nil
 	}
@@ -110,7 +112,8 @@ func (f *StagedFile) copyData(old *OldFile, start, stop int64) error {
 		case err == unix.EINTR:
 		case err == nil && n > 0:
 			start += int64(n)
-		case err == nil, err == unix.EXDEV, err == unix.EINVAL, err == unix.ENOSYS, err == unix.EPERM, errors.Is(err, unix.ENOTSUP), err == unix.ETXTBSY:
+		case err == nil, err == unix.EXDEV, err == unix.EINVAL, err == unix.ENOSYS, err == unix.EPERM,
+			errors.Is(err, unix.ENOTSUP), err == unix.ETXTBSY:
 			return f.copyThrough(old, start, stop)
 		default:
 			return f.destination.stageError("copy the old version of", f.path, err)

@@ -12,7 +12,10 @@ import (
 )
 
 func TestCheckPath(t *testing.T) {
-	good := []string{".", "a", "a/b", "..a", "a..", "...", "a/.hidden", "a/" + tree.StagingName, "bytes\xff", " ", "a\nb", strings.Repeat("n", 255)}
+	good := []string{
+		".", "a", "a/b", "..a", "a..", "...", "a/.hidden", "a/" + tree.StagingName, "bytes\xff", " ", "a\nb",
+		strings.Repeat("n", 255),
+	}
 	bad := []string{
 		"", "/", "/a", "a/", "a//b", "./a", "a/.", "..", "../a", "a/../b", "a/..", "a\x00b", strings.Repeat("n", 256),
 		strings.Repeat("a/", 2048) + "a", tree.StagingName, tree.StagingName + "/a",

@@ -32,12 +32,15 @@ func TestPrintable(t *testing.T) {
 }
 
 func FuzzPrintable(f *testing.F) {
-	for _, seed := range []string{"a", "a\x1b[2J", "\u202e", "\xff", strings.Repeat("\x00", 300), strings.Repeat("ü", 300)} {
+	for _, seed := range []string{
+		"a", "a\x1b[2J", "\u202e", "\xff", strings.Repeat("\x00", 300), strings.Repeat("ü", 300),
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		shown := printable(path)
-		if len(shown) > 4*maxExample+8 || !utf8.ValidString(shown) || strings.ContainsFunc(shown, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		if len(shown) > 4*maxExample+8 || !utf8.ValidString(shown) ||
+			strings.ContainsFunc(shown, func(r rune) bool { return !strconv.IsPrint(r) }) {
 			t.Fatalf("%q is shown as %q", path, shown)
 		}
 	})

@@ -53,12 +53,14 @@ func sourceRootError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
-			"the source claim has no directory %q: create it, or make a new Transfer or CompressionTrial with another spec.source.persistentVolumeClaim.path", path)
+			"the source claim has no directory %q: create it, or make a new Transfer or CompressionTrial with another "+
+				"spec.source.persistentVolumeClaim.path", path)
 	case errors.Is(err, fs.ErrPermission):
 		return unreadable(path, err)
 	default:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
-			"%q in the source claim cannot be opened (%w): make a new Transfer or CompressionTrial with a directory of the claim as spec.source.persistentVolumeClaim.path", path, err)
+			"%q in the source claim cannot be opened (%w): make a new Transfer or CompressionTrial with a directory of the "+
+				"claim as spec.source.persistentVolumeClaim.path", path, err)
 	}
 }
 

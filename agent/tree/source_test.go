@@ -78,7 +78,9 @@ func unprivileged(t *testing.T, f func()) {
 
 func TestWalkOrderAndOmissions(t *testing.T) {
 	root := t.TempDir()
-	for _, path := range []string{"b/x", "b/a/y", "b-c", "a", tree.StagingName + "/run-1/7", "c/" + tree.StagingName + "/7"} {
+	for _, path := range []string{
+		"b/x", "b/a/y", "b-c", "a", tree.StagingName + "/run-1/7", "c/" + tree.StagingName + "/7",
+	} {
 		write(t, root, path, path)
 	}
 	if err := os.Link(filepath.Join(root, "a"), filepath.Join(root, "z1")); err != nil {
@@ -118,7 +120,10 @@ func TestWalkOrderAndOmissions(t *testing.T) {
 			t.Errorf("%q is of type %d", e.Path, e.Type)
 		}
 	}
-	if want := []string{".", "a", "b", "b/a", "b/a/y", "b/x", "b-c", "c", "c/" + tree.StagingName, "c/" + tree.StagingName + "/7", "etc", "fifo", "z1", "z2"}; !slices.Equal(paths, want) {
+	if want := []string{
+		".", "a", "b", "b/a", "b/a/y", "b/x", "b-c", "c", "c/" + tree.StagingName, "c/" + tree.StagingName + "/7", "etc",
+		"fifo", "z1", "z2",
+	}; !slices.Equal(paths, want) {
 		t.Errorf("the walk finds %q", paths)
 	}
 	if !slices.IsSortedFunc(paths, tree.Compare) {
@@ -158,7 +163,8 @@ func TestSourceThatCannotBeOpened(t *testing.T) {
 	// The source of a Transfer is immutable.
 	for _, path := range []string{"missing", "file", "file/x", "away", "../" + filepath.Base(root)} {
 		_, err := tree.OpenSource(root, path)
-		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) || !strings.Contains(err.Error(), "make a new Transfer or CompressionTrial with") {
+		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) ||
+			!strings.Contains(err.Error(), "make a new Transfer or CompressionTrial with") {
 			t.Errorf("%q: %v", path, err)
 		}
 	}

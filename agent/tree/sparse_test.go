@@ -246,7 +246,9 @@ func TestOpenOld(t *testing.T) {
 	must(t, os.Symlink(outside, filepath.Join(volume, "away")), os.Symlink("dir/x", filepath.Join(volume, "alias")),
 		unix.Mkfifo(filepath.Join(volume, "fifo"), 0o600))
 	d := destination(t, volume, ".")
-	for path, want := range map[string]bool{"dir/x": true, "dir": false, "away/x": false, "alias": false, "fifo": false, "missing": false, "dir/x/y": false} {
+	for path, want := range map[string]bool{
+		"dir/x": true, "dir": false, "away/x": false, "alias": false, "fifo": false, "missing": false, "dir/x/y": false,
+	} {
 		f, err := d.OpenOld(path)
 		must(t, err)
 		if (f != nil) != want {

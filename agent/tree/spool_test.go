@@ -54,7 +54,8 @@ func TestLargestRecord(t *testing.T) {
 		attributes[name] = strings.Repeat("v", MaxXattrBytes/MaxXattrs-len(name))
 	}
 	e := Entry{
-		Path: "z" + strings.Repeat("/a", (MaxPath-1)/2), Type: Directory, Mode: ModeMask, Modified: -1 << 63, UID: noID - 1, GID: noID - 1,
+		Path: "z" + strings.Repeat("/a", (MaxPath-1)/2), Type: Directory, Mode: ModeMask, Modified: -1 << 63, UID: noID - 1,
+		GID:    noID - 1,
 		Xattrs: NewXattrs(attributes),
 	}
 	s := newSpool(spoolFile(t))

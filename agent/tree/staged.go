@@ -272,7 +272,9 @@ func (f *StagedFile) dress(e *Entry) error {
 		return writeError("look at", e.Path, err)
 	}
 	if st.Size != e.Size {
-		return fmt.Errorf("give %q its name at the destination: %d bytes were written of %d", printable(e.Path), st.Size, e.Size)
+		return fmt.Errorf(
+			"give %q its name at the destination: %d bytes were written of %d", printable(e.Path), st.Size, e.Size,
+		)
 	}
 	l, err := d.dress(node{at: d.stage, name: f.name, fd: f.fd}, e, &st, "", false)
 	if err != nil {

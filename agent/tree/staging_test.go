@@ -95,7 +95,8 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := attempt(t, volume, 2)
-	if noted(t, second) != "first" || !stagedExists(t, second, 7) || !stagedExists(t, second, 8) || stagedExists(t, second, 10) {
+	if noted(t, second) != "first" || !stagedExists(t, second, 7) || !stagedExists(t, second, 8) ||
+		stagedExists(t, second, 10) {
 		t.Errorf("journal %q", noted(t, second))
 	}
 	cleared, err := second.Clear(func(n uint64) bool { return n == 8 })
@@ -149,7 +150,8 @@ func TestFormerOwner(t *testing.T) {
 		}(),
 		"finish": former.Finish(),
 	} {
-		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_ABORTED) || !strings.Contains(err.Error(), "a newer attempt has taken over") {
+		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_ABORTED) ||
+			!strings.Contains(err.Error(), "a newer attempt has taken over") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -163,7 +165,8 @@ func TestFormerOwner(t *testing.T) {
 		t.Error("the file has its name")
 	}
 	_, err = tree.OpenDestination(volume, ".", "run", 1)
-	if told := failure.ToWire(err); told.GetReason() != wirev1.FailureReason_FAILURE_REASON_SUPERSEDED || told.GetNewestAttempt() != 2 {
+	if told := failure.ToWire(err); told.GetReason() != wirev1.FailureReason_FAILURE_REASON_SUPERSEDED ||
+		told.GetNewestAttempt() != 2 {
 		t.Errorf("an attempt that comes late: %v", err)
 	}
 	if noted(t, owner) != "former" || !stagedExists(t, owner, 1) {

@@ -55,7 +55,9 @@ func Ask(ctx context.Context, a Agents, size int64, seed uint64) (*Sample, error
 	default:
 		return nil, fmt.Errorf("a sample of unit %v: use bodies or messages", a.Unit)
 	}
-	if err := ask(ctx, s, sampling.Request{MaxBytes: size, MaxItems: maxItems, Duration: a.Duration, Seed: seed}); err != nil {
+	if err := ask(
+		ctx, s, sampling.Request{MaxBytes: size, MaxItems: maxItems, Duration: a.Duration, Seed: seed},
+	); err != nil {
 		return nil, err
 	}
 	if len(s.Items) == 0 {
@@ -70,8 +72,8 @@ func (s *Sample) nothing(duration time.Duration) error {
 	case s.UnreadableItems > 0:
 		text = fmt.Sprintf("none of %d messages of the queue that were looked at could be inflated", s.UnreadableItems)
 	case s.Unit == wirev1.TrialUnit_TRIAL_UNIT_BODY:
-		text = fmt.Sprintf("no body of spec.contentTypes of the HTTPEndpoint, that may be compressed and is not yet, passed within %v: begin another run while there is "+
-			"traffic, or set a longer spec.source.httpEndpoint.duration", duration)
+		text = fmt.Sprintf("no body of spec.contentTypes of the HTTPEndpoint, that may be compressed and is not yet, "+
+			"passed within %v: begin another run while there is traffic, or set a longer spec.source.httpEndpoint.duration", duration)
 	}
 	if s.SilentAgents > 0 {
 		text += fmt.Sprintf("; %d of %d agents did not answer: %v", s.SilentAgents, s.SilentAgents+s.Agents, s.Silence)

@@ -49,7 +49,9 @@ func agents(t *testing.T, unit wirev1.TrialUnit, givers ...giver) trial.Agents {
 			t.Fatal(err)
 		}
 		server := grpc.NewServer()
-		wirev1.RegisterSamplerServer(server, sampling.NewServer(g, sampling.Limits{Bytes: 1 << 20, Items: 100, Duration: time.Minute}))
+		wirev1.RegisterSamplerServer(
+			server, sampling.NewServer(g, sampling.Limits{Bytes: 1 << 20, Items: 100, Duration: time.Minute}),
+		)
 		go func() { _ = server.Serve(listener) }()
 		t.Cleanup(server.Stop)
 		a.Addresses = append(a.Addresses, listener.Addr().String())
@@ -58,7 +60,9 @@ func agents(t *testing.T, unit wirev1.TrialUnit, givers ...giver) trial.Agents {
 		if givers[n] != nil && len(givers[n]) == 0 {
 			return nil, nil, errors.New("no route")
 		}
-		conn, err := grpc.NewClient("passthrough:///"+a.Addresses[n], grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(
+			"passthrough:///"+a.Addresses[n], grpc.WithTransportCredentials(insecure.NewCredentials()),
+		)
 		return conn, func() { _ = conn.Close() }, err
 	}
 	return a
@@ -67,27 +71,34 @@ func agents(t *testing.T, unit wirev1.TrialUnit, givers ...giver) trial.Agents {
 const bodies, messages = wirev1.TrialUnit_TRIAL_UNIT_BODY, wirev1.TrialUnit_TRIAL_UNIT_MESSAGE
 
 func TestAsk(t *testing.T) {
-	one, two := giver{{Content: []byte("one"), Length: 3}}, giver{{Content: []byte("two"), Length: 9}, {Content: []byte("three"), Length: 5}}
+	one, two := giver{{Content: []byte("one"), Length: 3}}, giver{
+		{Content: []byte("two"), Length: 9},
+		{Content: []byte("three"), Length: 5},
+	}
 	for name, test := range map[string]struct {
 		agents                   trial.Agents
 		items, total, cut, wrong int
 		gave, silent             int64
 		says                     string
 	}{
-		"all replicas":               {agents(t, bodies, one, two), 3, 20, 1, 2, 2, 0, ""},
-		"replicas that answer":       {agents(t, bodies, two, giver{}, nil), 2, 10, 1, 1, 1, 2, "no route"},
-		"one member":                 {agents(t, messages, two, one), 2, 10, 1, 1, 1, 0, ""},
-		"the first one that answers": {agents(t, messages, nil, giver{}, one, giver{}), 1, 10, 0, 1, 1, 2, sampling.ErrNotReady.Error()},
+		"all replicas":         {agents(t, bodies, one, two), 3, 20, 1, 2, 2, 0, ""},
+		"replicas that answer": {agents(t, bodies, two, giver{}, nil), 2, 10, 1, 1, 1, 2, "no route"},
+		"one member":           {agents(t, messages, two, one), 2, 10, 1, 1, 1, 0, ""},
+		"the first one that answers": {
+			agents(t, messages, nil, giver{}, one, giver{}), 1, 10, 0, 1, 1, 2, sampling.ErrNotReady.Error(),
+		},
 	} {
 		s, err := trial.Ask(t.Context(), test.agents, 1<<20, 1)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if len(s.Items) != test.items || s.TotalItems != int64(test.total) || s.CutItems != int64(test.cut) || s.UnreadableItems != int64(test.wrong) || s.TotalBytes != int64(100*test.total) {
+		if len(s.Items) != test.items || s.TotalItems != int64(test.total) || s.CutItems != int64(test.cut) ||
+			s.UnreadableItems != int64(test.wrong) || s.TotalBytes != int64(100*test.total) {
 			t.Errorf("%s: %+v", name, s)
 		}
-		if s.Agents != test.gave || s.SilentAgents != test.silent || (s.Silence == nil) != (test.says == "") || s.Silence != nil && !strings.Contains(s.Silence.Error(), test.says) {
+		if s.Agents != test.gave || s.SilentAgents != test.silent || (s.Silence == nil) != (test.says == "") ||
+			s.Silence != nil && !strings.Contains(s.Silence.Error(), test.says) {
 			t.Errorf("%s: %d gave, %d did not: %v", name, s.Agents, s.SilentAgents, s.Silence)
 		}
 	}
@@ -105,11 +116,17 @@ func TestAskFails(t *testing.T) {
 		reason wirev1.FailureReason
 		says   string
 	}{
-		"nobody answers":       {agents(t, bodies, nil, giver{}), wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "none of 2 agents gave a sample"},
-		"no member answers":    {agents(t, messages, giver{}), wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "no route"},
+		"nobody answers": {
+			agents(t, bodies, nil, giver{}), wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
+			"none of 2 agents gave a sample",
+		},
+		"no member answers": {
+			agents(t, messages, giver{}), wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "no route",
+		},
 		"there is none to ask": {agents(t, messages), wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "none of 0"},
 	} {
-		if _, err := trial.Ask(t.Context(), test.agents, 1<<20, 1); !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.says) {
+		if _, err := trial.Ask(t.Context(), test.agents, 1<<20, 1); !failure.Is(err, test.reason) ||
+			!strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -119,7 +136,9 @@ func TestAskFails(t *testing.T) {
 	for unit, says := range map[wirev1.TrialUnit]string{bodies: "passed within 1s", messages: "holds no message"} {
 		a := agents(t, unit, giver{})
 		server := grpc.NewServer()
-		wirev1.RegisterSamplerServer(server, sampling.NewServer(empty{}, sampling.Limits{Bytes: 1, Items: 1, Duration: time.Minute}))
+		wirev1.RegisterSamplerServer(
+			server, sampling.NewServer(empty{}, sampling.Limits{Bytes: 1, Items: 1, Duration: time.Minute}),
+		)
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -127,10 +146,14 @@ func TestAskFails(t *testing.T) {
 		go func() { _ = server.Serve(listener) }()
 		t.Cleanup(server.Stop)
 		a.Connect = func(context.Context, int) (grpc.ClientConnInterface, func(), error) {
-			conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			conn, err := grpc.NewClient(
+				"passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			)
 			return conn, func() { _ = conn.Close() }, err
 		}
-		if _, err := trial.Ask(t.Context(), a, 1<<20, 1); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY) || !strings.Contains(err.Error(), says) {
+		if _, err := trial.Ask(t.Context(), a, 1<<20, 1); !failure.Is(
+			err, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY,
+		) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v", unit, err)
 		}
 	}
@@ -147,12 +170,14 @@ func TestMeasureItems(t *testing.T) {
 	wire := func(s *trial.Sample) uint64 {
 		t.Helper()
 		r, err := trial.Measure(t.Context(), trial.Options{
-			Sample: s, Software: []codec.Engine{goflate.New()}, Setting: policy.Setting{Objective: policy.Bytes}, Links: []float64{1e6},
+			Sample: s, Software: []codec.Engine{goflate.New()}, Setting: policy.Setting{Objective: policy.Bytes},
+			Links: []float64{1e6},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Rows[0].WireBytes != uint64(len(text)) || r.Sample.Bytes != uint64(len(text)) || r.Sample.Items != uint64(len(s.Items)) {
+		if r.Rows[0].WireBytes != uint64(len(text)) || r.Sample.Bytes != uint64(len(text)) ||
+			r.Sample.Items != uint64(len(s.Items)) {
 			t.Errorf("%v", r.Sample)
 		}
 		for _, row := range r.Rows {
@@ -166,10 +191,13 @@ func TestMeasureItems(t *testing.T) {
 	alone := wire(&trial.Sample{Items: items, Unit: bodies})
 	const overhead = 18
 	carried := wire(&trial.Sample{Items: items, Unit: bodies, Overhead: func(codec.ID) int { return overhead }})
-	if alone <= joined*5/4 || alone >= uint64(len(text)) || carried <= alone || carried > alone+overhead*uint64(len(items)) {
+	if alone <= joined*5/4 || alone >= uint64(len(text)) || carried <= alone ||
+		carried > alone+overhead*uint64(len(items)) {
 		t.Errorf("joined %d bytes, alone %d, with what carries them %d", joined, alone, carried)
 	}
-	if hopeless := wire(&trial.Sample{Items: items, Unit: messages, Overhead: func(codec.ID) int { return 512 }}); hopeless != uint64(len(text)) {
+	if hopeless := wire(&trial.Sample{Items: items, Unit: messages, Overhead: func(codec.ID) int {
+		return 512
+	}}); hopeless != uint64(len(text)) {
 		t.Errorf("%d bytes, want them as they are", hopeless)
 	}
 }

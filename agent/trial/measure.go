@@ -66,7 +66,8 @@ func (w way) String() string { return fmt.Sprintf("%s at %v", w.engine.Name(), w
 func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 	if o.Measurer == nil {
 		o.Measurer = &calibrate.Bench{
-			Sample: o.Sample.Bytes, Items: o.Sample.Items, Overhead: o.Sample.Overhead, Budget: max(leastBudget, time.Duration(o.Sample.size())*budget),
+			Sample: o.Sample.Bytes, Items: o.Sample.Items, Overhead: o.Sample.Overhead,
+			Budget: max(leastBudget, time.Duration(o.Sample.size())*budget),
 		}
 	}
 	if o.Progress == nil {
@@ -77,8 +78,10 @@ func Measure(ctx context.Context, o Options) (*wirev1.TrialResult, error) {
 		Sample: &wirev1.TrialSample{
 			Bytes: uint64(o.Sample.size()), Files: uint64(o.Sample.Files), ChangedFiles: uint64(o.Sample.Changed),
 			BytesTotal: uint64(o.Sample.TotalBytes), FilesTotal: uint64(o.Sample.TotalFiles), HopelessBytes: o.hopeless(),
-			Unit: o.Sample.Unit, Items: uint64(len(o.Sample.Items)), ItemsTotal: uint64(o.Sample.TotalItems), CutItems: uint64(o.Sample.CutItems),
-			UnreadableItems: uint64(o.Sample.UnreadableItems), Agents: uint64(o.Sample.Agents), SilentAgents: uint64(o.Sample.SilentAgents),
+			Unit: o.Sample.Unit, Items: uint64(len(o.Sample.Items)), ItemsTotal: uint64(o.Sample.TotalItems),
+			CutItems:        uint64(o.Sample.CutItems),
+			UnreadableItems: uint64(o.Sample.UnreadableItems), Agents: uint64(o.Sample.Agents),
+			SilentAgents: uint64(o.Sample.SilentAgents),
 		},
 		Cores: uint32(max(o.Setting.Cores, 1)),
 	}
@@ -159,7 +162,9 @@ func (o *Options) inflaters(ctx context.Context) map[codec.ID]float64 {
 }
 
 // measure fills in a row.
-func (o *Options) measure(ctx context.Context, w way, inflate float64, row *wirev1.TrialRow, forecast *[]policy.Forecast) error {
+func (o *Options) measure(
+	ctx context.Context, w way, inflate float64, row *wirev1.TrialRow, forecast *[]policy.Forecast,
+) error {
 	if inflate == 0 {
 		return fmt.Errorf("no engine inflates %v here", w.engine.Codec())
 	}

@@ -68,17 +68,20 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("%d rows, want %d; progress %q", len(r.Rows), rows, said)
 	}
 	for i, row := range r.Rows {
-		if row.Problem != "" || row.CpuNanos == 0 || len(row.ElapsedNanos) != 2 || row.ElapsedNanos[0] <= row.ElapsedNanos[1] || row.CostNanos != 0 {
+		if row.Problem != "" || row.CpuNanos == 0 || len(row.ElapsedNanos) != 2 ||
+			row.ElapsedNanos[0] <= row.ElapsedNanos[1] || row.CostNanos != 0 {
 			t.Errorf("%v", row)
 		}
-		if i > 0 && (row.WireBytes < part/8 || row.WireBytes > part/2 || row.CompressNanos == 0 || row.InflateNanos == 0 || row.Level == 0) {
+		if i > 0 && (row.WireBytes < part/8 || row.WireBytes > part/2 || row.CompressNanos == 0 || row.InflateNanos == 0 ||
+			row.Level == 0) {
 			t.Errorf("%v", row)
 		}
 	}
 	if none := r.Rows[0]; none.Codec != "none" || none.WireBytes != part || none.CompressNanos != 0 {
 		t.Errorf("%v", none)
 	}
-	if s := r.Sample; s.Bytes != part || s.Files != 2 || s.BytesTotal != 1<<40 || s.FilesTotal != 9 || s.HopelessBytes != 0 {
+	if s := r.Sample; s.Bytes != part || s.Files != 2 || s.BytesTotal != 1<<40 || s.FilesTotal != 9 ||
+		s.HopelessBytes != 0 {
 		t.Errorf("%v", s)
 	}
 	if len(r.Best) != 2 || r.Best[0] == 0 || r.Cores != 2 {
@@ -113,7 +116,10 @@ func (m measurer) Compress(_ context.Context, all []codec.Engine, level codec.Le
 	var figures []calibrate.Figure
 	for _, e := range all {
 		f, known := m[e.Name()+" "+level.String()]
-		figure := calibrate.Figure{Engine: e.Name(), PlainBytes: 1 << 20, BytesPerSecond: f[0] * 1e6, CompressedBytes: int64(f[1]), WireBytes: int64(f[1])}
+		figure := calibrate.Figure{
+			Engine: e.Name(), PlainBytes: 1 << 20, BytesPerSecond: f[0] * 1e6, CompressedBytes: int64(f[1]),
+			WireBytes: int64(f[1]),
+		}
 		if !known {
 			figure.Err = errors.New("no memory " + strings.Repeat("é", 200))
 		}
@@ -158,10 +164,18 @@ func TestBest(t *testing.T) {
 	}{
 		// The slower the network, the more effort pays; two thirds of a percent fewer bytes are not worth seven times
 		// the CPU time.
-		"Elapsed": {policy.Setting{Objective: policy.Elapsed, Cores: 1, PeerCores: 1}, []float64{2e6, 100e6, 10e9}, []string{"Balanced", "Fast", "none"}},
+		"Elapsed": {
+			policy.Setting{Objective: policy.Elapsed, Cores: 1, PeerCores: 1},
+			[]float64{2e6, 100e6, 10e9},
+			[]string{"Balanced", "Fast", "none"},
+		},
 		// Over a slow one every packet wakes both sides up.
-		"CPU":  {policy.Setting{Objective: policy.CPU, Cores: 1}, []float64{1e6, 10e9}, []string{"Fast", "none"}},
-		"Cost": {policy.Setting{Objective: policy.Cost, Cores: 1, Prices: policy.Prices{CPUHour: 0.03, NetworkGiB: 0.05}}, []float64{1e9}, []string{"Balanced"}},
+		"CPU": {policy.Setting{Objective: policy.CPU, Cores: 1}, []float64{1e6, 10e9}, []string{"Fast", "none"}},
+		"Cost": {
+			policy.Setting{Objective: policy.Cost, Cores: 1, Prices: policy.Prices{CPUHour: 0.03, NetworkGiB: 0.05}},
+			[]float64{1e9},
+			[]string{"Balanced"},
+		},
 	} {
 		r, err := trial.Measure(t.Context(), trial.Options{
 			Sample: sampled(), Software: software, Setting: test.setting, Links: test.links, Measurer: known,
@@ -189,15 +203,19 @@ func TestBest(t *testing.T) {
 // TestWaiting: what is predicted of CPU time and cost depends on the link, and each link has its own figures.
 func TestWaiting(t *testing.T) {
 	software := []codec.Engine{&engine{name: "quick", class: codec.Software, levels: []codec.Level{codec.Fast}}}
-	setting := policy.Setting{Objective: policy.CPU, Cores: 1, PeerCores: 1, Prices: policy.Prices{CPUHour: 3, NetworkGiB: 0.05}}
+	setting := policy.Setting{
+		Objective: policy.CPU, Cores: 1, PeerCores: 1, Prices: policy.Prices{CPUHour: 3, NetworkGiB: 0.05},
+	}
 	links := []float64{100e3, 10e6, 1e12}
 	r, err := trial.Measure(t.Context(), trial.Options{
-		Sample: sampled(), Software: software, Setting: setting, Links: links, Measurer: measurer{"quick Fast": {500, 1 << 19}},
+		Sample: sampled(), Software: software, Setting: setting, Links: links,
+		Measurer: measurer{"quick Fast": {500, 1 << 19}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.WaitCpuNanos) != 3 || len(r.WaitCostNanos) != 3 || r.WaitCpuNanos[0] <= r.WaitCpuNanos[1] || r.WaitCpuNanos[1] <= r.WaitCpuNanos[2] || r.WaitCostNanos[0] <= r.WaitCostNanos[1] {
+	if len(r.WaitCpuNanos) != 3 || len(r.WaitCostNanos) != 3 || r.WaitCpuNanos[0] <= r.WaitCpuNanos[1] ||
+		r.WaitCpuNanos[1] <= r.WaitCpuNanos[2] || r.WaitCostNanos[0] <= r.WaitCostNanos[1] {
 		t.Fatalf("waiting takes %v, costs %v", r.WaitCpuNanos, r.WaitCostNanos)
 	}
 	for i, effect := range []policy.Effect{{Wire: 1}, {Wire: 0.5, Compress: 1 / 500e6, Inflate: 1 / 800e6}} {
@@ -218,7 +236,9 @@ func TestWaiting(t *testing.T) {
 func TestAccelerator(t *testing.T) {
 	software := []codec.Engine{&engine{name: "quick", class: codec.Software, levels: []codec.Level{codec.Fast}}}
 	known := measurer{"quick Fast": {500, 400_000}, "chip Fast": {5000, 400_000}}
-	proved := hardware.Verdict{State: hardware.Verified, Levels: []codec.Level{codec.Fast}, InflateMinSize: hardware.NeverInflate}
+	proved := hardware.Verdict{
+		State: hardware.Verified, Levels: []codec.Level{codec.Fast}, InflateMinSize: hardware.NeverInflate,
+	}
 	for _, lazy := range []bool{false, true} {
 		r, err := trial.Measure(t.Context(), trial.Options{
 			Sample: sampled(), Software: software, Verdict: proved, Measurer: known, Links: []float64{100e6},
@@ -240,7 +260,8 @@ func TestProblems(t *testing.T) {
 		Software: []codec.Engine{&engine{name: "quick", class: codec.Software, levels: []codec.Level{codec.Fast}}},
 	}
 	r, err := trial.Measure(t.Context(), o)
-	if err != nil || len(r.Rows) != 2 || !strings.Contains(r.Rows[1].Problem, "no memory") || len(r.Rows[1].Problem) > 96 || r.Best[0] != 0 {
+	if err != nil || len(r.Rows) != 2 || !strings.Contains(r.Rows[1].Problem, "no memory") ||
+		len(r.Rows[1].Problem) > 96 || r.Best[0] != 0 {
 		t.Errorf("%v, %v", r, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -257,16 +278,22 @@ func TestReportFits(t *testing.T) {
 	const most = 1 << 62
 	result := &wirev1.TrialResult{
 		Sample: &wirev1.TrialSample{
-			Bytes: trial.MaxSample, BytesTotal: most, HopelessBytes: trial.MaxSample, Unit: wirev1.TrialUnit_TRIAL_UNIT_MESSAGE, Items: 16384, ItemsTotal: most,
+			Bytes: trial.MaxSample, BytesTotal: most, HopelessBytes: trial.MaxSample, Unit: wirev1.TrialUnit_TRIAL_UNIT_MESSAGE,
+			Items: 16384, ItemsTotal: most,
 			CutItems: 16384, UnreadableItems: 16384, Agents: 255, SilentAgents: 255, Silence: strings.Repeat("x", 192),
 		},
-		Accelerator: &wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, Reason: "LevelNotAccelerated", Message: strings.Repeat("x", 1024)},
-		Cores:       4096,
+		Accelerator: &wirev1.AcceleratorMeasurement{
+			State: wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, Reason: "LevelNotAccelerated",
+			Message: strings.Repeat("x", 1024),
+		},
+		Cores: 4096,
 	}
 	for range 16 { // None, and five engines of which isa-l has one level and is not where there is an accelerator.
 		row := &wirev1.TrialRow{
-			Codec: "deflate", Engine: "go-zstd", Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, WireBytes: trial.MaxSample,
-			CompressNanos: uint64(20 * time.Minute), InflateNanos: uint64(20 * time.Minute), CpuNanos: uint64(time.Hour), CostNanos: 1 << 50,
+			Codec: "deflate", Engine: "go-zstd", Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH,
+			WireBytes:     trial.MaxSample,
+			CompressNanos: uint64(20 * time.Minute), InflateNanos: uint64(20 * time.Minute), CpuNanos: uint64(time.Hour),
+			CostNanos: 1 << 50,
 		}
 		for range trial.MaxLinks {
 			row.ElapsedNanos = append(row.ElapsedNanos, uint64(1000*time.Hour))
@@ -275,11 +302,14 @@ func TestReportFits(t *testing.T) {
 	}
 	for range trial.MaxLinks {
 		result.Best = append(result.Best, 15)
-		result.WaitCpuNanos, result.WaitCostNanos = append(result.WaitCpuNanos, uint64(time.Hour)), append(result.WaitCostNanos, 1<<50)
+		result.WaitCpuNanos, result.WaitCostNanos = append(
+			result.WaitCpuNanos, uint64(time.Hour),
+		), append(result.WaitCostNanos, 1<<50)
 	}
 	report := trial.NewReport()
 	report.Progress("x", 1, 2)
-	if got := report.Report(); got.State != wirev1.AgentState_AGENT_STATE_MEASURING || got.Detail != "measuring x, 1 of 2" || got.Trial != nil {
+	if got := report.Report(); got.State != wirev1.AgentState_AGENT_STATE_MEASURING ||
+		got.Detail != "measuring x, 1 of 2" || got.Trial != nil {
 		t.Errorf("%v", got)
 	}
 	if err := report.Result(result); err != nil {
@@ -296,13 +326,15 @@ func TestReportFits(t *testing.T) {
 	if err := protojson.Unmarshal(message, &read); err != nil {
 		t.Fatal(err)
 	}
-	if err := proto.Unmarshal(read.Trial, &found); err != nil || len(found.Rows) != 16 || !proto.Equal(found.Rows[3], result.Rows[3]) {
+	if err := proto.Unmarshal(read.Trial, &found); err != nil || len(found.Rows) != 16 ||
+		!proto.Equal(found.Rows[3], result.Rows[3]) {
 		t.Errorf("%v: %v", err, &found)
 	}
 
 	failed := trial.NewReport()
 	failed.End(failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY, "nothing"))
-	if got := failed.Report(); got.State != wirev1.AgentState_AGENT_STATE_FAILED || got.Failure.GetMessage() != "nothing" || got.EndTime == nil {
+	if got := failed.Report(); got.State != wirev1.AgentState_AGENT_STATE_FAILED ||
+		got.Failure.GetMessage() != "nothing" || got.EndTime == nil {
 		t.Errorf("%v", got)
 	}
 }

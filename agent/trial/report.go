@@ -29,7 +29,9 @@ type Report struct {
 
 // NewReport returns the report of a trial that begins.
 func NewReport() *Report {
-	return &Report{state: wirev1.AgentState_AGENT_STATE_MEASURING, start: time.Now(), detail: "the source is being sampled"}
+	return &Report{
+		state: wirev1.AgentState_AGENT_STATE_MEASURING, start: time.Now(), detail: "the source is being sampled",
+	}
 }
 
 // Progress says what is being measured, as Options.Progress does.
@@ -79,8 +81,9 @@ func (r *Report) Report() *wirev1.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report := &wirev1.Report{
-		State: r.state, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(r.start), Detail: r.detail,
-		Cpu: &wirev1.CPU{SendNanos: uint64(user + system)},
+		State: r.state, Version: wirev1.Version, Architecture: runtime.GOARCH, StartTime: timestamppb.New(r.start),
+		Detail: r.detail,
+		Cpu:    &wirev1.CPU{SendNanos: uint64(user + system)},
 	}
 	if r.failure != nil {
 		report.Failure = proto.CloneOf(r.failure)

@@ -80,14 +80,16 @@ func Take(ctx context.Context, source *tree.Source, size int64, seed uint64) (*S
 	}
 	if s.TotalBytes == 0 {
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY,
-			"the source has %d files and no byte in them to sample: check spec.source.persistentVolumeClaim.path, spec.include and spec.exclude, or fill the claim",
+			"the source has %d files and no byte in them to sample: check spec.source.persistentVolumeClaim.path, "+
+				"spec.include and spec.exclude, or fill the claim",
 			s.TotalFiles)
 	}
 	s.Changed = 0 // Those of the first walk are met again.
 	chosen := choose(s.TotalBytes, size, seed)
 	t := taker{sample: s, chosen: chosen}
 	s.Bytes = make([]byte, 0, min(int64(len(chosen))*frame.DefaultBlock, s.TotalBytes))
-	if err := source.Walk(ctx, func(e *tree.Entry) error { return t.file(source, e) }); err != nil && !errors.Is(err, errEnough) {
+	if err := source.Walk(ctx, func(e *tree.Entry) error { return t.file(source, e) }); err != nil &&
+		!errors.Is(err, errEnough) {
 		return nil, err
 	}
 	if len(s.Bytes) == 0 {
@@ -115,7 +117,9 @@ func choose(total, size int64, seed uint64) []int64 {
 
 // ranges calls visit for every range of a file that has data. The file is open only where that takes it to know, for
 // sparse files; it is nil otherwise. A file that is another one by now has none, and is counted.
-func (s *Sample) ranges(source *tree.Source, e *tree.Entry, visit func(f *tree.SourceFile, offset, length int64) error) error {
+func (s *Sample) ranges(
+	source *tree.Source, e *tree.Entry, visit func(f *tree.SourceFile, offset, length int64) error,
+) error {
 	if !e.Sparse {
 		if e.Size == 0 {
 			return nil

@@ -65,7 +65,8 @@ func TestTakeSpreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if total := int64(20*mib + 48 + 200*16<<10); s.TotalFiles != 203 || s.TotalBytes != total || len(s.Bytes) > 6*mib || len(s.Bytes) <= 5*mib || s.Changed != 0 {
+	if total := int64(20*mib + 48 + 200*16<<10); s.TotalFiles != 203 || s.TotalBytes != total || len(s.Bytes) > 6*mib ||
+		len(s.Bytes) <= 5*mib || s.Changed != 0 {
 		t.Errorf("%d of %d bytes, %d files", len(s.Bytes), s.TotalBytes, s.TotalFiles)
 	}
 	// Blocks are in the order of the source and no byte comes twice.
@@ -140,14 +141,17 @@ func TestTakeLeavesHolesOut(t *testing.T) {
 	if s.TotalBytes == 64*mib {
 		t.Skip("this file system has no holes")
 	}
-	if zeros := bytes.Count(s.Bytes, []byte{0}); s.TotalBytes != int64(len(s.Bytes)) || len(s.Bytes) < 2*len(data) || zeros > 2*mib {
+	if zeros := bytes.Count(s.Bytes, []byte{0}); s.TotalBytes != int64(len(s.Bytes)) || len(s.Bytes) < 2*len(data) ||
+		zeros > 2*mib {
 		t.Errorf("%d bytes, %d of them zeros", len(s.Bytes), zeros)
 	}
 }
 
 func TestTakeFromNothing(t *testing.T) {
 	root := t.TempDir()
-	for _, make := range []func(){func() {}, func() { fill(t, root, "empty", 0) }, func() { fill(t, root, "left-out", 10) }} {
+	for _, make := range []func(){
+		func() {}, func() { fill(t, root, "empty", 0) }, func() { fill(t, root, "left-out", 10) },
+	} {
 		make()
 		_, err := take(t, root, mib, 0, "left-out")
 		if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_EMPTY) {

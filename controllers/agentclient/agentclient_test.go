@@ -51,7 +51,9 @@ func newCA(t testing.TB) *pki.CA {
 }
 
 func issue(ca *pki.CA, path string, names ...string) (*tls.Certificate, error) {
-	issued, err := ca.Issue(pki.Template{Identity: pki.Identity{Cluster: "east", Path: path}, DNSNames: names, Lifetime: time.Hour}, time.Now())
+	issued, err := ca.Issue(
+		pki.Template{Identity: pki.Identity{Cluster: "east", Path: path}, DNSNames: names, Lifetime: time.Hour}, time.Now(),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +148,9 @@ func TestConnections(t *testing.T) {
 	ca := newCA(t)
 	s := &server{}
 	target := agentclient.Target{Address: s.serve(t, ca, serverName, ca), ServerName: serverName}
-	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience, IdleLimit: 3 * time.Second})
+	agents := agentclient.NewAgents(
+		agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience, IdleLimit: 3 * time.Second},
+	)
 	asked := 0
 	ask := func(soon bool, want int32) {
 		t.Helper()
@@ -195,8 +199,12 @@ func TestAgentErrors(t *testing.T) {
 		"another CA":          {stranger, ca, serverName, nil, agentclient.ErrUntrusted},
 		"another agent":       {ca, ca, "other.send.lighterage.internal", nil, agentclient.ErrUntrusted},
 		"does not believe us": {ca, stranger, serverName, nil, agentclient.ErrUntrusted},
-		"refuses us":          {ca, ca, serverName, status.Error(codes.PermissionDenied, "not the manager"), agentclient.ErrUntrusted},
-		"of another version":  {ca, ca, serverName, status.Error(codes.Unimplemented, "unknown method"), agentclient.ErrIncompatible},
+		"refuses us": {
+			ca, ca, serverName, status.Error(codes.PermissionDenied, "not the manager"), agentclient.ErrUntrusted,
+		},
+		"of another version": {
+			ca, ca, serverName, status.Error(codes.Unimplemented, "unknown method"), agentclient.ErrIncompatible,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: test.err}
@@ -208,7 +216,9 @@ func TestAgentErrors(t *testing.T) {
 		})
 	}
 	agents := agentclient.NewAgents(agentclient.Options{Credentials: fixedCredentials{ca}, Timeout: patience})
-	if _, err := agents.Profile(context.Background(), agentclient.Target{Address: closed, ServerName: serverName}); !errors.Is(err, agentclient.ErrUnreachable) {
+	if _, err := agents.Profile(
+		context.Background(), agentclient.Target{Address: closed, ServerName: serverName},
+	); !errors.Is(err, agentclient.ErrUnreachable) {
 		t.Fatal(err)
 	}
 	s := &server{}
@@ -236,18 +246,29 @@ func TestGateway(t *testing.T) {
 		want       error
 		message    string
 	}{
-		"well":          {theirs.CertificatePEM, ours, pki.GatewayServerName, wirev1.ProtocolVersion, nil, nil, ""},
-		"another CA":    {stranger.CertificatePEM, ours, pki.GatewayServerName, 1, nil, agentclient.ErrUntrusted, "spec.caBundle"},
+		"well": {theirs.CertificatePEM, ours, pki.GatewayServerName, wirev1.ProtocolVersion, nil, nil, ""},
+		"another CA": {
+			stranger.CertificatePEM, ours, pki.GatewayServerName, 1, nil, agentclient.ErrUntrusted, "spec.caBundle",
+		},
 		"broken bundle": {[]byte("x"), ours, pki.GatewayServerName, 1, nil, agentclient.ErrUntrusted, "ca.crt"},
 		"not a gateway": {theirs.CertificatePEM, ours, serverName, 1, nil, agentclient.ErrUntrusted, "spec.endpoint"},
 		"does not believe us": {theirs.CertificatePEM, stranger, pki.GatewayServerName, 1, nil, agentclient.ErrUntrusted,
 			"give that cluster a Peer"},
 		"does not know us": {theirs.CertificatePEM, ours, pki.GatewayServerName, 1,
-			withFailure(codes.Unauthenticated, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED), agentclient.ErrUntrusted, "what the gateway says"},
+			withFailure(
+				codes.Unauthenticated, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED,
+			), agentclient.ErrUntrusted, "what the gateway says"},
 		"refuses our protocol": {theirs.CertificatePEM, ours, pki.GatewayServerName, 1,
-			withFailure(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE), agentclient.ErrIncompatible, "what the gateway says"},
-		"speaks another protocol": {theirs.CertificatePEM, ours, pki.GatewayServerName, 99, nil, agentclient.ErrIncompatible, "v9"},
-		"busy":                    {theirs.CertificatePEM, ours, pki.GatewayServerName, 1, status.Error(codes.Unavailable, "later"), agentclient.ErrUnreachable, "later"},
+			withFailure(
+				codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
+			), agentclient.ErrIncompatible, "what the gateway says"},
+		"speaks another protocol": {
+			theirs.CertificatePEM, ours, pki.GatewayServerName, 99, nil, agentclient.ErrIncompatible, "v9",
+		},
+		"busy": {
+			theirs.CertificatePEM, ours, pki.GatewayServerName, 1, status.Error(codes.Unavailable, "later"),
+			agentclient.ErrUnreachable, "later",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: test.err, protocol: test.protocol}

@@ -83,7 +83,9 @@ func (a *agents) Report(ctx context.Context, target Target) (*wirev1.Report, err
 }
 
 func (a *agents) Profile(ctx context.Context, target Target) (*wirev1.NodeMeasurement, error) {
-	return ask(ctx, a, target, "profile", func(ctx context.Context, conn *grpc.ClientConn) (*wirev1.NodeMeasurement, error) {
+	return ask(ctx, a, target, "profile", func(
+		ctx context.Context, conn *grpc.ClientConn,
+	) (*wirev1.NodeMeasurement, error) {
 		response, err := wirev1.NewNodeAgentClient(conn).GetProfile(ctx, &wirev1.GetProfileRequest{})
 		return response.GetMeasurement(), err
 	})
@@ -121,7 +123,9 @@ func ask[Answer any](ctx context.Context, a *agents, target Target, what string,
 		return nil, failed(target, conn.log, err)
 	}
 	if answer == nil {
-		return nil, fmt.Errorf("asking the agent at %s for its %s: %w: it answered without one", target.Address, what, ErrIncompatible)
+		return nil, fmt.Errorf(
+			"asking the agent at %s for its %s: %w: it answered without one", target.Address, what, ErrIncompatible,
+		)
 	}
 	return answer, nil
 }

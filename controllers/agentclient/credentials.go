@@ -45,7 +45,9 @@ func newCredentials(config *tls.Config) *recording {
 // ClientHandshake also waits for the server's first byte. With TLS 1.3 a server that refuses our certificate says so
 // only after our handshake is done, and who writes meanwhile may find a closed connection in place of the reason.
 // HTTP/2 servers speak at once.
-func (r *recording) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (r *recording) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := r.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	r.log.record(err)
 	if err != nil {

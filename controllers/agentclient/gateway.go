@@ -39,14 +39,17 @@ func NewPeerGateway(o Options) PeerGateway {
 func (p *peerGateway) Hello(ctx context.Context, gateway Gateway) (*wirev1.HelloResponse, error) {
 	var response *wirev1.HelloResponse
 	err := p.call(ctx, gateway, func(ctx context.Context, client wirev1.GatewayClient) (err error) {
-		response, err = client.Hello(ctx, &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion, Version: wirev1.Version})
+		response, err = client.Hello(
+			ctx, &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion, Version: wirev1.Version},
+		)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := wirev1.InCommon(response.GetProtocolVersion()); !ok {
-		return nil, fmt.Errorf("%w: the gateway at %s (version %s) speaks protocol %d and this cluster (version %s) %d; upgrade the older one",
+		return nil, fmt.Errorf("%w: the gateway at %s (version %s) speaks protocol %d and this cluster (version %s) %d; "+
+			"upgrade the older one",
 			ErrIncompatible, gateway.Endpoint, response.GetVersion(), response.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)
 	}
 	return response, nil
@@ -59,7 +62,9 @@ func (p *peerGateway) Withdraw(ctx context.Context, gateway Gateway, namespace, 
 	})
 }
 
-func (p *peerGateway) call(ctx context.Context, gateway Gateway, question func(context.Context, wirev1.GatewayClient) error) error {
+func (p *peerGateway) call(
+	ctx context.Context, gateway Gateway, question func(context.Context, wirev1.GatewayClient) error,
+) error {
 	roots, err := pki.ParseBundle(gateway.CABundle)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUntrusted, err)
@@ -91,7 +96,9 @@ func classify(gateway Gateway, err, handshake error, timeout time.Duration) erro
 	if failure := failureOf(err); failure != nil {
 		switch failure.GetReason() {
 		case wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED:
-			return fmt.Errorf("%w: the gateway at %s refuses this cluster: %s", ErrUntrusted, gateway.Endpoint, failure.GetMessage())
+			return fmt.Errorf(
+				"%w: the gateway at %s refuses this cluster: %s", ErrUntrusted, gateway.Endpoint, failure.GetMessage(),
+			)
 		case wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE:
 			return fmt.Errorf("%w: the gateway at %s: %s", ErrIncompatible, gateway.Endpoint, failure.GetMessage())
 		}
@@ -101,12 +108,13 @@ func classify(gateway Gateway, err, handshake error, timeout time.Duration) erro
 	var refused *refusedError
 	switch {
 	case errors.As(handshake, &hostname):
-		return fmt.Errorf("%w: who answers at %s is of that cluster but is not its gateway (%w); check spec.endpoint of the Peer",
+		return fmt.Errorf("%w: who answers at %s is of that cluster but is not its gateway (%w); check spec.endpoint of "+
+			"the Peer",
 			ErrUntrusted, gateway.Endpoint, hostname)
 	case errors.As(handshake, &verification):
-		return fmt.Errorf("%w: the certificate of the gateway at %s does not verify against the Peer's caBundle (%w); copy ca.crt from the "+
-			"ConfigMap lighterage-ca of that cluster into spec.caBundle; if it is there and that cluster's CA was replaced just now, put the former one "+
-			"back beside it for as long as its gateway still serves with that", ErrUntrusted, gateway.Endpoint, verification.Err)
+		return fmt.Errorf("%w: the certificate of the gateway at %s does not verify against the Peer's caBundle (%w); copy "+
+			"ca.crt from the ConfigMap lighterage-ca of that cluster into spec.caBundle; if it is there and that cluster's CA "+
+			"was replaced just now, put the former one back beside it for as long as its gateway still serves with that", ErrUntrusted, gateway.Endpoint, verification.Err)
 	case errors.As(handshake, &refused):
 		return fmt.Errorf("%w: the gateway at %s refused this cluster's certificate (%w); give that cluster a Peer with ca.crt from this "+
 			"cluster's ConfigMap lighterage-ca", ErrUntrusted, gateway.Endpoint, refused)

@@ -16,7 +16,8 @@ type collectors struct {
 }
 
 var (
-	agentsDescription = prometheus.NewDesc("lighterage_agents", "Agents that the manager asks for reports, by kind and whether they answer.",
+	agentsDescription = prometheus.NewDesc("lighterage_agents", "Agents that the manager asks for reports, by kind and "+
+		"whether they answer.",
 		[]string{"kind", "state"}, nil)
 	oldestDescription = prometheus.NewDesc("lighterage_progress_oldest_seconds",
 		"Time since the progress was shown that is the oldest of all, by class of objects.", []string{"class"}, nil)
@@ -24,7 +25,8 @@ var (
 
 func newCollectors(registry prometheus.Registerer, pool *Pool) *collectors {
 	c := &collectors{pool: pool, questions: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lighterage_agent_questions_total", Help: "Questions to agents that ended, by kind and whether they were answered.",
+		Name: "lighterage_agent_questions_total",
+		Help: "Questions to agents that ended, by kind and whether they were answered.",
 	}, []string{"kind", "outcome"})}
 	registry.MustRegister(c.questions, c)
 	return c
@@ -67,7 +69,9 @@ func (c *collectors) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for class, age := range oldest {
 		if turnLeast[class] > 0 {
-			metrics <- prometheus.MustNewConstMetric(oldestDescription, prometheus.GaugeValue, age.Seconds(), Class(class).String())
+			metrics <- prometheus.MustNewConstMetric(
+				oldestDescription, prometheus.GaugeValue, age.Seconds(), Class(class).String(),
+			)
 		}
 	}
 }

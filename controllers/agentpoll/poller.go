@@ -102,7 +102,9 @@ func (p *poller[R]) Observe(name types.NamespacedName, targets ...Target) Observ
 	for _, target := range targets {
 		a := o.agents[target]
 		report, _ := a.report.(R)
-		observed.Agents = append(observed.Agents, Observation[R]{Asked: a.asked, Report: report, Age: now.Sub(a.heard), Err: a.err, Silent: a.silent})
+		observed.Agents = append(
+			observed.Agents, Observation[R]{Asked: a.asked, Report: report, Age: now.Sub(a.heard), Err: a.err, Silent: a.silent},
+		)
 	}
 	return observed
 }

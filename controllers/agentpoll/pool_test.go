@@ -54,8 +54,10 @@ type fleet struct {
 // start runs a pool with a reconciler that writes when it is due, until the test ends.
 func start(t *testing.T, class agentpoll.Class) *fleet {
 	f := &fleet{
-		T: t, registry: prometheus.NewRegistry(), objects: map[types.NamespacedName][]agentpoll.Target{}, silent: map[string]bool{},
-		states: map[string]int{}, asked: map[string][]time.Time{}, kept: map[string]bool{}, looks: map[types.NamespacedName]int{},
+		T: t, registry: prometheus.NewRegistry(), objects: map[types.NamespacedName][]agentpoll.Target{},
+		silent: map[string]bool{},
+		states: map[string]int{}, asked: map[string][]time.Time{}, kept: map[string]bool{},
+		looks: map[types.NamespacedName]int{},
 		shown: map[types.NamespacedName]time.Time{},
 	}
 	pool := agentpoll.New(f.registry)
@@ -121,7 +123,9 @@ func (f *fleet) answer(ctx context.Context, target agentclient.Target) (*answer,
 	f.mu.Lock()
 	f.asked[target.Address] = append(f.asked[target.Address], time.Now())
 	f.kept[target.Address] = target.Soon
-	silent, said := f.silent[target.Address], &answer{state: f.states[target.Address], progress: len(f.asked[target.Address])}
+	silent, said := f.silent[target.Address], &answer{
+		state: f.states[target.Address], progress: len(f.asked[target.Address]),
+	}
 	if f.restless {
 		said.state = said.progress
 	}
@@ -196,7 +200,8 @@ func TestTurns(t *testing.T) {
 		runs   int
 		oldest time.Duration
 	}{
-		{1, 8 * time.Second}, {100, 12 * time.Second}, {2000, 130 * time.Second}, {4000, 260 * time.Second}, {10000, 640 * time.Second},
+		{1, 8 * time.Second}, {100, 12 * time.Second}, {2000, 130 * time.Second}, {4000, 260 * time.Second},
+		{10000, 640 * time.Second},
 	} {
 		t.Run(fmt.Sprint(test.runs), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -206,7 +211,10 @@ func TestTurns(t *testing.T) {
 				time.Sleep(period)
 				f.stop()
 				perSecond := float64(len(f.writes)) / period.Seconds()
-				t.Logf("%.1f a second, at most %d in one, the oldest %s, %d questions", perSecond, most(f.writes), f.oldest, f.questions())
+				t.Logf(
+					"%.1f a second, at most %d in one, the oldest %s, %d questions", perSecond, most(f.writes), f.oldest,
+					f.questions(),
+				)
 				if f.oldest > test.oldest || f.oldest < 5*time.Second {
 					t.Errorf("the oldest progress was %s, want at most %s", f.oldest, test.oldest)
 				}
@@ -401,11 +409,15 @@ func TestForget(t *testing.T) {
 			t.Errorf("asked %v, looked at %v", f.asked, f.looks)
 		}
 		f.mu.Unlock()
-		if seen := f.Observe(gone, agentpoll.Target{Pod: "d", Target: agentclient.Target{Address: "d"}}); seen.Agents[0].Asked {
+		if seen := f.Observe(
+			gone, agentpoll.Target{Pod: "d", Target: agentclient.Target{Address: "d"}},
+		); seen.Agents[0].Asked {
 			t.Error("what was known of an agent that was forgotten is still known")
 		}
 		// Another pod has the address now.
-		if seen := f.Observe(name, agentpoll.Target{Pod: "e", Target: agentclient.Target{Address: "b"}}); seen.Agents[0].Asked {
+		if seen := f.Observe(
+			name, agentpoll.Target{Pod: "e", Target: agentclient.Target{Address: "b"}},
+		); seen.Agents[0].Asked {
 			t.Error("what another pod said counts for this one")
 		}
 	})

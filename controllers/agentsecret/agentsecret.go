@@ -146,7 +146,8 @@ func (k *Keeper) Ensure(
 		ObjectMeta: meta,
 		Type:       corev1.SecretTypeOpaque,
 		Data: map[string][]byte{
-			configKey: config, corev1.TLSCertKey: pair.CertificatePEM, corev1.TLSPrivateKeyKey: pair.KeyPEM, pki.ClusterCAKey: ca.CertificatePEM,
+			configKey: config, corev1.TLSCertKey: pair.CertificatePEM, corev1.TLSPrivateKeyKey: pair.KeyPEM,
+			pki.ClusterCAKey: ca.CertificatePEM,
 		},
 	}
 	maps.Copy(secret.Data, content.Files)

@@ -78,7 +78,9 @@ func (k *Keeper) note(ctx context.Context, state *State, holder client.Object) e
 	if !ok {
 		return fmt.Errorf("copying %T", holder)
 	}
-	err = k.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(conditions.FieldOwner))
+	err = k.Client.Patch(
+		ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(conditions.FieldOwner),
+	)
 	if err != nil {
 		return fmt.Errorf("annotating %T %s: %w", holder, client.ObjectKeyFromObject(holder), err)
 	}

@@ -51,7 +51,9 @@ func keep(t *testing.T) *kept {
 			k.writes++
 			return c.Update(ctx, object, options...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(
+			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
 			k.writes++
 			return c.Patch(ctx, object, patch, options...)
 		},
@@ -65,7 +67,9 @@ func (k *kept) restart(writes bool) *agentsecret.State {
 	k.Helper()
 	keeper := &agentsecret.Keeper{
 		Client: k.store, Lifetime: k.life, Clock: k.clock,
-		Authority: pki.NewAuthority(pki.Options{Client: k.store, Reader: k.store, Clock: k.clock, Namespace: "operator", Cluster: "east"}),
+		Authority: pki.NewAuthority(
+			pki.Options{Client: k.store, Reader: k.store, Clock: k.clock, Namespace: "operator", Cluster: "east"},
+		),
 	}
 	state := &agentsecret.State{}
 	if _, err := keeper.Authority.CA(k.Context()); err != nil { // made the first time
@@ -76,7 +80,9 @@ func (k *kept) restart(writes bool) *agentsecret.State {
 		if err := k.store.Get(k.Context(), client.ObjectKeyFromObject(k.holder), k.holder); err != nil {
 			k.Fatal(err)
 		}
-		problem, err := keeper.Ensure(k.Context(), state, metav1.ObjectMeta{Namespace: "bank", Name: "orders"}, k.content, k.holder)
+		problem, err := keeper.Ensure(
+			k.Context(), state, metav1.ObjectMeta{Namespace: "bank", Name: "orders"}, k.content, k.holder,
+		)
 		if problem != nil || err != nil {
 			k.Fatal(problem, err)
 		}
@@ -102,16 +108,20 @@ func TestRestartWritesNothing(t *testing.T) {
 
 func TestRestartWithSomethingElse(t *testing.T) {
 	for name, change := range map[string]func(*kept){
-		"another configuration":  func(k *kept) { k.content.Revision = "r2" },
-		"another file":           func(k *kept) { k.content.Files = map[string][]byte{"peer-ca.crt": {2}} },
-		"another server name":    func(k *kept) { k.content.ServerNames = []string{"other"} },
-		"another identity":       func(k *kept) { k.content.Identity = pki.QueueIdentity("west", "bank", "orders") },
-		"a shorter lifetime":     func(k *kept) { k.life = time.Hour },
-		"another CA":             func(k *kept) { k.replaceCA() },
-		"a holder made again":    func(k *kept) { k.annotate(func(string) string { return "" }) },
-		"a record that is none":  func(k *kept) { k.annotate(func(string) string { return "[" }) },
-		"a record without times": func(k *kept) { k.annotate(func(old string) string { return strings.ReplaceAll(old, "2026", "0001") }) },
-		"a record of the future": func(k *kept) { k.annotate(func(old string) string { return strings.ReplaceAll(old, "2026", "2036") }) },
+		"another configuration": func(k *kept) { k.content.Revision = "r2" },
+		"another file":          func(k *kept) { k.content.Files = map[string][]byte{"peer-ca.crt": {2}} },
+		"another server name":   func(k *kept) { k.content.ServerNames = []string{"other"} },
+		"another identity":      func(k *kept) { k.content.Identity = pki.QueueIdentity("west", "bank", "orders") },
+		"a shorter lifetime":    func(k *kept) { k.life = time.Hour },
+		"another CA":            func(k *kept) { k.replaceCA() },
+		"a holder made again":   func(k *kept) { k.annotate(func(string) string { return "" }) },
+		"a record that is none": func(k *kept) { k.annotate(func(string) string { return "[" }) },
+		"a record without times": func(k *kept) {
+			k.annotate(func(old string) string { return strings.ReplaceAll(old, "2026", "0001") })
+		},
+		"a record of the future": func(k *kept) {
+			k.annotate(func(old string) string { return strings.ReplaceAll(old, "2026", "2036") })
+		},
 		"a record of ever": func(k *kept) {
 			k.annotate(func(old string) string { return strings.Replace(old, `"expires":"2026`, `"expires":"2036`, 1) })
 		},
@@ -157,13 +167,17 @@ func TestLostSecretIsWrittenAgain(t *testing.T) {
 	state := k.restart(false)
 	keeper := &agentsecret.Keeper{
 		Client: k.store, Lifetime: k.life, Clock: k.clock,
-		Authority: pki.NewAuthority(pki.Options{Client: k.store, Reader: k.store, Clock: k.clock, Namespace: "operator", Cluster: "east"}),
+		Authority: pki.NewAuthority(
+			pki.Options{Client: k.store, Reader: k.store, Clock: k.clock, Namespace: "operator", Cluster: "east"},
+		),
 	}
 	k.clock.Step(4 * time.Minute)
 	for settled, writes := range map[bool]bool{true: false, false: true} {
 		before := *state
 		before.Settled, k.writes = settled, 0
-		if _, err := keeper.Ensure(t.Context(), &before, metav1.ObjectMeta{Namespace: "bank", Name: "orders"}, k.content, k.holder); err != nil {
+		if _, err := keeper.Ensure(
+			t.Context(), &before, metav1.ObjectMeta{Namespace: "bank", Name: "orders"}, k.content, k.holder,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if (k.writes > 0) != writes {

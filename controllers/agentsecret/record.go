@@ -53,7 +53,8 @@ func (c Content) Record() (map[string]string, error) {
 // be read.
 func Recorded(object metav1.Object, config proto.Message) (Content, bool) {
 	var read record
-	if json.Unmarshal([]byte(object.GetAnnotations()[recordAnnotation]), &read) != nil || protojson.Unmarshal(read.Config, config) != nil {
+	if json.Unmarshal([]byte(object.GetAnnotations()[recordAnnotation]), &read) != nil ||
+		protojson.Unmarshal(read.Config, config) != nil {
 		return Content{}, false
 	}
 	return Content{Config: config, Revision: read.Revision, Files: read.Files}, true

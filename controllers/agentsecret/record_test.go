@@ -26,10 +26,12 @@ func recorded(t *testing.T, content agentsecret.Content) *corev1.ConfigMap {
 
 func TestRecord(t *testing.T) {
 	content := agentsecret.Content{
-		Config: &wirev1.QueueConfig{Queue: "orders", Revision: "r1"}, Revision: "r1", Files: map[string][]byte{"peer-ca.crt": {1, 2, 3}},
+		Config: &wirev1.QueueConfig{Queue: "orders", Revision: "r1"}, Revision: "r1",
+		Files: map[string][]byte{"peer-ca.crt": {1, 2, 3}},
 	}
 	read, known := agentsecret.Recorded(recorded(t, content), &wirev1.QueueConfig{})
-	if !known || read.Revision != "r1" || !proto.Equal(read.Config, content.Config) || !bytes.Equal(read.Files["peer-ca.crt"], []byte{1, 2, 3}) {
+	if !known || read.Revision != "r1" || !proto.Equal(read.Config, content.Config) ||
+		!bytes.Equal(read.Files["peer-ca.crt"], []byte{1, 2, 3}) {
 		t.Errorf("%v: %+v", known, read)
 	}
 	content.Files["peer-ca.crt"] = make([]byte, 192<<10)
@@ -40,13 +42,16 @@ func TestRecord(t *testing.T) {
 
 func TestNoRecord(t *testing.T) {
 	for name, value := range map[string]string{
-		"none": "", "no JSON": "{", "of nothing": "{}", "of another kind": `{"revision": "r1", "config": {"codings": ["gzip"]}}`, "a list": `[]`,
+		"none": "", "no JSON": "{", "of nothing": "{}",
+		"of another kind": `{"revision": "r1", "config": {"codings": ["gzip"]}}`, "a list": `[]`,
 	} {
 		annotations := recorded(t, agentsecret.Content{Config: &wirev1.QueueConfig{}}).Annotations
 		for key := range annotations {
 			annotations[key] = value
 		}
-		if _, known := agentsecret.Recorded(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}, &wirev1.QueueConfig{}); known {
+		if _, known := agentsecret.Recorded(
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}, &wirev1.QueueConfig{},
+		); known {
 			t.Errorf("%s: read something", name)
 		}
 	}

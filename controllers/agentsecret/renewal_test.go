@@ -28,7 +28,9 @@ func TestManagerThatIsDownForADayStopsNoQueue(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC))
 	keeper := &agentsecret.Keeper{
 		Client: store, Lifetime: lifetime, Clock: clock,
-		Authority: pki.NewAuthority(pki.Options{Client: store, Reader: store, Clock: clock, Namespace: "operator", Cluster: "east"}),
+		Authority: pki.NewAuthority(
+			pki.Options{Client: store, Reader: store, Clock: clock, Namespace: "operator", Cluster: "east"},
+		),
 	}
 	state, meta := &agentsecret.State{}, metav1.ObjectMeta{Namespace: "bank", Name: "orders"}
 	content := agentsecret.Content{

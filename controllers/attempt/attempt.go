@@ -72,7 +72,9 @@ func (c *Cluster) Find(ctx context.Context, owner client.Object, name string) (*
 		return nil, nil, nil
 	}
 	pods := &corev1.PodList{}
-	if err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), client.MatchingFields{index.Job: name}); err != nil {
+	if err := c.options.Client.List(
+		ctx, pods, client.InNamespace(namespace), client.MatchingFields{index.Job: name},
+	); err != nil {
 		return nil, nil, fmt.Errorf("listing the pods of Job %s/%s: %w", namespace, name, err)
 	}
 	var newest *corev1.Pod
@@ -182,7 +184,9 @@ func (c *Cluster) RemoveSecret(ctx context.Context, owner client.Object, job str
 func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep string) error {
 	namespace := owner.GetNamespace()
 	jobs := &batchv1.JobList{}
-	err := c.options.Client.List(ctx, jobs, client.InNamespace(namespace), ownedBy(owner), client.MatchingLabels{label: string(owner.GetUID())})
+	err := c.options.Client.List(
+		ctx, jobs, client.InNamespace(namespace), ownedBy(owner), client.MatchingLabels{label: string(owner.GetUID())},
+	)
 	if err != nil {
 		return fmt.Errorf("listing Jobs in %s: %w", namespace, err)
 	}
@@ -192,7 +196,9 @@ func (c *Cluster) Retire(ctx context.Context, owner client.Object, label, keep s
 		if job.Name == keep || !metav1.IsControlledBy(job, owner) || !plan.IsAttemptName(owner.GetName(), job.Name) {
 			continue
 		}
-		err := c.options.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+		err := c.options.Client.Delete(
+			ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID},
+		)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting Job %s/%s: %w", namespace, job.Name, err)
 		}
@@ -212,7 +218,9 @@ func ownedBy(owner client.Object) client.MatchingFields {
 func (c *Cluster) PodsLeft(ctx context.Context, owner client.Object, label string) (bool, error) {
 	namespace := owner.GetNamespace()
 	pods := &corev1.PodList{}
-	err := c.options.Client.List(ctx, pods, client.InNamespace(namespace), ownedBy(owner), client.MatchingLabels{label: string(owner.GetUID())})
+	err := c.options.Client.List(
+		ctx, pods, client.InNamespace(namespace), ownedBy(owner), client.MatchingLabels{label: string(owner.GetUID())},
+	)
 	if err != nil {
 		return false, fmt.Errorf("listing pods in %s: %w", namespace, err)
 	}

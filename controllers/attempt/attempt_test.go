@@ -51,18 +51,22 @@ func controlledBy(kind, name string, uid types.UID) []metav1.OwnerReference {
 // job has the owner's label; who controls it is for the references to say.
 func job(name string, references []metav1.OwnerReference) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "bank", Name: name, UID: types.UID("job-" + name), Labels: map[string]string{v1alpha1.DeliveryLabel: "uid"}, OwnerReferences: references,
+		Namespace: "bank", Name: name, UID: types.UID("job-" + name),
+		Labels: map[string]string{v1alpha1.DeliveryLabel: "uid"}, OwnerReferences: references,
 	}}
 }
 
 func pod(name string, references []metav1.OwnerReference) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "bank", Name: name, Labels: map[string]string{v1alpha1.DeliveryLabel: "uid", batchv1.JobNameLabel: own}, OwnerReferences: references,
+		Namespace: "bank", Name: name, Labels: map[string]string{v1alpha1.DeliveryLabel: "uid", batchv1.JobNameLabel: own},
+		OwnerReferences: references,
 	}}
 }
 
 func secret(name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name}, Data: map[string][]byte{"tls.key": []byte("old")}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name}, Data: map[string][]byte{"tls.key": []byte("old")},
+	}
 }
 
 // cluster is one whose cache c reads and writes, and whose API server knows of the live objects, which the cache may
@@ -84,9 +88,12 @@ func cluster(c client.Client, live ...client.Object) *attempt.Cluster {
 
 func start(c *attempt.Cluster) (*plan.Problem, error) {
 	d := owner()
-	return c.Start(context.Background(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{Name: "agent"}),
+	return c.Start(context.Background(), d, plan.ReceiveAttempt(
+		d, false, placement.Plan{}, plan.AgentImage{Name: "agent"},
+	),
 		attempt.Certificate{
-			Identity: pki.DeliveryIdentity("west", d.Namespace, d.Name), ServerName: pki.ReceiveServerName("uid"), PeerCA: []byte("pem"),
+			Identity: pki.DeliveryIdentity("west", d.Namespace, d.Name), ServerName: pki.ReceiveServerName("uid"),
+			PeerCA: []byte("pem"),
 		})
 }
 
@@ -127,7 +134,8 @@ func TestStartWithStaleCache(t *testing.T) {
 func TestStartBesideAForeignJob(t *testing.T) {
 	c := newBuilder().Build()
 	problem, err := start(cluster(c, job(own, nil)))
-	if err != nil || problem == nil || problem.Reason != v1alpha1.ReasonAgentNotStarted || !strings.Contains(problem.Message, "delete it") {
+	if err != nil || problem == nil || problem.Reason != v1alpha1.ReasonAgentNotStarted ||
+		!strings.Contains(problem.Message, "delete it") {
 		t.Fatal(problem, err)
 	}
 	if key(t, c, ownSecret()) != "" {
@@ -206,7 +214,9 @@ func TestRetireTrustsNoLabels(t *testing.T) {
 	if err := cluster(c).Retire(context.Background(), owner(), v1alpha1.DeliveryLabel, ""); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{ownSecret(): "", own: "old", "labelled": "old", "forged": "old", "other": "old"} {
+	for name, want := range map[string]string{
+		ownSecret(): "", own: "old", "labelled": "old", "forged": "old", "other": "old",
+	} {
 		if got := key(t, c, name); got != want {
 			t.Errorf("Secret %s: %q, want %q", name, got, want)
 		}
@@ -227,7 +237,8 @@ func TestPodsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newBuilder().WithObjects(test.pod).Build()
-			if got, err := cluster(c).PodsLeft(context.Background(), owner(), v1alpha1.DeliveryLabel); got != test.want || err != nil {
+			if got, err := cluster(c).PodsLeft(context.Background(), owner(), v1alpha1.DeliveryLabel); got != test.want ||
+				err != nil {
 				t.Error(got, err)
 			}
 		})

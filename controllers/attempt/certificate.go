@@ -42,7 +42,9 @@ func (c *Cluster) issue(ctx context.Context, wanted Certificate) (plan.AttemptSe
 	if err != nil {
 		return plan.AttemptSecret{}, fmt.Errorf("issuing the certificate of %s: %w", wanted.Identity, err)
 	}
-	template := pki.Template{Identity: wanted.Identity, DNSNames: []string{wanted.ServerName}, Lifetime: c.options.Lifetime}
+	template := pki.Template{
+		Identity: wanted.Identity, DNSNames: []string{wanted.ServerName}, Lifetime: c.options.Lifetime,
+	}
 	if wanted.Claims != nil {
 		claims := *wanted.Claims
 		claims.Audience = []string{pki.Fingerprint(ca.Certificate)}
@@ -81,7 +83,9 @@ func (c *Cluster) Renew(ctx context.Context, owner client.Object, job string, wa
 		return fmt.Errorf("encoding a certificate of %s: %w", wanted.Identity, err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	err = c.options.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(conditions.FieldOwner))
+	err = c.options.Client.Patch(
+		ctx, secret, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(conditions.FieldOwner),
+	)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("renewing the certificate in Secret %s/%s: %w", namespace, name, err)
 	}

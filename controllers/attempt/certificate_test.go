@@ -70,13 +70,18 @@ func TestAudience(t *testing.T) {
 		peers []*pki.CA
 		want  []string
 	}{
-		"another cluster": {[]*pki.CA{west, next}, []string{pki.Fingerprint(west.Certificate), pki.Fingerprint(next.Certificate)}},
-		"this cluster":    {nil, nil},
+		"another cluster": {
+			[]*pki.CA{west, next},
+			[]string{pki.Fingerprint(west.Certificate), pki.Fingerprint(next.Certificate)},
+		},
+		"this cluster": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newBuilder().Build()
 			d := owner()
-			problem, err := cluster(store).Start(t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), sending(t, c.peers...))
+			problem, err := cluster(store).Start(
+				t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), sending(t, c.peers...),
+			)
 			if err != nil || problem != nil {
 				t.Fatal(problem, err)
 			}
@@ -98,7 +103,9 @@ func TestAudience(t *testing.T) {
 	broken := sending(t)
 	broken.PeerCA = []byte("not PEM")
 	d := owner()
-	problem, err := cluster(newBuilder().Build()).Start(t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), broken)
+	problem, err := cluster(newBuilder().Build()).Start(
+		t.Context(), d, plan.ReceiveAttempt(d, false, placement.Plan{}, plan.AgentImage{}), broken,
+	)
 	if err != nil || problem == nil || problem.Reason != v1alpha1.ReasonInvalidCABundle {
 		t.Errorf("a bundle that cannot be used: %+v, %v", problem, err)
 	}
@@ -133,7 +140,9 @@ func TestRenew(t *testing.T) {
 	if err := c.Renew(t.Context(), owner(), "gone", sending(t, west)); err != nil {
 		t.Error(err)
 	}
-	if err := store.Get(t.Context(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName("gone", owner())}, &corev1.Secret{}); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := store.Get(
+		t.Context(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName("gone", owner())}, &corev1.Secret{},
+	); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("a Secret that was deleted: %v", err)
 	}
 }

@@ -37,7 +37,8 @@ type Heard struct {
 // Listen returns what the agent of an object's Job said last, and has no other agent of the object's asked. Without a
 // pod that runs it is nothing.
 func Listen(
-	reports agentpoll.Poller[*wirev1.Report], object types.NamespacedName, job *batchv1.Job, pod *corev1.Pod, serverName string,
+	reports agentpoll.Poller[*wirev1.Report], object types.NamespacedName, job *batchv1.Job, pod *corev1.Pod,
+	serverName string,
 ) Heard {
 	ip, runs := plan.AgentToAsk(job, pod)
 	if !runs {

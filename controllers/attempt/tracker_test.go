@@ -20,12 +20,15 @@ func TestTracker(t *testing.T) {
 		samples int
 		rate    int64
 	}{
-		{0, "1", 0, 1, 0}, {time.Millisecond, "1", 0, 1, 0}, {4 * time.Second, "1", 400, 2, 100}, {4 * time.Second, "1", 400, 2, 100},
+		{0, "1", 0, 1, 0}, {time.Millisecond, "1", 0, 1, 0}, {4 * time.Second, "1", 400, 2, 100},
+		{4 * time.Second, "1", 400, 2, 100},
 		{80 * time.Second, "1", 4200, 2, 50}, {81 * time.Second, "2", 100, 1, 0},
 	} {
 		got := tracker.Add("uid", step.attempt, now.Add(step.after), step.bytes)
 		if len(got) != step.samples || got.Rate() != step.rate {
-			t.Errorf("after %s: %d samples, %d a second, want %d and %d", step.after, len(got), got.Rate(), step.samples, step.rate)
+			t.Errorf(
+				"after %s: %d samples, %d a second, want %d and %d", step.after, len(got), got.Rate(), step.samples, step.rate,
+			)
 		}
 	}
 	tracker.Forget("uid")

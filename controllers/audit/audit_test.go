@@ -37,8 +37,10 @@ func TestUse(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	uses := audit.NewUses(log.logger(t), registry)
 	uses.Record(audit.Use{
-		Peer: "east", Namespace: "bank", ToNamespace: "vault", Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "ledger-copy", Path: "/in",
-		Transfer: "ledger", Run: "7f3ca", Attempt: 2, Delete: true, Bytes: 4096, Duration: 1500 * time.Millisecond, Result: "Succeeded",
+		Peer: "east", Namespace: "bank", ToNamespace: "vault", Kind: v1alpha1.GrantedPersistentVolumeClaim,
+		Name: "ledger-copy", Path: "/in",
+		Transfer: "ledger", Run: "7f3ca", Attempt: 2, Delete: true, Bytes: 4096, Duration: 1500 * time.Millisecond,
+		Result: "Succeeded",
 	})
 	uses.Record(audit.Use{
 		Peer: "east", Namespace: "bank", ToNamespace: "vault", Kind: v1alpha1.GrantedQueue, Name: "orders",
@@ -46,12 +48,15 @@ func TestUse(t *testing.T) {
 	})
 	for i, want := range []map[string]any{
 		{
-			"msg": "Grant used", "audit": true, "peer": "east", "namespace": "bank", "toNamespace": "vault", "kind": "PersistentVolumeClaim",
-			"name": "ledger-copy", "path": "/in", "transfer": "ledger", "run": "7f3ca", "attempt": 2.0, "delete": true, "privileged": false,
-			"bytes": 4096.0, "seconds": 1.5, "result": "Succeeded",
+			"msg": "Grant used", "audit": true, "peer": "east", "namespace": "bank", "toNamespace": "vault",
+			"kind": "PersistentVolumeClaim",
+			"name": "ledger-copy", "path": "/in", "transfer": "ledger", "run": "7f3ca", "attempt": 2.0, "delete": true,
+			"privileged": false,
+			"bytes":      4096.0, "seconds": 1.5, "result": "Succeeded",
 		},
 		{
-			"msg": "Grant used", "audit": true, "peer": "east", "namespace": "bank", "toNamespace": "vault", "kind": "Queue", "name": "orders",
+			"msg": "Grant used", "audit": true, "peer": "east", "namespace": "bank", "toNamespace": "vault", "kind": "Queue",
+			"name":  "orders",
 			"bytes": 10.0, "returnedBytes": 20.0, "seconds": 60.0, "result": "Closed",
 		},
 	} {

@@ -38,11 +38,16 @@ type Options struct {
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(mgr.GetClient(), o)
-	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+	changed := builder.WithPredicates(
+		predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+	)
 	return ctrl.NewControllerManagedBy(mgr).Named("compressionpolicy").
 		For(&v1alpha1.CompressionPolicy{}). // own writes too: what followed from an older status is looked at again
 		// Whether a policy is the default depends on the others that are said to be.
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults), builder.WithPredicates(wake.Later()), changed).
+		Watches(
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.otherDefaults),
+			builder.WithPredicates(wake.Later()), changed,
+		).
 		WithOptions(refusal.ControllerOptions(1)).
 		Complete(wake.Again(r))
 }
@@ -73,7 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	before := subject.DeepCopy()
 	wanted := Judge(&subject, policies.Items)
-	subject.Status.Conditions = conditions.Merge(subject.Status.Conditions, wanted, subject.Generation, r.options.Clock.Now())
+	subject.Status.Conditions = conditions.Merge(
+		subject.Status.Conditions, wanted, subject.Generation, r.options.Clock.Now(),
+	)
 	subject.Status.ObservedGeneration = subject.Generation
 	wrote, err := conditions.WriteStatus(ctx, r.client, before, &subject)
 	if wrote {
@@ -95,11 +102,11 @@ func Judge(subject *v1alpha1.CompressionPolicy, policies []v1alpha1.CompressionP
 	case chosen == nil || chosen.Name == subject.Name && !several:
 		return conditions.Ready(v1alpha1.ReasonAccepted, "The policy applies where it is named and where none is")
 	case chosen.Name == subject.Name:
-		return conditions.Ready(v1alpha1.ReasonAccepted, "The policy applies where it is named and where none is; it is the oldest of several that are "+
-			"annotated as the default")
+		return conditions.Ready(v1alpha1.ReasonAccepted, "The policy applies where it is named and where none is; it is "+
+			"the oldest of several that are annotated as the default")
 	default:
-		return conditions.Stalled(v1alpha1.ReasonMultipleDefaults, fmt.Sprintf("CompressionPolicy %q is the default because it is older; this one applies only "+
-			"where it is named. Remove the annotation %s from one of them", chosen.Name, v1alpha1.DefaultPolicyAnnotation))
+		return conditions.Stalled(v1alpha1.ReasonMultipleDefaults, fmt.Sprintf("CompressionPolicy %q is the default "+
+			"because it is older; this one applies only where it is named. Remove the annotation %s from one of them", chosen.Name, v1alpha1.DefaultPolicyAnnotation))
 	}
 }
 

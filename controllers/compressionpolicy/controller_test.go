@@ -22,7 +22,9 @@ import (
 )
 
 func policy(name string, isDefault bool, age time.Duration) v1alpha1.CompressionPolicy {
-	p := v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
+	p := v1alpha1.CompressionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
+	}
 	if isDefault {
 		p.Annotations = map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"}
 	}
@@ -30,7 +32,8 @@ func policy(name string, isDefault bool, age time.Duration) v1alpha1.Compression
 }
 
 func TestJudge(t *testing.T) {
-	plain, old, young := policy("plain", false, time.Hour), policy("old", true, time.Hour), policy("young", true, time.Minute)
+	plain, old, young := policy("plain", false, time.Hour), policy("old", true, time.Hour),
+		policy("young", true, time.Minute)
 	negative := policy("negative", true, 2*time.Hour)
 	size := resource.MustParse("-1")
 	negative.Spec.Hardware = &v1alpha1.HardwareCompression{MinSize: &size}
@@ -41,16 +44,26 @@ func TestJudge(t *testing.T) {
 		reason  string
 		words   string
 	}{
-		"named only":      {plain, []v1alpha1.CompressionPolicy{plain, old}, true, v1alpha1.ReasonAccepted, "where it is named"},
-		"the default":     {old, []v1alpha1.CompressionPolicy{plain, old}, true, v1alpha1.ReasonAccepted, "where none is"},
-		"oldest default":  {old, []v1alpha1.CompressionPolicy{young, plain, old}, true, v1alpha1.ReasonAccepted, "oldest of several"},
-		"younger default": {young, []v1alpha1.CompressionPolicy{young, plain, old}, false, v1alpha1.ReasonMultipleDefaults, "\"old\" is the default"},
-		"invalid":         {negative, []v1alpha1.CompressionPolicy{negative}, false, v1alpha1.ReasonInvalidSpec, "spec.hardware.minSize"},
+		"named only": {
+			plain, []v1alpha1.CompressionPolicy{plain, old}, true, v1alpha1.ReasonAccepted, "where it is named",
+		},
+		"the default": {old, []v1alpha1.CompressionPolicy{plain, old}, true, v1alpha1.ReasonAccepted, "where none is"},
+		"oldest default": {
+			old, []v1alpha1.CompressionPolicy{young, plain, old}, true, v1alpha1.ReasonAccepted, "oldest of several",
+		},
+		"younger default": {
+			young, []v1alpha1.CompressionPolicy{young, plain, old}, false, v1alpha1.ReasonMultipleDefaults,
+			"\"old\" is the default",
+		},
+		"invalid": {
+			negative, []v1alpha1.CompressionPolicy{negative}, false, v1alpha1.ReasonInvalidSpec, "spec.hardware.minSize",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := compressionpolicy.Judge(&c.subject, c.all)
 			ready := meta.FindStatusCondition(got, v1alpha1.ConditionReady)
-			if (ready.Status == metav1.ConditionTrue) != c.ready || ready.Reason != c.reason || !strings.Contains(ready.Message, c.words) {
+			if (ready.Status == metav1.ConditionTrue) != c.ready || ready.Reason != c.reason ||
+				!strings.Contains(ready.Message, c.words) {
 				t.Errorf("Ready is %+v", ready)
 			}
 			if meta.IsStatusConditionTrue(got, v1alpha1.ConditionStalled) == c.ready {
@@ -70,7 +83,9 @@ func TestReconcile(t *testing.T) {
 	r := compressionpolicy.NewReconciler(c, compressionpolicy.Options{})
 	var versions []string
 	for range 2 {
-		if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "p"}}); err != nil {
+		if _, err := r.Reconcile(
+			context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "p"}},
+		); err != nil {
 			t.Fatal(err)
 		}
 		var got v1alpha1.CompressionPolicy
@@ -85,7 +100,9 @@ func TestReconcile(t *testing.T) {
 	if versions[0] != versions[1] {
 		t.Error("it was written without a change")
 	}
-	if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "gone"}}); err != nil {
+	if _, err := r.Reconcile(
+		context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "gone"}},
+	); err != nil {
 		t.Error(err)
 	}
 }

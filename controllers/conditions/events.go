@@ -24,7 +24,8 @@ func Tell(recorder events.EventRecorder, object runtime.Object, before, after []
 	}
 	stalled := meta.IsStatusConditionTrue(after, v1alpha1.ConditionStalled)
 	was := meta.FindStatusCondition(before, v1alpha1.ConditionReady)
-	if was != nil && was.Reason == ready.Reason && meta.IsStatusConditionTrue(before, v1alpha1.ConditionStalled) == stalled {
+	if was != nil && was.Reason == ready.Reason &&
+		meta.IsStatusConditionTrue(before, v1alpha1.ConditionStalled) == stalled {
 		return
 	}
 	kind := corev1.EventTypeNormal

@@ -61,12 +61,15 @@ func Start(crds string) (*Cluster, error) {
 	}
 	c.environment = &envtest.Environment{
 		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
-		CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
-		Scheme: c.Scheme,
+		CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
+		Scheme:            c.Scheme,
 	}
 	var err error
 	if c.Config, err = c.environment.Start(); err != nil {
-		return nil, fmt.Errorf("starting the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver): %w", err)
+		return nil, fmt.Errorf(
+			"starting the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver): %w", err,
+		)
 	}
 	if c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -115,7 +118,9 @@ func (c *Cluster) Claim(t testing.TB, namespace, name string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
 		},
 	})
 }
@@ -131,7 +136,8 @@ func (c *Cluster) NoneOf(t testing.TB, name corev1.ResourceName, example client.
 	t.Helper()
 	none := corev1.ResourceList{name: resource.MustParse("0")}
 	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: example.GetNamespace(), Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
+		ObjectMeta: metav1.ObjectMeta{Namespace: example.GetNamespace(), Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: none},
 	}
 	c.Create(t, quota)
 	// What the quota controller would do.
@@ -166,10 +172,13 @@ func (c *Cluster) FailingWebhook(t testing.TB, group, name string, example clien
 	webhook := &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "." + example.GetNamespace()},
 		Webhooks: []admissionv1.ValidatingWebhook{{
-			Name: "failing.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
-			ClientConfig:      admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
-			FailurePolicy:     ptr.To(admissionv1.Fail),
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: example.GetNamespace()}},
+			Name: "failing.example.com", AdmissionReviewVersions: []string{"v1"},
+			SideEffects:   ptr.To(admissionv1.SideEffectClassNone),
+			ClientConfig:  admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
+			FailurePolicy: ptr.To(admissionv1.Fail),
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: example.GetNamespace()},
+			},
 			Rules: []admissionv1.RuleWithOperations{{
 				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
 				Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{name}},
@@ -218,7 +227,9 @@ func (c *Cluster) Allow(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 			asked.Name = rule.ResourceNames[0]
 		}
 		Eventually(t, func() error {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: asked}}
+			review := &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: asked},
+			}
 			if err := c.Client.Create(context.Background(), review); err != nil {
 				return err
 			}
@@ -232,7 +243,9 @@ func (c *Cluster) Allow(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 
 // See does something, and waits until check returns nil for one of the states that the objects of a namespace have from
 // then on. It sees also those that have passed before anybody can ask for them.
-func (c *Cluster) See(t testing.TB, list client.ObjectList, namespace string, do func(), check func(client.Object) error) {
+func (c *Cluster) See(
+	t testing.TB, list client.ObjectList, namespace string, do func(), check func(client.Object) error,
+) {
 	t.Helper()
 	if err := c.Client.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
@@ -293,7 +306,9 @@ func Eventually(t testing.TB, check func() error) {
 func (c *Cluster) Jobs(t testing.TB, namespace, label, value string) []batchv1.Job {
 	t.Helper()
 	jobs := &batchv1.JobList{}
-	if err := c.Client.List(context.Background(), jobs, client.InNamespace(namespace), client.MatchingLabels{label: value}); err != nil {
+	if err := c.Client.List(
+		context.Background(), jobs, client.InNamespace(namespace), client.MatchingLabels{label: value},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return jobs.Items
@@ -313,7 +328,8 @@ func (c *Cluster) RunPod(t testing.TB, job *batchv1.Job, node string) *corev1.Po
 		status.PodIP, status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
 		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: plan.AgentContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+			Name:  plan.AgentContainer,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 		}}
 	})
 	return pod
@@ -371,7 +387,8 @@ func (c *Cluster) EndPod(t testing.TB, pod *corev1.Pod, exitCode int32, message 
 func Expect(found []metav1.Condition, conditionType, reason string) error {
 	for _, one := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		condition := meta.FindStatusCondition(found, one)
-		if condition == nil || condition.Reason != reason || (condition.Status == metav1.ConditionTrue) != (one == conditionType) {
+		if condition == nil || condition.Reason != reason ||
+			(condition.Status == metav1.ConditionTrue) != (one == conditionType) {
 			text, _ := json.Marshal(found)
 			return fmt.Errorf("want %s with reason %s, have %s", conditionType, reason, text)
 		}

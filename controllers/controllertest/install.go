@@ -18,7 +18,8 @@ func (c *Cluster) Install(t testing.TB, values ...string) {
 	}
 	for i := range objects {
 		switch objects[i].GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy",
+			"ValidatingAdmissionPolicyBinding":
 			c.Create(t, objects[i].DeepCopy())
 		}
 	}

@@ -36,7 +36,9 @@ func (c *Cluster) CheckMetrics(t testing.TB, address, serverName string, ca []by
 	ctx := context.Background()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName}}}
+	browser := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName}},
+	}
 	t.Cleanup(browser.CloseIdleConnections)
 	scrape := func(token string, want int) {
 		t.Helper()
@@ -76,7 +78,8 @@ func (c *Cluster) CheckMetrics(t testing.TB, address, serverName string, ca []by
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
 	})
 	scrape("", http.StatusUnauthorized)
-	scrape("forged", http.StatusInternalServerError) // controller-runtime's filter takes the review's "invalid token" for a failure
+	// controller-runtime's filter takes the review's "invalid token" for a failure
+	scrape("forged", http.StatusInternalServerError)
 	scrape(token("stranger"), http.StatusForbidden)
 	scrape(prometheus, http.StatusOK)
 }

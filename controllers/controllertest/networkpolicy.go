@@ -15,7 +15,9 @@ import (
 
 // ApplyNetworkPolicy is for interceptors of fake clients, which cannot merge NetworkPolicies: what is applied takes the
 // place of what there is.
-func ApplyNetworkPolicy(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+func ApplyNetworkPolicy(
+	ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption,
+) error {
 	policy := &networkingv1.NetworkPolicy{}
 	encoded, err := json.Marshal(object)
 	if err == nil {

@@ -48,7 +48,8 @@ func NewReconciler(o Options) *Reconciler { return &Reconciler{options: o} }
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
-	ofNamespace, changed := handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(wake.Later(), holdsChanged())
+	ofNamespace, changed := handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+		builder.WithPredicates(wake.Later(), holdsChanged())
 	err := ctrl.NewControllerManagedBy(mgr).Named("dataquota").
 		For(&v1alpha1.DataQuota{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Transfer{}, ofNamespace, changed).
@@ -131,5 +132,7 @@ func holds(object client.Object) (held quota.Held) {
 
 // ofNamespace lists the DataQuotas of an object's namespace.
 func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	return wake.Requests[*v1alpha1.DataQuota](ctx, r.options.Client, &v1alpha1.DataQuotaList{}, nil, client.InNamespace(object.GetNamespace()))
+	return wake.Requests[*v1alpha1.DataQuota](
+		ctx, r.options.Client, &v1alpha1.DataQuotaList{}, nil, client.InNamespace(object.GetNamespace()),
+	)
 }

@@ -55,13 +55,16 @@ func shown(t *testing.T, registry *prometheus.Registry, gauge string) map[string
 func TestStatus(t *testing.T) {
 	at := metav1.NewTime(now)
 	object := &v1alpha1.DataQuota{ObjectMeta: named("team"), Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{
-		RunningTransfers: ptr.To[int32](1), RunningDeliveries: ptr.To[int32](10), Bandwidth: ptr.To(resource.MustParse("200Mi")),
+		RunningTransfers: ptr.To[int32](1), RunningDeliveries: ptr.To[int32](10),
+		Bandwidth:  ptr.To(resource.MustParse("200Mi")),
 		QueueBytes: ptr.To(resource.MustParse("100Gi")),
 	}}}
 	object.Generation = 3
 	runs := func(name, bandwidth string) *v1alpha1.Transfer {
 		return &v1alpha1.Transfer{ObjectMeta: named(name), Status: v1alpha1.TransferStatus{
-			Run: &v1alpha1.RunStatus{ID: "abcde", Attempt: 1, Route: v1alpha1.RouteGateway, BandwidthLimit: ptr.To(resource.MustParse(bandwidth))},
+			Run: &v1alpha1.RunStatus{
+				ID: "abcde", Attempt: 1, Route: v1alpha1.RouteGateway, BandwidthLimit: ptr.To(resource.MustParse(bandwidth)),
+			},
 		}}
 	}
 	ended := runs("ended", "1Gi")
@@ -76,15 +79,21 @@ func TestStatus(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(object).WithObjects(
 		object, runs("a", "30Mi"), runs("b", "50Mi"), ended, elsewhere,
 		&v1alpha1.Delivery{ObjectMeta: named("d"), Status: v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{ID: "abcde"}}},
-		&v1alpha1.Queue{ObjectMeta: named("q"), Spec: v1alpha1.QueueSpec{Replicas: 3}, Status: v1alpha1.QueueStatus{StorageSize: ptr.To(resource.MustParse("10Gi"))}},
+		&v1alpha1.Queue{
+			ObjectMeta: named("q"), Spec: v1alpha1.QueueSpec{Replicas: 3},
+			Status: v1alpha1.QueueStatus{StorageSize: ptr.To(resource.MustParse("10Gi"))},
+		},
 	).WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(
-		ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+		ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
+		options ...client.SubResourcePatchOption,
 	) error {
 		writes++
 		return c.SubResource(name).Patch(ctx, object, patch, options...)
 	}}).Build()
 	registry := prometheus.NewRegistry()
-	r := dataquota.NewReconciler(dataquota.Options{Client: c, Metrics: metrics.NewQuotas(registry), Clock: clocktesting.NewFakePassiveClock(now)})
+	r := dataquota.NewReconciler(
+		dataquota.Options{Client: c, Metrics: metrics.NewQuotas(registry), Clock: clocktesting.NewFakePassiveClock(now)},
+	)
 	reconcile := func() {
 		t.Helper()
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)}); err != nil {
@@ -100,12 +109,14 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := object.Status.Used
-	if *used.RunningTransfers != 2 || *used.RunningDeliveries != 1 || used.Bandwidth.String() != "80Mi" || used.QueueBytes.String() != "30Gi" ||
+	if *used.RunningTransfers != 2 || *used.RunningDeliveries != 1 || used.Bandwidth.String() != "80Mi" ||
+		used.QueueBytes.String() != "30Gi" ||
 		object.Status.ObservedGeneration != 3 || object.Status.Hard.QueueBytes.String() != "100Gi" {
 		t.Errorf("%+v", object.Status)
 	}
 	if got := shown(t, registry, "lighterage_quota_used"); !maps.Equal(got, map[string]float64{
-		"bank/team/bandwidth": 80 << 20, "bank/team/queueBytes": 30 << 30, "bank/team/runningDeliveries": 1, "bank/team/runningTransfers": 2,
+		"bank/team/bandwidth": 80 << 20, "bank/team/queueBytes": 30 << 30, "bank/team/runningDeliveries": 1,
+		"bank/team/runningTransfers": 2,
 	}) {
 		t.Errorf("%v", got)
 	}

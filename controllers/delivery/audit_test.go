@@ -42,11 +42,15 @@ type audited struct {
 func newAudited(t *testing.T) *audited {
 	now := time.Now().Truncate(time.Second)
 	a := &audited{t: t, uses: prometheus.NewRegistry(), object: &v1alpha1.Delivery{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer},
+		},
 		Spec: v1alpha1.DeliverySpec{
-			Peer:        "east",
-			Transfer:    v1alpha1.TransferReference{Namespace: "shop", Name: "ledger", Run: "a2b3c", Attempt: 1},
-			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/in"}},
+			Peer:     "east",
+			Transfer: v1alpha1.TransferReference{Namespace: "shop", Name: "ledger", Run: "a2b3c", Attempt: 1},
+			Destination: v1alpha1.DeliveryDestination{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/in"},
+			},
 		},
 		Status: v1alpha1.DeliveryStatus{
 			Phase:    v1alpha1.DeliveryReceiving,
@@ -60,7 +64,9 @@ func newAudited(t *testing.T) *audited {
 			To:   []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim}},
 		},
 	}}
-	objects := append(endedAgent(a.object, attemptName), a.object, a.grant, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}})
+	objects := append(
+		endedAgent(a.object, attemptName), a.object, a.grant, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}},
+	)
 	a.stubborn = newStubborn(objects...)
 	log := funcr.NewJSON(func(text string) {
 		line := map[string]any{}
@@ -70,7 +76,8 @@ func newAudited(t *testing.T) *audited {
 		a.lines = append(a.lines, line)
 	}, funcr.Options{})
 	a.r = delivery.NewReconciler(delivery.Options{
-		Client: a, Reader: a, Attempts: attempt.NewCluster(attempt.Options{Client: a, Reader: a}), Uses: audit.NewUses(log, a.uses),
+		Client: a, Reader: a, Attempts: attempt.NewCluster(attempt.Options{Client: a, Reader: a}),
+		Uses:     audit.NewUses(log, a.uses),
 		Topology: topology.New(a), Reports: controllertest.Asking[*wirev1.Report](nil),
 		Recorder: events.NewFakeRecorder(100), Clock: clocktesting.NewFakePassiveClock(now), Cluster: "west",
 	})
@@ -105,15 +112,18 @@ func (a *audited) says(result string) {
 		a.t.Fatalf("%d lines: %v", len(a.lines), a.lines)
 	}
 	for key, want := range map[string]any{
-		"msg": "Grant used", "audit": true, "peer": "east", "namespace": "shop", "toNamespace": "bank", "kind": "PersistentVolumeClaim", "name": "copy",
-		"path": "/in", "transfer": "ledger", "run": "a2b3c", "attempt": 1.0, "bytes": 4096.0, "seconds": 60.0, "result": result,
+		"msg": "Grant used", "audit": true, "peer": "east", "namespace": "shop", "toNamespace": "bank",
+		"kind": "PersistentVolumeClaim", "name": "copy",
+		"path": "/in", "transfer": "ledger", "run": "a2b3c", "attempt": 1.0, "bytes": 4096.0, "seconds": 60.0,
+		"result": result,
 	} {
 		if got := a.lines[0][key]; got != want {
 			a.t.Errorf("%s is %v, want %v", key, got, want)
 		}
 	}
 	families, err := a.uses.Gather()
-	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 || families[0].GetMetric()[0].GetCounter().GetValue() != 1 {
+	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 ||
+		families[0].GetMetric()[0].GetCounter().GetValue() != 1 {
 		a.t.Errorf("counted: %v, %v", families, err)
 	}
 }

@@ -61,7 +61,9 @@ func (r *Reconciler) markDeleting(ctx context.Context, delivery *v1alpha1.Delive
 	delivery.Status.Endpoint, delivery.Status.ServerName = "", ""
 	delivery.Status.ObservedGeneration = delivery.Generation
 	wanted := conditions.Reconciling(v1alpha1.ReasonDeleting, "the agent is being ended")
-	delivery.Status.Conditions = conditions.Merge(delivery.Status.Conditions, wanted, delivery.Generation, r.Clock.Now().Truncate(time.Second))
+	delivery.Status.Conditions = conditions.Merge(
+		delivery.Status.Conditions, wanted, delivery.Generation, r.Clock.Now().Truncate(time.Second),
+	)
 	_, err := conditions.WriteStatus(ctx, r.Client, before, delivery)
 	return err
 }

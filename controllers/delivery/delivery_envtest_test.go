@@ -217,7 +217,9 @@ func TestReceivesAndIsForgottenLater(t *testing.T) {
 func (f *fixture) gone(d *v1alpha1.Delivery) {
 	f.Helper()
 	controllertest.Eventually(f, func() error {
-		for name, object := range map[string]client.Object{d.Name: &v1alpha1.Delivery{}, plan.AttemptSecretName(d.Name, d): &corev1.Secret{}} {
+		for name, object := range map[string]client.Object{
+			d.Name: &v1alpha1.Delivery{}, plan.AttemptSecretName(d.Name, d): &corev1.Secret{},
+		} {
 			err := cluster.Client.Get(context.Background(), client.ObjectKey{Namespace: d.Namespace, Name: name}, object)
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%T %s is still there: %v", object, name, err)
@@ -254,8 +256,13 @@ func TestRefuses(t *testing.T) {
 			},
 			v1alpha1.ReasonNotGranted,
 		},
-		"mirror without leave":      {func(_ *fixture, d *v1alpha1.Delivery) { d.Spec.Delete = true }, v1alpha1.ReasonNotGranted},
-		"keep owners without leave": {func(_ *fixture, d *v1alpha1.Delivery) { d.Spec.Privilege = v1alpha1.AgentPrivilegeKeepOwners }, v1alpha1.ReasonNotGranted},
+		"mirror without leave": {
+			func(_ *fixture, d *v1alpha1.Delivery) { d.Spec.Delete = true }, v1alpha1.ReasonNotGranted,
+		},
+		"keep owners without leave": {
+			func(_ *fixture, d *v1alpha1.Delivery) { d.Spec.Privilege = v1alpha1.AgentPrivilegeKeepOwners },
+			v1alpha1.ReasonNotGranted,
+		},
 		"place in use": {
 			func(f *fixture, d *v1alpha1.Delivery) {
 				other := f.make("other", 1, "/books")
@@ -327,9 +334,12 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 	f := prepare(t)
 	cluster.NoJobs(t, f.namespace)
 	d := f.make("ledger", 1, "/")
-	f.ends(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted, func() { cluster.Create(t, d) })
+	f.ends(d, v1alpha1.DeliveryFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonAgentNotStarted, func() {
+		cluster.Create(t, d)
+	})
 	message := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled).Message
-	if !strings.Contains(message, "the receiving cluster") || strings.Contains(message, "quota") || d.Status.Run.CompletionTime == nil {
+	if !strings.Contains(message, "the receiving cluster") || strings.Contains(message, "quota") ||
+		d.Status.Run.CompletionTime == nil {
 		t.Errorf("%q %+v", message, d.Status.Run)
 	}
 	f.gone(d)

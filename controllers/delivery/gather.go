@@ -24,7 +24,8 @@ import (
 // gather reads everything that a decision needs.
 func (r *Reconciler) gather(ctx context.Context, delivery *v1alpha1.Delivery) (plan.DeliveryFacts, error) {
 	facts := plan.DeliveryFacts{
-		Now: r.Clock.Now().Truncate(time.Second), Retention: r.Retention, CertificateLifetime: r.Attempts.CertificateLifetime(),
+		Now: r.Clock.Now().Truncate(time.Second), Retention: r.Retention,
+		CertificateLifetime: r.Attempts.CertificateLifetime(),
 	}
 	var found bool
 	var err error
@@ -86,7 +87,9 @@ func (r *Reconciler) gatherRivals(ctx context.Context, delivery *v1alpha1.Delive
 	others, transfers := &v1alpha1.DeliveryList{}, &v1alpha1.TransferList{}
 	into := client.MatchingFields{index.WrittenClaim: delivery.Spec.Destination.PersistentVolumeClaim.ClaimName}
 	for _, list := range []client.ObjectList{others, transfers} {
-		if err := r.Client.List(ctx, list, client.InNamespace(delivery.Namespace), into, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.Client.List(
+			ctx, list, client.InNamespace(delivery.Namespace), into, client.UnsafeDisableDeepCopy,
+		); err != nil {
 			return fmt.Errorf("listing %T in %s: %w", list, delivery.Namespace, err)
 		}
 	}
@@ -109,7 +112,9 @@ func (r *Reconciler) gatherAgent(ctx context.Context, delivery *v1alpha1.Deliver
 	if facts.Job, facts.Pod, err = r.Attempts.Find(ctx, delivery, delivery.Name); err != nil {
 		return err
 	}
-	heard := attempt.Listen(r.Reports, client.ObjectKeyFromObject(delivery), facts.Job, facts.Pod, pki.ReceiveServerName(string(delivery.UID)))
+	heard := attempt.Listen(
+		r.Reports, client.ObjectKeyFromObject(delivery), facts.Job, facts.Pod, pki.ReceiveServerName(string(delivery.UID)),
+	)
 	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent
 	if progress := heard.Report.GetProgress(); heard.Report != nil {
 		arrived := progress.GetBytes() - min(progress.GetBytes(), progress.GetUnchangedBytes())

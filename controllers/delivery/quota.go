@@ -20,7 +20,8 @@ import (
 // newLine is that of Deliveries.
 func (r *Reconciler) newLine() *line.Line[*v1alpha1.Delivery] {
 	return &line.Line[*v1alpha1.Delivery]{
-		Client: r.Client, Reader: r.Reader, List: deliveries, Holds: quota.DeliveryHolds, Waits: quota.DeliveryWaits, View: r.view,
+		Client: r.Client, Reader: r.Reader, List: deliveries, Holds: quota.DeliveryHolds, Waits: quota.DeliveryWaits,
+		View: r.view,
 	}
 }
 

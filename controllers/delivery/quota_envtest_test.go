@@ -57,7 +57,8 @@ func TestDeliveriesShareTwoSlots(t *testing.T) {
 					jobs += len(cluster.Jobs(t, f.namespace, v1alpha1.DeliveryLabel, string(d.UID)))
 				case ready != nil && ready.Reason == v1alpha1.ReasonQuotaExceeded:
 					waits++
-					if d.Status.Phase != v1alpha1.DeliveryPending || strings.Contains(ready.Message, "team") || strings.Contains(ready.Message, f.namespace) {
+					if d.Status.Phase != v1alpha1.DeliveryPending || strings.Contains(ready.Message, "team") ||
+						strings.Contains(ready.Message, f.namespace) {
 						t.Errorf("%s: %s", d.Status.Phase, ready.Message)
 					}
 				}

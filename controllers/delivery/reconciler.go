@@ -80,7 +80,8 @@ type Reconciler struct {
 func NewReconciler(o Options) *Reconciler {
 	r := &Reconciler{Options: o, tracker: attempt.NewTracker(), refusals: &refusal.Shower{
 		Client: o.Client, Clock: o.Clock, Recorder: o.Recorder,
-		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there says why",
+		Public: "the receiving cluster cannot make what the agent needs, and tries again; the event of the Delivery there " +
+			"says why",
 	}}
 	r.line = r.newLine()
 	return r
@@ -159,7 +160,9 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, delivery *v1alpha1.Del
 	return nil
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, delivery *v1alpha1.Delivery, decision plan.DeliveryDecision) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, delivery *v1alpha1.Delivery, decision plan.DeliveryDecision,
+) error {
 	before := delivery.DeepCopy()
 	delivery.Status = decision.Status
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, delivery); err != nil {
@@ -187,7 +190,9 @@ func (r *Reconciler) execute(
 	case decision.Clear:
 		return nil, r.Attempts.Retire(ctx, delivery, v1alpha1.DeliveryLabel, "")
 	case decision.Expired:
-		if err := r.Client.Delete(ctx, delivery, client.Preconditions{UID: &delivery.UID}); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Delete(
+			ctx, delivery, client.Preconditions{UID: &delivery.UID},
+		); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("deleting Delivery %s, which ended long ago: %w", client.ObjectKeyFromObject(delivery), err)
 		}
 	case decision.Start != nil:
@@ -219,5 +224,7 @@ func (r *Reconciler) tell(delivery *v1alpha1.Delivery, before []metav1.Condition
 	if meta.IsStatusConditionTrue(delivery.Status.Conditions, v1alpha1.ConditionStalled) {
 		kind = corev1.EventTypeWarning
 	}
-	r.Recorder.Eventf(delivery, nil, kind, ready.Reason, "Reconcile", "%s", conditions.Shorten(cmp.Or(detail, ready.Message)))
+	r.Recorder.Eventf(
+		delivery, nil, kind, ready.Reason, "Reconcile", "%s", conditions.Shorten(cmp.Or(detail, ready.Message)),
+	)
 }

@@ -38,8 +38,10 @@ const attemptName = "ledger-a2b3c-1-01234567"
 
 func endedFixture() (*v1alpha1.Delivery, *stubborn, reconcile.Reconciler) {
 	object := &v1alpha1.Delivery{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}},
-		Status:     v1alpha1.DeliveryStatus{Phase: v1alpha1.DeliveryStarting, Run: &v1alpha1.RunStatus{ID: "a2b3c", Attempt: 1}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer},
+		},
+		Status: v1alpha1.DeliveryStatus{Phase: v1alpha1.DeliveryStarting, Run: &v1alpha1.RunStatus{ID: "a2b3c", Attempt: 1}},
 	}
 	s := newStubborn(append(endedAgent(object, attemptName), object)...)
 	return object, s, delivery.NewReconciler(delivery.Options{
@@ -63,7 +65,9 @@ func newStubborn(objects ...client.Object) *stubborn {
 		}
 	}
 	s := &stubborn{}
-	s.WithWatch = indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Delivery{}).
+	s.WithWatch = indextest.In(
+		fake.NewClientBuilder().WithScheme(scheme),
+	).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Delivery{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 				if s.deletes != nil {
@@ -72,7 +76,8 @@ func newStubborn(objects ...client.Object) *stubborn {
 				return c.Delete(ctx, object, options...)
 			},
 			SubResourcePatch: func(
-				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
+				options ...client.SubResourcePatchOption,
 			) error {
 				if s.writes != nil {
 					return s.writes
@@ -98,18 +103,25 @@ func endedAgent(owner client.Object, name string) []client.Object {
 			{Name: plan.AgentContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
 		}},
 	}
-	return []client.Object{job, pod, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: plan.AttemptSecretName(name, owner)}}}
+	return []client.Object{
+		job, pod, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: plan.AttemptSecretName(name, owner)}},
+	}
 }
 
 // look reconciles once and says how far the Delivery is, and whether the Secret is there.
-func look(t *testing.T, s *stubborn, r reconcile.Reconciler, object *v1alpha1.Delivery) (result reconcile.Result, secret bool, err error) {
+func look(
+	t *testing.T, s *stubborn, r reconcile.Reconciler, object *v1alpha1.Delivery,
+) (result reconcile.Result, secret bool, err error) {
 	t.Helper()
 	key := client.ObjectKeyFromObject(object)
 	result, err = r.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
 	if err := s.Get(context.Background(), key, object); err != nil {
 		t.Fatal(err)
 	}
-	missing := s.Get(context.Background(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName(object.Name, object)}, &corev1.Secret{})
+	missing := s.Get(
+		context.Background(), client.ObjectKey{Namespace: "bank", Name: plan.AttemptSecretName(object.Name, object)},
+		&corev1.Secret{},
+	)
 	return result, missing == nil, err
 }
 
@@ -118,12 +130,14 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 	object, s, r := endedFixture()
 	failure := errors.New("the API server is busy")
 	s.deletes = failure
-	if _, secret, err := look(t, s, r, object); !errors.Is(err, failure) || !secret || object.Status.Phase != v1alpha1.DeliveryStarting {
+	if _, secret, err := look(t, s, r, object); !errors.Is(err, failure) || !secret ||
+		object.Status.Phase != v1alpha1.DeliveryStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	// A crash between the two leaves less than there was, and it is done again.
 	s.deletes, s.writes = nil, failure
-	if _, secret, err := look(t, s, r, object); !errors.Is(err, failure) || secret || object.Status.Phase != v1alpha1.DeliveryStarting {
+	if _, secret, err := look(t, s, r, object); !errors.Is(err, failure) || secret ||
+		object.Status.Phase != v1alpha1.DeliveryStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	s.writes = nil
@@ -135,7 +149,9 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 // TestStaleRead: a conflict is no error to be logged; it is looked at again soon.
 func TestStaleRead(t *testing.T) {
 	object, s, r := endedFixture()
-	s.writes = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "deliveries"}, object.Name, nil)
+	s.writes = apierrors.NewConflict(
+		schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "deliveries"}, object.Name, nil,
+	)
 	result, _, err := look(t, s, r, object)
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
 		t.Fatal(result, err)
@@ -148,7 +164,8 @@ func TestStaleRead(t *testing.T) {
 func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
 	for _, ahead := range []time.Duration{24 * time.Hour, 0, -24 * time.Hour} {
 		object := &v1alpha1.Delivery{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &metav1.Time{Time: time.Now()},
+			Namespace: "bank", Name: attemptName, UID: "uid", Finalizers: []string{v1alpha1.Finalizer},
+			DeletionTimestamp: &metav1.Time{Time: time.Now()},
 		}}
 		objects := append(endedAgent(object, attemptName), object)
 		pod := objects[1].(*corev1.Pod)
@@ -167,7 +184,9 @@ func TestAgentIsWaitedForWhateverTheClocksSay(t *testing.T) {
 			gone  bool
 		}{{0, false}, {time.Minute, false}, {3 * time.Minute, true}} {
 			own.SetTime(begin.Add(step.after))
-			if _, err := r.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}); err != nil {
+			if _, err := r.Reconcile(
+				context.Background(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)},
+			); err != nil {
 				t.Fatal(err)
 			}
 			err := s.Get(context.Background(), client.ObjectKeyFromObject(object), &v1alpha1.Delivery{})

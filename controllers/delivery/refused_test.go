@@ -35,8 +35,10 @@ import (
 func TestSenderReadsNoTextOfTheAPIServer(t *testing.T) {
 	started := metav1.Now()
 	object := plan.NewDelivery("bank", v1alpha1.DeliverySpec{
-		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "a2b3c", Attempt: 1},
-		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"}},
+		Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "a2b3c", Attempt: 1},
+		Destination: v1alpha1.DeliveryDestination{
+			PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
+		},
 	})
 	object.UID, object.Finalizers = "uid", []string{v1alpha1.Finalizer}
 	object.Status = v1alpha1.DeliveryStatus{
@@ -54,7 +56,8 @@ func TestSenderReadsNoTextOfTheAPIServer(t *testing.T) {
 	})
 	recorder := events.NewFakeRecorder(10)
 	r := delivery.NewReconciler(delivery.Options{
-		Client: full, Reader: full, Recorder: recorder, Topology: topology.New(full), Reports: controllertest.Asking[*wirev1.Report](nil), Clock: clock.RealClock{}, Cluster: "west", Retention: time.Hour,
+		Client: full, Reader: full, Recorder: recorder, Topology: topology.New(full),
+		Reports: controllertest.Asking[*wirev1.Report](nil), Clock: clock.RealClock{}, Cluster: "west", Retention: time.Hour,
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: full, Reader: full, Lifetime: time.Hour,
 			Authority: pki.NewAuthority(pki.Options{
@@ -71,7 +74,8 @@ func TestSenderReadsNoTextOfTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	stalled := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionStalled)
-	if object.Status.Phase != v1alpha1.DeliveryFailed || stalled == nil || stalled.Reason != v1alpha1.ReasonAgentNotStarted {
+	if object.Status.Phase != v1alpha1.DeliveryFailed || stalled == nil ||
+		stalled.Reason != v1alpha1.ReasonAgentNotStarted {
 		t.Fatalf("%+v", object.Status)
 	}
 	for _, condition := range object.Status.Conditions {
@@ -82,7 +86,8 @@ func TestSenderReadsNoTextOfTheAPIServer(t *testing.T) {
 	close(recorder.Events)
 	told := false
 	for event := range recorder.Events {
-		told = told || strings.Contains(event, v1alpha1.ReasonAgentNotStarted) && strings.Contains(event, "exceeded quota: secret-project")
+		told = told || strings.Contains(event, v1alpha1.ReasonAgentNotStarted) &&
+			strings.Contains(event, "exceeded quota: secret-project")
 	}
 	if !told {
 		t.Error("no event names the quota")

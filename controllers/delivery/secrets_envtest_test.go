@@ -50,7 +50,8 @@ func TestDeliveryNamedAfterTheCA(t *testing.T) {
 	switch err := cluster.Client.Create(context.Background(), d); {
 	case err == nil:
 		controllertest.Eventually(t, func() error {
-			if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(d), d); err != nil || len(d.Finalizers) == 0 {
+			if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(d), d); err != nil ||
+				len(d.Finalizers) == 0 {
 				return fmt.Errorf("the manager has not seen it: %v", err)
 			}
 			return nil
@@ -90,7 +91,9 @@ func TestSecretNamedLikeADelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := client.MatchingLabels{v1alpha1.DeliveryLabel: string(d.UID)}
-	err := cluster.Client.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(f.namespace), pods, client.GracePeriodSeconds(0))
+	err := cluster.Client.DeleteAllOf(
+		context.Background(), &corev1.Pod{}, client.InNamespace(f.namespace), pods, client.GracePeriodSeconds(0),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,17 +112,24 @@ func TestSecretNamedLikeADelivery(t *testing.T) {
 // H3: names that no Transfer leads to are refused, so that nobody takes a Delivery for what it is not.
 func TestDeliveryNames(t *testing.T) {
 	f := prepare(t)
-	for _, name := range []string{"lighterage-ca", "ledger", "ledger-abcde-1", "ledger-abcde-1-0123456z", "ledger-abcde-0-01234567", "-abcde-1-01234567"} {
+	for _, name := range []string{
+		"lighterage-ca", "ledger", "ledger-abcde-1", "ledger-abcde-1-0123456z", "ledger-abcde-0-01234567",
+		"-abcde-1-01234567",
+	} {
 		d := f.make("ledger", 1, "/")
 		d.Name = name
 		if err := cluster.Client.Create(context.Background(), d); !apierrors.IsInvalid(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, name := range []string{"ledger", "l", "2026.books-of.the-bank", "a-very-long-name-of-a-transfer-that-has.more-than-forty-characters"} {
+	for _, name := range []string{
+		"ledger", "l", "2026.books-of.the-bank", "a-very-long-name-of-a-transfer-that-has.more-than-forty-characters",
+	} {
 		spec := f.make("ledger", 1, "/").Spec
 		spec.Transfer.Name, spec.Transfer.Attempt = name, 999_999
-		if err := cluster.Client.Create(context.Background(), plan.NewDelivery(f.namespace, spec), client.DryRunAll); err != nil {
+		if err := cluster.Client.Create(
+			context.Background(), plan.NewDelivery(f.namespace, spec), client.DryRunAll,
+		); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

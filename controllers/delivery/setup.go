@@ -37,7 +37,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		// Writing a status is no reason to look again.
 		For(&v1alpha1.Delivery{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&batchv1.Job{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, deliveries, v1alpha1.DeliveryLabel)), later).
+		Watches(
+			&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, deliveries, v1alpha1.DeliveryLabel)),
+			later,
+		).
 		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(attempt.PodEnded(v1alpha1.DeliveryLabel))).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(gone)).
 		WatchesRawSource(o.Reports.Source()).

@@ -67,7 +67,9 @@ func decide(namespace string, hosts []found, n Networks) (policy *wirev1.DialPol
 		why = fmt.Sprintf("%s: %q is a headless Service, which agents dial only if every server of the list is one: "+
 			"give the Service a cluster IP, or leave the other servers out", hosts[i].Field, hosts[i].Written)
 	}
-	return &wirev1.DialPolicy{Denied: texts(n.Denied()), Allowed: texts(merge(allowed)), Never: texts(merge(n.APIServer))}, why
+	return &wirev1.DialPolicy{
+		Denied: texts(n.Denied()), Allowed: texts(merge(allowed)), Never: texts(merge(n.APIServer)),
+	}, why
 }
 
 // addresses are what a name of a Service resolves to. Those behind a headless one come and go with its pods, so all
@@ -96,8 +98,8 @@ func refusal(namespace string, host found, n Networks) string {
 	case localhost(host.Host):
 		return written + self
 	case host.ok && host.of.certain && !host.consents:
-		return fmt.Sprintf("%s is a Service of namespace %q, which does not allow namespace %q to use its Services: ask its administrator "+
-			"to set its annotation %s: %q", written, host.of.namespace, namespace, v1alpha1.AllowBackendsFromAnnotation, namespace)
+		return fmt.Sprintf("%s is a Service of namespace %q, which does not allow namespace %q to use its Services: ask "+
+			"its administrator to set its annotation %s: %q", written, host.of.namespace, namespace, v1alpha1.AllowBackendsFromAnnotation, namespace)
 	case host.service != nil && host.consents && host.service.Spec.Type == corev1.ServiceTypeExternalName && inCluster(host.service.Spec.ExternalName):
 		return written + " is a Service of type ExternalName that leads to another Service, which agents do not follow: name that one as " +
 			"NAME.NAMESPACE.svc, and have its namespace allow it by the annotation " + v1alpha1.AllowBackendsFromAnnotation

@@ -15,7 +15,8 @@ import (
 
 func networks() Networks {
 	return Networks{
-		Services: prefixes([]string{"10.96.0.0/12"}), Pods: prefixes([]string{"10.244.0.0/16"}), Nodes: single("192.168.7.11"),
+		Services: prefixes([]string{"10.96.0.0/12"}), Pods: prefixes([]string{"10.244.0.0/16"}),
+		Nodes:      single("192.168.7.11"),
 		Configured: prefixes([]string{"100.64.0.0/16"}), APIServer: single("10.96.0.1", "192.168.7.11"),
 	}
 }
@@ -41,13 +42,17 @@ func TestDecide(t *testing.T) {
 		allowed  string
 		why      string // a part of it; empty: none
 	}{
-		"own Service":            {"api.shop.svc", true, service("10.96.3.4", "fd00::4"), "10.96.3.4/32 fd00::4/128", ""},
-		"headless":               {"api.shop.svc", true, service("None"), "10.244.0.0/16 100.64.0.0/16", ""},
-		"pod of a headless one":  {"api-0.api.shop.svc.cluster.local", true, service("None"), "10.244.0.0/16 100.64.0.0/16", ""},
-		"no such Service":        {"api.shop.svc", true, nil, "", ""},
-		"consent":                {"api.bank.svc.cluster.local", true, service("10.96.3.4"), "10.96.3.4/32", ""},
-		"no consent":             {"api.bank.svc", false, nil, "", `"bank", which does not allow namespace "shop"`},
-		"no consent, a Service":  {"api.bank.svc", false, service("10.96.3.4"), "", `lighterage.dev/allow-backends-from: "shop"`},
+		"own Service": {"api.shop.svc", true, service("10.96.3.4", "fd00::4"), "10.96.3.4/32 fd00::4/128", ""},
+		"headless":    {"api.shop.svc", true, service("None"), "10.244.0.0/16 100.64.0.0/16", ""},
+		"pod of a headless one": {
+			"api-0.api.shop.svc.cluster.local", true, service("None"), "10.244.0.0/16 100.64.0.0/16", "",
+		},
+		"no such Service": {"api.shop.svc", true, nil, "", ""},
+		"consent":         {"api.bank.svc.cluster.local", true, service("10.96.3.4"), "10.96.3.4/32", ""},
+		"no consent":      {"api.bank.svc", false, nil, "", `"bank", which does not allow namespace "shop"`},
+		"no consent, a Service": {
+			"api.bank.svc", false, service("10.96.3.4"), "", `lighterage.dev/allow-backends-from: "shop"`,
+		},
 		"perhaps a Service":      {"api.bank", false, nil, "", ""},
 		"a Service after all":    {"api.bank", true, service("10.96.3.4"), "10.96.3.4/32", ""},
 		"outside":                {"api.bank.example", false, nil, "", ""},
@@ -66,7 +71,10 @@ func TestDecide(t *testing.T) {
 		"a configured network":   {"100.64.9.9", false, nil, "", "an address of this cluster"},
 		"an address outside":     {"192.168.7.12", false, nil, "", ""},
 	} {
-		host := found{Use: Use{Field: "spec.backend.host.name", Written: test.host, Host: test.host}, consents: test.consents, service: test.service}
+		host := found{
+			Use: Use{Field: "spec.backend.host.name", Written: test.host, Host: test.host}, consents: test.consents,
+			service: test.service,
+		}
 		host.of, host.ok = parseService(test.host, "shop")
 		policy, why := decide("shop", []found{host}, networks())
 		if got := strings.Join(policy.GetAllowed(), " "); got != test.allowed {
@@ -96,14 +104,31 @@ func TestDecideLists(t *testing.T) {
 		allowed string
 		why     string // a part of it; empty: none
 	}{
-		"headless ones":            {[]found{headless("nats.shop.svc"), headless("nats-0.nats.shop.svc"), headless("nats")}, pods, ""},
-		"beside a host":            {[]found{headless("nats.shop.svc"), unknown("rebind.example")}, "", `"nats.shop.svc" is a headless Service`},
-		"beside a host, reversed":  {[]found{unknown("rebind.example"), headless("nats.shop.svc")}, "", `"nats.shop.svc" is a headless Service`},
-		"beside a pod's address":   {[]found{headless("nats.shop.svc"), unknown("10.244.9.9")}, "", `"10.244.9.9" is an address of this cluster`},
-		"beside no consent":        {[]found{headless("nats.shop.svc"), refused("nats.bank.svc")}, "", `"bank", which does not allow`},
-		"beside no Service":        {[]found{headless("nats.shop.svc"), unknown("nothing.shop")}, "", "headless Service"},
-		"beside another Service":   {[]found{plain("one.shop.svc"), headless("nats.shop.svc")}, "10.96.3.4/32", "headless Service"},
-		"beside an ExternalName":   {[]found{headless("nats.shop.svc"), {Use: Use{Host: "out.shop.svc"}, consents: true, service: external("nats.example")}}, "", "headless Service"},
+		"headless ones": {
+			[]found{headless("nats.shop.svc"), headless("nats-0.nats.shop.svc"), headless("nats")}, pods, "",
+		},
+		"beside a host": {
+			[]found{headless("nats.shop.svc"), unknown("rebind.example")}, "", `"nats.shop.svc" is a headless Service`,
+		},
+		"beside a host, reversed": {
+			[]found{unknown("rebind.example"), headless("nats.shop.svc")}, "", `"nats.shop.svc" is a headless Service`,
+		},
+		"beside a pod's address": {
+			[]found{headless("nats.shop.svc"), unknown("10.244.9.9")}, "", `"10.244.9.9" is an address of this cluster`,
+		},
+		"beside no consent": {
+			[]found{headless("nats.shop.svc"), refused("nats.bank.svc")}, "", `"bank", which does not allow`,
+		},
+		"beside no Service": {[]found{headless("nats.shop.svc"), unknown("nothing.shop")}, "", "headless Service"},
+		"beside another Service": {
+			[]found{plain("one.shop.svc"), headless("nats.shop.svc")}, "10.96.3.4/32", "headless Service",
+		},
+		"beside an ExternalName": {
+			[]found{
+				headless("nats.shop.svc"), {Use: Use{Host: "out.shop.svc"}, consents: true, service: external("nats.example")},
+			},
+			"", "headless Service",
+		},
 		"no headless one":          {[]found{plain("one.shop.svc"), unknown("nats.example")}, "10.96.3.4/32", ""},
 		"may be a name outside":    {[]found{headless("rebind.shop")}, "", "NAME.NAMESPACE.svc"},
 		"absolute, a name outside": {[]found{headless("rebind.shop.")}, "", "NAME.NAMESPACE.svc"},
@@ -125,7 +150,8 @@ func TestDecideLists(t *testing.T) {
 
 func TestParseService(t *testing.T) {
 	for host, want := range map[string]serviceName{
-		"api": {"shop", "api", false}, "api.bank": {"bank", "api", false}, "api.bank.svc": {"bank", "api", true}, "API.Bank.SVC.": {"bank", "api", true},
+		"api": {"shop", "api", false}, "api.bank": {"bank", "api", false}, "api.bank.svc": {"bank", "api", true},
+		"API.Bank.SVC.":              {"bank", "api", true},
 		"api.bank.svc.cluster.local": {"bank", "api", true}, "pod-0.api.bank.svc": {"bank", "api", true},
 		"a.b.c.d.svc": {}, "10.0.0.1": {}, "::1": {}, "": {}, "www.bank.example": {}, "10-1-2-3.bank.pod.cluster.local": {},
 	} {
@@ -137,7 +163,8 @@ func TestParseService(t *testing.T) {
 
 func TestConsents(t *testing.T) {
 	for annotation, want := range map[string]bool{
-		"": false, "shop": true, "bank, shop": true, "*": true, "shop2": false, "sho": false, ",": false, "bank,*": true, "SHOP": false,
+		"": false, "shop": true, "bank, shop": true, "*": true, "shop2": false, "sho": false, ",": false, "bank,*": true,
+		"SHOP": false,
 	} {
 		if got := Consents(annotation, "shop"); got != want {
 			t.Errorf("%q: %v", annotation, got)
@@ -165,7 +192,9 @@ func TestMerge(t *testing.T) {
 			t.Fatalf("%v became %v, and that %v", all, merged, again)
 		}
 	}
-	if got := texts(merge(prefixes([]string{"10.244.1.0/24", "10.244.0.0/24", "fd00::/64", "10.244.2.0/23", "10.244.0.0/24"}))); !slices.Equal(got, []string{"10.244.0.0/22", "fd00::/64"}) {
+	if got := texts(
+		merge(prefixes([]string{"10.244.1.0/24", "10.244.0.0/24", "fd00::/64", "10.244.2.0/23", "10.244.0.0/24"})),
+	); !slices.Equal(got, []string{"10.244.0.0/22", "fd00::/64"}) {
 		t.Errorf("%v", got)
 	}
 }

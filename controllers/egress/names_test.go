@@ -12,7 +12,8 @@ import (
 // in full, what is certain ends in the cluster's domain, and no address is a name. Hosts are written by tenants.
 func FuzzParseService(f *testing.F) {
 	for _, host := range []string{
-		"api", "api.bank", "api.bank.svc", "API-0.api.bank.svc.cluster.local.", "api.bank.example", "10.96.0.1", "[::1]", "svc", ".svc", "..", "a..svc",
+		"api", "api.bank", "api.bank.svc", "API-0.api.bank.svc.cluster.local.", "api.bank.example", "10.96.0.1", "[::1]",
+		"svc", ".svc", "..", "a..svc",
 		"x.svc.svc", "cluster.local", "api.bank.svc.cluster.local.cluster.local", "127.1", "0x7f.1", "::ffff:127.0.0.1",
 	} {
 		f.Add(host)

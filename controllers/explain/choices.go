@@ -49,7 +49,8 @@ func (e *Explanation) weigh(in Input) {
 	}
 	w := &weighing{
 		status: &in.Transfer.Status, measured: e.Measured, sender: in.Sender, receiver: in.Receiver,
-		packed: float64(c.Hardware.Bytes) + float64(c.Software.Bytes), stored: float64(c.Stored.Bytes), plain: float64(c.UncompressedBytes),
+		packed: float64(c.Hardware.Bytes) + float64(c.Software.Bytes), stored: float64(c.Stored.Bytes),
+		plain: float64(c.UncompressedBytes),
 	}
 	if c.Estimate != nil {
 		w.sampling = valueOr(decimal(c.Estimate.CPUSeconds), 0)
@@ -66,7 +67,8 @@ func (e *Explanation) weigh(in Input) {
 		if profile == nil {
 			continue
 		}
-		if c := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady); c != nil &&
+			c.Status != metav1.ConditionTrue {
 			figures := "its figures may be old"
 			if len(profile.Status.Engines) == 0 {
 				figures = "there are no figures of that node"
@@ -77,10 +79,16 @@ func (e *Explanation) weigh(in Input) {
 	w.calibrate()
 	e.notesOfCalibration(w, in)
 	for _, engine := range in.Sender.Status.Engines {
-		others := slices.ContainsFunc(in.Sender.Status.Engines, func(o v1alpha1.EngineProfile) bool { return o.Codec == engine.Codec && o.Name != engine.Name })
+		others := slices.ContainsFunc(in.Sender.Status.Engines, func(o v1alpha1.EngineProfile) bool {
+			return o.Codec == engine.Codec && o.Name != engine.Name
+		})
 		// Where an agent has one engine of a codec there was none to verify it by, and agents use it.
 		if !engine.Verified && others {
-			e.note("engine %s of node %s is left out: no other engine there was seen to inflate what it makes, see the log of the node agent", engine.Name, in.Sender.Name)
+			e.note(
+				"engine %s of node %s is left out: no other engine there was seen to inflate what it makes, see the log of the "+
+					"node agent",
+				engine.Name, in.Sender.Name,
+			)
 			continue
 		}
 		for _, level := range engine.Levels {
@@ -95,7 +103,11 @@ func (e *Explanation) weigh(in Input) {
 		if in.ReceiverUnknown != "" {
 			why = in.ReceiverUnknown
 		}
-		e.note("what inflating another codec takes at the receiver is not known, so CPU time and cost of such a choice are a least: %s", why)
+		e.note(
+			"what inflating another codec takes at the receiver is not known, so CPU time and cost of such a choice are a "+
+				"least: %s",
+			why,
+		)
 	}
 	e.assumptions(w)
 	e.Best = w.best(e.Choices)
@@ -124,13 +136,28 @@ func (e *Explanation) notesOfCalibration(w *weighing, in Input) {
 	c := w.status.Compression
 	switch {
 	case w.packed == 0:
-		e.note("nothing was compressed, so how these data would have done with an engine is not known; the sample's figures say what the engines do on node %s", in.Sender.Name)
+		e.note(
+			"nothing was compressed, so how these data would have done with an engine is not known; the sample's figures say "+
+				"what the engines do on node %s",
+			in.Sender.Name,
+		)
 	case w.ratioBy == nil:
-		e.note("the NodeProfile of node %s has no figures of %s at level %s, so that choices cannot be compared with what the run did", in.Sender.Name, c.Engine, cmp.Or(c.Level, "unknown"))
+		e.note(
+			"the NodeProfile of node %s has no figures of %s at level %s, so that choices cannot be compared with what the "+
+				"run did",
+			in.Sender.Name, c.Engine, cmp.Or(c.Level, "unknown"),
+		)
 	}
-	for _, reason := range []string{v1alpha1.CompressionNetworkFaster, v1alpha1.CompressionCPUBudget, v1alpha1.CompressionSoftwareDisabled, v1alpha1.CompressionPeerRefused} {
+	for _, reason := range []string{
+		v1alpha1.CompressionNetworkFaster, v1alpha1.CompressionCPUBudget, v1alpha1.CompressionSoftwareDisabled,
+		v1alpha1.CompressionPeerRefused,
+	} {
 		if n := c.Skipped[reason]; n > 0 && w.packed > 0 {
-			e.note("%d operations were stored for the reason %s; another choice might have compressed them, which the estimates leave out", n, reason)
+			e.note(
+				"%d operations were stored for the reason %s; another choice might have compressed them, which the estimates "+
+					"leave out",
+				n, reason,
+			)
 		}
 	}
 }
@@ -141,17 +168,29 @@ func (e *Explanation) assumptions(w *weighing) {
 		return
 	}
 	if w.ratioBy != nil {
-		e.assume("bytes: the ratio that each engine reached on the sample, times %.2f, which is how this run's engine did on these data by its sample; what was stored stays stored", *w.ratioBy)
+		e.assume(
+			"bytes: the ratio that each engine reached on the sample, times %.2f, which is how this run's engine did on these "+
+				"data by its sample; what was stored stays stored",
+			*w.ratioBy,
+		)
 	}
 	if w.cpuBy != nil && slices.ContainsFunc(e.Choices, func(c Choice) bool { return c.CPU != nil }) {
-		e.assume("CPU: what the run took, with compressing as on the sample, times %.2f, which is how much longer this run's engine took for these data, and the network's part by bytes; the agents' own part of TLS and sockets is left as it was", *w.cpuBy)
+		e.assume(
+			"CPU: what the run took, with compressing as on the sample, times %.2f, which is how much longer this run's "+
+				"engine took for these data, and the network's part by bytes; the agents' own part of TLS and sockets is left as "+
+				"it was",
+			*w.cpuBy,
+		)
 	}
 	if e.Measured.WireBytesPerSecond != nil {
-		e.assume("elapsed: as if the network carried %s and no more, and the sender's CPU time were spread over its %d cores; where the network was not what held the run up, choices with more bytes take less than is said here",
+		e.assume("elapsed: as if the network carried %s and no more, and the sender's CPU time were spread over its %d "+
+			"cores; where the network was not what held the run up, choices with more bytes take less than is said here",
 			table.Rate(*e.Measured.WireBytesPerSecond), w.cores())
 	}
 	if w.status.Policy != nil && w.status.Policy.Mode == v1alpha1.CompressionAuto {
-		e.assume("in mode Auto blocks may differ in codec, engine and level: this run is reckoned as what compressed most of its data")
+		e.assume(
+			"in mode Auto blocks may differ in codec, engine and level: this run is reckoned as what compressed most of its data",
+		)
 	}
 }
 
@@ -232,7 +271,8 @@ func (w *weighing) uncompressed() Choice {
 // choice is what an engine at a level would have done.
 func (w *weighing) choice(engine v1alpha1.EngineProfile, level v1alpha1.LevelProfile) Choice {
 	choice := Choice{
-		Codec: engine.Codec, Engine: engine.Name, Level: string(level.Level), SampleRatio: positive(valueOr(decimal(level.Ratio), 0)),
+		Codec: engine.Codec, Engine: engine.Name, Level: string(level.Level),
+		SampleRatio:          positive(valueOr(decimal(level.Ratio), 0)),
 		SampleBytesPerSecond: positive(float64(level.CompressBytesPerSecond)),
 		Excluded:             excluded(w.status.Policy, w.sender, engine.Codec, engine.Name, level),
 	}
@@ -247,7 +287,10 @@ func (w *weighing) choice(engine v1alpha1.EngineProfile, level v1alpha1.LevelPro
 	if w.cpuBy != nil && choice.SampleBytesPerSecond != nil && w.measured.DecompressCPU != nil {
 		inflate, known := w.inflating(engine.Codec)
 		choice.AtLeast = !known
-		w.reckon(&choice, *w.measured.CompressCPU-w.sampling, *w.measured.DecompressCPU, *w.cpuBy*w.packed / *choice.SampleBytesPerSecond, inflate)
+		w.reckon(
+			&choice, *w.measured.CompressCPU-w.sampling, *w.measured.DecompressCPU,
+			*w.cpuBy*w.packed / *choice.SampleBytesPerSecond, inflate,
+		)
 	}
 	w.time(&choice)
 	return choice
@@ -350,5 +393,8 @@ func (w *weighing) best(choices []Choice) string {
 	if best == "what this run did" || own <= 0 {
 		return fmt.Sprintf("by the objective %s: %s", w.status.Policy.Objective, best)
 	}
-	return fmt.Sprintf("by the objective %s: %s, with an estimated %.0f %% less than what this run did", w.status.Policy.Objective, best, 100*(1-least/own))
+	return fmt.Sprintf(
+		"by the objective %s: %s, with an estimated %.0f %% less than what this run did", w.status.Policy.Objective, best,
+		100*(1-least/own),
+	)
 }

@@ -37,8 +37,10 @@ func Explain(in Input) (*Explanation, error) {
 		Measured:  measured(status),
 		Choices:   []Choice{},
 		Run: Run{
-			ID: status.Run.ID, Attempt: status.Run.Attempt, Route: string(status.Run.Route), Peer: status.Peer, Node: status.Run.Node,
-			Architecture: status.Run.Architecture, Start: when(status.Run.StartTime), Completion: when(status.Run.CompletionTime),
+			ID: status.Run.ID, Attempt: status.Run.Attempt, Route: string(status.Run.Route), Peer: status.Peer,
+			Node:         status.Run.Node,
+			Architecture: status.Run.Architecture, Start: when(status.Run.StartTime),
+			Completion: when(status.Run.CompletionTime),
 		},
 	}
 	e.stalled(status)
@@ -78,14 +80,19 @@ func (e *Explanation) stalled(status *v1alpha1.TransferStatus) {
 // waitsFor is what status says of a Transfer without a run.
 func waitsFor(status *v1alpha1.TransferStatus) string {
 	if status.Schedule != nil && status.Schedule.NextTime != nil && status.Queued == nil {
-		return fmt.Sprintf("its schedule starts it at %s; to start it now give the annotation %s a new value", clock(status.Schedule.NextTime.Time), v1alpha1.RunAnnotation)
+		return fmt.Sprintf(
+			"its schedule starts it at %s; to start it now give the annotation %s a new value",
+			clock(status.Schedule.NextTime.Time), v1alpha1.RunAnnotation,
+		)
 	}
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionReady} {
-		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil && c.Message != "" && (c.Status == metav1.ConditionTrue) == (kind != v1alpha1.ConditionReady) {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil && c.Message != "" &&
+			(c.Status == metav1.ConditionTrue) == (kind != v1alpha1.ConditionReady) {
 			return c.Reason + ": " + c.Message
 		}
 	}
-	return "its status does not say why; see whether the manager runs (kubectl get deployments --all-namespaces --selector app.kubernetes.io/name=lighterage)"
+	return "its status does not say why; see whether the manager runs (kubectl get deployments --all-namespaces " +
+		"--selector app.kubernetes.io/name=lighterage)"
 }
 
 func placement(status *v1alpha1.PlacementStatus) *Placement {
@@ -97,7 +104,10 @@ func placement(status *v1alpha1.PlacementStatus) *Placement {
 		p.Sentence = sentence(placementSentences, p.Reason)
 	}
 	for _, a := range status.Alternatives {
-		p.Alternatives = append(p.Alternatives, AlternativeNode{Node: a.Node, Engine: a.Engine, Reason: a.Reason, Sentence: sentence(placementSentences, a.Reason)})
+		p.Alternatives = append(
+			p.Alternatives,
+			AlternativeNode{Node: a.Node, Engine: a.Engine, Reason: a.Reason, Sentence: sentence(placementSentences, a.Reason)},
+		)
 	}
 	return p
 }
@@ -113,7 +123,9 @@ func decision(status *v1alpha1.TransferStatus) *Decision {
 	}
 	for compressed, counts := range map[bool]map[string]int64{true: c.Reasons, false: c.Skipped} {
 		for reason, n := range counts {
-			d.Reasons = append(d.Reasons, Count{Reason: reason, Operations: n, Compressed: compressed, Sentence: sentence(sentences, reason)})
+			d.Reasons = append(
+				d.Reasons, Count{Reason: reason, Operations: n, Compressed: compressed, Sentence: sentence(sentences, reason)},
+			)
 		}
 	}
 	slices.SortFunc(d.Reasons, func(a, b Count) int {
@@ -127,7 +139,10 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 	if c == nil {
 		return nil
 	}
-	m := &Measured{UncompressedBytes: c.UncompressedBytes, CompressedBytes: c.CompressedBytes, Ratio: decimal(c.Ratio), Cost: status.Cost}
+	m := &Measured{
+		UncompressedBytes: c.UncompressedBytes, CompressedBytes: c.CompressedBytes, Ratio: decimal(c.Ratio),
+		Cost: status.Cost,
+	}
 	for _, record := range status.History {
 		if record.RunID == status.Run.ID && record.Attempt == status.Run.Attempt && record.Duration != nil {
 			m.Elapsed = positive(record.Duration.Seconds())
@@ -142,7 +157,9 @@ func measured(status *v1alpha1.TransferStatus) *Measured {
 	}
 	if status.CPU != nil {
 		// A process that did anything has used CPU time: 0 is that of one that has not reported.
-		m.SendCPU, m.ReceiveCPU = positive(valueOr(decimal(status.CPU.SendSeconds), 0)), positive(valueOr(decimal(status.CPU.ReceiveSeconds), 0))
+		m.SendCPU, m.ReceiveCPU = positive(valueOr(decimal(status.CPU.SendSeconds), 0)), positive(
+			valueOr(decimal(status.CPU.ReceiveSeconds), 0),
+		)
 		m.CompressCPU, m.NetworkCPU = decimal(status.CPU.CompressSeconds), decimal(status.CPU.NetworkSeconds)
 		if m.ReceiveCPU != nil || status.Run.Route == v1alpha1.RoutePod {
 			m.DecompressCPU = decimal(status.CPU.DecompressSeconds)

@@ -43,19 +43,27 @@ var cases = map[string]func(*explain.Input){
 		s.Compression, s.Decompression, s.CPU, s.Cost = nil, nil, nil, nil
 		s.Placement = &v1alpha1.PlacementStatus{
 			// As controllers/plan has it of a Transfer that needs the accelerator.
-			Reason: v1alpha1.PlacementReasonAcceleratorBusy, Message: "as many agents as may share the accelerator of z15-a are there already",
-			Alternatives: []v1alpha1.PlacementAlternative{{Node: "z15-a", Engine: "dfltcc", Reason: v1alpha1.PlacementReasonAcceleratorBusy}},
+			Reason:  v1alpha1.PlacementReasonAcceleratorBusy,
+			Message: "as many agents as may share the accelerator of z15-a are there already",
+			Alternatives: []v1alpha1.PlacementAlternative{
+				{Node: "z15-a", Engine: "dfltcc", Reason: v1alpha1.PlacementReasonAcceleratorBusy},
+			},
 		}
 		s.Policy.Placement = v1alpha1.PlacementRequireHardware
-		s.Conditions = stalled(v1alpha1.PlacementReasonAcceleratorBusy, "placement RequireHardware waits for a node with an accelerator: as many agents as may "+
-			"share the accelerator of z15-a are there already; it goes on when one of them ends, or choose PreferHardware to run without one; "+
-			"the agent's pod cannot be placed: 0/2 nodes are available")
+		s.Conditions = stalled(v1alpha1.PlacementReasonAcceleratorBusy, "placement RequireHardware waits for a node with "+
+			"an accelerator: as many agents as may share the accelerator of z15-a are there already; it goes on when one of "+
+			"them ends, or choose PreferHardware to run without one; the agent's pod cannot be placed: 0/2 nodes are available")
 	},
 	"next-run-stalled": func(in *explain.Input) {
 		s := &in.Transfer.Status
 		s.Phase = v1alpha1.TransferPending
-		s.Placement = &v1alpha1.PlacementStatus{Reason: v1alpha1.CompressionNoAccelerator, Message: "no node of the cluster has an accelerator that is known to work"}
-		s.Conditions = stalled(v1alpha1.CompressionNoAccelerator, "placement RequireHardware waits for a node with an accelerator")
+		s.Placement = &v1alpha1.PlacementStatus{
+			Reason:  v1alpha1.CompressionNoAccelerator,
+			Message: "no node of the cluster has an accelerator that is known to work",
+		}
+		s.Conditions = stalled(
+			v1alpha1.CompressionNoAccelerator, "placement RequireHardware waits for a node with an accelerator",
+		)
 	},
 	"hardware": func(in *explain.Input) {
 		s := &in.Transfer.Status
@@ -79,19 +87,25 @@ var cases = map[string]func(*explain.Input){
 		in.Transfer.Spec.Destination.Peer, s.Peer, s.Run.Route = "", v1alpha1.ThisCluster, v1alpha1.RoutePod
 		in.Receiver, in.ReceiverUnknown = in.Sender, ""
 		s.Compression = &v1alpha1.CompressionStatus{
-			Codec: "none", Engine: "none", Reason: v1alpha1.CompressionNoNetwork, Ratio: "1.00", UncompressedBytes: 4 * gib, CompressedBytes: 4 * gib,
-			Stored: v1alpha1.Operations{Operations: 4096, Bytes: 4 * gib}, Skipped: map[string]int64{v1alpha1.CompressionNoNetwork: 4096},
+			Codec: "none", Engine: "none", Reason: v1alpha1.CompressionNoNetwork, Ratio: "1.00", UncompressedBytes: 4 * gib,
+			CompressedBytes: 4 * gib,
+			Stored:          v1alpha1.Operations{Operations: 4096, Bytes: 4 * gib},
+			Skipped:         map[string]int64{v1alpha1.CompressionNoNetwork: 4096},
 		}
 		s.Decompression, s.Cost = nil, &v1alpha1.CostStatus{Currency: "USD", CPU: "0.00006", Network: "0", Saved: "0"}
-		s.CPU = &v1alpha1.CPUStatus{SendSeconds: "6.00", ReceiveSeconds: "0.00", CompressSeconds: "0.00", DecompressSeconds: "0.00"}
+		s.CPU = &v1alpha1.CPUStatus{
+			SendSeconds: "6.00", ReceiveSeconds: "0.00", CompressSeconds: "0.00", DecompressSeconds: "0.00",
+		}
 	},
 	"built-in-without-profile": func(in *explain.Input) {
 		s := &in.Transfer.Status
-		in.Sender, in.SenderUnknown = nil, "there is no NodeProfile of node worker-1; the node is gone, or the node agent does not run there"
+		in.Sender, in.SenderUnknown = nil, "there is no NodeProfile of node worker-1; the node is gone, or the node agent "+
+			"does not run there"
 		in.Transfer.Spec.Compression = nil
 		s.Policy = &v1alpha1.PolicyStatus{
-			Source: "BuiltIn", Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate},
-			Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware,
+			Source: "BuiltIn", Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto,
+			Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate},
+			Level:  v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware,
 			HardwareMinSize: s.Policy.HardwareMinSize, SoftwareMinSize: resource.NewQuantity(0, resource.DecimalSI),
 		}
 		s.Cost, s.CPU.NetworkSeconds = nil, ""
@@ -103,13 +117,16 @@ var cases = map[string]func(*explain.Input){
 		s.Compression.Engine, s.Compression.Reason = "go-zstd", "FromTheFuture"
 		s.Compression.Skipped[v1alpha1.CompressionCPUBudget] = 7
 		in.Sender.Status.Conditions = []metav1.Condition{{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodeAgentUnreachable, Message: "the node agent does not answer",
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodeAgentUnreachable,
+			Message: "the node agent does not answer",
 		}}
 	},
 }
 
 func stalled(reason, message string) []metav1.Condition {
-	return []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
+	return []metav1.Condition{
+		{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message},
+	}
 }
 
 func explained(t *testing.T, change func(*explain.Input)) *explain.Explanation {
@@ -211,7 +228,9 @@ func TestChoices(t *testing.T) {
 		// Shrinks to 1/4.8; compressing takes 2 * 3 GiB / 100 MB/s instead of 12.88 s.
 		{"zlib-ng", "Balanced", (0.625 + 1) * gib, 30 - 12.88 + 64.4 + 0.88*1.625/1.75, 1.625 * gib / rate, 0, false},
 		// Another codec: inflating at the receiver is not known.
-		{"libzstd", "Fast", (3/4.4 + 1) * gib, 30 - 12.88 - 4 + 16.1 + 0.88*(3/4.4+1)/1.75, (3/4.4 + 1) * gib / rate, 0, true},
+		{
+			"libzstd", "Fast", (3/4.4 + 1) * gib, 30 - 12.88 - 4 + 16.1 + 0.88*(3/4.4+1)/1.75, (3/4.4 + 1) * gib / rate, 0, true,
+		},
 		// The sender's 4 cores hold this one up: 20 s less 12.88 s, and 644 s.
 		{"libzstd", "High", 1.5 * gib, 30 - 12.88 - 4 + 644 + 0.88*1.5/1.75, (20 - 12.88 + 644) / 4, 0, true},
 	} {
@@ -256,12 +275,24 @@ func TestBest(t *testing.T) {
 		change func(*explain.Input)
 		want   string
 	}{
-		"a least is no bid":     {cases["complete"], "by the objective Cost: zlib-ng at Balanced, with an estimated 7 % less than what this run did"},
-		"nothing is known":      {cases["running"], ""},
-		"without a yardstick":   {cases["in-one-pod"], ""},
-		"not open to the run":   {func(in *explain.Input) { in.Transfer.Status.Policy.Objective = v1alpha1.ObjectiveBytes }, "by the objective Bytes: libzstd at High (not open to this run: level is Balanced), with an estimated 14 % less than what this run did"},
-		"what was done is best": {func(in *explain.Input) { in.Sender.Status.Engines = in.Sender.Status.Engines[:1] }, "by the objective Cost: what this run did"},
-		"none":                  {func(in *explain.Input) { in.Transfer.Status.Policy.Objective = v1alpha1.ObjectiveCPU }, "by the objective CPU: none, with an estimated 52 % less than what this run did"},
+		"a least is no bid": {
+			cases["complete"], "by the objective Cost: zlib-ng at Balanced, with an estimated 7 % less than what this run did",
+		},
+		"nothing is known":    {cases["running"], ""},
+		"without a yardstick": {cases["in-one-pod"], ""},
+		"not open to the run": {
+			func(in *explain.Input) { in.Transfer.Status.Policy.Objective = v1alpha1.ObjectiveBytes },
+			"by the objective Bytes: libzstd at High (not open to this run: level is Balanced), with an estimated 14 % less " +
+				"than what this run did",
+		},
+		"what was done is best": {
+			func(in *explain.Input) { in.Sender.Status.Engines = in.Sender.Status.Engines[:1] },
+			"by the objective Cost: what this run did",
+		},
+		"none": {
+			func(in *explain.Input) { in.Transfer.Status.Policy.Objective = v1alpha1.ObjectiveCPU },
+			"by the objective CPU: none, with an estimated 52 % less than what this run did",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := explained(t, test.change).Best; got != test.want {
@@ -278,16 +309,31 @@ func TestExcluded(t *testing.T) {
 		engine, level string
 		want          string
 	}{
-		"open":           {func(*v1alpha1.PolicyStatus) {}, "libzstd", "Fast", ""},
-		"never":          {func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionNever }, "libzstd", "Fast", "mode Never"},
-		"always":         {func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionAlways }, "none", "", "mode Always"},
-		"always, level":  {func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionAlways }, "zlib-ng", "Fast", "level is Balanced"},
-		"always, second": {func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionAlways }, "libzstd", "Fast", "not the first of codecs"},
-		"codec":          {func(p *v1alpha1.PolicyStatus) { p.Codecs = p.Codecs[:1] }, "libzstd", "Fast", "not in codecs"},
-		"no software":    {func(p *v1alpha1.PolicyStatus) { p.SoftwareDisabled = true }, "zlib-ng", "Balanced", "software.disabled"},
-		"named":          {func(p *v1alpha1.PolicyStatus) { p.SoftwareEngines = []v1alpha1.SoftwareEngine{"zlib-ng"} }, "zlib-ng", "Fast", ""},
-		"other named":    {func(p *v1alpha1.PolicyStatus) { p.SoftwareEngines = []v1alpha1.SoftwareEngine{"isa-l", "zlib-ng"} }, "zlib-ng", "Fast", "software.engines prefers isa-l"},
-		"of other codec": {func(p *v1alpha1.PolicyStatus) { p.SoftwareEngines = []v1alpha1.SoftwareEngine{"isa-l"} }, "libzstd", "Fast", ""},
+		"open": {func(*v1alpha1.PolicyStatus) {}, "libzstd", "Fast", ""},
+		"never": {
+			func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionNever }, "libzstd", "Fast", "mode Never",
+		},
+		"always": {func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionAlways }, "none", "", "mode Always"},
+		"always, level": {
+			func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionAlways }, "zlib-ng", "Fast", "level is Balanced",
+		},
+		"always, second": {
+			func(p *v1alpha1.PolicyStatus) { p.Mode = v1alpha1.CompressionAlways }, "libzstd", "Fast", "not the first of codecs",
+		},
+		"codec": {func(p *v1alpha1.PolicyStatus) { p.Codecs = p.Codecs[:1] }, "libzstd", "Fast", "not in codecs"},
+		"no software": {
+			func(p *v1alpha1.PolicyStatus) { p.SoftwareDisabled = true }, "zlib-ng", "Balanced", "software.disabled",
+		},
+		"named": {
+			func(p *v1alpha1.PolicyStatus) { p.SoftwareEngines = []v1alpha1.SoftwareEngine{"zlib-ng"} }, "zlib-ng", "Fast", "",
+		},
+		"other named": {
+			func(p *v1alpha1.PolicyStatus) { p.SoftwareEngines = []v1alpha1.SoftwareEngine{"isa-l", "zlib-ng"} }, "zlib-ng",
+			"Fast", "software.engines prefers isa-l",
+		},
+		"of other codec": {
+			func(p *v1alpha1.PolicyStatus) { p.SoftwareEngines = []v1alpha1.SoftwareEngine{"isa-l"} }, "libzstd", "Fast", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := explained(t, func(in *explain.Input) { test.change(in.Transfer.Status.Policy) })
@@ -326,7 +372,8 @@ func TestNothingInvented(t *testing.T) {
 		s.Compression.Ratio, s.CPU.SendSeconds, s.CPU.NetworkSeconds = "NaN", "-1", "1e400"
 		s.Progress.BytesPerSecond, s.Policy.Prices.CPUHour = -5, "Inf"
 	})
-	if m := e.Measured; m.Ratio != nil || m.SendCPU != nil || m.NetworkCPU != nil || m.BytesPerSecond != nil || m.WireBytesPerSecond != nil {
+	if m := e.Measured; m.Ratio != nil || m.SendCPU != nil || m.NetworkCPU != nil || m.BytesPerSecond != nil ||
+		m.WireBytesPerSecond != nil {
 		t.Errorf("%+v", m)
 	}
 	for _, c := range e.Choices {
@@ -342,15 +389,23 @@ func TestNotRun(t *testing.T) {
 		status v1alpha1.TransferStatus
 		says   string
 	}{
-		"by the schedule": {v1alpha1.TransferStatus{Schedule: &v1alpha1.ScheduleStatus{NextTime: at(7)}}, "2026-01-02T02:00:07Z"},
+		"by the schedule": {
+			v1alpha1.TransferStatus{Schedule: &v1alpha1.ScheduleStatus{NextTime: at(7)}}, "2026-01-02T02:00:07Z",
+		},
 		"stalled": {v1alpha1.TransferStatus{Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "X", Message: "not this"},
-			{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPeerNotFound, Message: "create Peer west"},
+			{
+				Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPeerNotFound,
+				Message: "create Peer west",
+			},
 		}}, "PeerNotFound: create Peer west"},
 		"queued, with a schedule": {v1alpha1.TransferStatus{
 			Schedule: &v1alpha1.ScheduleStatus{NextTime: at(7)}, Queued: &v1alpha1.QueuedStatus{},
 			Conditions: []metav1.Condition{
-				{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotaExceeded, Message: "DataQuota team"},
+				{
+					Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotaExceeded,
+					Message: "DataQuota team",
+				},
 			},
 		}, "QuotaExceeded: DataQuota team"},
 		"not seen": {v1alpha1.TransferStatus{}, "whether the manager runs"},
@@ -359,7 +414,8 @@ func TestNotRun(t *testing.T) {
 			in := base()
 			in.Transfer.Status = test.status
 			_, err := explain.Explain(in)
-			if !errors.Is(err, explain.ErrNotRun) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), "bank/ledger") {
+			if !errors.Is(err, explain.ErrNotRun) || !strings.Contains(err.Error(), test.says) ||
+				!strings.Contains(err.Error(), "bank/ledger") {
 				t.Errorf("%v", err)
 			}
 		})
@@ -371,7 +427,12 @@ func TestQueued(t *testing.T) {
 	e := explained(t, func(in *explain.Input) {
 		s := &in.Transfer.Status
 		s.Phase, s.Run.CompletionTime, s.Queued = v1alpha1.TransferPending, at(9), &v1alpha1.QueuedStatus{}
-		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded, Message: "DataQuota team"}}
+		s.Conditions = []metav1.Condition{
+			{
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded,
+				Message: "DataQuota team",
+			},
+		}
 	})
 	if e.Stalled != "QuotaExceeded: DataQuota team" || !e.NextRun {
 		t.Errorf("%q %t", e.Stalled, e.NextRun)

@@ -37,7 +37,10 @@ func worker(name string) *v1alpha1.NodeProfile {
 			{Name: "libzstd", Codec: "zstd", Verified: true, DecompressBytesPerSecond: 1800e6, Inflates: true, Levels: []v1alpha1.LevelProfile{
 				level(v1alpha1.CompressionFast, 400e6, "3.30", true), level(v1alpha1.CompressionHigh, 10e6, "4.50", true),
 			}},
-			{Name: "go", Codec: "deflate", Verified: false, Levels: []v1alpha1.LevelProfile{level(v1alpha1.CompressionFast, 90e6, "2.90", false)}},
+			{
+				Name: "go", Codec: "deflate", Verified: false,
+				Levels: []v1alpha1.LevelProfile{level(v1alpha1.CompressionFast, 90e6, "2.90", false)},
+			},
 		},
 	}}
 	profile.Name = name
@@ -47,7 +50,8 @@ func worker(name string) *v1alpha1.NodeProfile {
 // mainframe is the profile of a node with an accelerator.
 func mainframe() *v1alpha1.NodeProfile {
 	profile := &v1alpha1.NodeProfile{Status: v1alpha1.NodeProfileStatus{
-		Architecture: "s390x", Cores: 2, Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
+		Architecture: "s390x", Cores: 2,
+		Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
 		Engines: []v1alpha1.EngineProfile{
 			{Name: "dfltcc", Codec: "deflate", Verified: true, DecompressBytesPerSecond: 8e9, Inflates: true, Levels: []v1alpha1.LevelProfile{
 				level(v1alpha1.CompressionFast, 4e9, "2.80", true),
@@ -71,36 +75,49 @@ func base() explain.Input {
 	transfer.Status = v1alpha1.TransferStatus{
 		Phase: v1alpha1.TransferComplete, Peer: "west",
 		Run: &v1alpha1.RunStatus{
-			ID: "7f3c", Attempt: 2, Route: v1alpha1.RouteGateway, StartTime: at(0), CompletionTime: at(50), Node: "worker-1", Architecture: "amd64",
+			ID: "7f3c", Attempt: 2, Route: v1alpha1.RouteGateway, StartTime: at(0), CompletionTime: at(50), Node: "worker-1",
+			Architecture: "amd64",
 		},
 		Policy: &v1alpha1.PolicyStatus{
 			Name: "priced", Source: "Named", Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionAuto,
-			Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate, v1alpha1.CodecZstd}, Level: v1alpha1.CompressionBalanced, Placement: v1alpha1.PlacementPreferHardware,
-			HardwareMinSize: resource.NewQuantity(20000, resource.DecimalSI), SoftwareMinSize: resource.NewQuantity(1024, resource.DecimalSI),
-			Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.036", NetworkGiB: "0.05"},
+			Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate, v1alpha1.CodecZstd}, Level: v1alpha1.CompressionBalanced,
+			Placement:       v1alpha1.PlacementPreferHardware,
+			HardwareMinSize: resource.NewQuantity(20000, resource.DecimalSI),
+			SoftwareMinSize: resource.NewQuantity(1024, resource.DecimalSI),
+			Prices:          &v1alpha1.Prices{Currency: "USD", CPUHour: "0.036", NetworkGiB: "0.05"},
 		},
 		Placement: &v1alpha1.PlacementStatus{
 			Node: "worker-1", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator,
-			Message:      "no node with an accelerator can take the agent (z15-a: cordoned)",
-			Alternatives: []v1alpha1.PlacementAlternative{{Node: "z15-a", Engine: "dfltcc", Reason: v1alpha1.PlacementReasonCordoned}},
+			Message: "no node with an accelerator can take the agent (z15-a: cordoned)",
+			Alternatives: []v1alpha1.PlacementAlternative{
+				{Node: "z15-a", Engine: "dfltcc", Reason: v1alpha1.PlacementReasonCordoned},
+			},
 		},
 		Progress: &v1alpha1.Progress{BytesPerSecond: 4 * gib / 40},
 		Compression: &v1alpha1.CompressionStatus{
-			Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNoAccelerator, Ratio: "2.29", SavedPercent: 56,
+			Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionNoAccelerator, Ratio: "2.29",
+			SavedPercent:      56,
 			UncompressedBytes: 4 * gib, CompressedBytes: gib + 3*gib/4,
-			Software: v1alpha1.Operations{Operations: 3072, Bytes: 3 * gib}, Stored: v1alpha1.Operations{Operations: 1025, Bytes: gib},
+			Software: v1alpha1.Operations{Operations: 3072, Bytes: 3 * gib},
+			Stored:   v1alpha1.Operations{Operations: 1025, Bytes: gib},
 			Reasons:  map[string]int64{v1alpha1.CompressionNoAccelerator: 3072},
 			Skipped:  map[string]int64{v1alpha1.CompressionIncompressible: 1024, v1alpha1.CompressionBelowMinimum: 1},
 			Estimate: &v1alpha1.EstimateStatus{Blocks: 3072, MeanErrorPercent: "1.8", Probes: 16, CPUSeconds: "0.20"},
 		},
 		Decompression: &v1alpha1.DecompressionStatus{Software: v1alpha1.Operations{Operations: 3072, Bytes: 3 * gib}},
 		CPU: &v1alpha1.CPUStatus{
-			SendSeconds: "20.00", ReceiveSeconds: "10.00", CompressSeconds: "13.08", DecompressSeconds: "4.00", NetworkSeconds: "0.88", SecondsPerGiB: "7.72",
+			SendSeconds: "20.00", ReceiveSeconds: "10.00", CompressSeconds: "13.08", DecompressSeconds: "4.00",
+			NetworkSeconds: "0.88", SecondsPerGiB: "7.72",
 		},
 		Cost: &v1alpha1.CostStatus{Currency: "USD", CPU: "0.000309", Network: "0.0875", Saved: "0.1123"},
 		History: []v1alpha1.AttemptRecord{
-			{RunID: "7f3c", Attempt: 2, Reason: v1alpha1.ReasonSucceeded, Duration: &metav1.Duration{Duration: 40 * time.Second}},
-			{RunID: "7f3c", Attempt: 1, Reason: v1alpha1.ReasonConnectionLost, Duration: &metav1.Duration{Duration: 5 * time.Second}},
+			{
+				RunID: "7f3c", Attempt: 2, Reason: v1alpha1.ReasonSucceeded, Duration: &metav1.Duration{Duration: 40 * time.Second},
+			},
+			{
+				RunID: "7f3c", Attempt: 1, Reason: v1alpha1.ReasonConnectionLost,
+				Duration: &metav1.Duration{Duration: 5 * time.Second},
+			},
 		},
 	}
 	return explain.Input{

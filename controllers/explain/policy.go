@@ -46,7 +46,9 @@ func resolved(status *v1alpha1.PolicyStatus, inline *v1alpha1.Compression) *Poli
 	add("software.engines", cmp.Or(list(status.SoftwareEngines), byMeasurement), "", byMeasurement)
 	prices := noPrices
 	if status.Prices != nil {
-		prices = fmt.Sprintf("%s %s per CPU hour, %s per GiB", status.Prices.Currency, status.Prices.CPUHour, status.Prices.NetworkGiB)
+		prices = fmt.Sprintf(
+			"%s %s per CPU hour, %s per GiB", status.Prices.Currency, status.Prices.CPUHour, status.Prices.NetworkGiB,
+		)
 	}
 	add("prices", prices, "", noPrices)
 	return p
@@ -98,7 +100,9 @@ func list[T ~string](values []T) string {
 const accelerated = "dfltcc"
 
 // excluded says why a choice was not open to the agent; empty where it was. profile is that of the sender's node.
-func excluded(p *v1alpha1.PolicyStatus, profile *v1alpha1.NodeProfile, codec, engine string, level v1alpha1.LevelProfile) string {
+func excluded(
+	p *v1alpha1.PolicyStatus, profile *v1alpha1.NodeProfile, codec, engine string, level v1alpha1.LevelProfile,
+) string {
 	if p == nil {
 		return ""
 	}
@@ -115,7 +119,8 @@ func excluded(p *v1alpha1.PolicyStatus, profile *v1alpha1.NodeProfile, codec, en
 		return ""
 	case p.SoftwareDisabled:
 		return "software.disabled"
-	case p.Placement != v1alpha1.PlacementAnyNode && profile.Status.Accelerator != nil && profile.Status.Accelerator.State == v1alpha1.AcceleratorVerified:
+	case p.Placement != v1alpha1.PlacementAnyNode && profile.Status.Accelerator != nil &&
+		profile.Status.Accelerator.State == v1alpha1.AcceleratorVerified:
 		return "hardware is preferred"
 	}
 	switch preferred := namedFor(codec, p.SoftwareEngines, profile, level.Level); {
@@ -129,10 +134,13 @@ func excluded(p *v1alpha1.PolicyStatus, profile *v1alpha1.NodeProfile, codec, en
 
 // namedFor is the first of the engines that the policy names which the node has for a codec at a level; empty when the
 // agent chooses.
-func namedFor(codec string, named []v1alpha1.SoftwareEngine, profile *v1alpha1.NodeProfile, level v1alpha1.CompressionLevel) string {
+func namedFor(
+	codec string, named []v1alpha1.SoftwareEngine, profile *v1alpha1.NodeProfile, level v1alpha1.CompressionLevel,
+) string {
 	for _, name := range named {
 		for _, engine := range profile.Status.Engines {
-			if engine.Name == string(name) && engine.Codec == codec && slices.ContainsFunc(engine.Levels, func(l v1alpha1.LevelProfile) bool { return l.Level == level }) {
+			if engine.Name == string(name) && engine.Codec == codec &&
+				slices.ContainsFunc(engine.Levels, func(l v1alpha1.LevelProfile) bool { return l.Level == level }) {
 				return engine.Name
 			}
 		}
@@ -141,5 +149,7 @@ func namedFor(codec string, named []v1alpha1.SoftwareEngine, profile *v1alpha1.N
 }
 
 func effort(level v1alpha1.CompressionLevel) int {
-	return slices.Index([]v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}, level)
+	return slices.Index(
+		[]v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}, level,
+	)
 }

@@ -95,9 +95,15 @@ func (e *Explanation) writeDecision(out *bytes.Buffer) {
 		}
 		rows.Addf("", "%d x %s%s", c.Operations, c.Reason, said)
 	}
-	rows.Addf("data", "%s by hardware, %s by software, %s stored as they were", table.Bytes(d.Hardware.Bytes), table.Bytes(d.Software.Bytes), table.Bytes(d.Stored.Bytes))
+	rows.Addf(
+		"data", "%s by hardware, %s by software, %s stored as they were", table.Bytes(d.Hardware.Bytes),
+		table.Bytes(d.Software.Bytes), table.Bytes(d.Stored.Bytes),
+	)
 	if i := d.Decompression; i != nil {
-		rows.Addf("inflated", "%s by hardware, %s by software, of which %s by fallback from hardware", table.Bytes(i.Hardware.Bytes), table.Bytes(i.Software.Bytes), table.Bytes(i.Fallback.Bytes))
+		rows.Addf(
+			"inflated", "%s by hardware, %s by software, of which %s by fallback from hardware", table.Bytes(i.Hardware.Bytes),
+			table.Bytes(i.Software.Bytes), table.Bytes(i.Fallback.Bytes),
+		)
 	}
 	if s := e.Samples; s != nil {
 		text := fmt.Sprintf("%d blocks predicted and compressed, %d of them in vain", s.Blocks, s.Wasted)
@@ -148,9 +154,11 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 	if m.SendCPU != nil {
 		text := "sender " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ")"
 		if e.Run.Route == string(v1alpha1.RoutePod) {
-			text = "one agent on both sides " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ", inflating " + seconds(m.DecompressCPU) + ")"
+			text = "one agent on both sides " + seconds(m.SendCPU) + " (compressing " + seconds(m.CompressCPU) + ", inflating " +
+				seconds(m.DecompressCPU) + ")"
 		} else {
-			text += ", receiver " + seconds(m.ReceiveCPU) + " (inflating " + seconds(m.DecompressCPU) + "), network stack " + seconds(m.NetworkCPU)
+			text += ", receiver " + seconds(m.ReceiveCPU) + " (inflating " + seconds(m.DecompressCPU) + "), network stack " +
+				seconds(m.NetworkCPU)
 			if m.NetworkCPU != nil {
 				text += " (an estimate)"
 			}
@@ -158,7 +166,10 @@ func (e *Explanation) writeMeasured(out *bytes.Buffer) {
 		rows.Add("CPU", text+", together "+seconds(m.TotalCPU))
 	}
 	if m.Cost != nil {
-		rows.Addf("cost", "%s %s for CPU, %s for the network; compression saved %s", m.Cost.Currency, m.Cost.CPU, m.Cost.Network, m.Cost.Saved)
+		rows.Addf(
+			"cost", "%s %s for CPU, %s for the network; compression saved %s", m.Cost.Currency, m.Cost.CPU, m.Cost.Network,
+			m.Cost.Saved,
+		)
 	}
 	out.WriteString(rows.Text("  "))
 }
@@ -171,15 +182,25 @@ func (e *Explanation) writeChoices(out *bytes.Buffer) {
 	if e.Measured.Cost != nil {
 		currency = " " + e.Measured.Cost.Currency
 	}
-	fmt.Fprint(out, "\nOther choices: the first row is this run, as measured; SAMPLE was measured on the node, on the agents' sample; the rest are estimates\n")
+	fmt.Fprint(
+		out,
+		"\nOther choices: the first row is this run, as measured; SAMPLE was measured on the node, on the agents' sample; "+
+			"the rest are estimates\n",
+	)
 	var rows table.Rows
-	rows.Add("CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency, "NOT OPEN TO THIS RUN")
+	rows.Add(
+		"CODEC", "ENGINE", "LEVEL", "SAMPLE RATIO", "SAMPLE RATE", "BYTES", "CPU", "ELAPSED", "COST"+currency,
+		"NOT OPEN TO THIS RUN",
+	)
 	m, d := e.Measured, e.Decision
 	took := m.Elapsed
 	if m.BytesPerSecond != nil {
 		took = new(float64(m.UncompressedBytes) / *m.BytesPerSecond)
 	}
-	rows.Add(cmp.Or(d.Codec, none), cmp.Or(d.Engine, none), cmp.Or(d.Level, "-"), "", "", table.Bytes(m.CompressedBytes), seconds(m.TotalCPU), seconds(took), money(m.Money), "(this run)")
+	rows.Add(
+		cmp.Or(d.Codec, none), cmp.Or(d.Engine, none), cmp.Or(d.Level, "-"), "", "", table.Bytes(m.CompressedBytes),
+		seconds(m.TotalCPU), seconds(took), money(m.Money), "(this run)",
+	)
 	for _, c := range e.Choices {
 		ratio, speed, least := "", "", ""
 		if c.Codec != none {
@@ -194,7 +215,10 @@ func (e *Explanation) writeChoices(out *bytes.Buffer) {
 		if c.AtLeast {
 			least = ">= "
 		}
-		rows.Add(c.Codec, c.Engine, cmp.Or(c.Level, "-"), ratio, speed, size(c.Bytes), known(least, seconds(c.CPU)), seconds(c.Elapsed), known(least, money(c.Money)), c.Excluded)
+		rows.Add(
+			c.Codec, c.Engine, cmp.Or(c.Level, "-"), ratio, speed, size(c.Bytes), known(least, seconds(c.CPU)),
+			seconds(c.Elapsed), known(least, money(c.Money)), c.Excluded,
+		)
 	}
 	out.WriteString(rows.Text("  "))
 	if e.Best != "" {

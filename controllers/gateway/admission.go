@@ -123,7 +123,11 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 		s.present = false
 		s.pending = "Waiting for an earlier try of this attempt to end in the receiving cluster"
 	case own.Spec.Destination.PersistentVolumeClaim != r.claim:
-		return step{refuse: invalid("attempt %d of run %s was opened before for another destination", r.transfer.Attempt, r.transfer.Run)}
+		return step{
+			refuse: invalid(
+				"attempt %d of run %s was opened before for another destination", r.transfer.Attempt, r.transfer.Run,
+			),
+		}
 	case own.Spec.Delete != r.mirror || own.Spec.Privilege != r.privilege:
 		return step{refuse: invalid("attempt %d of run %s was opened before with another mirror or privileged",
 			r.transfer.Attempt, r.transfer.Run)}
@@ -140,7 +144,8 @@ func ownStep(r request, own *v1alpha1.Delivery, s step, now time.Time) step {
 		s.ready = own.Status.ServerName
 	default:
 		s.pending = "Waiting for the receiving cluster to start its agent"
-		if ready := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
+		if ready := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionReady); ready != nil &&
+			ready.Message != "" {
 			s.pending = relayed(ready)
 		}
 	}
@@ -185,8 +190,8 @@ func crowdedStep(r request, v view) step {
 			oldest = neighbour
 		}
 	}
-	s := step{pending: fmt.Sprintf("Waiting for one of %d Deliveries of peer %s in namespace %s to end; that is as many as the receiving "+
-		"cluster's gateway allows", len(v.neighbours), r.peer, r.namespace)}
+	s := step{pending: fmt.Sprintf("Waiting for one of %d Deliveries of peer %s in namespace %s to end; that is as many "+
+		"as the receiving cluster's gateway allows", len(v.neighbours), r.peer, r.namespace)}
 	if oldest != nil {
 		s.remove = []v1alpha1.Delivery{*oldest}
 	}
@@ -196,7 +201,8 @@ func crowdedStep(r request, v view) step {
 // superseded refuses an attempt that is older than one that is known. A sending cluster that was restored from a backup
 // goes on after it.
 func superseded(r request, by *v1alpha1.Delivery) *refusal {
-	refused := refuse(codes.Aborted, wirev1.FailureReason_FAILURE_REASON_SUPERSEDED, "attempt %d of run %s has been replaced by attempt %d of run %s",
+	refused := refuse(codes.Aborted, wirev1.FailureReason_FAILURE_REASON_SUPERSEDED, "attempt %d of run %s has been "+
+		"replaced by attempt %d of run %s",
 		r.transfer.Attempt, r.transfer.Run, by.Spec.Transfer.Attempt, by.Spec.Transfer.Run)
 	if by.Spec.Transfer.Run == r.transfer.Run {
 		refused.failure.NewestAttempt = uint32(max(0, by.Spec.Transfer.Attempt)) //nolint:gosec // not negative
@@ -228,7 +234,8 @@ func supersedes(delivery *v1alpha1.Delivery, r request, now time.Time) bool {
 	if !newer(delivery, r, now) {
 		return false
 	}
-	return delivery.Spec.Transfer.Run == r.transfer.Run || delivery.DeletionTimestamp.IsZero() && !plan.DeliveryEnded(delivery)
+	return delivery.Spec.Transfer.Run == r.transfer.Run ||
+		delivery.DeletionTimestamp.IsZero() && !plan.DeliveryEnded(delivery)
 }
 
 // compareAttempts orders two Deliveries that supersede the request: those of its own run, whose numbers it can go on

@@ -46,11 +46,18 @@ func phase(p v1alpha1.DeliveryPhase) func(*v1alpha1.Delivery) {
 }
 
 func stalled(d *v1alpha1.Delivery) {
-	d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDestinationInUse, Message: "fix"}}
+	d.Status.Conditions = []metav1.Condition{
+		{
+			Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDestinationInUse,
+			Message: "fix",
+		},
+	}
 }
 
 func outdated(d *v1alpha1.Delivery) {
-	d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuperseded}}
+	d.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuperseded},
+	}
 }
 
 func ready(d *v1alpha1.Delivery) {
@@ -102,46 +109,92 @@ func TestDecide(t *testing.T) {
 		// newest attempt that a refusal names.
 		newest uint32
 	}{
-		"first":                           {view: view{}, do: "create"},
-		"own, not ready":                  {view: view{attempts: list{own()}}, do: "wait"},
-		"own, without an endpoint":        {view: view{attempts: list{own(namedOnly)}}, do: "wait"},
-		"own, ready":                      {view: view{attempts: list{own(ready)}}, do: "ready"},
-		"own, stalled":                    {view: view{attempts: list{own(stalled)}}, refuse: inUse},
-		"own, complete":                   {view: view{attempts: list{own(ready, phase(v1alpha1.DeliveryComplete))}}, refuse: aborted},
-		"own, going":                      {view: view{attempts: list{own(ready, deleting)}}, refuse: aborted},
-		"own, for another directory":      {view: view{attempts: list{own(elsewhere)}}, refuse: incoherent},
-		"own, stalled, by an older agent": {view: view{attempts: list{attempt("bbbbb", 2, before, stalled)}}, do: "wait", remove: 1},
+		"first":                    {view: view{}, do: "create"},
+		"own, not ready":           {view: view{attempts: list{own()}}, do: "wait"},
+		"own, without an endpoint": {view: view{attempts: list{own(namedOnly)}}, do: "wait"},
+		"own, ready":               {view: view{attempts: list{own(ready)}}, do: "ready"},
+		"own, stalled":             {view: view{attempts: list{own(stalled)}}, refuse: inUse},
+		"own, complete": {
+			view: view{attempts: list{own(ready, phase(v1alpha1.DeliveryComplete))}}, refuse: aborted,
+		},
+		"own, going":                 {view: view{attempts: list{own(ready, deleting)}}, refuse: aborted},
+		"own, for another directory": {view: view{attempts: list{own(elsewhere)}}, refuse: incoherent},
+		"own, stalled, by an older agent": {
+			view: view{attempts: list{attempt("bbbbb", 2, before, stalled)}}, do: "wait", remove: 1,
+		},
 		"own, going, of an older agent":   {view: view{attempts: list{attempt("bbbbb", 2, before, deleting)}}, do: "wait"},
 		"own, ready, of an older agent":   {view: view{attempts: list{attempt("bbbbb", 2, before, ready)}}, do: "ready"},
 		"own, ended by traces of a newer": {view: view{attempts: list{own(ended, outdated)}}, refuse: superseded},
 		"own, gone":                       {view: view{seen: true}, refuse: aborted},
 		"older attempt":                   {view: view{attempts: list{attempt("bbbbb", 1, before)}}, do: "wait", remove: 1},
 		"older attempt, going":            {view: view{attempts: list{attempt("bbbbb", 1, before, deleting)}}, do: "wait"},
-		"older attempt beside own":        {view: view{attempts: list{attempt("bbbbb", 1, before), own(ready)}}, do: "ready", remove: 1},
-		"newer attempt":                   {view: view{attempts: list{attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
-		"newer attempt beside own":        {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3},
-		"newer attempt, ended":            {view: view{attempts: list{attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3},
-		"newer attempt, going":            {view: view{attempts: list{attempt("bbbbb", 3, after, deleting)}}, refuse: superseded, newest: 3},
-		"both ended":                      {view: view{attempts: list{own(ready, ended), attempt("bbbbb", 4, after, ended), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 4},
-		"newer attempt ended beside own":  {view: view{attempts: list{own(ready), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3},
-		"newer attempt and newer run":     {view: view{attempts: list{attempt("aaaaa", 1, after), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3},
-		"newer run, ended":                {view: view{attempts: list{attempt("aaaaa", 1, after, ended)}}, do: "wait", remove: 1},
-		"older run":                       {view: view{attempts: list{attempt("zzzzz", 9, before)}}, do: "wait", remove: 1},
-		"newer run":                       {view: view{attempts: list{attempt("aaaaa", 1, after)}}, refuse: superseded},
-		"newer run, going":                {view: view{attempts: list{attempt("aaaaa", 1, after, deleting)}}, do: "wait"},
-		"forged name":                     {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Name += "0" })}}, do: "create"},
-		"forged label":                    {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Labels[plan.SenderLabel] = "0" })}}, do: "create"},
-		"forged, issued in the future":    {view: view{attempts: list{attempt("aaaaa", 1, issued.Add(pki.ClockSkew+time.Hour))}}, do: "wait", remove: 1},
-		"older run elsewhere":             {view: view{attempts: list{attempt("zzzzz", 9, before, outside)}}, do: "create", remove: 1},
-		"older run elsewhere, going":      {view: view{attempts: list{attempt("zzzzz", 9, before, outside, deleting)}}, do: "create"},
-		"newer run elsewhere":             {view: view{attempts: list{attempt("aaaaa", 1, after, outside)}}, do: "create"},
-		"newer attempt elsewhere":         {view: view{attempts: list{attempt("bbbbb", 3, after, outside)}}, do: "create"},
-		"own, elsewhere":                  {view: view{attempts: list{own(outside, ready)}}, do: "create", remove: 1},
-		"run of unknown age":              {view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Annotations = nil })}}, do: "wait", remove: 1},
-		"crowd at work":                   {view: view{neighbours: list{own(), own()}}, do: "wait"},
-		"crowd, one ended":                {view: view{neighbours: list{own(), own(phase(v1alpha1.DeliveryFailed))}}, do: "wait", remove: 1},
-		"crowd, room being made":          {view: view{neighbours: list{own(phase(v1alpha1.DeliveryFailed)), own(deleting)}}, do: "wait"},
-		"crowd below the limit":           {view: view{neighbours: list{own()}}, do: "create"},
+		"older attempt beside own": {
+			view: view{attempts: list{attempt("bbbbb", 1, before), own(ready)}}, do: "ready", remove: 1,
+		},
+		"newer attempt": {
+			view: view{attempts: list{attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3,
+		},
+		"newer attempt beside own": {
+			view: view{attempts: list{own(ready), attempt("bbbbb", 3, after)}}, refuse: superseded, newest: 3,
+		},
+		"newer attempt, ended": {
+			view: view{attempts: list{attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3,
+		},
+		"newer attempt, going": {
+			view: view{attempts: list{attempt("bbbbb", 3, after, deleting)}}, refuse: superseded, newest: 3,
+		},
+		"both ended": {
+			view: view{
+				attempts: list{own(ready, ended), attempt("bbbbb", 4, after, ended), attempt("bbbbb", 3, after, ended)},
+			},
+			refuse: superseded, newest: 4,
+		},
+		"newer attempt ended beside own": {
+			view: view{attempts: list{own(ready), attempt("bbbbb", 3, after, ended)}}, refuse: superseded, newest: 3,
+		},
+		"newer attempt and newer run": {
+			view: view{attempts: list{attempt("aaaaa", 1, after), attempt("bbbbb", 3, after, ended)}}, refuse: superseded,
+			newest: 3,
+		},
+		"newer run, ended": {
+			view: view{attempts: list{attempt("aaaaa", 1, after, ended)}}, do: "wait", remove: 1,
+		},
+		"older run":        {view: view{attempts: list{attempt("zzzzz", 9, before)}}, do: "wait", remove: 1},
+		"newer run":        {view: view{attempts: list{attempt("aaaaa", 1, after)}}, refuse: superseded},
+		"newer run, going": {view: view{attempts: list{attempt("aaaaa", 1, after, deleting)}}, do: "wait"},
+		"forged name": {
+			view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Name += "0" })}}, do: "create",
+		},
+		"forged label": {
+			view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) {
+				d.Labels[plan.SenderLabel] = "0"
+			})}},
+			do: "create",
+		},
+		"forged, issued in the future": {
+			view: view{attempts: list{attempt("aaaaa", 1, issued.Add(pki.ClockSkew+time.Hour))}}, do: "wait", remove: 1,
+		},
+		"older run elsewhere": {
+			view: view{attempts: list{attempt("zzzzz", 9, before, outside)}}, do: "create", remove: 1,
+		},
+		"older run elsewhere, going": {
+			view: view{attempts: list{attempt("zzzzz", 9, before, outside, deleting)}}, do: "create",
+		},
+		"newer run elsewhere":     {view: view{attempts: list{attempt("aaaaa", 1, after, outside)}}, do: "create"},
+		"newer attempt elsewhere": {view: view{attempts: list{attempt("bbbbb", 3, after, outside)}}, do: "create"},
+		"own, elsewhere":          {view: view{attempts: list{own(outside, ready)}}, do: "create", remove: 1},
+		"run of unknown age": {
+			view: view{attempts: list{attempt("aaaaa", 1, after, func(d *v1alpha1.Delivery) { d.Annotations = nil })}},
+			do:   "wait", remove: 1,
+		},
+		"crowd at work": {view: view{neighbours: list{own(), own()}}, do: "wait"},
+		"crowd, one ended": {
+			view: view{neighbours: list{own(), own(phase(v1alpha1.DeliveryFailed))}}, do: "wait", remove: 1,
+		},
+		"crowd, room being made": {
+			view: view{neighbours: list{own(phase(v1alpha1.DeliveryFailed)), own(deleting)}}, do: "wait",
+		},
+		"crowd below the limit": {view: view{neighbours: list{own()}}, do: "create"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -187,12 +240,16 @@ func TestDecide(t *testing.T) {
 }
 
 func TestCleanPath(t *testing.T) {
-	for in, want := range map[string]string{"": "/", ".": "/", "/": "/", "/a/b": "/a/b", "/a//b/": "/a/b", "/..a": "/..a", "a": "/a", "a/b/": "/a/b", "//a": "/a"} {
+	for in, want := range map[string]string{
+		"": "/", ".": "/", "/": "/", "/a/b": "/a/b", "/a//b/": "/a/b", "/..a": "/..a", "a": "/a", "a/b/": "/a/b", "//a": "/a",
+	} {
 		if got, err := cleanPath(in); got != want || err != nil {
 			t.Errorf("%q: %q %v, want %q", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"..", "../a", "a/../..", "./a", "/..", "/a/..", "/./a", "/a/.", "/\x00", strings.Repeat("/a", 3000)} {
+	for _, in := range []string{
+		"..", "../a", "a/../..", "./a", "/..", "/a/..", "/./a", "/a/.", "/\x00", strings.Repeat("/a", 3000),
+	} {
 		if got, err := cleanPath(in); err == nil {
 			t.Errorf("%.20q was accepted as %q", in, got)
 		}

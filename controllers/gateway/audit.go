@@ -21,7 +21,8 @@ func (g *Gateway) passed(target passthrough.Target, carried passthrough.Carried)
 		result = v1alpha1.ReasonNotGranted
 	}
 	g.uses.Record(audit.Use{
-		Peer: target.Peer, Namespace: target.Namespace, ToNamespace: way.namespace, Kind: v1alpha1.GrantedQueue, Name: way.name,
+		Peer: target.Peer, Namespace: target.Namespace, ToNamespace: way.namespace, Kind: v1alpha1.GrantedQueue,
+		Name:  way.name,
 		Bytes: carried.In, Returned: carried.Out, Duration: carried.Duration, Result: result,
 	})
 }

@@ -77,19 +77,23 @@ func TestAuditOfRejections(t *testing.T) {
 	for range 20 {
 		open(t, c, ledger("7f3ca", 1)).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
 	}
-	if _, err := w.dial(issue(t, stranger, sender("east"), time.Now())).Hello(context.Background(), &wirev1.HelloRequest{}); err == nil {
+	if _, err := w.dial(
+		issue(t, stranger, sender("east"), time.Now()),
+	).Hello(context.Background(), &wirev1.HelloRequest{}); err == nil {
 		t.Error("a stranger is answered")
 	}
 	// The stream ends for the caller a moment before the gateway has counted.
 	eventually(t, func() bool {
-		return counted(t, registry, total, "Open", "east", "NotGranted") == 20 && counted(t, registry, total, "Hello", "", "PeerUntrusted") == 1
+		return counted(t, registry, total, "Open", "east", "NotGranted") == 20 &&
+			counted(t, registry, total, "Hello", "", "PeerUntrusted") == 1
 	})
 	lines := log.saying("Request rejected")
 	if len(lines) != 6 {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
 	for _, line := range lines[:5] {
-		if line["peer"] != "east" || line["method"] != "Open" || line["reason"] != "NotGranted" || line["identity"] != "/ns/bank/transfer/ledger" ||
+		if line["peer"] != "east" || line["method"] != "Open" || line["reason"] != "NotGranted" ||
+			line["identity"] != "/ns/bank/transfer/ledger" ||
 			!strings.Contains(line["cause"].(string), "PeerGrant") {
 			t.Errorf("line %v", line)
 		}

@@ -18,7 +18,9 @@ func (t *trust) bind(from caller, certificate *x509.Certificate) (caller, error)
 	}
 	claims, err := wirev1.RunClaimsOf(certificate)
 	if err != nil {
-		return caller{}, untrusted("the certificate of a Transfer must say of which run it is: %v; are both clusters of one version?", err)
+		return caller{}, untrusted(
+			"the certificate of a Transfer must say of which run it is: %v; are both clusters of one version?", err,
+		)
 	}
 	own, err := t.issuer()
 	if err != nil {
@@ -26,8 +28,9 @@ func (t *trust) bind(from caller, certificate *x509.Certificate) (caller, error)
 	}
 	// Only the CA that issues counts: what may follow it in the file may be the root of several clusters.
 	if !slices.Contains(claims.Audience, pki.Fingerprint(own)) {
-		return caller{}, untrusted("the certificate was issued for a cluster with another CA than the receiving one; put the CA that issues there, " +
-			"the first certificate in ca.crt of its ConfigMap lighterage-ca, into caBundle of the sending cluster's Peer; a root alone is not enough")
+		return caller{}, untrusted("the certificate was issued for a cluster with another CA than the receiving one; put " +
+			"the CA that issues there, the first certificate in ca.crt of its ConfigMap lighterage-ca, into caBundle of the " +
+			"sending cluster's Peer; a root alone is not enough")
 	}
 	from.claims = claims
 	return from, nil
@@ -35,7 +38,8 @@ func (t *trust) bind(from caller, certificate *x509.Certificate) (caller, error)
 
 // permits rejects a request that the claims in the certificate do not name.
 func permits(claims pki.RunClaims, r request) error {
-	const mismatch = "the certificate is of run %s into %s of claim %s/%s, and the request is about %s; only the run's own agent may open it"
+	const mismatch = "the certificate is of run %s into %s of claim %s/%s, and the request is about %s; only the run's " +
+		"own agent may open it"
 	wanted := pki.RunClaims{Run: r.transfer.Run, Namespace: r.namespace, Claim: r.claim.ClaimName, Path: r.claim.Path}
 	switch {
 	case claims.Run != wanted.Run:

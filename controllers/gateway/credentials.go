@@ -31,7 +31,9 @@ type serverCredentials struct {
 	trust *trust
 }
 
-func newServerCredentials(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), t *trust) *serverCredentials {
+func newServerCredentials(
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), t *trust,
+) *serverCredentials {
 	return &serverCredentials{
 		trust: t,
 		TransportCredentials: credentials.NewTLS(&tls.Config{

@@ -59,8 +59,14 @@ func (answers) Hello(context.Context, agentclient.Gateway) (*wirev1.HelloRespons
 
 func (answers) Profile(context.Context, agentclient.Target) (*wirev1.NodeMeasurement, error) {
 	levels := []*wirev1.LevelMeasurement{
-		{Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, CompressBytesPerSecond: 1 << 30, SampleCompressedBytes: 25, Selected: true},
-		{Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, CompressBytesPerSecond: 1 << 30, SampleCompressedBytes: 25, Selected: true},
+		{
+			Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, CompressBytesPerSecond: 1 << 30, SampleCompressedBytes: 25,
+			Selected: true,
+		},
+		{
+			Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, CompressBytesPerSecond: 1 << 30, SampleCompressedBytes: 25,
+			Selected: true,
+		},
 	}
 	return &wirev1.NodeMeasurement{
 		Architecture: "s390x",
@@ -70,7 +76,8 @@ func (answers) Profile(context.Context, agentclient.Target) (*wirev1.NodeMeasure
 			Name: "dfltcc", Verified: true, CompressBytesPerSecond: 1 << 30, SampleBytes: 100, Levels: levels, Inflates: true,
 		}},
 		Accelerator: &wirev1.AcceleratorMeasurement{
-			State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, Reason: "Proved", Message: strings.Repeat("m", 5000), InflateMinSize: 1 << 63,
+			State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, Reason: "Proved", Message: strings.Repeat("m", 5000),
+			InflateMinSize: 1 << 63,
 		},
 	}, nil
 }
@@ -196,14 +203,18 @@ func startGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 }
 
 // becomes waits for a condition of an object.
-func becomes(t *testing.T, cluster *controllertest.Cluster, object client.Object, found func() []metav1.Condition, ready bool, reason, words string) {
+func becomes(
+	t *testing.T, cluster *controllertest.Cluster, object client.Object, found func() []metav1.Condition, ready bool,
+	reason, words string,
+) {
 	t.Helper()
 	controllertest.Eventually(t, func() error {
 		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(found(), v1alpha1.ConditionReady)
-		if c == nil || (c.Status == metav1.ConditionTrue) != ready || c.Reason != reason || !strings.Contains(c.Message, words) {
+		if c == nil || (c.Status == metav1.ConditionTrue) != ready || c.Reason != reason ||
+			!strings.Contains(c.Message, words) {
 			return fmt.Errorf("%s is %+v, want %v, %s, %q", object.GetName(), c, ready, reason, words)
 		}
 		return nil
@@ -231,7 +242,10 @@ func update(t *testing.T, cluster *controllertest.Cluster, object client.Object,
 func testPeers(t *testing.T, cluster *controllertest.Cluster) {
 	shared, own := newCA(t, "shared"), newCA(t, "own")
 	make := func(name string, ca *pki.CA) *v1alpha1.Peer {
-		p := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{Endpoint: "gateway.example:8443", CABundle: ca.CertificatePEM}}
+		p := &v1alpha1.Peer{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.PeerSpec{Endpoint: "gateway.example:8443", CABundle: ca.CertificatePEM},
+		}
 		cluster.Create(t, p)
 		return p
 	}
@@ -262,7 +276,10 @@ func testPeerGrants(t *testing.T, cluster *controllertest.Cluster) {
 	given := grantOf(namespace, "later", "bank", "copy")
 	cluster.Create(t, given)
 	found := func() []metav1.Condition { return given.Status.Conditions }
-	becomes(t, cluster, given, found, false, v1alpha1.ReasonReferenceNotFound, `"later" does not exist, PersistentVolumeClaim "copy" does not exist`)
+	becomes(
+		t, cluster, given, found, false, v1alpha1.ReasonReferenceNotFound,
+		`"later" does not exist, PersistentVolumeClaim "copy" does not exist`,
+	)
 	cluster.Claim(t, namespace, "copy")
 	becomes(t, cluster, given, found, false, v1alpha1.ReasonReferenceNotFound, `Peer "later" does not exist:`)
 	cluster.Peer(t, "later")
@@ -282,7 +299,9 @@ func testPolicies(t *testing.T, cluster *controllertest.Cluster) {
 		return p
 	}
 	a, b := make("a"), make("b")
-	foundA, foundB := func() []metav1.Condition { return a.Status.Conditions }, func() []metav1.Condition { return b.Status.Conditions }
+	foundA, foundB := func() []metav1.Condition {
+		return a.Status.Conditions
+	}, func() []metav1.Condition { return b.Status.Conditions }
 	becomes(t, cluster, a, foundA, true, v1alpha1.ReasonAccepted, "oldest of several")
 	becomes(t, cluster, b, foundB, false, v1alpha1.ReasonMultipleDefaults, `"a" is the default`)
 	update(t, cluster, a, func() { a.Annotations = nil })
@@ -294,17 +313,26 @@ func testNodes(t *testing.T, cluster *controllertest.Cluster) {
 	ctx := context.Background()
 	z15 := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z15-a"}}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "node-agent-1", Labels: map[string]string{node.ComponentLabel: node.NodeAgent}},
-		Spec:       corev1.PodSpec{NodeName: "z15-a", Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: controllertest.OperatorNamespace, Name: "node-agent-1",
+			Labels: map[string]string{node.ComponentLabel: node.NodeAgent},
+		},
+		Spec: corev1.PodSpec{NodeName: "z15-a", Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
 	}
-	cluster.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "default"}}, z15, pod)
+	cluster.Create(
+		t,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.OperatorNamespace, Name: "default"}},
+		z15, pod,
+	)
 	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.0.0.1"
 	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}}
 	if err := cluster.Client.Status().Update(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
 	profile := &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "z15-a"}}
-	becomes(t, cluster, profile, func() []metav1.Condition { return profile.Status.Conditions }, true, v1alpha1.ReasonMeasured, "")
+	becomes(t, cluster, profile, func() []metav1.Condition {
+		return profile.Status.Conditions
+	}, true, v1alpha1.ReasonMeasured, "")
 	label := func() error {
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(z15), z15); err != nil {
 			return err
@@ -320,8 +348,11 @@ func testNodes(t *testing.T, cluster *controllertest.Cluster) {
 	if err := cluster.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	becomes(t, cluster, profile, func() []metav1.Condition { return profile.Status.Conditions }, false, v1alpha1.ReasonNodeAgentUnreachable, "last known")
-	if engines := profile.Status.Engines; len(engines) != 1 || len(engines[0].Levels) != 2 || engines[0].Levels[1].Ratio != "4" || !engines[0].Inflates {
+	becomes(t, cluster, profile, func() []metav1.Condition {
+		return profile.Status.Conditions
+	}, false, v1alpha1.ReasonNodeAgentUnreachable, "last known")
+	if engines := profile.Status.Engines; len(engines) != 1 || len(engines[0].Levels) != 2 ||
+		engines[0].Levels[1].Ratio != "4" || !engines[0].Inflates {
 		t.Errorf("engines %+v", engines)
 	}
 	if a := profile.Status.Accelerator; a == nil || a.State != v1alpha1.AcceleratorVerified || len(a.Message) != 1024 {
@@ -335,9 +366,15 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	cluster.Claim(t, namespace, "ledger-copy")
 	east := newCA(t, "east")
 	given := grantOf(namespace, "east", "bank", "ledger-copy")
-	cluster.Create(t, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.PeerSpec{CABundle: east.CertificatePEM}}, given)
+	cluster.Create(
+		t,
+		&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.PeerSpec{CABundle: east.CertificatePEM}},
+		given,
+	)
 	agentOf := func(run string) wirev1.GatewayClient {
-		return w.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Run, c.Namespace = run, namespace }))
+		return w.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) {
+			c.Run, c.Namespace = run, namespace
+		}))
 	}
 	c := agentOf("7f3ca")
 	controllertest.Eventually(t, func() error {
@@ -393,7 +430,9 @@ func testGateway(t *testing.T, cluster *controllertest.Cluster, w *west) {
 	}
 
 	c, request.RunId = agentOf("8a4db"), "8a4db"
-	key.Name = plan.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "8a4db", Attempt: 1})
+	key.Name = plan.DeliveryName(
+		"east", v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "8a4db", Attempt: 1},
+	)
 	s = admitted()
 	remove(t, cluster, given)
 	s.refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)

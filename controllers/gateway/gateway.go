@@ -62,7 +62,8 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{options: o, uses: audit.NewUses(o.Log, o.Registerer)}
 	g.front, err = passthrough.New(passthrough.Options{
-		LocalName: pki.GatewayServerName, Lookup: g.lookup, Ended: g.passed, Limits: o.Limits, Metrics: connections, Log: o.Log,
+		LocalName: pki.GatewayServerName, Lookup: g.lookup, Ended: g.passed, Limits: o.Limits, Metrics: connections,
+		Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -75,13 +76,16 @@ func New(o Options) (*Gateway, error) {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.ReadBufferSize(4<<10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute, Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(
+			keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute, Time: 30 * time.Second, Timeout: 20 * time.Second},
+		),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)
 	stopping, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	wirev1.RegisterGatewayServer(g.server, &service{
-		options: o, rejections: audit.NewRejections(o.Log, o.Registerer, o.Clock), trust: trusted, limits: newPeerLimits(o), metrics: counted, waiters: &g.waiters, log: o.Log, stopping: stopping,
+		options: o, rejections: audit.NewRejections(o.Log, o.Registerer, o.Clock), trust: trusted, limits: newPeerLimits(o),
+		metrics: counted, waiters: &g.waiters, log: o.Log, stopping: stopping,
 	})
 	return g, nil
 }
@@ -103,7 +107,8 @@ func (g *Gateway) Serve(ctx context.Context, listener *net.TCPListener) error {
 	} else {
 		<-stopped
 	}
-	if ended := <-served; err == nil && ended != nil && !errors.Is(ended, net.ErrClosed) && !errors.Is(ended, grpc.ErrServerStopped) {
+	if ended := <-served; err == nil && ended != nil && !errors.Is(ended, net.ErrClosed) &&
+		!errors.Is(ended, grpc.ErrServerStopped) {
 		err = ended
 	}
 	return err

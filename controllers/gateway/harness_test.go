@@ -44,7 +44,9 @@ func issue(t *testing.T, ca *pki.CA, identity pki.Identity, at time.Time, names 
 	return gatewaytest.Issue(t, ca, identity, at, names...)
 }
 
-func issueFor(t *testing.T, ca *pki.CA, identity pki.Identity, at time.Time, change func(*pki.RunClaims)) tls.Certificate {
+func issueFor(
+	t *testing.T, ca *pki.CA, identity pki.Identity, at time.Time, change func(*pki.RunClaims),
+) tls.Certificate {
 	t.Helper()
 	return gatewaytest.IssueFor(t, ca, identity, at, change)
 }

@@ -45,20 +45,30 @@ func TestIntermediateCAs(t *testing.T) {
 		issuer         bundle // tls.crt of west
 		refused        string // what the message says; empty: accepted
 	}{
-		"both hold the intermediate":             {bundle{eastern}, bundle{western}, bundle{western, root.Root}, ""},
-		"both hold what is published":            {bundle{eastern, root.Root}, bundle{western, root.Root}, bundle{western, root.Root}, ""},
-		"the Peer in west holds the root":        {bundle{root.Root}, bundle{western}, bundle{western, root.Root}, ""},
-		"the Peer in east holds the root":        {bundle{eastern}, bundle{root.Root}, bundle{western, root.Root}, "another CA"},
-		"the Peer in east is of another cluster": {bundle{eastern}, bundle{northern, root.Root}, bundle{western, root.Root}, "another CA"},
+		"both hold the intermediate": {bundle{eastern}, bundle{western}, bundle{western, root.Root}, ""},
+		"both hold what is published": {
+			bundle{eastern, root.Root}, bundle{western, root.Root}, bundle{western, root.Root}, "",
+		},
+		"the Peer in west holds the root": {bundle{root.Root}, bundle{western}, bundle{western, root.Root}, ""},
+		"the Peer in east holds the root": {
+			bundle{eastern}, bundle{root.Root}, bundle{western, root.Root}, "another CA",
+		},
+		"the Peer in east is of another cluster": {
+			bundle{eastern}, bundle{northern, root.Root}, bundle{western, root.Root}, "another CA",
+		},
 		"the Peer in west is of another cluster": {bundle{northern}, bundle{western}, bundle{western, root.Root}, "caBundle"},
 		"renewed, and east holds both":           {bundle{eastern}, bundle{western, renewed}, bundle{renewed, root.Root}, ""},
-		"renewed, and east holds the former one": {bundle{eastern}, bundle{western, root.Root}, bundle{renewed, root.Root}, "another CA"},
+		"renewed, and east holds the former one": {
+			bundle{eastern}, bundle{western, root.Root}, bundle{renewed, root.Root}, "another CA",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mount(test.issuer...)
 			peer := peerOf("east", east)
 			peer.Spec = v1alpha1.PeerSpec{CABundle: pkitest.PEM(test.peer...)}
-			w := newWest(t, func(o *gateway.Options) { o.Issuer = pki.NewCAFile(file).Issuer }, peer, grantOf("vault", "east", "bank", "ledger-copy"))
+			w := newWest(t, func(o *gateway.Options) {
+				o.Issuer = pki.NewCAFile(file).Issuer
+			}, peer, grantOf("vault", "east", "bank", "ledger-copy"))
 			audience, err := pki.Audience(pkitest.PEM(test.audience...))
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +79,9 @@ func TestIntermediateCAs(t *testing.T) {
 				stream.pending()
 				return
 			}
-			if message := stream.refused(wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED); !strings.Contains(message, test.refused) {
+			if message := stream.refused(
+				wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED,
+			); !strings.Contains(message, test.refused) {
 				t.Error(message)
 			}
 			if len(w.deliveries()) > 0 {

@@ -54,7 +54,9 @@ func (w *west) connect(serverName string) (*tls.Conn, error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", w.address, &tls.Config{ServerName: serverName, RootCAs: pki.Pool(roots)})
+	conn, err := tls.DialWithDialer(
+		&net.Dialer{Timeout: patience}, "tcp", w.address, &tls.Config{ServerName: serverName, RootCAs: pki.Pool(roots)},
+	)
 	if err == nil {
 		w.t.Cleanup(func() { conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(patience))
@@ -111,7 +113,9 @@ func TestDataOfAnAdmittedRun(t *testing.T) {
 // Another gateway may have told the sender of the agent before this one hears of it.
 func TestAgentThatIsNotKnownYet(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, func(o *gateway.Options) { o.LookupGrace = patience }, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	w := newWest(t, func(o *gateway.Options) {
+		o.LookupGrace = patience
+	}, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
 	open(t, w.dial(issue(t, east, sender("east"), time.Now())), ledger("7f3ca", 1)).pending()
 	delivery := w.deliveries()[0]
 	name := pki.ReceiveServerName(string(delivery.UID))
@@ -145,7 +149,9 @@ func TestStoppingSendsRunsElsewhere(t *testing.T) {
 
 // The agents of Transfers within the cluster are reached straight, and by nobody else.
 func TestOnlyAgentsForPeersAreLookedUp(t *testing.T) {
-	delivery := &v1alpha1.Delivery{Spec: v1alpha1.DeliverySpec{Peer: "east"}, Status: v1alpha1.DeliveryStatus{ServerName: "name"}}
+	delivery := &v1alpha1.Delivery{
+		Spec: v1alpha1.DeliverySpec{Peer: "east"}, Status: v1alpha1.DeliveryStatus{ServerName: "name"},
+	}
 	if got := gateway.IndexServerName(delivery); len(got) != 1 || got[0] != "name" {
 		t.Error(got)
 	}
@@ -172,7 +178,9 @@ func TestDeliveryName(t *testing.T) {
 		}
 	}
 	a := plan.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "a.b", Run: "7f3ca", Attempt: 1})
-	if b := plan.DeliveryName("east", v1alpha1.TransferReference{Namespace: "bank", Name: "a-b", Run: "7f3ca", Attempt: 1}); a == b {
+	if b := plan.DeliveryName(
+		"east", v1alpha1.TransferReference{Namespace: "bank", Name: "a-b", Run: "7f3ca", Attempt: 1},
+	); a == b {
 		t.Errorf("two Transfers share the name %s", a)
 	}
 }

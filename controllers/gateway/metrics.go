@@ -18,7 +18,8 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lighterage_gateway_requests_total",
-			Help: "Requests of other clusters, by result: OK, the reason of a refusal, or a gRPC code. The peer is empty for strangers.",
+			Help: "Requests of other clusters, by result: OK, the reason of a refusal, or a gRPC code. The peer is empty for " +
+				"strangers.",
 		}, []string{"method", "peer", "result"}),
 		opens: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "lighterage_gateway_open_runs",

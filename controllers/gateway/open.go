@@ -22,7 +22,9 @@ import (
 )
 
 // open looks again and again at what is there, does what decide says and tells the sender, until there is an answer.
-func (s *service) open(from caller, in *wirev1.OpenRequest, stream grpc.ServerStreamingServer[wirev1.OpenResponse]) error {
+func (s *service) open(
+	from caller, in *wirev1.OpenRequest, stream grpc.ServerStreamingServer[wirev1.OpenResponse],
+) error {
 	r, err := newRequest(from, in)
 	if err != nil {
 		return err
@@ -53,7 +55,9 @@ func (s *service) open(from caller, in *wirev1.OpenRequest, stream grpc.ServerSt
 			return next.refuse
 		case next.ready != "":
 			s.log.V(1).Info("Run is ready", "peer", r.peer, "transfer", r.transfer, "serverName", next.ready)
-			return stream.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Ready{Ready: &wirev1.OpenReady{ServerName: next.ready}}})
+			return stream.Send(
+				&wirev1.OpenResponse{State: &wirev1.OpenResponse_Ready{Ready: &wirev1.OpenReady{ServerName: next.ready}}},
+			)
 		case next.pending != told:
 			told = next.pending
 			pending := &wirev1.OpenResponse{State: &wirev1.OpenResponse_Pending{Pending: &wirev1.OpenPending{Message: told}}}
@@ -137,7 +141,9 @@ func (s *service) cached(ctx context.Context, peer, namespace, name string) ([]v
 // by its UID, and not waited for; if the cache does not have it yet, it is deleted when the cache does.
 func (s *service) currentIn(where string) attemptsOf {
 	return func(ctx context.Context, peer, namespace, name string) ([]v1alpha1.Delivery, error) {
-		here, err := attempts(ctx, s.options.Reader, peer, namespace, name, client.InNamespace(where), senderLabel(peer, namespace, name))
+		here, err := attempts(
+			ctx, s.options.Reader, peer, namespace, name, client.InNamespace(where), senderLabel(peer, namespace, name),
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +164,9 @@ func senderLabel(peer, namespace, name string) client.MatchingLabels {
 	return client.MatchingLabels{plan.SenderLabel: plan.SenderHash(peer, namespace, name)}
 }
 
-func attempts(ctx context.Context, reader client.Reader, peer, namespace, name string, by ...client.ListOption) ([]v1alpha1.Delivery, error) {
+func attempts(
+	ctx context.Context, reader client.Reader, peer, namespace, name string, by ...client.ListOption,
+) ([]v1alpha1.Delivery, error) {
 	var found v1alpha1.DeliveryList
 	if err := reader.List(ctx, &found, by...); err != nil {
 		return nil, fmt.Errorf("listing the Deliveries of Transfer %s/%s of peer %s: %w", namespace, name, peer, err)

@@ -43,11 +43,13 @@ func TestOpen(t *testing.T) {
 		t.Fatalf("%d Deliveries", len(made))
 	}
 	want := v1alpha1.DeliverySpec{
-		Peer:        "east",
-		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "7f3ca", Attempt: 1},
-		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"}},
-		Privilege:   v1alpha1.AgentPrivilegeKeepOwners,
-		Delete:      true,
+		Peer:     "east",
+		Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "7f3ca", Attempt: 1},
+		Destination: v1alpha1.DeliveryDestination{
+			PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"},
+		},
+		Privilege: v1alpha1.AgentPrivilegeKeepOwners,
+		Delete:    true,
 	}
 	if made[0].Spec != want {
 		t.Errorf("spec %+v, want %+v", made[0].Spec, want)
@@ -170,7 +172,9 @@ func TestFailedDeliveryRefuses(t *testing.T) {
 	s.pending()
 	key := ledgerKey("7f3ca", 1)
 	w.say(key, conditions.Stalled(v1alpha1.ReasonDestinationNotFound, "claim ledger-copy does not exist; create it"))
-	if message := s.refused(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND); !strings.Contains(message, "create it") {
+	if message := s.refused(
+		wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
+	); !strings.Contains(message, "create it") {
 		t.Errorf("message %q", message)
 	}
 	// The same attempt by a new agent is a new try.
@@ -187,7 +191,10 @@ func TestFailedDeliveryRefuses(t *testing.T) {
 func TestNotGranted(t *testing.T) {
 	east := newCA(t, "east")
 	granted := grantOf("vault", "east", "bank", "ledger-copy")
-	w := newWest(t, nil, peerOf("east", east), granted, grantOf("other", "east", "elsewhere", "theirs"), grantOf("third", "north", "bank", "claim"))
+	w := newWest(
+		t, nil, peerOf("east", east), granted, grantOf("other", "east", "elsewhere", "theirs"),
+		grantOf("third", "north", "bank", "claim"),
+	)
 	c := w.dial(issue(t, east, sender("east"), time.Now()))
 	for name, destination := range map[string]*wirev1.ClaimPath{
 		"no grant in the namespace": {Namespace: "empty", ClaimName: "claim"},
@@ -202,7 +209,8 @@ func TestNotGranted(t *testing.T) {
 				c.Namespace, c.Claim = destination.Namespace, destination.ClaimName
 			})
 			message := open(t, w.dial(theirs), request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED)
-			fix := "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: " + destination.ClaimName + "}]}"
+			fix := "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: " +
+				destination.ClaimName + "}]}"
 			if !strings.Contains(message, fix) || !strings.Contains(message, "namespace "+destination.Namespace) {
 				t.Errorf("the message does not say what to create: %s", message)
 			}
@@ -241,7 +249,9 @@ func TestGrantedInPart(t *testing.T) {
 		request := ledger("7f3ca", 1)
 		request.Destination.Path = "/in"
 		change(request)
-		if message := open(t, into(path.Clean("/"+request.GetDestination().GetPath())), request).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED); !strings.Contains(message, name) {
+		if message := open(
+			t, into(path.Clean("/"+request.GetDestination().GetPath())), request,
+		).refused(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED); !strings.Contains(message, name) {
 			t.Errorf("%q is not in the message: %s", name, message)
 		}
 	}
@@ -276,7 +286,9 @@ func TestDeletedDeliveryRefuses(t *testing.T) {
 // A peer that fills its share waits; what has ended makes space.
 func TestDeliveryLimit(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, func(o *gateway.Options) { o.DeliveriesPerNamespace = 2 }, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
+	w := newWest(t, func(o *gateway.Options) {
+		o.DeliveriesPerNamespace = 2
+	}, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
 	opened := func(name string) *stream {
 		identity := sender("east")
 		identity.Path = "/ns/bank/transfer/" + name
@@ -315,7 +327,9 @@ func TestDeliveryLimit(t *testing.T) {
 // M6: a namespace has half of what its peer has, and leaves the rest to others; the manager has its own.
 func TestLimitsOfAPeer(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, func(o *gateway.Options) { o.RequestsPerSecond, o.RequestBurst, o.OpensPerPeer = 0.001, 6, 2 }, peerOf("east", east),
+	w := newWest(t, func(o *gateway.Options) {
+		o.RequestsPerSecond, o.RequestBurst, o.OpensPerPeer = 0.001, 6, 2
+	}, peerOf("east", east),
 		grantOf("vault", "east", "bank", "ledger-copy"), grantOf("vault", "east", "shop", "stock"))
 	of := func(namespace string) wirev1.GatewayClient {
 		return w.dial(issueFor(t, east, pki.TransferIdentity("east", namespace, "ledger"), time.Now(), func(c *pki.RunClaims) {
@@ -330,7 +344,8 @@ func TestLimitsOfAPeer(t *testing.T) {
 	}
 	bank, shop := of("bank"), of("shop")
 	open(t, bank, ledger("7f3ca", 1)).pending()
-	if _, err := open(t, bank, ledger("7f3ca", 1)).Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "waiting") {
+	if _, err := open(t, bank, ledger("7f3ca", 1)).Recv(); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "waiting") {
 		t.Errorf("a second open: %v", err)
 	}
 	if err := hello(bank); err != nil {
@@ -370,7 +385,9 @@ func TestLimitOfStrangers(t *testing.T) {
 			t.Errorf("request %d: %v, want %v", i+1, err, code)
 		}
 	}
-	if _, err := w.dial(issue(t, east, manager("east"), time.Now())).Hello(context.Background(), &wirev1.HelloRequest{}); err != nil {
+	if _, err := w.dial(issue(t, east, manager("east"), time.Now())).Hello(
+		context.Background(), &wirev1.HelloRequest{},
+	); err != nil {
 		t.Errorf("a peer: %v", err)
 	}
 }

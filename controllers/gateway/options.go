@@ -44,9 +44,9 @@ type Options struct {
 	// OpensPerPeer is how many runs of a peer may wait for their receiving agents at the same time, and half of it how
 	// many of a namespace of it. Default 256.
 	OpensPerPeer int
-	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make space for
-	// new ones, oldest first; when none has ended, new runs wait. The limit may be passed by as many as arrive at the
-	// same moment. Default 500.
+	// DeliveriesPerNamespace is how many Deliveries a peer may have in a namespace. Those that have ended make space
+	// for new ones, oldest first; when none has ended, new runs wait. The limit may be passed by as many as arrive at
+	// the same moment. Default 500.
 	DeliveriesPerNamespace int
 	// PollInterval is the longest pause between looks at what an open run waits for, in case that no change of its
 	// Delivery is seen before. Default 2s.
@@ -66,7 +66,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.RequestsPerSecond < 0 || o.RequestBurst < 0 || o.OpensPerPeer < 0 || o.DeliveriesPerNamespace < 0 || o.PollInterval < 0 || o.LookupGrace < 0 {
+	if o.RequestsPerSecond < 0 || o.RequestBurst < 0 || o.OpensPerPeer < 0 || o.DeliveriesPerNamespace < 0 ||
+		o.PollInterval < 0 || o.LookupGrace < 0 {
 		return o, errors.New("limits of the gateway must not be negative; 0 stands for the default")
 	}
 	setDefault(&o.RequestsPerSecond, 20)

@@ -66,7 +66,8 @@ func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_
 		return nil, unavailable("the gateway has no key for server names of channels yet")
 	}
 	return &wirev1.OpenQueueResponse{
-		ServerName: pki.ChannelServerName(key, from.peer, wanted.Namespace, wanted.ToNamespace, wanted.Name), KnownAs: from.peer,
+		ServerName: pki.ChannelServerName(key, from.peer, wanted.Namespace, wanted.ToNamespace, wanted.Name),
+		KnownAs:    from.peer,
 	}, nil
 }
 
@@ -81,7 +82,9 @@ func queueMetadata() *metav1.PartialObjectMetadata {
 func newQueueRequest(from caller, in *wirev1.OpenQueueRequest) (peergrant.Request, error) {
 	namespace, _, ok := from.identity.Queue()
 	if !ok {
-		return peergrant.Request{}, untrusted("the certificate names %s, and only a Queue may send to a Queue", from.identity.Path)
+		return peergrant.Request{}, untrusted(
+			"the certificate names %s, and only a Queue may send to a Queue", from.identity.Path,
+		)
 	}
 	if !wirev1.Speaks(in.GetProtocolVersion()) {
 		return peergrant.Request{}, refuse(codes.FailedPrecondition, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
@@ -95,7 +98,8 @@ func newQueueRequest(from caller, in *wirev1.OpenQueueRequest) (peergrant.Reques
 		return peergrant.Request{}, invalid("name must be the name of a Queue")
 	}
 	return peergrant.Request{
-		Peer: from.peer, Namespace: namespace, Kind: v1alpha1.GrantedQueue, ToNamespace: in.GetNamespace(), Name: in.GetName(),
+		Peer: from.peer, Namespace: namespace, Kind: v1alpha1.GrantedQueue, ToNamespace: in.GetNamespace(),
+		Name: in.GetName(),
 	}, nil
 }
 
@@ -141,7 +145,9 @@ func (g *Gateway) queueTarget(way queueWay) (passthrough.Target, bool) {
 	if !open {
 		return passthrough.Target{}, false
 	}
-	return passthrough.Target{Address: g.options.QueueAddress(way.namespace, way.name), Key: way.key(), Peer: of.Peer, Namespace: of.Namespace}, true
+	return passthrough.Target{
+		Address: g.options.QueueAddress(way.namespace, way.name), Key: way.key(), Peer: of.Peer, Namespace: of.Namespace,
+	}, true
 }
 
 // open reports whether a PeerGrant opens the way, and for whom.
@@ -163,7 +169,8 @@ func (g *Gateway) open(way queueWay) (of peergrant.Request, open bool, err error
 				continue
 			}
 			of = peergrant.Request{
-				Peer: from.Peer, Namespace: from.Namespaces[at], Kind: v1alpha1.GrantedQueue, ToNamespace: way.namespace, Name: way.name,
+				Peer: from.Peer, Namespace: from.Namespaces[at], Kind: v1alpha1.GrantedQueue, ToNamespace: way.namespace,
+				Name: way.name,
 			}
 			if !peergrant.Allowed([]v1alpha1.PeerGrant{grant}, of, g.options.Clock.Now()) {
 				continue

@@ -37,7 +37,9 @@ func orders() *wirev1.OpenQueueRequest {
 
 func TestOpenQueueRefuses(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "orders"), queueGrant("vault", "east", "bank", "other"), queueGrant("vault", "north", "bank", "orders"),
+	w := newWest(t, nil, peerOf("east", east), grantOf(
+		"vault", "east", "bank", "orders",
+	), queueGrant("vault", "east", "bank", "other"), queueGrant("vault", "north", "bank", "orders"),
 		queueOf("vault", "orders"))
 	queue := issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now())
 	for name, c := range map[string]struct {
@@ -46,14 +48,31 @@ func TestOpenQueueRefuses(t *testing.T) {
 		reason   wirev1.FailureReason
 		words    string
 	}{
-		"not granted":               {reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, words: "{from: [{peer: east, namespaces: [bank]}], to: [{kind: Queue, name: orders}]}"},
-		"not there":                 {change: func(r *wirev1.OpenQueueRequest) { r.Name = "other" }, reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND, words: "Queue other in namespace vault"},
-		"neither there nor granted": {change: func(r *wirev1.OpenQueueRequest) { r.Name = "secret" }, reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, words: "name: secret"},
-		"a Transfer":                {identity: sender("east"), reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, words: "only a Queue"},
+		"not granted": {
+			reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
+			words:  "{from: [{peer: east, namespaces: [bank]}], to: [{kind: Queue, name: orders}]}",
+		},
+		"not there": {
+			change: func(r *wirev1.OpenQueueRequest) { r.Name = "other" },
+			reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND, words: "Queue other in namespace vault",
+		},
+		"neither there nor granted": {
+			change: func(r *wirev1.OpenQueueRequest) { r.Name = "secret" },
+			reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, words: "name: secret",
+		},
+		"a Transfer": {
+			identity: sender("east"), reason: wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, words: "only a Queue",
+		},
 		"another version": {change: func(r *wirev1.OpenQueueRequest) { r.ProtocolVersion++ },
 			reason: wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE, words: "upgrade"},
-		"no namespace": {change: func(r *wirev1.OpenQueueRequest) { r.Namespace = "a.b" }, reason: wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, words: "namespace"},
-		"no name":      {change: func(r *wirev1.OpenQueueRequest) { r.Name = "" }, reason: wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, words: "name"},
+		"no namespace": {
+			change: func(r *wirev1.OpenQueueRequest) { r.Namespace = "a.b" },
+			reason: wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, words: "namespace",
+		},
+		"no name": {
+			change: func(r *wirev1.OpenQueueRequest) { r.Name = "" }, reason: wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+			words: "name",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			certificate, request := queue, orders()
@@ -69,7 +88,9 @@ func TestOpenQueueRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := w.dial(queue).Hello(context.Background(), &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion}); err != nil {
+	if _, err := w.dial(queue).Hello(
+		context.Background(), &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion},
+	); err != nil {
 		t.Errorf("a Queue may not say hello: %v", err)
 	}
 }
@@ -77,8 +98,12 @@ func TestOpenQueueRefuses(t *testing.T) {
 // A gateway whose Secret has no key yet makes no names, and takes none for one of its own.
 func TestQueueWithoutAChannelKey(t *testing.T) {
 	east := newCA(t, "east")
-	w := newWest(t, func(o *gateway.Options) { o.ChannelKey = nil }, peerOf("east", east), queueGrant("vault", "east", "bank", "orders"), queueOf("vault", "orders"))
-	_, err := w.dial(issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now())).OpenQueue(context.Background(), orders())
+	w := newWest(t, func(o *gateway.Options) {
+		o.ChannelKey = nil
+	}, peerOf("east", east), queueGrant("vault", "east", "bank", "orders"), queueOf("vault", "orders"))
+	_, err := w.dial(
+		issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now()),
+	).OpenQueue(context.Background(), orders())
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("OpenQueue: %v", err)
 	}
@@ -102,11 +127,14 @@ func TestDataOfAQueue(t *testing.T) {
 			return address
 		}
 	}, peerOf("east", east), granted, queueOf("vault", "orders"))
-	opened, err := w.dial(issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now())).OpenQueue(context.Background(), orders())
+	opened, err := w.dial(
+		issue(t, east, pki.QueueIdentity("east", "bank", "out"), time.Now()),
+	).OpenQueue(context.Background(), orders())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name = opened.GetServerName(); opened.GetKnownAs() != "east" || name != pki.ChannelServerName(gatewaytest.ChannelKey, "east", "bank", "vault", "orders") {
+	if name = opened.GetServerName(); opened.GetKnownAs() != "east" ||
+		name != pki.ChannelServerName(gatewaytest.ChannelKey, "east", "bank", "vault", "orders") {
 		t.Errorf("answer %v", opened)
 	}
 	address = w.receiver(func() string { return "*." + pki.ChannelDomain("vault", "orders") })
@@ -144,11 +172,14 @@ func TestDataOfAQueue(t *testing.T) {
 	used := func(n int, result string) {
 		t.Helper()
 		eventually(t, func() bool {
-			return counted(t, registry, "lighterage_grant_uses_total", "Queue", "bank", "east", result) == 1 && len(log.saying("Grant used")) == n
+			return counted(t, registry, "lighterage_grant_uses_total", "Queue", "bank", "east", result) == 1 &&
+				len(log.saying("Grant used")) == n
 		})
 		line := log.saying("Grant used")[n-1]
-		if line["peer"] != "east" || line["namespace"] != "bank" || line["toNamespace"] != "vault" || line["kind"] != "Queue" || line["name"] != "orders" ||
-			line["result"] != result || line["bytes"].(float64) < 7 || line["returnedBytes"].(float64) < 7 || line["seconds"].(float64) < 0 {
+		if line["peer"] != "east" || line["namespace"] != "bank" || line["toNamespace"] != "vault" ||
+			line["kind"] != "Queue" || line["name"] != "orders" ||
+			line["result"] != result || line["bytes"].(float64) < 7 || line["returnedBytes"].(float64) < 7 ||
+			line["seconds"].(float64) < 0 {
 			t.Errorf("line %v", line)
 		}
 	}

@@ -81,8 +81,10 @@ func newRequest(from caller, open *wirev1.OpenRequest) (request, error) {
 		privilege = v1alpha1.AgentPrivilegeKeepOwners
 	}
 	r := request{
-		peer:      from.peer,
-		transfer:  v1alpha1.TransferReference{Namespace: namespace, Name: name, Run: open.GetRunId(), Attempt: int32(open.GetAttempt())},
+		peer: from.peer,
+		transfer: v1alpha1.TransferReference{
+			Namespace: namespace, Name: name, Run: open.GetRunId(), Attempt: int32(open.GetAttempt()),
+		},
 		issued:    from.issued,
 		namespace: destination.GetNamespace(),
 		claim:     v1alpha1.PersistentVolumeClaimPath{ClaimName: destination.GetClaimName(), Path: directory},

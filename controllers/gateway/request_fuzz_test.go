@@ -22,7 +22,9 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, namespace, name, run string, attempt uint32, toNamespace, claim, directory string) {
 		claims := pki.RunClaims{Run: run, Namespace: toNamespace, Claim: claim}
 		claims.Path, _ = cleanPath(directory)
-		r, err := newRequest(caller{peer: "east", identity: pki.TransferIdentity("east", namespace, name), claims: claims}, &wirev1.OpenRequest{
+		r, err := newRequest(caller{
+			peer: "east", identity: pki.TransferIdentity("east", namespace, name), claims: claims,
+		}, &wirev1.OpenRequest{
 			ProtocolVersion: wirev1.ProtocolVersion, RunId: run, Attempt: attempt,
 			Destination: &wirev1.ClaimPath{Namespace: toNamespace, ClaimName: claim, Path: directory},
 		})
@@ -33,7 +35,8 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		made := newDelivery(r)
-		if problems := validation.IsDNS1123Subdomain(made.Name); len(problems) > 0 || len(made.Name) > validation.DNS1123LabelMaxLength {
+		if problems := validation.IsDNS1123Subdomain(made.Name); len(problems) > 0 ||
+			len(made.Name) > validation.DNS1123LabelMaxLength {
 			t.Errorf("name %q: %v", made.Name, problems)
 		}
 		if problems := validation.IsDNS1123Label(made.Namespace); len(problems) > 0 {

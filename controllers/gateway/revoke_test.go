@@ -34,7 +34,9 @@ func newRunning(t *testing.T, change func(*v1alpha1.PeerGrant)) *running {
 	r.west = newWest(t, nil, r.peer, r.grant)
 	request := ledger("7f3ca", 1)
 	request.Destination.Path, request.Mirror = "/in/sub", true
-	s := open(t, r.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) { c.Path = "/in/sub" })), request)
+	s := open(t, r.dial(issueFor(t, east, sender("east"), time.Now(), func(c *pki.RunClaims) {
+		c.Path = "/in/sub"
+	})), request)
 	s.pending()
 	address := r.receiver(func() string { return r.name })
 	r.name = r.ready(ledgerKey("7f3ca", 1), address)
@@ -91,7 +93,9 @@ func TestRevocationOfARunningDelivery(t *testing.T) {
 		"delete withdrawn": func(g *v1alpha1.PeerGrant) { g.Spec.To[0].AllowDelete = false },
 		"other namespaces": func(g *v1alpha1.PeerGrant) { g.Spec.From[0].Namespaces = []string{"shop"} },
 		"other claim":      func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Name = "other" },
-		"ended":            func(g *v1alpha1.PeerGrant) { g.Spec.ExpirationTime = &metav1.Time{Time: time.Now().Add(-time.Second)} },
+		"ended": func(g *v1alpha1.PeerGrant) {
+			g.Spec.ExpirationTime = &metav1.Time{Time: time.Now().Add(-time.Second)}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRunning(t, whole)
@@ -142,9 +146,11 @@ func TestExpiryDuringARun(t *testing.T) {
 func TestChangesThatRevokeNothing(t *testing.T) {
 	r := newRunning(t, whole)
 	for name, change := range map[string]func(*v1alpha1.PeerGrant){
-		"widened":             func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Name = "" },
-		"narrowed around it":  func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Path = "/in" },
-		"expires later":       func(g *v1alpha1.PeerGrant) { g.Spec.ExpirationTime = &metav1.Time{Time: time.Now().Add(time.Hour)} },
+		"widened":            func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Name = "" },
+		"narrowed around it": func(g *v1alpha1.PeerGrant) { g.Spec.To[0].Path = "/in" },
+		"expires later": func(g *v1alpha1.PeerGrant) {
+			g.Spec.ExpirationTime = &metav1.Time{Time: time.Now().Add(time.Hour)}
+		},
 		"expires never again": func(g *v1alpha1.PeerGrant) { g.Spec.ExpirationTime = nil },
 	} {
 		r.update(change)

@@ -44,7 +44,9 @@ func (s *service) Hello(ctx context.Context, in *wirev1.HelloRequest) (_ *wirev1
 	_, _, isTransfer := from.identity.Transfer()
 	_, _, isQueue := from.identity.Queue()
 	if !isTransfer && !isQueue && from.identity.Path != pki.ManagerPath {
-		return nil, untrusted("the certificate names %s, and only a manager, a Transfer or a Queue may call a gateway", from.identity.Path)
+		return nil, untrusted(
+			"the certificate names %s, and only a manager, a Transfer or a Queue may call a gateway", from.identity.Path,
+		)
 	}
 	return &wirev1.HelloResponse{ProtocolVersion: wirev1.ProtocolVersion, Version: wirev1.Version, KnownAs: from.peer}, nil
 }
@@ -75,7 +77,9 @@ func (s *service) Withdraw(ctx context.Context, in *wirev1.WithdrawRequest) (_ *
 	namespace, name, isTransfer := from.identity.Transfer()
 	itself := isTransfer && namespace == in.GetNamespace() && name == in.GetName()
 	if !itself && from.identity.Path != pki.ManagerPath {
-		return nil, untrusted("the certificate names %s, and only a manager or the Transfer itself may withdraw it", from.identity.Path)
+		return nil, untrusted(
+			"the certificate names %s, and only a manager or the Transfer itself may withdraw it", from.identity.Path,
+		)
 	}
 	deliveries, err := s.current(ctx, from.peer, in.GetNamespace(), in.GetName())
 	if err != nil {
@@ -99,7 +103,9 @@ func (s *service) caller(ctx context.Context) (caller, error) {
 	}
 	owner := connection.conn.owner.Load()
 	if owner == nil && !s.limits.stranger() {
-		return caller{}, unavailable("the gateway has too many requests of callers that it does not know; trying again later helps")
+		return caller{}, unavailable(
+			"the gateway has too many requests of callers that it does not know; trying again later helps",
+		)
 	}
 	if owner != nil {
 		if err := s.limits.request(owner.Name, owner.Part); err != nil {

@@ -64,21 +64,27 @@ func (t *trust) identify(ctx context.Context, presented []*x509.Certificate) (ca
 	switch {
 	case err == nil:
 		if before := t.revokedBefore(name); pki.Issued(presented[0]).Before(before) {
-			return caller{}, untrusted("the certificate was issued at %s, and the receiving cluster's Peer %s revokes those from before %s; "+
-				"the sending cluster's manager issues another one with the next attempt", pki.Issued(presented[0]).UTC().Format(time.RFC3339),
+			return caller{}, untrusted("the certificate was issued at %s, and the receiving cluster's Peer %s revokes those "+
+				"from before %s; the sending cluster's manager issues another one with the next attempt",
+				pki.Issued(presented[0]).UTC().Format(time.RFC3339),
 				name, before.UTC().Format(time.RFC3339))
 		}
 		return t.bind(caller{peer: name, identity: identity, issued: pki.Issued(presented[0])}, presented[0])
 	case errors.Is(err, pki.ErrAmbiguous):
-		return caller{}, untrusted("the receiving cluster cannot tell two of its Peers apart: the %v; remove the CA from all but one of them there", err)
+		return caller{}, untrusted(
+			"the receiving cluster cannot tell two of its Peers apart: the %v; remove the CA from all but one of them there",
+			err,
+		)
 	case errors.Is(err, pki.ErrNoIdentity):
 		return caller{}, untrusted("the certificate is of a known CA but was not issued by Lighterage: %v", err)
 	case now.After(presented[0].NotAfter) || now.Before(presented[0].NotBefore):
-		return caller{}, untrusted("the certificate is valid from %s to %s and it is %s at the receiving cluster; check the clocks of both clusters",
+		return caller{}, untrusted("the certificate is valid from %s to %s and it is %s at the receiving cluster; check "+
+			"the clocks of both clusters",
 			presented[0].NotBefore.UTC().Format(time.RFC3339), presented[0].NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	default:
-		return caller{}, untrusted("no Peer of the receiving cluster holds the CA of the sending cluster in its caBundle (the certificate's issuer is %.128q); "+
-			"create or correct a Peer there with ca.crt of the sending cluster's ConfigMap lighterage-ca", presented[0].Issuer)
+		return caller{}, untrusted("no Peer of the receiving cluster holds the CA of the sending cluster in its caBundle "+
+			"(the certificate's issuer is %.128q); create or correct a Peer there with ca.crt of the sending cluster's "+
+			"ConfigMap lighterage-ca", presented[0].Issuer)
 	}
 }
 

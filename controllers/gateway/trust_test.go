@@ -41,7 +41,9 @@ func TestTrust(t *testing.T) {
 		certificate tls.Certificate
 		words       []string
 	}{
-		"unknown CA":       {issue(t, stranger, sender("east"), now), []string{"no Peer", "caBundle", "lighterage-ca", "CA of stranger"}},
+		"unknown CA": {
+			issue(t, stranger, sender("east"), now), []string{"no Peer", "caBundle", "lighterage-ca", "CA of stranger"},
+		},
 		"ambiguous CA":     {issue(t, shared, sender("east"), now), []string{"\"first\" and \"second\"", "remove the CA"}},
 		"expired":          {issue(t, east, sender("east"), now.Add(-3*time.Hour)), []string{"valid from", "clocks"}},
 		"not yet valid":    {issue(t, east, sender("east"), now.Add(30*time.Hour)), []string{"valid from", "clocks"}},
@@ -62,9 +64,13 @@ func TestTrust(t *testing.T) {
 		"ambiguous": issue(t, shared, manager("east"), now),
 		"node":      issue(t, east, pki.Identity{Cluster: "east", Path: pki.NodeAgentPath}, now),
 	} {
-		_, err := w.dial(certificate).Hello(context.Background(), &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion})
+		_, err := w.dial(certificate).Hello(
+			context.Background(), &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion},
+		)
 		refusedWith(t, err, untrusted)
-		_, err = w.dial(certificate).Withdraw(context.Background(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"})
+		_, err = w.dial(certificate).Withdraw(
+			context.Background(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"},
+		)
 		refusedWith(t, err, untrusted)
 		if status.Code(err) != codes.Unauthenticated {
 			t.Errorf("%s: %v", name, err)
@@ -112,7 +118,10 @@ func TestTrustFollowsPeers(t *testing.T) {
 
 func TestNoCertificate(t *testing.T) {
 	w := newWest(t, nil)
-	conn, err := tls.Dial("tcp", w.address, &tls.Config{ServerName: pki.GatewayServerName, InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	conn, err := tls.Dial(
+		"tcp", w.address,
+		&tls.Config{ServerName: pki.GatewayServerName, InsecureSkipVerify: true, NextProtos: []string{"h2"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,11 +160,14 @@ func TestHello(t *testing.T) {
 	w := newWest(t, nil, peerOf("from-the-east", east))
 	for _, identity := range []pki.Identity{manager("east"), sender("elsewhere")} {
 		// A caller of another version learns ours.
-		answer, err := w.dial(issue(t, east, identity, time.Now())).Hello(context.Background(), &wirev1.HelloRequest{ProtocolVersion: 99})
+		answer, err := w.dial(issue(t, east, identity, time.Now())).Hello(
+			context.Background(), &wirev1.HelloRequest{ProtocolVersion: 99},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.KnownAs != "from-the-east" || answer.ProtocolVersion != wirev1.ProtocolVersion || answer.Version != wirev1.Version {
+		if answer.KnownAs != "from-the-east" || answer.ProtocolVersion != wirev1.ProtocolVersion ||
+			answer.Version != wirev1.Version {
 			t.Errorf("answer %v", answer)
 		}
 	}
@@ -165,7 +177,8 @@ func TestInvalidRequests(t *testing.T) {
 	east := newCA(t, "east")
 	w := newWest(t, nil, peerOf("east", east), grantOf("vault", "east", "bank", "ledger-copy"))
 	c := w.dial(issue(t, east, sender("east"), time.Now()))
-	const invalid, incompatible = wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE
+	const invalid, incompatible = wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+		wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE
 	for name, x := range map[string]struct {
 		change func(*wirev1.OpenRequest)
 		reason wirev1.FailureReason
@@ -209,7 +222,9 @@ func TestWithdraw(t *testing.T) {
 	open(t, w.dial(issue(t, east, sender("east"), now)), ledger("7f3ca", 1)).pending()
 	open(t, w.dial(issue(t, north, sender("north"), now)), ledger("7f3ca", 1)).pending()
 	withdraw := func(ca *pki.CA, identity pki.Identity, namespace, name string) error {
-		_, err := w.dial(issue(t, ca, identity, now)).Withdraw(context.Background(), &wirev1.WithdrawRequest{Namespace: namespace, Name: name})
+		_, err := w.dial(issue(t, ca, identity, now)).Withdraw(
+			context.Background(), &wirev1.WithdrawRequest{Namespace: namespace, Name: name},
+		)
 		return err
 	}
 	going := func() (names []string) {

@@ -80,7 +80,9 @@ func (r *Reconciler) tryAll(
 // mayRoll reports whether the Deployment may become what is wanted now. What nobody changed the spec for, such as
 // another image, is paced across HTTPEndpoints; so is no first start, and nothing that cannot become worse. The budget
 // is as it was before this look.
-func (r *Reconciler) mayRoll(endpoint *v1alpha1.HTTPEndpoint, wanted, present *appsv1.Deployment, budget *policyv1.PodDisruptionBudget) (bool, error) {
+func (r *Reconciler) mayRoll(
+	endpoint *v1alpha1.HTTPEndpoint, wanted, present *appsv1.Deployment, budget *policyv1.PodDisruptionBudget,
+) (bool, error) {
 	if present == nil {
 		return true, nil
 	}
@@ -89,7 +91,8 @@ func (r *Reconciler) mayRoll(endpoint *v1alpha1.HTTPEndpoint, wanted, present *a
 	case err != nil:
 		return false, err
 	case differs:
-		return budget != nil && owned.SpecChanged(endpoint, budget) || readyReplicas(present) == 0 || r.rollouts.Enter(endpoint.UID, r.Clock.Now()), nil
+		return budget != nil && owned.SpecChanged(endpoint, budget) || readyReplicas(present) == 0 ||
+			r.rollouts.Enter(endpoint.UID, r.Clock.Now()), nil
 	case rolledOut(present):
 		r.rollouts.Leave(endpoint.UID)
 	}

@@ -36,7 +36,9 @@ func clusterObjects(consent string) []client.Object {
 		}},
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "vault"},
-			Spec:       corev1.ServiceSpec{ClusterIP: "10.96.3.4", ClusterIPs: []string{"10.96.3.4"}, Ports: []corev1.ServicePort{{Port: 80}}},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: "10.96.3.4", ClusterIPs: []string{"10.96.3.4"}, Ports: []corev1.ServicePort{{Port: 80}},
+			},
 		},
 	}
 }
@@ -74,7 +76,8 @@ func TestConsent(t *testing.T) {
 	r := begin(t, endpoint, clusterObjects("else, "+endpoint.Namespace)...)
 	policy := r.dialPolicy()
 	if !slices.Equal(policy.GetAllowed(), []string{"10.96.3.4/32"}) || policy.GetAllowLoopback() ||
-		!slices.Equal(policy.GetNever(), []string{"10.96.0.1/32", "203.0.113.6/32"}) || !slices.Contains(policy.GetDenied(), "10.96.0.0/16") {
+		!slices.Equal(policy.GetNever(), []string{"10.96.0.1/32", "203.0.113.6/32"}) ||
+		!slices.Contains(policy.GetDenied(), "10.96.0.0/16") {
 		t.Errorf("with consent: %v", policy)
 	}
 
@@ -82,7 +85,8 @@ func TestConsent(t *testing.T) {
 	r.look()
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
 	message := meta.FindStatusCondition(r.endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message
-	if !strings.Contains(message, `"vault.other.svc"`) || !strings.Contains(message, v1alpha1.AllowBackendsFromAnnotation) {
+	if !strings.Contains(message, `"vault.other.svc"`) ||
+		!strings.Contains(message, v1alpha1.AllowBackendsFromAnnotation) {
 		t.Error(message)
 	}
 	if policy := r.dialPolicy(); len(policy.GetAllowed()) != 0 {
@@ -140,7 +144,9 @@ func TestNodesComeAndGo(t *testing.T) {
 // TestLoopbackBackend: M4: what never can be dialled is said in status.
 func TestLoopbackBackend(t *testing.T) {
 	r := begin(t, plain(nil), clusterObjects("")...)
-	for _, host := range []string{"127.0.0.1", "169.254.169.254", "localhost", "10.96.0.1", "10.96.77.1", "kubernetes.default.svc", "203.0.113.6"} {
+	for _, host := range []string{
+		"127.0.0.1", "169.254.169.254", "localhost", "10.96.0.1", "10.96.77.1", "kubernetes.default.svc", "203.0.113.6",
+	} {
 		r.update(func() { r.endpoint.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: host, Port: 80}} })
 		r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonAddressNotAllowed)
 		if policy := r.dialPolicy(); policy.GetAllowLoopback() || len(policy.GetAllowed()) != 0 {

@@ -58,8 +58,10 @@ func serving(wanted httpendpoint.Wanted) *wirev1.HTTPReport {
 
 func pod(n int) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("front-%d", n), CreationTimestamp: metav1.NewTime(now.Add(-2 * time.Minute))},
-		Spec:       corev1.PodSpec{NodeName: fmt.Sprintf("z15-%d", n)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("front-%d", n), CreationTimestamp: metav1.NewTime(now.Add(-2 * time.Minute)),
+		},
+		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("z15-%d", n)},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "agent", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}},

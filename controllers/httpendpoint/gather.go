@@ -48,7 +48,9 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 
 	if named := endpoint.Spec.Backend.Service; named != nil {
 		service := &corev1.Service{}
-		if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: named.Name}, service); err != nil {
+		if found, err = lookup.Get(
+			ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: named.Name}, service,
+		); err != nil {
 			return in, err
 		}
 		if found {
@@ -56,7 +58,9 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 		}
 	}
 	deployment := &appsv1.Deployment{}
-	if found, err = lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, deployment); err != nil {
+	if found, err = lookup.Get(
+		ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, deployment,
+	); err != nil {
 		return in, err
 	}
 	if found && metav1.IsControlledBy(deployment, endpoint) {
@@ -77,7 +81,9 @@ type heard struct {
 
 // listen has the replicas asked. Whoever bears the labels without having the key of the HTTPEndpoint's Secret cannot
 // answer.
-func (r *Reconciler) listen(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, profiles map[string]v1alpha1.NodeProfileStatus) (heard, error) {
+func (r *Reconciler) listen(
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, profiles map[string]v1alpha1.NodeProfileStatus,
+) (heard, error) {
 	list := &corev1.PodList{}
 	err := r.Client.List(ctx, list, client.InNamespace(endpoint.Namespace), client.MatchingLabels(selector(endpoint.UID)))
 	if err != nil {
@@ -87,14 +93,19 @@ func (r *Reconciler) listen(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	for i := range list.Items {
 		pod := &list.Items[i]
 		owner := metav1.GetControllerOf(pod)
-		if !replicas.Ended(pod) && owner != nil && owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
+		if !replicas.Ended(pod) && owner != nil && owner.Kind == "ReplicaSet" &&
+			strings.HasPrefix(owner.Name, objectName(endpoint)+"-") {
 			pods = append(pods, pod)
 		}
 	}
-	all := replicas.Listen(r.Reports, client.ObjectKeyFromObject(endpoint), pods, controlPort, pki.HTTPServerName(string(endpoint.UID)))
+	all := replicas.Listen(
+		r.Reports, client.ObjectKeyFromObject(endpoint), pods, controlPort, pki.HTTPServerName(string(endpoint.UID)),
+	)
 	found := heard{due: all.Due, asked: all.Asked}
 	for i, pod := range pods {
-		replica := Replica{Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName)}
+		replica := Replica{
+			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
+		}
 		if said := all.Agents[i]; said.Report != nil && !said.Silent {
 			replica.Report = plan.Bounded(said.Report)
 		}

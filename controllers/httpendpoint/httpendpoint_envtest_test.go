@@ -70,7 +70,10 @@ func deployment(t *testing.T, endpoint *v1alpha1.HTTPEndpoint) *appsv1.Deploymen
 	t.Helper()
 	var list appsv1.DeploymentList
 	controllertest.Eventually(t, func() error {
-		err := cluster.Client.List(ctx, &list, client.InNamespace(endpoint.Namespace), client.MatchingLabels{v1alpha1.HTTPEndpointLabel: string(endpoint.UID)})
+		err := cluster.Client.List(
+			ctx, &list, client.InNamespace(endpoint.Namespace),
+			client.MatchingLabels{v1alpha1.HTTPEndpointLabel: string(endpoint.UID)},
+		)
 		if err == nil && len(list.Items) != 1 {
 			err = fmt.Errorf("%d Deployments", len(list.Items))
 		}
@@ -115,7 +118,9 @@ func replica(t *testing.T, d *appsv1.Deployment) string {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, GenerateName: set.Name + "-", Labels: d.Spec.Template.Labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+			},
 		},
 		Spec: *d.Spec.Template.Spec.DeepCopy(),
 	}
@@ -278,7 +283,8 @@ func checkIdentity(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, d *appsv1.Depl
 		t.Fatal(err)
 	}
 	_, err = certificate.Verify(x509.VerifyOptions{
-		DNSName: pki.HTTPServerName(string(endpoint.UID)), Roots: pki.Pool(roots), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSName: pki.HTTPServerName(string(endpoint.UID)), Roots: pki.Pool(roots),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	if err != nil {
 		t.Error(err)
@@ -376,7 +382,8 @@ func TestConflict(t *testing.T) {
 	cluster.Create(t, service(namespace, "api", 8080), theirs)
 	endpoint := create(t, namespace, nil)
 	expect(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonNameConflict)
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); err != nil || theirs.Spec.Ports[0].Port != 1234 {
+	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); err != nil ||
+		theirs.Spec.Ports[0].Port != 1234 {
 		t.Errorf("the other Service was touched: %v, %+v", err, theirs.Spec)
 	}
 	if err := cluster.Client.Delete(ctx, theirs); err != nil {
@@ -419,10 +426,13 @@ func TestRequireHardware(t *testing.T) {
 	})
 	expect(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
 	var deployments appsv1.DeploymentList
-	if err := cluster.Client.List(ctx, &deployments, client.InNamespace(namespace)); err != nil || len(deployments.Items) != 0 {
+	if err := cluster.Client.List(ctx, &deployments, client.InNamespace(namespace)); err != nil ||
+		len(deployments.Items) != 0 {
 		t.Errorf("%d Deployments, %v", len(deployments.Items), err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z15", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "z15", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}},
+	}
 	cluster.Create(t, node)
 	t.Cleanup(func() { _ = cluster.Client.Delete(ctx, node) })
 	// What the API server and nobody else here would take away again.

@@ -60,16 +60,22 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 		}
 	}
 	objects = append(objects, endpoint, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "api"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "api"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}},
 	}, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "z15-a", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: endpoint.Namespace, Annotations: map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"},
 	}})
 	r := &running{
-		T: t, endpoint: endpoint, deployment: &appsv1.Deployment{}, clock: clocktesting.NewFakePassiveClock(now), agents: &controllertest.Agents{},
-		WithWatch: indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(endpoint, &appsv1.Deployment{}).Build(),
+		T: t, endpoint: endpoint, deployment: &appsv1.Deployment{}, clock: clocktesting.NewFakePassiveClock(now),
+		agents: &controllertest.Agents{},
+		WithWatch: indextest.In(
+			fake.NewClientBuilder().WithScheme(scheme),
+		).WithObjects(objects...).WithStatusSubresource(endpoint, &appsv1.Deployment{}).Build(),
 	}
 	r.restart()
 	r.look()
@@ -78,7 +84,9 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 		t.Fatalf("%d Deployments, %v: %+v", len(deployments.Items), err, r.endpoint.Status.Conditions)
 	}
 	r.deployment = &deployments.Items[0]
-	r.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: r.deployment.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1}
+	r.deployment.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: r.deployment.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1,
+	}
 	if err := r.Status().Update(t.Context(), r.deployment); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +94,9 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 	replica := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: endpoint.Namespace, Name: replicas.Name + "-a", Labels: r.deployment.Spec.Template.Labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(replicas, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(replicas, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+			},
 		},
 		Spec:   corev1.PodSpec{NodeName: "z15-a"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
@@ -104,10 +114,13 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 func (r *running) restart() {
 	policies := interceptor.NewClient(r.WithWatch, interceptor.Funcs{Apply: controllertest.ApplyNetworkPolicy})
 	r.reconciler = httpendpoint.NewReconciler(httpendpoint.Options{
-		Client: r.WithWatch, Reader: r.WithWatch, Reports: controllertest.Asking[*wirev1.HTTPReport](r.agents.HTTPReport), Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
-		Topology:  topology.New(r.WithWatch),
-		Authority: pki.NewAuthority(pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
-		Recorder:  events.NewFakeRecorder(100), Metrics: metrics.NewHTTPEndpoints(prometheus.NewRegistry(), now),
+		Client: r.WithWatch, Reader: r.WithWatch, Reports: controllertest.Asking[*wirev1.HTTPReport](r.agents.HTTPReport),
+		Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
+		Topology: topology.New(r.WithWatch),
+		Authority: pki.NewAuthority(
+			pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"},
+		),
+		Recorder: events.NewFakeRecorder(100), Metrics: metrics.NewHTTPEndpoints(prometheus.NewRegistry(), now),
 		Egress:   egress.NewCluster(egress.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock}),
 		Networks: &networkpolicy.Keeper{Client: policies, Reader: r.WithWatch, OperatorNamespace: "operator"},
 	})
@@ -223,7 +236,8 @@ func TestPolicyGone(t *testing.T) {
 	}
 	r.update(func() { r.endpoint.Spec.ContentTypes = []string{"text/csv"} })
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound)
-	if got := compact(r.secret().Data["config.json"]); !strings.Contains(got, "text/csv") || !strings.Contains(got, "LEVEL_HIGH") {
+	if got := compact(r.secret().Data["config.json"]); !strings.Contains(got, "text/csv") ||
+		!strings.Contains(got, "LEVEL_HIGH") {
 		t.Errorf("the replica is told %s", got)
 	}
 }
@@ -232,7 +246,9 @@ func TestPolicyGone(t *testing.T) {
 // of it.
 func TestSpoiltSpec(t *testing.T) {
 	endpoint := plain(nil)
-	endpoint.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
+	endpoint.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
+		SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)},
+	}
 	r := begin(t, endpoint)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: endpoint.Namespace}}
 	if err := r.Update(t.Context(), namespace); err != nil {
@@ -289,7 +305,9 @@ func TestCordoned(t *testing.T) {
 	}
 	r.look()
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
-	if got := meta.FindStatusCondition(r.endpoint.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, "0 of 1 replicas have a node") ||
+	if got := meta.FindStatusCondition(
+		r.endpoint.Status.Conditions, v1alpha1.ConditionReady,
+	).Message; !strings.Contains(got, "0 of 1 replicas have a node") ||
 		!strings.Contains(got, "z15-a: cordoned") {
 		t.Error(got)
 	}
@@ -300,7 +318,9 @@ func TestCordoned(t *testing.T) {
 func TestFull(t *testing.T) {
 	r := begin(t, plain(&v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}))
 	replica := &corev1.Pod{}
-	if err := r.Get(t.Context(), client.ObjectKey{Namespace: r.endpoint.Namespace, Name: r.deployment.Name + "-1-a"}, replica); err != nil {
+	if err := r.Get(
+		t.Context(), client.ObjectKey{Namespace: r.endpoint.Namespace, Name: r.deployment.Name + "-1-a"}, replica,
+	); err != nil {
 		t.Fatal(err)
 	}
 	replica.Spec.NodeName = ""
@@ -323,11 +343,14 @@ func TestFull(t *testing.T) {
 	r.look()
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
 	where := r.endpoint.Status.Placement
-	if where.Reason != v1alpha1.PlacementReasonNoRoom || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != v1alpha1.PlacementReasonNoRoom {
+	if where.Reason != v1alpha1.PlacementReasonNoRoom || len(where.Alternatives) != 1 ||
+		where.Alternatives[0].Reason != v1alpha1.PlacementReasonNoRoom {
 		t.Errorf("%+v", where)
 	}
 	got := meta.FindStatusCondition(r.endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message
-	for _, words := range []string{"0 of 1 replicas are ready", where.Message, "free resources there", "choose PreferHardware", "1 Insufficient cpu"} {
+	for _, words := range []string{
+		"0 of 1 replicas are ready", where.Message, "free resources there", "choose PreferHardware", "1 Insufficient cpu",
+	} {
 		if !strings.Contains(got, words) {
 			t.Errorf("%q lacks %q", got, words)
 		}

@@ -15,7 +15,8 @@ import (
 func TestNews(t *testing.T) {
 	before := func() *wirev1.HTTPReport {
 		return &wirev1.HTTPReport{
-			State: wirev1.HTTPState_HTTP_STATE_SERVING, Revision: "a", Statistics: &wirev1.HTTPStatistics{}, Compression: &wirev1.Compression{},
+			State: wirev1.HTTPState_HTTP_STATE_SERVING, Revision: "a", Statistics: &wirev1.HTTPStatistics{},
+			Compression: &wirev1.Compression{},
 		}
 	}
 	for name, test := range map[string]struct {

@@ -119,9 +119,11 @@ func (w Wanted) autoscaler() *autoscalingv2.HorizontalPodAutoscaler {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
 		ObjectMeta: w.meta(objectName(w.Endpoint)),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: objectName(w.Endpoint)},
-			MinReplicas:    ptr.To(minReplicas(scaling)),
-			MaxReplicas:    scaling.MaxReplicas,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+				APIVersion: "apps/v1", Kind: "Deployment", Name: objectName(w.Endpoint),
+			},
+			MinReplicas: ptr.To(minReplicas(scaling)),
+			MaxReplicas: scaling.MaxReplicas,
 			Metrics: []autoscalingv2.MetricSpec{{
 				Type: autoscalingv2.ResourceMetricSourceType,
 				Resource: &autoscalingv2.ResourceMetricSource{
@@ -159,7 +161,9 @@ func (w Wanted) replicas(present *appsv1.Deployment) int32 {
 	return max(min(now, spec.Autoscaling.MaxReplicas), minReplicas(spec.Autoscaling))
 }
 
-func (w Wanted) deployment(present *appsv1.Deployment, affinity *corev1.Affinity, image plan.AgentImage) *appsv1.Deployment {
+func (w Wanted) deployment(
+	present *appsv1.Deployment, affinity *corev1.Affinity, image plan.AgentImage,
+) *appsv1.Deployment {
 	deployment := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: w.meta(objectName(w.Endpoint)),

@@ -41,7 +41,8 @@ func TestObjects(t *testing.T) {
 	where := placement.Decide(wanted.Placement([]string{"s390x"}), placement.Facts{})
 	objects := wanted.Objects(nil, where.Affinity, image)
 	for _, object := range objects {
-		if !metav1.IsControlledBy(object, endpoint) || object.GetNamespace() != "bank" || object.GetLabels()[v1alpha1.HTTPEndpointLabel] != "uid-1" {
+		if !metav1.IsControlledBy(object, endpoint) || object.GetNamespace() != "bank" ||
+			object.GetLabels()[v1alpha1.HTTPEndpointLabel] != "uid-1" {
 			t.Errorf("%T %s is not marked as the endpoint's: %+v", object, object.GetName(), object.GetLabels())
 		}
 	}
@@ -51,7 +52,8 @@ func TestObjects(t *testing.T) {
 
 	service := find[*corev1.Service](objects)
 	port := service.Spec.Ports[0]
-	if service.Name != "front" || port.Port != 443 || port.Name != "https" || service.Spec.Type != corev1.ServiceTypeClusterIP {
+	if service.Name != "front" || port.Port != 443 || port.Name != "https" ||
+		service.Spec.Type != corev1.ServiceTypeClusterIP {
 		t.Errorf("unexpected Service: %+v", service)
 	}
 	budget := find[*policyv1.PodDisruptionBudget](objects)
@@ -81,7 +83,8 @@ func TestObjects(t *testing.T) {
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		t.Error("the placement of the policy is not in the pod's affinity")
 	}
-	if len(pod.TopologySpreadConstraints) != 1 || pod.TopologySpreadConstraints[0].TopologyKey != corev1.LabelHostname || pod.Affinity.PodAntiAffinity == nil {
+	if len(pod.TopologySpreadConstraints) != 1 || pod.TopologySpreadConstraints[0].TopologyKey != corev1.LabelHostname ||
+		pod.Affinity.PodAntiAffinity == nil {
 		t.Errorf("replicas are not spread: %+v, %+v", pod.TopologySpreadConstraints, pod.Affinity)
 	}
 	serving := pod.Volumes[1].Secret
@@ -95,7 +98,8 @@ func TestObjects(t *testing.T) {
 func checkRestricted(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	security := pod.Containers[0].SecurityContext
-	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||
+	if !*pod.SecurityContext.RunAsNonRoot ||
+		pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||
 		*security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem || len(security.Capabilities.Drop) != 1 ||
 		security.Capabilities.Drop[0] != "ALL" || len(security.Capabilities.Add) != 0 {
 		t.Errorf("replicas are not restricted: %+v %+v", pod.SecurityContext, security)
@@ -108,7 +112,8 @@ func TestPlainListener(t *testing.T) {
 	})
 	objects := want(t, endpoint).Objects(nil, nil, image)
 	service := find[*corev1.Service](objects)
-	if port := service.Spec.Ports[0]; port.Port != 80 || port.Name != "http" || service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+	if port := service.Spec.Ports[0]; port.Port != 80 || port.Name != "http" ||
+		service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		t.Errorf("unexpected Service: %+v", service.Spec)
 	}
 	if volumes := find[*appsv1.Deployment](objects).Spec.Template.Spec.Volumes; len(volumes) != 1 {
@@ -123,7 +128,8 @@ func TestAutoscaling(t *testing.T) {
 	})
 	wanted := want(t, endpoint)
 	scaler := find[*autoscalingv2.HorizontalPodAutoscaler](wanted.Objects(nil, nil, image))
-	if scaler == nil || *scaler.Spec.MinReplicas != 3 || scaler.Spec.MaxReplicas != 6 || *scaler.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 ||
+	if scaler == nil || *scaler.Spec.MinReplicas != 3 || scaler.Spec.MaxReplicas != 6 ||
+		*scaler.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 ||
 		scaler.Spec.ScaleTargetRef.Name != find[*appsv1.Deployment](wanted.Objects(nil, nil, image)).Name {
 		t.Fatalf("unexpected autoscaler: %+v", scaler)
 	}

@@ -35,7 +35,9 @@ func (w Wanted) pod(affinity *corev1.Affinity, image plan.AgentImage) corev1.Pod
 	}
 }
 
-func container(spec v1alpha1.HTTPEndpointSpec, template v1alpha1.AgentPodTemplate, image plan.AgentImage) corev1.Container {
+func container(
+	spec v1alpha1.HTTPEndpointSpec, template v1alpha1.AgentPodTemplate, image plan.AgentImage,
+) corev1.Container {
 	c := plan.Container(image, template)
 	c.Args = []string{"http", "--config-dir", configDirectory}
 	c.Ports = []corev1.ContainerPort{
@@ -45,12 +47,16 @@ func container(spec v1alpha1.HTTPEndpointSpec, template v1alpha1.AgentPodTemplat
 	}
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
 	if spec.Listener.TLS != nil {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "serving", MountPath: servingDirectory, ReadOnly: true})
+		c.VolumeMounts = append(
+			c.VolumeMounts, corev1.VolumeMount{Name: "serving", MountPath: servingDirectory, ReadOnly: true},
+		)
 	}
 	c.ReadinessProbe = replicas.Probe("/readyz", healthPort, 2, 2)
 	c.LivenessProbe = replicas.Probe("/livez", healthPort, 10, 6)
 	// Requests keep coming for a moment after the pod has begun to stop; they are served as ever.
-	c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(endpointPause.Seconds())}}}
+	c.Lifecycle = &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(endpointPause.Seconds())}},
+	}
 	return c
 }
 
@@ -60,5 +66,7 @@ func volumes(secret string, tls *v1alpha1.HTTPListenerTLS) []corev1.Volume {
 	if tls == nil {
 		return list
 	}
-	return append(list, replicas.OptionalSecretVolume("serving", tls.SecretName, corev1.TLSCertKey, corev1.TLSPrivateKeyKey))
+	return append(
+		list, replicas.OptionalSecretVolume("serving", tls.SecretName, corev1.TLSCertKey, corev1.TLSPrivateKeyKey),
+	)
 }

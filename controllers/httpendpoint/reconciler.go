@@ -140,7 +140,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		if !placeable {
 			problem = facts.Blocked
-		} else if facts.Deployment, facts.Problem, err = r.ensureAll(ctx, wanted, inputs.deployment, permission.Services[use.Host], where.Affinity); err != nil {
+		} else if facts.Deployment, facts.Problem, err = r.ensureAll(
+			ctx, wanted, inputs.deployment, permission.Services[use.Host], where.Affinity,
+		); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -161,7 +163,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	facts.RolloutWaits = r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID).rolloutWaits
 	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
-	result := ctrl.Result{RequeueAfter: replicas.LookAgain(pods(facts.Replicas), startGrace, r.Lifetime, 0, kept, facts.Now)}
+	result := ctrl.Result{
+		RequeueAfter: replicas.LookAgain(pods(facts.Replicas), startGrace, r.Lifetime, 0, kept, facts.Now),
+	}
 	if !found.asked {
 		return result, nil // this wakes when they have been
 	}
@@ -169,9 +173,12 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.
-func (r *Reconciler) writeStatus(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts, due bool) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts, due bool,
+) error {
 	m := r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID)
-	facts.RefreshStatistics = count(facts.Replicas) && (due || endpoint.Status.Statistics == nil || newReset(endpoint, facts.Replicas))
+	facts.RefreshStatistics = count(facts.Replicas) && (due || endpoint.Status.Statistics == nil ||
+		newReset(endpoint, facts.Replicas))
 	before := endpoint.DeepCopy()
 	endpoint.Status = Observe(endpoint, wanted, facts)
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, endpoint); err != nil {

@@ -29,9 +29,13 @@ type memory struct {
 }
 
 // budget is the disruption budget of an HTTPEndpoint, nil if there is none. It holds what is to be known of the Secret.
-func (r *Reconciler) budget(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (*policyv1.PodDisruptionBudget, error) {
+func (r *Reconciler) budget(
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint,
+) (*policyv1.PodDisruptionBudget, error) {
 	budget := &policyv1.PodDisruptionBudget{}
-	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, budget)
+	found, err := lookup.Get(
+		ctx, r.Client, client.ObjectKey{Namespace: endpoint.Namespace, Name: objectName(endpoint)}, budget,
+	)
 	if err != nil || !found || !metav1.IsControlledBy(budget, endpoint) {
 		return nil, err
 	}
@@ -59,7 +63,9 @@ func (r *Reconciler) ensureSecret(
 
 // keepServing looks after replicas that run while the spec cannot be followed for the problem. They go on with what it
 // said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
-func (r *Reconciler) keepServing(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem plan.Problem) (*plan.Problem, error) {
+func (r *Reconciler) keepServing(
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, deployment *appsv1.Deployment, problem plan.Problem,
+) (*plan.Problem, error) {
 	if deployment == nil {
 		return &problem, nil
 	}

@@ -38,9 +38,15 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, endpoints, v1alpha1.HTTPEndpointLabel)), later).
+		Watches(
+			&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, endpoints, v1alpha1.HTTPEndpointLabel)),
+			later,
+		).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofBackend), later).
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later, builder.WithPredicates(specOrAnnotations)).
+		Watches(
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			builder.WithPredicates(specOrAnnotations),
+		).
 		WatchesRawSource(o.Topology.Waiting(r.waiting)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
@@ -55,12 +61,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 func endpoints() client.ObjectList { return &v1alpha1.HTTPEndpointList{} }
 
-func (r *Reconciler) requests(ctx context.Context, keep func(*v1alpha1.HTTPEndpoint) bool, options ...client.ListOption) []reconcile.Request {
+func (r *Reconciler) requests(
+	ctx context.Context, keep func(*v1alpha1.HTTPEndpoint) bool, options ...client.ListOption,
+) []reconcile.Request {
 	return wake.Requests(ctx, r.Client, endpoints(), keep, options...)
 }
 
 func (r *Reconciler) ofBackend(ctx context.Context, service client.Object) []reconcile.Request {
-	return r.requests(ctx, nil, client.InNamespace(service.GetNamespace()), client.MatchingFields{index.Backend: service.GetName()})
+	return r.requests(
+		ctx, nil, client.InNamespace(service.GetNamespace()), client.MatchingFields{index.Backend: service.GetName()},
+	)
 }
 
 // ofPolicy wakes those that name a CompressionPolicy, and, if it is or was a default, those that name none.

@@ -25,7 +25,8 @@ func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 	one, two := facts.Replicas[0].Report, facts.Replicas[1].Report
 	one.Statistics = &wirev1.HTTPStatistics{
 		ActiveConnections: 3, HighWaterConnections: 10, RefusedConnections: 1, Reused: 2, TimedOut: 3, UrlErrors: 4,
-		SoftwareResponses: 10, UncompressedResponses: 5, ResponsesByCoding: map[string]uint64{"gzip": 4, "zstd": 6, "identity": 5, "made-up": 9},
+		SoftwareResponses: 10, UncompressedResponses: 5,
+		ResponsesByCoding:    map[string]uint64{"gzip": 4, "zstd": 6, "identity": 5, "made-up": 9},
 		CompressedPlainBytes: 40000, CompressedBytes: 10000, Since: timestamppb.New(now.Add(-time.Hour)), Reset_: "a",
 	}
 	one.Compression = &wirev1.Compression{
@@ -35,7 +36,8 @@ func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 	}
 	one.Cpu, one.WireBytes = &wirev1.CPU{SendNanos: 3e9, CompressNanos: 1e6}, 1<<30
 	two.Statistics = &wirev1.HTTPStatistics{
-		ActiveConnections: 4, HighWaterConnections: 20, HardwareResponses: 30, ResponsesByCoding: map[string]uint64{"gzip": 30},
+		ActiveConnections: 4, HighWaterConnections: 20, HardwareResponses: 30,
+		ResponsesByCoding:    map[string]uint64{"gzip": 30},
 		CompressedPlainBytes: 160000, CompressedBytes: 30000, Since: timestamppb.New(now.Add(-time.Minute)), Reset_: "a",
 	}
 	two.Compression = &wirev1.Compression{
@@ -49,15 +51,21 @@ func busy(wanted httpendpoint.Wanted) httpendpoint.Facts {
 func TestStatistics(t *testing.T) {
 	endpoint := newEndpoint(nil)
 	policy := v1alpha1.CompressionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "priced", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"}},
-		Spec:       v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "3.6", NetworkGiB: "1"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "priced", Annotations: map[string]string{v1alpha1.DefaultPolicyAnnotation: "true"},
+		},
+		Spec: v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "3.6", NetworkGiB: "1"}},
 	}
 	wanted := want(t, endpoint, policy)
 	status := httpendpoint.Observe(endpoint, &wanted, busy(wanted))
 	expected := &v1alpha1.HTTPStatistics{
 		Active: 7, HighWater: 30, Refused: 1, Reused: 2, TimedOut: 3, URLErrors: 4, Responses: 45,
 		HardwareCount: 30, SoftwareCount: 10, UncompressedCount: 5,
-		Codings:      []v1alpha1.HTTPCodingCount{{Coding: "gzip", Responses: 34}, {Coding: "zstd", Responses: 6}, {Coding: "identity", Responses: 5}},
+		Codings: []v1alpha1.HTTPCodingCount{
+			{Coding: "gzip", Responses: 34},
+			{Coding: "zstd", Responses: 6},
+			{Coding: "identity", Responses: 5},
+		},
 		AverageRatio: "5.00", AverageCompressSeconds: "0.000100", AverageUncompressedSize: 5000,
 		LastReset: &metav1.Time{Time: now.Add(-time.Hour)}, LastResetRequest: "a",
 	}
@@ -65,7 +73,8 @@ func TestStatistics(t *testing.T) {
 		t.Errorf("unexpected statistics (-want +got):\n%s", diff)
 	}
 	c := status.Compression
-	if c.Engine != "dfltcc" || c.Reason != "HardwareUsed" || c.Ratio != "4.20" || c.Hardware.Operations != 30 || c.Software.Operations != 10 ||
+	if c.Engine != "dfltcc" || c.Reason != "HardwareUsed" || c.Ratio != "4.20" || c.Hardware.Operations != 30 ||
+		c.Software.Operations != 10 ||
 		c.Stored.Operations != 5 || c.Skipped["BelowMinimum"] != 6 {
 		t.Errorf("unexpected compression: %+v", c)
 	}
@@ -88,15 +97,18 @@ func TestEveryReasonHasAMessage(t *testing.T) {
 	endpoint := newEndpoint(nil)
 	wanted := want(t, endpoint)
 	for _, reason := range []string{
-		"SoftwareUsed", "NoAccelerator", "SelfTestFailed", "LevelNotAccelerated", "CodecNotAccelerated", "BelowMinimum", "SoftwareDisabled",
-		"Incompressible", "DidNotShrink", "PolicyNever", "PeerRefused", "OtherContentType", "AlreadyEncoded", "NoTransform", "PartialContent",
+		"SoftwareUsed", "NoAccelerator", "SelfTestFailed", "LevelNotAccelerated", "CodecNotAccelerated", "BelowMinimum",
+		"SoftwareDisabled",
+		"Incompressible", "DidNotShrink", "PolicyNever", "PeerRefused", "OtherContentType", "AlreadyEncoded", "NoTransform",
+		"PartialContent",
 		"CrossSiteCookie", "Busy", "CPUBudget", "EngineFailed",
 	} {
 		facts := well(wanted)
 		facts.Replicas[0].Report.Compression = &wirev1.Compression{Reason: reason, Stored: &wirev1.Operations{Operations: 1}}
 		status := httpendpoint.Observe(endpoint, &wanted, facts)
 		condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
-		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != reason || condition.Message == "" {
+		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != reason ||
+			condition.Message == "" {
 			t.Errorf("%s: unexpected condition %+v", reason, condition)
 		}
 	}

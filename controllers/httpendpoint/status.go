@@ -108,7 +108,8 @@ func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.HTTPEndpoint, *Wanted, Facts) []metav1.Condition{
-		checkPolicy, checkPlacement, checkEgress, checkBackend, checkCertificate, checkConfig, checkRollout, checkReports, checkHealth,
+		checkPolicy, checkPlacement, checkEgress, checkBackend, checkCertificate, checkConfig, checkRollout, checkReports,
+		checkHealth,
 	} {
 		if found := check(endpoint, wanted, facts); found != nil {
 			return found
@@ -117,7 +118,8 @@ func state(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 	message := fmt.Sprintf("%d replicas serve %s at Service %q, port %d", readyReplicas(facts.Deployment),
 		wanted.Config.GetBackend().GetAddress(), endpoint.Name, listenerPort(endpoint.Spec.Listener))
 	if facts.RolloutWaits {
-		message += "; they are replaced by ones of the operator's present version when fewer other HTTPEndpoints are rolling out"
+		message += "; they are replaced by ones of the operator's present version when fewer other HTTPEndpoints are " +
+			"rolling out"
 	}
 	return conditions.Ready(v1alpha1.ReasonServing, message)
 }
@@ -127,7 +129,10 @@ func checkPolicy(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, _ Facts) []metav1.Con
 	if wanted.PolicyProblem == nil {
 		return nil
 	}
-	return conditions.Stalled(wanted.PolicyProblem.Reason, wanted.PolicyProblem.Message+"; meanwhile replicas go on with the policy that status shows")
+	return conditions.Stalled(
+		wanted.PolicyProblem.Reason,
+		wanted.PolicyProblem.Message+"; meanwhile replicas go on with the policy that status shows",
+	)
 }
 
 // checkPlacement: replicas wait for a node. Where all have one it does not matter that there is no other.
@@ -141,10 +146,13 @@ func checkPlacement(_ *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.C
 		}
 		placed++
 	}
-	if facts.Blocked == nil || d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= wanted && placed >= wanted && !waiting {
+	if facts.Blocked == nil || d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= wanted &&
+		placed >= wanted && !waiting {
 		return nil
 	}
-	return conditions.Stalled(facts.Blocked.Reason, fmt.Sprintf("%d of %d replicas have a node, and %s", placed, wanted, facts.Blocked.Message))
+	return conditions.Stalled(
+		facts.Blocked.Reason, fmt.Sprintf("%d of %d replicas have a node, and %s", placed, wanted, facts.Blocked.Message),
+	)
 }
 
 // checkBackend: a Service that is not there, or has no such port.
@@ -154,8 +162,9 @@ func checkBackend(endpoint *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []met
 		return nil
 	}
 	if facts.Backend == nil {
-		return conditions.Stalled(v1alpha1.ReasonBackendNotFound, fmt.Sprintf("there is no Service %q in namespace %q, so requests get 503; "+
-			"create it, or name another in spec.backend.service (a backend elsewhere is named in spec.backend.host)", named.Name, endpoint.Namespace))
+		return conditions.Stalled(v1alpha1.ReasonBackendNotFound, fmt.Sprintf("there is no Service %q in namespace %q, so "+
+			"requests get 503; create it, or name another in spec.backend.service (a backend elsewhere is named in "+
+			"spec.backend.host)", named.Name, endpoint.Namespace))
 	}
 	if facts.Backend.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil // it has no ports to compare with
@@ -167,8 +176,8 @@ func checkBackend(endpoint *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []met
 		}
 		ports = append(ports, fmt.Sprint(port.Port))
 	}
-	return conditions.Stalled(v1alpha1.ReasonBackendNotFound, fmt.Sprintf("Service %q has no port %d, so requests get 503; it has %s: "+
-		"change spec.backend.service.port", named.Name, named.Port, strings.Join(ports, ", ")))
+	return conditions.Stalled(v1alpha1.ReasonBackendNotFound, fmt.Sprintf("Service %q has no port %d, so requests get "+
+		"503; it has %s: change spec.backend.service.port", named.Name, named.Port, strings.Join(ports, ", ")))
 }
 
 // checkCertificate is about the certificate for clients, in the replicas' words.
@@ -177,7 +186,9 @@ func checkCertificate(endpoint *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) [
 	if tls == nil {
 		return nil
 	}
-	return replicas.CheckCertificates("replicas", endpoint.Namespace, tls.SecretName, certificates(facts.Replicas), facts.Now)
+	return replicas.CheckCertificates(
+		"replicas", endpoint.Namespace, tls.SecretName, certificates(facts.Replicas), facts.Now,
+	)
 }
 
 func certificates(list []Replica) []*wirev1.HTTPCertificate {
@@ -191,9 +202,10 @@ func certificates(list []Replica) []*wirev1.HTTPCertificate {
 // checkConfig: replicas of another version may not understand what they are told.
 func checkConfig(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav1.Condition {
 	for _, replica := range facts.Replicas {
-		if message := replica.Report.GetConfigError(); message != "" && replica.Report.GetRevision() != wanted.Config.GetRevision() {
-			return conditions.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("replica %s does not accept what the spec says and goes on with what "+
-				"it said before: %s", replica.Pod.Name, message))
+		if message := replica.Report.GetConfigError(); message != "" &&
+			replica.Report.GetRevision() != wanted.Config.GetRevision() {
+			return conditions.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("replica %s does not accept what the spec says "+
+				"and goes on with what it said before: %s", replica.Pod.Name, message))
 		}
 	}
 	return nil
@@ -225,11 +237,15 @@ func checkRollout(_ *v1alpha1.HTTPEndpoint, _ *Wanted, facts Facts) []metav1.Con
 		return conditions.Reconciling(v1alpha1.ReasonRollingOut, message)
 	}
 	for _, replica := range facts.Replicas {
-		if detail := replica.Report.GetDetail(); detail != "" && replica.Report.GetState() == wirev1.HTTPState_HTTP_STATE_STARTING {
+		if detail := replica.Report.GetDetail(); detail != "" &&
+			replica.Report.GetState() == wirev1.HTTPState_HTTP_STATE_STARTING {
 			return conditions.Reconciling(v1alpha1.ReasonRollingOut, progress+"; "+replica.Pod.Name+": "+detail)
 		}
 	}
-	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s, %d run the present pod template", progress, min(d.Status.UpdatedReplicas, wanted)))
+	return conditions.Reconciling(
+		v1alpha1.ReasonRollingOut,
+		fmt.Sprintf("%s, %d run the present pod template", progress, min(d.Status.UpdatedReplicas, wanted)),
+	)
 }
 
 // deploymentFailure is why the API server lets no pod be made, for example a quota; empty if it does.
@@ -256,8 +272,8 @@ func checkReports(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 	slices.Sort(silent)
 	slices.Sort(old)
 	if len(silent) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("replicas are ready but %d of them do not answer the manager (%s), "+
-			"so what they do is not known; let the manager's namespace reach their port %d", len(silent), replicas.ShortList(silent), controlPort))
+		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("replicas are ready but %d of them do "+
+			"not answer the manager (%s), so what they do is not known; let the manager's namespace reach their port %d", len(silent), replicas.ShortList(silent), controlPort))
 	}
 	if len(old) > 0 {
 		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d replicas have not taken the present spec yet (%s); the kubelet "+

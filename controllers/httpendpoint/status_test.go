@@ -48,43 +48,80 @@ func TestConditions(t *testing.T) {
 		condition, want string
 		reason          string
 	}{
-		"well":       {func(*httpendpoint.Facts) {}, v1alpha1.ConditionReady, `2 replicas serve api.bank.svc:8080 at Service "front", port 443`, v1alpha1.ReasonServing},
-		"nothing":    {func(f *httpendpoint.Facts) { f.Deployment = nil }, v1alpha1.ConditionReconciling, "Nothing is running yet", v1alpha1.ReasonPending},
-		"no backend": {func(f *httpendpoint.Facts) { f.Backend = nil }, v1alpha1.ConditionStalled, `there is no Service "api" in namespace "bank"`, v1alpha1.ReasonBackendNotFound},
+		"well": {
+			func(*httpendpoint.Facts) {}, v1alpha1.ConditionReady,
+			`2 replicas serve api.bank.svc:8080 at Service "front", port 443`, v1alpha1.ReasonServing,
+		},
+		"nothing": {
+			func(f *httpendpoint.Facts) { f.Deployment = nil }, v1alpha1.ConditionReconciling, "Nothing is running yet",
+			v1alpha1.ReasonPending,
+		},
+		"no backend": {
+			func(f *httpendpoint.Facts) { f.Backend = nil }, v1alpha1.ConditionStalled,
+			`there is no Service "api" in namespace "bank"`, v1alpha1.ReasonBackendNotFound,
+		},
 		"no such port": {func(f *httpendpoint.Facts) { f.Backend.Spec.Ports[1].Port = 9090 }, v1alpha1.ConditionStalled,
 			`Service "api" has no port 8080, so requests get 503; it has 80, 9090`, v1alpha1.ReasonBackendNotFound},
 		"refused": {func(f *httpendpoint.Facts) {
 			f.Problem = &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: "exceeded quota"}
 		}, v1alpha1.ConditionStalled, "exceeded quota; meanwhile 2 replicas serve what the spec said before", v1alpha1.ReasonRefused},
-		"no certificate": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_MISSING, time.Time{}), v1alpha1.ConditionStalled,
+		"no certificate": {certificate(
+			wirev1.CertificateState_CERTIFICATE_STATE_MISSING, time.Time{},
+		), v1alpha1.ConditionStalled,
 			`Secret "api-tls" in namespace "bank" does not exist or lacks tls.crt or tls.key`, v1alpha1.ReasonCertificateNotFound},
-		"broken certificate, none before": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_INVALID, time.Time{}), v1alpha1.ConditionStalled,
+		"broken certificate, none before": {certificate(
+			wirev1.CertificateState_CERTIFICATE_STATE_INVALID, time.Time{},
+		), v1alpha1.ConditionStalled,
 			"no PEM in tls.crt; correct tls.crt and tls.key; no client is served until then", v1alpha1.ReasonCertificateInvalid},
-		"broken certificate, good one before": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_INVALID, later), v1alpha1.ConditionStalled,
+		"broken certificate, good one before": {certificate(
+			wirev1.CertificateState_CERTIFICATE_STATE_INVALID, later,
+		), v1alpha1.ConditionStalled,
 			"serve it until then, at most until 2026-03-04T06:06:07Z", v1alpha1.ReasonCertificateInvalid},
 		"expired certificate": {certificate(wirev1.CertificateState_CERTIFICATE_STATE_LOADED, now), v1alpha1.ConditionStalled,
 			"expired on 2026-03-04T05:06:07Z", v1alpha1.ReasonCertificateExpired},
 		"configuration not understood": {func(f *httpendpoint.Facts) {
 			f.Replicas[0].Report.Revision, f.Replicas[0].Report.ConfigError = "old", "unknown coding"
-		}, v1alpha1.ConditionStalled, "replica front-2 does not accept what the spec says and goes on with what it said before: unknown coding", v1alpha1.ReasonInvalidSpec},
-		"starting":                {waiting(10 * time.Second), v1alpha1.ConditionReconciling, "1 of 2 replicas are ready; front-2: ", v1alpha1.ReasonRollingOut},
-		"starting for long":       {waiting(2 * time.Minute), v1alpha1.ConditionStalled, "0/3 nodes are available", v1alpha1.ReasonUnschedulable},
-		"rolling out":             {func(f *httpendpoint.Facts) { f.Deployment.Status.UpdatedReplicas = 1 }, v1alpha1.ConditionReconciling, "1 run the present pod template", v1alpha1.ReasonRollingOut},
-		"one replica too many":    {func(f *httpendpoint.Facts) { f.Deployment.Status.Replicas = 3 }, v1alpha1.ConditionReconciling, "2 of 2 replicas are ready", v1alpha1.ReasonRollingOut},
-		"Deployment not seen yet": {func(f *httpendpoint.Facts) { f.Deployment.Generation = 1 }, v1alpha1.ConditionReconciling, "2 of 2 replicas are ready", v1alpha1.ReasonRollingOut},
+		}, v1alpha1.ConditionStalled, "replica front-2 does not accept what the spec says and goes on with what it said " +
+			"before: unknown coding", v1alpha1.ReasonInvalidSpec},
+		"starting": {
+			waiting(10 * time.Second), v1alpha1.ConditionReconciling, "1 of 2 replicas are ready; front-2: ",
+			v1alpha1.ReasonRollingOut,
+		},
+		"starting for long": {
+			waiting(2 * time.Minute), v1alpha1.ConditionStalled, "0/3 nodes are available", v1alpha1.ReasonUnschedulable,
+		},
+		"rolling out": {
+			func(f *httpendpoint.Facts) { f.Deployment.Status.UpdatedReplicas = 1 }, v1alpha1.ConditionReconciling,
+			"1 run the present pod template", v1alpha1.ReasonRollingOut,
+		},
+		"one replica too many": {
+			func(f *httpendpoint.Facts) { f.Deployment.Status.Replicas = 3 }, v1alpha1.ConditionReconciling,
+			"2 of 2 replicas are ready", v1alpha1.ReasonRollingOut,
+		},
+		"Deployment not seen yet": {
+			func(f *httpendpoint.Facts) { f.Deployment.Generation = 1 }, v1alpha1.ConditionReconciling,
+			"2 of 2 replicas are ready", v1alpha1.ReasonRollingOut,
+		},
 		"no pod may be made": {func(f *httpendpoint.Facts) {
 			f.Deployment.Status.ReadyReplicas = 0
 			f.Deployment.Status.Conditions = []appsv1.DeploymentCondition{
-				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods are forbidden: exceeded quota"},
+				{
+					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods are forbidden: exceeded quota",
+				},
 			}
 		}, v1alpha1.ConditionStalled, "exceeded quota", v1alpha1.ReasonAgentNotStarted},
 		"agent says what it waits for": {func(f *httpendpoint.Facts) {
 			f.Deployment.Status.ReadyReplicas = 1
-			f.Replicas[0].Report.State, f.Replicas[0].Report.Detail = wirev1.HTTPState_HTTP_STATE_STARTING, "measuring the engines"
+			f.Replicas[0].Report.State, f.Replicas[0].Report.Detail = wirev1.HTTPState_HTTP_STATE_STARTING,
+				"measuring the engines"
 		}, v1alpha1.ConditionReconciling, "front-2: measuring the engines", v1alpha1.ReasonRollingOut},
-		"silent": {func(f *httpendpoint.Facts) { f.Replicas[0].Report = nil }, v1alpha1.ConditionReconciling, "1 of them do not answer the manager (front-2)",
+		"silent": {func(f *httpendpoint.Facts) {
+			f.Replicas[0].Report = nil
+		}, v1alpha1.ConditionReconciling, "1 of them do not answer the manager (front-2)",
 			v1alpha1.ReasonAgentUnreachable},
-		"old configuration": {func(f *httpendpoint.Facts) { f.Replicas[1].Report.Revision = "old" }, v1alpha1.ConditionReconciling,
+		"old configuration": {func(f *httpendpoint.Facts) {
+			f.Replicas[1].Report.Revision = "old"
+		}, v1alpha1.ConditionReconciling,
 			"1 of 2 replicas have not taken the present spec yet (front-1)", v1alpha1.ReasonRollingOut},
 		"ill backend": {func(f *httpendpoint.Facts) {
 			f.Replicas[1].Report.BackendFailure = wirev1.BackendFailure_BACKEND_FAILURE_REFUSED
@@ -119,7 +156,9 @@ func TestReplicas(t *testing.T) {
 	wanted := want(t, endpoint)
 	facts := well(wanted)
 	facts.Replicas[0].Report.Compression = &wirev1.Compression{Engine: "dfltcc"}
-	facts.Replicas = append(facts.Replicas, httpendpoint.Replica{Pod: pod(3), Asked: true}, httpendpoint.Replica{Pod: pod(4)})
+	facts.Replicas = append(
+		facts.Replicas, httpendpoint.Replica{Pod: pod(3), Asked: true}, httpendpoint.Replica{Pod: pod(4)},
+	)
 	status := httpendpoint.Observe(endpoint, &wanted, facts)
 	if status.Ready != "2/2" || status.Backend != "api.bank.svc:8080" || status.CertificateExpirationTime == nil {
 		t.Errorf("unexpected status: %+v", status)
@@ -144,7 +183,9 @@ func TestUnusableSpec(t *testing.T) {
 	facts := well(wanted)
 	facts.Problem = &plan.Problem{Reason: v1alpha1.ReasonPolicyNotFound, Message: "no such policy"}
 	status := httpendpoint.Observe(endpoint, nil, facts)
-	if err := controllertest.Expect(status.Conditions, v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound); err != nil {
+	if err := controllertest.Expect(
+		status.Conditions, v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound,
+	); err != nil {
 		t.Error(err)
 	}
 	if len(status.Replicas) != 2 || status.Replicas[0].Current || status.Statistics == nil {

@@ -61,11 +61,14 @@ func run(m *testing.M) (code int, err error) {
 	}
 	err = httpendpoint.Setup(mgr, httpendpoint.Options{
 		Topology: seen,
-		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: httpendpoint.Reports(pool, agents), Authority: cluster.Authority(), Lifetime: time.Hour,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: httpendpoint.Reports(pool, agents),
+		Authority: cluster.Authority(), Lifetime: time.Hour,
 		Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 		Metrics:  metrics.NewHTTPEndpoints(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
 		Image: image, Concurrency: 4,
-		Egress: egress.NewCluster(egress.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}),
+		Egress: egress.NewCluster(
+			egress.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}},
+		),
 	})
 	if err != nil {
 		return 1, err

@@ -40,7 +40,9 @@ type Wanted struct {
 
 // Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing.
 // A policy that was deleted or made unusable is none as long as status has the last one.
-func Want(endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool) (Wanted, *plan.Problem) {
+func Want(
+	endpoint *v1alpha1.HTTPEndpoint, policies []v1alpha1.CompressionPolicy, privilegeAllowed bool,
+) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveHTTP(endpoint.Spec.Compression, policies)
 	policyProblem := unresolved(err)
 	if policyProblem != nil {
@@ -158,8 +160,8 @@ func backendOf(endpoint *v1alpha1.HTTPEndpoint) (*wirev1.HTTPBackend, error) {
 	case spec.Service != nil:
 		host, port = spec.Service.Name+"."+endpoint.Namespace+".svc", spec.Service.Port
 		if spec.Service.Name == endpoint.Name {
-			return nil, &policy.InvalidError{Field: "spec.backend.service.name", Fix: fmt.Sprintf("must not be %q, which is the name of the "+
-				"endpoint's own Service; delete this HTTPEndpoint and create one with another name", endpoint.Name)}
+			return nil, &policy.InvalidError{Field: "spec.backend.service.name", Fix: fmt.Sprintf("must not be %q, which is "+
+				"the name of the endpoint's own Service; delete this HTTPEndpoint and create one with another name", endpoint.Name)}
 		}
 	default:
 		host, port = spec.Host.Name, spec.Host.Port
@@ -177,7 +179,9 @@ func backendOf(endpoint *v1alpha1.HTTPEndpoint) (*wirev1.HTTPBackend, error) {
 	backend.HealthTimeout = durationpb.New(duration(check.Timeout, 2*time.Second))
 	if spec.TLS != nil {
 		if _, err := pki.ParseBundle(spec.TLS.CABundle); err != nil {
-			return nil, &policy.InvalidError{Field: "spec.backend.tls.caBundle", Fix: "must be CA certificates as PEM: " + err.Error()}
+			return nil, &policy.InvalidError{
+				Field: "spec.backend.tls.caBundle", Fix: "must be CA certificates as PEM: " + err.Error(),
+			}
 		}
 		backend.CaBundle = spec.TLS.CABundle
 		if backend.ServerName = spec.TLS.ServerName; backend.ServerName == "" {
@@ -202,8 +206,8 @@ func codingsOf(wanted []v1alpha1.HTTPCoding, resolved policy.Resolved) ([]string
 		}
 	}
 	if len(codings) == 0 {
-		return nil, &policy.InvalidError{Field: "spec.codings", Fix: fmt.Sprintf("must not have zstd alone: CompressionPolicy %q disables "+
-			"software, and no accelerator does zstd; write [gzip], or name another policy", resolved.Name)}
+		return nil, &policy.InvalidError{Field: "spec.codings", Fix: fmt.Sprintf("must not have zstd alone: "+
+			"CompressionPolicy %q disables software, and no accelerator does zstd; write [gzip], or name another policy", resolved.Name)}
 	}
 	if resolved.Placement == v1alpha1.PlacementRequireHardware && slices.Equal(codings, []string{string(v1alpha1.CodingZstd)}) {
 		return nil, &policy.InvalidError{Field: "spec.codings", Fix: "must not have zstd alone where placement is RequireHardware: no accelerator does zstd; " +

@@ -57,11 +57,13 @@ func TestConfig(t *testing.T) {
 			s.Backend.HealthCheck = &v1alpha1.HTTPHealthCheck{Path: "/healthz", Interval: seconds(3), Timeout: seconds(1)}
 		}, func(c *wirev1.HTTPConfig) bool {
 			b := c.GetBackend()
-			return b.GetHealthPath() == "/healthz" && b.GetHealthInterval().AsDuration() == 3*time.Second && b.GetHealthTimeout().AsDuration() == time.Second
+			return b.GetHealthPath() == "/healthz" && b.GetHealthInterval().AsDuration() == 3*time.Second &&
+				b.GetHealthTimeout().AsDuration() == time.Second
 		}},
 		"built-in times": {nil, func(c *wirev1.HTTPConfig) bool {
 			return c.GetIdleTimeout().AsDuration() == 75*time.Second && c.GetDrainTimeout().AsDuration() == 30*time.Second &&
-				c.GetBackend().GetResponseTimeout().AsDuration() == time.Minute && c.GetBackend().GetHealthInterval().AsDuration() == 10*time.Second
+				c.GetBackend().GetResponseTimeout().AsDuration() == time.Minute &&
+				c.GetBackend().GetHealthInterval().AsDuration() == 10*time.Second
 		}},
 		"times": {func(s *v1alpha1.HTTPEndpointSpec) {
 			s.Listener.IdleTimeout, s.Listener.DrainTimeout, s.Backend.ResponseTimeout = seconds(5), seconds(6), seconds(7)
@@ -74,15 +76,22 @@ func TestConfig(t *testing.T) {
 		}, func(c *wirev1.HTTPConfig) bool {
 			return slices.Equal(c.GetTrustedProxies(), []string{"10.0.0.0/8", "2001:db8::/32"})
 		}},
-		"TLS":    {nil, func(c *wirev1.HTTPConfig) bool { return c.GetServingDirectory() != "" }},
-		"no TLS": {func(s *v1alpha1.HTTPEndpointSpec) { s.Listener.TLS = nil }, func(c *wirev1.HTTPConfig) bool { return c.GetServingDirectory() == "" }},
+		"TLS": {nil, func(c *wirev1.HTTPConfig) bool { return c.GetServingDirectory() != "" }},
+		"no TLS": {
+			func(s *v1alpha1.HTTPEndpointSpec) { s.Listener.TLS = nil },
+			func(c *wirev1.HTTPConfig) bool { return c.GetServingDirectory() == "" },
+		},
 		"built-in codings and types": {nil, func(c *wirev1.HTTPConfig) bool {
-			return slices.Equal(c.GetCodings(), []string{"gzip", "deflate", "zstd"}) && slices.Contains(c.GetContentTypes(), "text/*")
+			return slices.Equal(c.GetCodings(), []string{"gzip", "deflate", "zstd"}) &&
+				slices.Contains(c.GetContentTypes(), "text/*")
 		}},
 		"codings and types": {func(s *v1alpha1.HTTPEndpointSpec) {
-			s.Codings, s.ContentTypes = []v1alpha1.HTTPCoding{v1alpha1.CodingZstd, v1alpha1.CodingGzip}, []string{"Application/X"}
+			s.Codings, s.ContentTypes = []v1alpha1.HTTPCoding{
+				v1alpha1.CodingZstd, v1alpha1.CodingGzip,
+			}, []string{"Application/X"}
 		}, func(c *wirev1.HTTPConfig) bool {
-			return slices.Equal(c.GetCodings(), []string{"zstd", "gzip"}) && slices.Equal(c.GetContentTypes(), []string{"application/x"})
+			return slices.Equal(c.GetCodings(), []string{"zstd", "gzip"}) &&
+				slices.Equal(c.GetContentTypes(), []string{"application/x"})
 		}},
 		"built-in sizes": {nil, func(c *wirev1.HTTPConfig) bool {
 			return c.GetCompression().GetHardwareMinSize() == 20000 && c.GetCompression().GetSoftwareMinSize() == 1024
@@ -149,8 +158,11 @@ func TestPlacement(t *testing.T) {
 		{[]v1alpha1.HTTPCoding{v1alpha1.CodingZstd, v1alpha1.CodingGzip}, v1alpha1.CodecDeflate},
 		{[]v1alpha1.HTTPCoding{v1alpha1.CodingZstd}, v1alpha1.CodecZstd},
 	} {
-		request := want(t, newEndpoint(func(s *v1alpha1.HTTPEndpointSpec) { s.Codings = c.codings })).Placement([]string{"s390x"})
-		if request.Codecs[0] != c.want || request.Placement != v1alpha1.PlacementPreferHardware || request.Architectures[0] != "s390x" {
+		request := want(t, newEndpoint(func(s *v1alpha1.HTTPEndpointSpec) {
+			s.Codings = c.codings
+		})).Placement([]string{"s390x"})
+		if request.Codecs[0] != c.want || request.Placement != v1alpha1.PlacementPreferHardware ||
+			request.Architectures[0] != "s390x" {
 			t.Errorf("codings %v: unexpected request %+v", c.codings, request)
 		}
 	}
@@ -164,7 +176,8 @@ func TestCodecsOfPolicy(t *testing.T) {
 	wanted := want(t, newEndpoint(func(s *v1alpha1.HTTPEndpointSpec) {
 		s.Compression = &v1alpha1.HTTPCompression{PolicyName: "zstd-first", Placement: v1alpha1.PlacementRequireHardware}
 	}), policy)
-	if got := wanted.Placement(nil); got.Placement != v1alpha1.PlacementRequireHardware || got.Codecs[0] != v1alpha1.CodecDeflate {
+	if got := wanted.Placement(nil); got.Placement != v1alpha1.PlacementRequireHardware ||
+		got.Codecs[0] != v1alpha1.CodecDeflate {
 		t.Errorf("%+v", got)
 	}
 }
@@ -206,8 +219,14 @@ func TestProblems(t *testing.T) {
 			s.Codings = []v1alpha1.HTTPCoding{v1alpha1.CodingZstd}
 			s.Compression = &v1alpha1.HTTPCompression{Placement: v1alpha1.PlacementRequireHardware}
 		}, v1alpha1.ReasonInvalidSpec, "spec.codings must not have zstd alone where placement is RequireHardware"},
-		"itself as the backend": {func(s *v1alpha1.HTTPEndpointSpec) { s.Backend.Service.Name = "front" }, v1alpha1.ReasonInvalidSpec, "create one with another name"},
-		"no backend":            {func(s *v1alpha1.HTTPEndpointSpec) { s.Backend.Service = nil }, v1alpha1.ReasonInvalidSpec, "exactly one of service and host"},
+		"itself as the backend": {
+			func(s *v1alpha1.HTTPEndpointSpec) { s.Backend.Service.Name = "front" }, v1alpha1.ReasonInvalidSpec,
+			"create one with another name",
+		},
+		"no backend": {
+			func(s *v1alpha1.HTTPEndpointSpec) { s.Backend.Service = nil }, v1alpha1.ReasonInvalidSpec,
+			"exactly one of service and host",
+		},
 		"no CA": {func(s *v1alpha1.HTTPEndpointSpec) {
 			s.Backend.TLS = &v1alpha1.HTTPBackendTLS{CABundle: []byte("x")}
 		}, v1alpha1.ReasonInvalidSpec, "spec.backend.tls.caBundle must be CA certificates as PEM"},

@@ -100,7 +100,8 @@ func when(condition bool, value string) []string {
 // fields are all that there are.
 func fields() []field {
 	return []field{
-		uid[v1alpha1.Transfer](), uid[v1alpha1.Delivery](), uid[v1alpha1.CompressionTrial](), uid[v1alpha1.Queue](), uid[v1alpha1.HTTPEndpoint](),
+		uid[v1alpha1.Transfer](), uid[v1alpha1.Delivery](), uid[v1alpha1.CompressionTrial](), uid[v1alpha1.Queue](),
+		uid[v1alpha1.HTTPEndpoint](),
 
 		of(Waits, func(t *v1alpha1.Transfer) []string { return when(plan.TransferWaitsForNode(t), Yes) }),
 		of(Waits, func(t *v1alpha1.CompressionTrial) []string { return when(plan.TrialWaits(t), Yes) }),
@@ -121,7 +122,9 @@ func fields() []field {
 			}
 			return []string{q.Spec.Channel.Peer}
 		}),
-		of(SourceClaim, func(t *v1alpha1.Transfer) []string { return []string{t.Spec.Source.PersistentVolumeClaim.ClaimName} }),
+		of(SourceClaim, func(t *v1alpha1.Transfer) []string {
+			return []string{t.Spec.Source.PersistentVolumeClaim.ClaimName}
+		}),
 		of(WrittenClaim, func(t *v1alpha1.Transfer) []string {
 			return when(plan.WritesHere(t), t.Spec.Destination.PersistentVolumeClaim.ClaimName)
 		}),

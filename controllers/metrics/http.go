@@ -30,18 +30,44 @@ type HTTPEndpoints struct {
 func NewHTTPEndpoints(registry prometheus.Registerer, started time.Time) *HTTPEndpoints {
 	n := namespaced{registry}
 	return &HTTPEndpoints{
-		series:     newSeries(started, func(r *wirev1.HTTPReport) time.Time { return r.GetStatistics().GetSince().AsTime() }),
-		active:     n.gauge("lighterage_http_active_connections", "Connections of clients that are open at replicas of HTTPEndpoints."),
-		responses:  n.counter("lighterage_http_responses_total", "Responses of HTTPEndpoints, by path: hardware, software, or stored for those sent as they were.", "path"),
-		coded:      n.counter("lighterage_http_coded_responses_total", "Responses of HTTPEndpoints, by content coding.", "coding"),
-		plain:      n.counter("lighterage_http_uncompressed_bytes_total", "Bytes of the bodies that HTTPEndpoints sent, before compression."),
-		compressed: n.counter("lighterage_http_compressed_bytes_total", "Bytes of the bodies that HTTPEndpoints sent, after compression."),
-		wired:      n.counter("lighterage_http_wire_bytes_total", "Bytes that HTTPEndpoints wrote to and read from the network, TLS included."),
-		refused:    n.counter("lighterage_http_refused_connections_total", "Connections that HTTPEndpoints refused because of limits.maxConnections."),
-		reused:     n.counter("lighterage_http_reused_connections_total", "Requests on a connection that had served one before."),
-		timedOut:   n.counter("lighterage_http_timeouts_total", "Requests that the backend did not answer, and connections that sent no request, in time."),
-		wrong:      n.counter("lighterage_http_url_errors_total", "Responses 404 and 410, and requests whose target could not be read."),
-		cpu:        n.counter("lighterage_http_cpu_seconds_total", "CPU time of HTTPEndpoints' replicas: stage is compress, or other for the rest.", "stage"),
+		series: newSeries(started, func(r *wirev1.HTTPReport) time.Time { return r.GetStatistics().GetSince().AsTime() }),
+		active: n.gauge(
+			"lighterage_http_active_connections", "Connections of clients that are open at replicas of HTTPEndpoints.",
+		),
+		responses: n.counter(
+			"lighterage_http_responses_total",
+			"Responses of HTTPEndpoints, by path: hardware, software, or stored for those sent as they were.", "path",
+		),
+		coded: n.counter(
+			"lighterage_http_coded_responses_total", "Responses of HTTPEndpoints, by content coding.", "coding",
+		),
+		plain: n.counter(
+			"lighterage_http_uncompressed_bytes_total", "Bytes of the bodies that HTTPEndpoints sent, before compression.",
+		),
+		compressed: n.counter(
+			"lighterage_http_compressed_bytes_total", "Bytes of the bodies that HTTPEndpoints sent, after compression.",
+		),
+		wired: n.counter(
+			"lighterage_http_wire_bytes_total", "Bytes that HTTPEndpoints wrote to and read from the network, TLS included.",
+		),
+		refused: n.counter(
+			"lighterage_http_refused_connections_total",
+			"Connections that HTTPEndpoints refused because of limits.maxConnections.",
+		),
+		reused: n.counter(
+			"lighterage_http_reused_connections_total", "Requests on a connection that had served one before.",
+		),
+		timedOut: n.counter(
+			"lighterage_http_timeouts_total",
+			"Requests that the backend did not answer, and connections that sent no request, in time.",
+		),
+		wrong: n.counter(
+			"lighterage_http_url_errors_total", "Responses 404 and 410, and requests whose target could not be read.",
+		),
+		cpu: n.counter(
+			"lighterage_http_cpu_seconds_total",
+			"CPU time of HTTPEndpoints' replicas: stage is compress, or other for the rest.", "stage",
+		),
 	}
 }
 

@@ -29,7 +29,8 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 			for _, label := range metric.GetLabel() {
 				labels = append(labels, label.GetValue())
 			}
-			got[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			got[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = metric.GetCounter().GetValue() +
+				metric.GetGauge().GetValue()
 		}
 	}
 	return got

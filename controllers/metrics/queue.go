@@ -47,63 +47,146 @@ type Queues struct {
 func NewQueues(registry prometheus.Registerer, started time.Time) *Queues {
 	n := namespaced{registry}
 	return &Queues{
-		series:          newSeries(started, func(r *wirev1.QueueReport) time.Time { return r.GetStatistics().GetSince().AsTime() }),
-		puts:            n.counter("lighterage_queue_puts_total", "Messages that were put into Queues and acknowledged."),
-		refusedPuts:     n.counter("lighterage_queue_refused_puts_total", "Messages that Queues refused."),
-		duplicates:      n.counter("lighterage_queue_duplicates_total", "Messages that were acknowledged and not stored again."),
-		gets:            n.counter("lighterage_queue_gets_total", "Messages that Queues delivered to clients."),
-		storedGets:      n.counter("lighterage_queue_stored_form_gets_total", "Messages that were delivered compressed, as the client asked."),
-		messages:        n.counter("lighterage_queue_messages_total", "Messages that were put, or compressed for channels, by path: hardware, software, or stored for those kept as they were.", "path"),
-		decompressions:  n.counter("lighterage_queue_decompressions_total", "Messages that were inflated for clients."),
-		fallback:        n.counter("lighterage_queue_fallback_decompressions_total", "Messages that software inflated although hardware had compressed them."),
-		plain:           n.counter("lighterage_queue_uncompressed_bytes_total", "Bytes of the messages that were put, or compressed for channels, before that."),
-		compressed:      n.counter("lighterage_queue_compressed_bytes_total", "Bytes of the messages that were put, or compressed for channels, after that."),
-		wired:           n.counter("lighterage_queue_wire_bytes_total", "Bytes that members wrote to and read from clients, TLS included."),
-		opened:          n.counter("lighterage_queue_opened_connections_total", "Connections that clients opened."),
-		refused:         n.counter("lighterage_queue_refused_connections_total", "Connections that were refused because of limits.maxConnections."),
+		series: newSeries(started, func(r *wirev1.QueueReport) time.Time {
+			return r.GetStatistics().GetSince().AsTime()
+		}),
+		puts:        n.counter("lighterage_queue_puts_total", "Messages that were put into Queues and acknowledged."),
+		refusedPuts: n.counter("lighterage_queue_refused_puts_total", "Messages that Queues refused."),
+		duplicates: n.counter(
+			"lighterage_queue_duplicates_total", "Messages that were acknowledged and not stored again.",
+		),
+		gets: n.counter("lighterage_queue_gets_total", "Messages that Queues delivered to clients."),
+		storedGets: n.counter(
+			"lighterage_queue_stored_form_gets_total", "Messages that were delivered compressed, as the client asked.",
+		),
+		messages: n.counter(
+			"lighterage_queue_messages_total",
+			"Messages that were put, or compressed for channels, by path: hardware, software, or stored for those kept as "+
+				"they were.",
+			"path",
+		),
+		decompressions: n.counter("lighterage_queue_decompressions_total", "Messages that were inflated for clients."),
+		fallback: n.counter(
+			"lighterage_queue_fallback_decompressions_total",
+			"Messages that software inflated although hardware had compressed them.",
+		),
+		plain: n.counter(
+			"lighterage_queue_uncompressed_bytes_total",
+			"Bytes of the messages that were put, or compressed for channels, before that.",
+		),
+		compressed: n.counter(
+			"lighterage_queue_compressed_bytes_total",
+			"Bytes of the messages that were put, or compressed for channels, after that.",
+		),
+		wired: n.counter(
+			"lighterage_queue_wire_bytes_total", "Bytes that members wrote to and read from clients, TLS included.",
+		),
+		opened: n.counter("lighterage_queue_opened_connections_total", "Connections that clients opened."),
+		refused: n.counter(
+			"lighterage_queue_refused_connections_total", "Connections that were refused because of limits.maxConnections.",
+		),
 		unauthenticated: n.counter("lighterage_queue_failed_authentications_total", "Clients that did not authenticate."),
-		forbidden:       n.counter("lighterage_queue_forbidden_requests_total", "Requests of clients for what their role does not allow."),
-		cpu:             n.counter("lighterage_queue_cpu_seconds_total", "CPU time of Queues' members: stage is compress, decompress, idle for what was spent while nothing passed, or other for the rest.", "stage"),
-		sent:            n.counter("lighterage_queue_channel_sent_messages_total", "Messages that Queues of other clusters have stored for channels from here."),
-		batches:         n.counter("lighterage_queue_channel_sent_batches_total", "Batches that Queues of other clusters have stored for channels from here."),
-		sentPlain:       n.counter("lighterage_queue_channel_sent_uncompressed_bytes_total", "Bytes of the messages that channels have sent, as they were put."),
-		sentBytes:       n.counter("lighterage_queue_channel_sent_bytes_total", "Bytes of the messages that channels have sent, as they travelled."),
-		recoded:         n.counter("lighterage_queue_channel_recoded_messages_total", "Messages that were compressed, inflated or both for channels."),
-		unsendable:      n.counter("lighterage_queue_channel_dead_letters_total", "Messages that channels cannot carry, and that became dead letters of the sending Queue."),
-		starts:          n.counter("lighterage_queue_channel_starts_total", "Starts of channels that the other cluster accepted."),
-		received:        n.counter("lighterage_queue_channel_received_messages_total", "Messages that were stored for channels from other clusters."),
-		receivedBytes:   n.counter("lighterage_queue_channel_received_bytes_total", "Bytes of the messages that channels have received, as they travelled."),
-		channelWired:    n.counter("lighterage_queue_channel_wire_bytes_total", "Bytes that channels wrote to and read from other clusters, TLS included: direction is send or receive, for the end that is here.", "direction"),
-		running:         n.gauge("lighterage_queue_channels_running", "Channels to other clusters that run."),
-		retrying:        n.gauge("lighterage_queue_channels_retrying", "Channels to other clusters that failed and are tried again."),
-		doubt:           n.gauge("lighterage_queue_channel_in_doubt", "Messages that were sent and are not known to be stored."),
-		arrives:         n.gauge("lighterage_queue_received_channels_connected", "Channels from other clusters that run."),
-		archives:        n.gauge("lighterage_queue_archive_bytes", "Bytes of the files in which Queues are archived."),
-		ranges:          n.gauge("lighterage_queue_archive_ranges", "Files in which Queues are archived."),
-		behind:          n.gauge("lighterage_queue_archive_behind", "Messages that were put since the archives were written last."),
-		unwritten:       n.gauge("lighterage_queue_archives_failing", "Archives that cannot be written, so that what is put is not archived."),
-		unrestored:      n.gauge("lighterage_queue_restores_failing", "Queues that serve nobody, since their archive cannot be restored."),
-		keptPlain:       n.counter("lighterage_queue_stored_plain_messages_total", "Messages that were put and stored as they were, by the reason why they were not compressed.", "reason"),
-		syncs:           n.counter("lighterage_queue_volume_syncs_total", "Files of 512 bytes that members wrote and synced to measure their volumes, every 10 seconds."),
-		syncSeconds:     n.counter("lighterage_queue_volume_sync_seconds_total", "How long these took. It is not how long the store's own syncs of messages take."),
-		syncFailures:    n.counter("lighterage_queue_volume_sync_failures_total", "Such files that could not be written or synced."),
-		deadLetters:     n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
-		consumers:       n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
-		redelivered:     n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
-		oldest:          n.gauge("lighterage_queue_oldest_message_timestamp_seconds", "When the oldest message in a Queue of the namespace was put, in seconds since 1970; absent when all are empty."),
-		memory:          n.gauge("lighterage_queue_memory_bytes", "Bytes that messages take in the memory of members."),
-		blocks:          n.gauge("lighterage_queue_file_blocks", "Files in which members keep messages."),
-		depth:           n.gauge("lighterage_queue_depth", "Messages in Queues."),
-		bytes:           n.gauge("lighterage_queue_stored_bytes", "Bytes that the messages in Queues take as stored."),
-		unacked:         n.gauge("lighterage_queue_unacknowledged", "Messages that were delivered and not acknowledged yet."),
-		open:            n.gauge("lighterage_queue_connections", "Connections of clients that are open."),
-		file:            n.gauge("lighterage_queue_file_bytes", "Bytes of the files in which members keep messages."),
+		forbidden: n.counter(
+			"lighterage_queue_forbidden_requests_total", "Requests of clients for what their role does not allow.",
+		),
+		cpu: n.counter(
+			"lighterage_queue_cpu_seconds_total",
+			"CPU time of Queues' members: stage is compress, decompress, idle for what was spent while nothing passed, or "+
+				"other for the rest.",
+			"stage",
+		),
+		sent: n.counter(
+			"lighterage_queue_channel_sent_messages_total",
+			"Messages that Queues of other clusters have stored for channels from here.",
+		),
+		batches: n.counter(
+			"lighterage_queue_channel_sent_batches_total",
+			"Batches that Queues of other clusters have stored for channels from here.",
+		),
+		sentPlain: n.counter(
+			"lighterage_queue_channel_sent_uncompressed_bytes_total",
+			"Bytes of the messages that channels have sent, as they were put.",
+		),
+		sentBytes: n.counter(
+			"lighterage_queue_channel_sent_bytes_total", "Bytes of the messages that channels have sent, as they travelled.",
+		),
+		recoded: n.counter(
+			"lighterage_queue_channel_recoded_messages_total", "Messages that were compressed, inflated or both for channels.",
+		),
+		unsendable: n.counter(
+			"lighterage_queue_channel_dead_letters_total",
+			"Messages that channels cannot carry, and that became dead letters of the sending Queue.",
+		),
+		starts: n.counter(
+			"lighterage_queue_channel_starts_total", "Starts of channels that the other cluster accepted.",
+		),
+		received: n.counter(
+			"lighterage_queue_channel_received_messages_total", "Messages that were stored for channels from other clusters.",
+		),
+		receivedBytes: n.counter(
+			"lighterage_queue_channel_received_bytes_total",
+			"Bytes of the messages that channels have received, as they travelled.",
+		),
+		channelWired: n.counter(
+			"lighterage_queue_channel_wire_bytes_total",
+			"Bytes that channels wrote to and read from other clusters, TLS included: direction is send or receive, for the "+
+				"end that is here.",
+			"direction",
+		),
+		running: n.gauge("lighterage_queue_channels_running", "Channels to other clusters that run."),
+		retrying: n.gauge(
+			"lighterage_queue_channels_retrying", "Channels to other clusters that failed and are tried again.",
+		),
+		doubt:    n.gauge("lighterage_queue_channel_in_doubt", "Messages that were sent and are not known to be stored."),
+		arrives:  n.gauge("lighterage_queue_received_channels_connected", "Channels from other clusters that run."),
+		archives: n.gauge("lighterage_queue_archive_bytes", "Bytes of the files in which Queues are archived."),
+		ranges:   n.gauge("lighterage_queue_archive_ranges", "Files in which Queues are archived."),
+		behind: n.gauge(
+			"lighterage_queue_archive_behind", "Messages that were put since the archives were written last.",
+		),
+		unwritten: n.gauge(
+			"lighterage_queue_archives_failing", "Archives that cannot be written, so that what is put is not archived.",
+		),
+		unrestored: n.gauge(
+			"lighterage_queue_restores_failing", "Queues that serve nobody, since their archive cannot be restored.",
+		),
+		keptPlain: n.counter(
+			"lighterage_queue_stored_plain_messages_total",
+			"Messages that were put and stored as they were, by the reason why they were not compressed.", "reason",
+		),
+		syncs: n.counter(
+			"lighterage_queue_volume_syncs_total",
+			"Files of 512 bytes that members wrote and synced to measure their volumes, every 10 seconds.",
+		),
+		syncSeconds: n.counter(
+			"lighterage_queue_volume_sync_seconds_total",
+			"How long these took. It is not how long the store's own syncs of messages take.",
+		),
+		syncFailures: n.counter(
+			"lighterage_queue_volume_sync_failures_total", "Such files that could not be written or synced.",
+		),
+		deadLetters: n.gauge("lighterage_queue_dead_letters", "Dead letters in Queues, which are not in depth."),
+		consumers:   n.gauge("lighterage_queue_consumers", "Consumers of Queues, of which a channel is one."),
+		redelivered: n.gauge("lighterage_queue_redelivered", "Unacknowledged messages that were delivered before."),
+		oldest: n.gauge(
+			"lighterage_queue_oldest_message_timestamp_seconds",
+			"When the oldest message in a Queue of the namespace was put, in seconds since 1970; absent when all are empty.",
+		),
+		memory:  n.gauge("lighterage_queue_memory_bytes", "Bytes that messages take in the memory of members."),
+		blocks:  n.gauge("lighterage_queue_file_blocks", "Files in which members keep messages."),
+		depth:   n.gauge("lighterage_queue_depth", "Messages in Queues."),
+		bytes:   n.gauge("lighterage_queue_stored_bytes", "Bytes that the messages in Queues take as stored."),
+		unacked: n.gauge("lighterage_queue_unacknowledged", "Messages that were delivered and not acknowledged yet."),
+		open:    n.gauge("lighterage_queue_connections", "Connections of clients that are open."),
+		file:    n.gauge("lighterage_queue_file_bytes", "Bytes of the files in which members keep messages."),
 	}
 }
 
 // Observe counts what the members of a Queue, by their pods' UIDs, have done since they were observed last. content is
 // what the Queue holds, nil when that is not known; what was known last stays then.
-func (q *Queues) Observe(namespace, queue string, content *wirev1.QueueContent, members map[string]*wirev1.QueueReport) {
+func (q *Queues) Observe(
+	namespace, queue string, content *wirev1.QueueContent, members map[string]*wirev1.QueueReport,
+) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.series.observe(namespace, queue, members, func(from, to *wirev1.QueueReport) { q.add(namespace, from, to) })
@@ -208,7 +291,8 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	statistic(q.unauthenticated, (*wirev1.QueueStatistics).GetFailedAuthentications)
 	statistic(q.forbidden, (*wirev1.QueueStatistics).GetForbiddenRequests)
 	for path, value := range map[string]func(*wirev1.Compression) *wirev1.Operations{
-		"hardware": (*wirev1.Compression).GetHardware, "software": (*wirev1.Compression).GetSoftware, "stored": (*wirev1.Compression).GetStored,
+		"hardware": (*wirev1.Compression).GetHardware, "software": (*wirev1.Compression).GetSoftware,
+		"stored": (*wirev1.Compression).GetStored,
 	} {
 		count(q.messages, func(r *wirev1.QueueReport) uint64 { return value(r.GetCompression()).GetOperations() }, 1, path)
 	}
@@ -229,9 +313,11 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	count(q.compressed, func(r *wirev1.QueueReport) uint64 { return r.GetCompression().GetCompressedBytes() }, 1)
 	count(q.wired, (*wirev1.QueueReport).GetWireBytes, 1)
 	for vector, value := range map[*prometheus.CounterVec]func(*wirev1.ChannelStatus) uint64{
-		q.sent: (*wirev1.ChannelStatus).GetMessages, q.batches: (*wirev1.ChannelStatus).GetBatches, q.sentPlain: (*wirev1.ChannelStatus).GetPlainBytes,
+		q.sent: (*wirev1.ChannelStatus).GetMessages, q.batches: (*wirev1.ChannelStatus).GetBatches,
+		q.sentPlain:  (*wirev1.ChannelStatus).GetPlainBytes,
 		q.unsendable: (*wirev1.ChannelStatus).GetDeadLetters,
-		q.sentBytes:  (*wirev1.ChannelStatus).GetPayloadBytes, q.recoded: (*wirev1.ChannelStatus).GetRecoded, q.starts: (*wirev1.ChannelStatus).GetStarts,
+		q.sentBytes:  (*wirev1.ChannelStatus).GetPayloadBytes, q.recoded: (*wirev1.ChannelStatus).GetRecoded,
+		q.starts: (*wirev1.ChannelStatus).GetStarts,
 	} {
 		count(vector, func(r *wirev1.QueueReport) uint64 { return value(r.GetChannel()) }, 1)
 	}
@@ -242,19 +328,25 @@ func (q *Queues) add(namespace string, from, to *wirev1.QueueReport) {
 	const seconds = 1e-9
 	statistic(q.syncs, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetCount() })
 	statistic(q.syncFailures, func(s *wirev1.QueueStatistics) uint64 { return s.GetVolumeSyncs().GetFailed() })
-	count(q.syncSeconds, func(r *wirev1.QueueReport) uint64 { return r.GetStatistics().GetVolumeSyncs().GetTotalNanos() }, seconds)
+	count(q.syncSeconds, func(r *wirev1.QueueReport) uint64 {
+		return r.GetStatistics().GetVolumeSyncs().GetTotalNanos()
+	}, seconds)
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetCompressNanos() }, seconds, "compress")
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetDecompressNanos() }, seconds, "decompress")
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 {
-		return rest(r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetDecompressNanos()+r.GetCpu().GetIdleNanos())
+		return rest(
+			r.GetCpu().GetSendNanos(), r.GetCpu().GetCompressNanos()+r.GetCpu().GetDecompressNanos()+r.GetCpu().GetIdleNanos(),
+		)
 	}, seconds, "other")
 	count(q.cpu, func(r *wirev1.QueueReport) uint64 { return r.GetCpu().GetIdleNanos() }, seconds, "idle")
 }
 
 // plainReasons are why messages are stored as they were put. Labels are no others, whatever a member says.
 var plainReasons = []string{
-	v1alpha1.CompressionOff, v1alpha1.CompressionPolicyNever, v1alpha1.CompressionBelowMinimum, v1alpha1.CompressionAlreadyEncoded,
-	v1alpha1.CompressionIncompressible, v1alpha1.CompressionDidNotShrink, v1alpha1.CompressionEngineFailed, v1alpha1.CompressionPeerRefused,
+	v1alpha1.CompressionOff, v1alpha1.CompressionPolicyNever, v1alpha1.CompressionBelowMinimum,
+	v1alpha1.CompressionAlreadyEncoded,
+	v1alpha1.CompressionIncompressible, v1alpha1.CompressionDidNotShrink, v1alpha1.CompressionEngineFailed,
+	v1alpha1.CompressionPeerRefused,
 	v1alpha1.CompressionSoftwareDisabled, v1alpha1.CompressionNoAccelerator, v1alpha1.CompressionSelfTestFailed,
 	v1alpha1.CompressionLevelNotAccelerated, v1alpha1.CompressionCodecNotAccelerated,
 }

@@ -28,13 +28,17 @@ func TestQueues(t *testing.T) {
 				Skipped: map[string]uint64{v1alpha1.CompressionBelowMinimum: 2 * puts, "made-up": puts, "another": puts},
 			},
 			Decompression: &wirev1.Decompression{Fallback: &wirev1.Operations{Operations: puts}},
-			Cpu:           &wirev1.CPU{SendNanos: 10e9 * puts, IdleNanos: 4e9 * puts, CompressNanos: 2e9 * puts, DecompressNanos: 1e9 * puts},
+			Cpu: &wirev1.CPU{
+				SendNanos: 10e9 * puts, IdleNanos: 4e9 * puts, CompressNanos: 2e9 * puts, DecompressNanos: 1e9 * puts,
+			},
 			Channel: &wirev1.ChannelStatus{
-				State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Messages: 3 * puts, Batches: puts, PlainBytes: 60 * puts, PayloadBytes: 20 * puts,
-				Recoded: puts, Starts: puts, InDoubt: 4, WireBytes: 30 * puts, DeadLetters: 5 * puts,
+				State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Messages: 3 * puts, Batches: puts, PlainBytes: 60 * puts,
+				PayloadBytes: 20 * puts,
+				Recoded:      puts, Starts: puts, InDoubt: 4, WireBytes: 30 * puts, DeadLetters: 5 * puts,
 			},
 			Received: []*wirev1.ReceivedChannel{
-				{Queue: "a", Messages: puts, PayloadBytes: 7 * puts, Connected: true}, {Queue: "b", Messages: puts, PayloadBytes: puts},
+				{Queue: "a", Messages: puts, PayloadBytes: 7 * puts, Connected: true},
+				{Queue: "b", Messages: puts, PayloadBytes: puts},
 			},
 			ReceivedWireBytes: 11 * puts,
 		}
@@ -43,18 +47,28 @@ func TestQueues(t *testing.T) {
 	queues := metrics.NewQueues(registry, started)
 	before, after := started.Add(-time.Hour), started.Add(time.Minute)
 	holds := &wirev1.QueueContent{
-		Messages: 7, Bytes: 700, Unacknowledged: 1, DeadLetters: 6, Consumers: 2, Redelivered: 1, OldestTime: timestamppb.New(time.UnixMilli(1_800_000_000_500)),
+		Messages: 7, Bytes: 700, Unacknowledged: 1, DeadLetters: 6, Consumers: 2, Redelivered: 1,
+		OldestTime: timestamppb.New(time.UnixMilli(1_800_000_000_500)),
 	}
 
 	// What an earlier manager saw is the base; what began since counts from 0.
-	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 100), "new": report(after, 5)})
+	queues.Observe(
+		"bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 100), "new": report(after, 5)},
+	)
 	// A member that does not answer loses nothing, and what is held stays while nobody knows.
 	queues.Observe("bank", "q1", nil, nil)
-	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 103), "new": report(after, 5)})
+	queues.Observe(
+		"bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(before, 103), "new": report(after, 5)},
+	)
 	// A reset begins again.
 	queues.Observe("bank", "q1", holds, map[string]*wirev1.QueueReport{"old": report(after, 2), "new": report(after, 6)})
-	queues.Observe("bank", "q2", &wirev1.QueueContent{Messages: 3, DeadLetters: 9, OldestTime: timestamppb.New(started)}, map[string]*wirev1.QueueReport{"one": report(after, 0)})
-	queues.ObserveArchive("bank", "q1", 12, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 900, Ranges: 4, LastError: &wirev1.Failure{}})
+	queues.Observe(
+		"bank", "q2", &wirev1.QueueContent{Messages: 3, DeadLetters: 9, OldestTime: timestamppb.New(started)},
+		map[string]*wirev1.QueueReport{"one": report(after, 0)},
+	)
+	queues.ObserveArchive(
+		"bank", "q1", 12, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 900, Ranges: 4, LastError: &wirev1.Failure{}},
+	)
 	queues.ObserveArchive("bank", "q2", 5, &wirev1.QueueArchiveStatus{Sequence: 9, Bytes: 100, Ranges: 1})
 	queues.ObserveArchive("bank", "q3", 5, nil)
 	queues.ObserveRestore("bank", "q2", true)

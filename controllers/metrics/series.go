@@ -50,7 +50,10 @@ func (s *series[R]) observe(namespace, object string, reports map[string]R, add 
 func (s *series[R]) of(namespace, object string) *observed[R] {
 	known := s.objects[object]
 	if known == nil {
-		known = &observed[R]{namespace: namespace, last: map[string]R{}, gauges: map[*prometheus.GaugeVec]float64{}, least: map[*prometheus.GaugeVec]float64{}}
+		known = &observed[R]{
+			namespace: namespace, last: map[string]R{}, gauges: map[*prometheus.GaugeVec]float64{},
+			least: map[*prometheus.GaugeVec]float64{},
+		}
 		s.objects[object] = known
 	}
 	return known
@@ -130,7 +133,9 @@ func counted[R any](vector *prometheus.CounterVec, from, to R, value func(R) uin
 type namespaced struct{ registry prometheus.Registerer }
 
 func (n namespaced) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"namespace"}, labels...))
+	vector := prometheus.NewCounterVec(
+		prometheus.CounterOpts{Name: name, Help: help}, append([]string{"namespace"}, labels...),
+	)
 	n.registry.MustRegister(vector)
 	return vector
 }

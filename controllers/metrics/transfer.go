@@ -22,7 +22,9 @@ type Transfers struct {
 // NewTransfers makes the collectors and registers them.
 func NewTransfers(registry prometheus.Registerer) *Transfers {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"namespace"}, labels...))
+		vector := prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: name, Help: help}, append([]string{"namespace"}, labels...),
+		)
 		registry.MustRegister(vector)
 		return vector
 	}

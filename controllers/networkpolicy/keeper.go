@@ -32,7 +32,8 @@ type Keeper struct {
 // It is idempotent, and writes nothing when there is nothing to change. The problem is what the API server, or
 // somebody else's object, has against it.
 func (k *Keeper) Ensure(
-	ctx context.Context, kind string, owner client.Object, labels map[string]string, spec func(operatorNamespace string) networkingv1.NetworkPolicySpec,
+	ctx context.Context, kind string, owner client.Object, labels map[string]string,
+	spec func(operatorNamespace string) networkingv1.NetworkPolicySpec,
 ) (*plan.Problem, error) {
 	if k == nil {
 		return nil, nil

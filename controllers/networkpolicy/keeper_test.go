@@ -33,7 +33,9 @@ func TestKeeper(t *testing.T) {
 	}
 	writes := 0
 	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption,
+		) error {
 			writes++
 			return controllertest.ApplyNetworkPolicy(ctx, c, object)
 		},

@@ -69,7 +69,9 @@ func Queue(operatorNamespace string, uid types.UID, clustered bool, dialled ...D
 
 // HTTPEndpoint is the policy of the replicas of an HTTPEndpoint: clients from everywhere, trials of the namespace, and
 // the backend by its port. service is the one that the backend names; nil if it names none, or none that it may use.
-func HTTPEndpoint(operatorNamespace string, uid types.UID, backend int32, service *corev1.Service) networkingv1.NetworkPolicySpec {
+func HTTPEndpoint(
+	operatorNamespace string, uid types.UID, backend int32, service *corev1.Service,
+) networkingv1.NetworkPolicySpec {
 	s := newSpec(operatorNamespace, map[string]string{v1alpha1.HTTPEndpointLabel: string(uid)})
 	s.from(tcp(plan.ControlPort), agents("", trialMode))
 	s.from(tcp(httpPort))

@@ -49,7 +49,10 @@ var (
 
 // admits is what a policy engine would say of a connection from or to a pod in the policy's namespace that the policy
 // selects.
-func admits(t *testing.T, spec networkingv1.NetworkPolicySpec, of pod, ingress bool, peer pod, protocol corev1.Protocol, port intstr.IntOrString) bool {
+func admits(
+	t *testing.T, spec networkingv1.NetworkPolicySpec, of pod, ingress bool, peer pod, protocol corev1.Protocol,
+	port intstr.IntOrString,
+) bool {
 	t.Helper()
 	if !selects(t, &spec.PodSelector, of.labels) {
 		t.Fatalf("the policy does not select %v", of)
@@ -107,11 +110,15 @@ func selects(t *testing.T, selector *metav1.LabelSelector, of map[string]string)
 
 // TestPolicies asks the policies what a policy engine would ask. There is none in the local clusters.
 func TestPolicies(t *testing.T) {
-	sends := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", plan.Traffic{Gateway: "gateway.west.example:30843"})
+	sends := networkpolicy.Attempt(
+		operator, v1alpha1.TransferLabel, "t1", plan.Traffic{Gateway: "gateway.west.example:30843"},
+	)
 	direct := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", plan.Traffic{ReceiverNamespace: "books"})
 	local := networkpolicy.Attempt(operator, v1alpha1.TransferLabel, "t1", plan.Traffic{})
 	receives := networkpolicy.Attempt(operator, v1alpha1.DeliveryLabel, "d1", plan.Traffic{Receives: true})
-	receivesHere := networkpolicy.Attempt(operator, v1alpha1.DeliveryLabel, "d1", plan.Traffic{Receives: true, SenderNamespace: "bank"})
+	receivesHere := networkpolicy.Attempt(
+		operator, v1alpha1.DeliveryLabel, "d1", plan.Traffic{Receives: true, SenderNamespace: "bank"},
+	)
 	samples := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", plan.Traffic{AsksAgents: true})
 	reads := networkpolicy.Attempt(operator, v1alpha1.TrialLabel, "x1", plan.Traffic{})
 	alone := networkpolicy.Queue(operator, "q1", false)
@@ -121,7 +128,9 @@ func TestPolicies(t *testing.T) {
 		{Port: 80, TargetPort: intstr.FromInt32(8080)}, {Port: 81, TargetPort: intstr.FromString("admin")},
 	}}}
 	relays := networkpolicy.Queue(operator, "q1", false,
-		networkpolicy.Dialled{Endpoint: "nats.bank.svc:80", Service: service}, networkpolicy.Dialled{Endpoint: "nats.shop.svc:81", Service: service})
+		networkpolicy.Dialled{
+			Endpoint: "nats.bank.svc:80", Service: service,
+		}, networkpolicy.Dialled{Endpoint: "nats.shop.svc:81", Service: service})
 	front := networkpolicy.HTTPEndpoint(operator, "h1", 80, service)
 	named := networkpolicy.HTTPEndpoint(operator, "h1", 81, service)
 	outside := networkpolicy.HTTPEndpoint(operator, "h1", 9000, nil)
@@ -144,14 +153,20 @@ func TestPolicies(t *testing.T) {
 		{"sender, API server", sends, sender, out, stranger, 6443, false},
 		{"sender here, receiver", direct, sender, out, receiver, 8443, true},
 		{"sender here, receiver's control", direct, sender, out, receiver, 9443, false},
-		{"sender here, receiver elsewhere", direct, sender, out, agent("shop", "receive", v1alpha1.DeliveryLabel, "d1"), 8443, false},
+		{
+			"sender here, receiver elsewhere", direct, sender, out, agent("shop", "receive", v1alpha1.DeliveryLabel, "d1"), 8443,
+			false,
+		},
 		{"both claims in one pod", local, sender, out, receiver, 8443, false},
 		{"receiver, gateway", receives, receiver, in, gateway, 8443, true},
 		{"receiver, impostor of the gateway", receives, receiver, in, impostor, 8443, false},
 		{"receiver, sender here", receives, receiver, in, sender, 8443, false},
 		{"receiver, out", receives, receiver, out, stranger, 443, false},
 		{"receiver here, sender", receivesHere, receiver, in, sender, 8443, true},
-		{"receiver here, sender elsewhere", receivesHere, receiver, in, agent("shop", "send", v1alpha1.TransferLabel, "t1"), 8443, false},
+		{
+			"receiver here, sender elsewhere", receivesHere, receiver, in, agent("shop", "send", v1alpha1.TransferLabel, "t1"),
+			8443, false,
+		},
 		{"receiver here, gateway", receivesHere, receiver, in, gateway, 8443, false},
 		{"trial, member", samples, trial, out, member, 9443, true},
 		{"trial, other namespace's", samples, trial, out, receiver, 9443, false},
@@ -195,7 +210,8 @@ func TestPolicies(t *testing.T) {
 		of   pod
 		want bool
 	}{
-		"sender": {sends, sender, true}, "sender here": {direct, sender, false}, "receiver": {receives, receiver, false}, "trial": {samples, trial, false},
+		"sender": {sends, sender, true}, "sender here": {direct, sender, false}, "receiver": {receives, receiver, false},
+		"trial":        {samples, trial, false},
 		"member alone": {alone, member, false}, "members": {clustered, member, true}, "replica": {front, replica, true},
 	} {
 		if got := admits(t, c.spec, c.of, out, stranger, corev1.ProtocolUDP, intstr.FromInt32(53)); got != c.want {
@@ -210,7 +226,9 @@ func TestNames(t *testing.T) {
 		return &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: uid}}
 	}
 	first := networkpolicy.Of("Transfer", owner("a"), map[string]string{"k": "v"}, networkingv1.NetworkPolicySpec{})
-	if second := networkpolicy.Of("Transfer", owner("b"), nil, networkingv1.NetworkPolicySpec{}); first.Name == second.Name {
+	if second := networkpolicy.Of(
+		"Transfer", owner("b"), nil, networkingv1.NetworkPolicySpec{},
+	); first.Name == second.Name {
 		t.Errorf("both are called %s", first.Name)
 	}
 	if first.Labels["k"] != "v" || first.Labels[plan.ManagedByLabel] != plan.ManagedBy || len(first.OwnerReferences) != 1 {

@@ -27,10 +27,12 @@ func (r *Reconciler) agentOn(ctx context.Context, node string) (*corev1.Pod, err
 	var best *corev1.Pod
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if !pod.DeletionTimestamp.IsZero() || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if !pod.DeletionTimestamp.IsZero() || pod.Status.Phase == corev1.PodSucceeded ||
+			pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		better := best == nil || runs(pod) && !runs(best) || runs(pod) == runs(best) && best.CreationTimestamp.Before(&pod.CreationTimestamp)
+		better := best == nil || runs(pod) && !runs(best) ||
+			runs(pod) == runs(best) && best.CreationTimestamp.Before(&pod.CreationTimestamp)
 		if better {
 			best = pod
 		}
@@ -41,7 +43,8 @@ func (r *Reconciler) agentOn(ctx context.Context, node string) (*corev1.Pod, err
 // runs: the agent is a process that can be asked.
 func runs(pod *corev1.Pod) bool {
 	container := containerOf(pod)
-	return pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != "" && (container == nil || container.State.Running != nil)
+	return pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != "" && (container == nil ||
+		container.State.Running != nil)
 }
 
 // containerOf is the status of the agent's container, beside which a mesh may put its own; nil before there is any.
@@ -58,12 +61,18 @@ func containerOf(pod *corev1.Pod) *corev1.ContainerStatus {
 func ailment(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return fmt.Sprintf("Node agent %s cannot be placed (%s); free resources on this node, or set nodeAgent.priorityClassName of the chart", pod.Name, condition.Message)
+			return fmt.Sprintf(
+				"Node agent %s cannot be placed (%s); free resources on this node, or set nodeAgent.priorityClassName of the chart",
+				pod.Name, condition.Message,
+			)
 		}
 	}
 	container := containerOf(pod)
 	if container == nil {
-		return fmt.Sprintf("Node agent %s has not started; if it goes on so, kubectl -n %s describe pod %s says why", pod.Name, pod.Namespace, pod.Name)
+		return fmt.Sprintf(
+			"Node agent %s has not started; if it goes on so, kubectl -n %s describe pod %s says why", pod.Name, pod.Namespace,
+			pod.Name,
+		)
 	}
 	state, last := "has ended", container.LastTerminationState.Terminated
 	if waiting := container.State.Waiting; waiting != nil {
@@ -76,13 +85,18 @@ func ailment(pod *corev1.Pod) string {
 		last = container.State.Terminated
 	}
 	if last == nil {
-		return fmt.Sprintf("Node agent %s %s; if it goes on so, kubectl -n %s describe pod %s says why", pod.Name, state, pod.Namespace, pod.Name)
+		return fmt.Sprintf(
+			"Node agent %s %s; if it goes on so, kubectl -n %s describe pod %s says why", pod.Name, state, pod.Namespace,
+			pod.Name,
+		)
 	}
 	fix := fmt.Sprintf("kubectl -n %s logs --previous %s may say why", pod.Namespace, pod.Name)
 	if last.Reason == "OOMKilled" {
 		fix = "raise nodeAgent.resources.limits.memory of the chart"
 	}
-	return fmt.Sprintf("Node agent %s %s, the last time with exit code %d (%s); %s", pod.Name, state, last.ExitCode, last.Reason, fix)
+	return fmt.Sprintf(
+		"Node agent %s %s, the last time with exit code %d (%s); %s", pod.Name, state, last.ExitCode, last.Reason, fix,
+	)
 }
 
 // nodeOfPod is the node that a node agent belongs to.

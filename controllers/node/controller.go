@@ -148,8 +148,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 		if has := node.Labels[v1alpha1.DeflateLabel]; err != nil && has != "" {
-			wanted = conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s. But the node keeps label %s=%s, because the manager may not change it: the right comes with "+
-				"the node agents (nodeAgent.enabled of the chart); without them remove it by kubectl label node %s %s-",
+			wanted = conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s. But the node keeps label %s=%s, because the "+
+				"manager may not change it: the right comes with the node agents (nodeAgent.enabled of the chart); without them "+
+				"remove it by kubectl label node %s %s-",
 				wanted[0].Message, v1alpha1.DeflateLabel, has, node.Name, v1alpha1.DeflateLabel))
 		}
 	}
@@ -186,7 +187,8 @@ func (r *Reconciler) tell(node *corev1.Node, before, after *v1alpha1.NodeProfile
 	for _, conditionType := range told {
 		is := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 		was := meta.FindStatusCondition(before.Status.Conditions, conditionType)
-		if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		if is == nil || is.Status != metav1.ConditionFalse ||
+			was != nil && was.Status == is.Status && was.Reason == is.Reason {
 			continue
 		}
 		if was == nil && is.Reason == v1alpha1.ReasonNodeAgentUnreachable {
@@ -214,19 +216,24 @@ func (r *Reconciler) measure(
 ) ([]metav1.Condition, string) {
 	switch {
 	case pod == nil:
-		return r.distrust(profile, "No node agent is on this node; if there should be one, see nodeAgent.tolerations and nodeAgent.nodeSelector of the chart")
+		return r.distrust(
+			profile,
+			"No node agent is on this node; if there should be one, see nodeAgent.tolerations and nodeAgent.nodeSelector of "+
+				"the chart",
+		)
 	case !runs(pod):
 		return r.distrust(profile, ailment(pod))
 	}
 	if said.Report == nil || said.Silent {
-		return r.distrust(profile, fmt.Sprintf("Node agent %s gives no figures (%v); while it starts that is so, later kubectl -n %s describe pod %s, and its "+
-			"log, may say why", pod.Name, said.Err, pod.Namespace, pod.Name))
+		return r.distrust(profile, fmt.Sprintf("Node agent %s gives no figures (%v); while it starts that is so, later "+
+			"kubectl -n %s describe pod %s, and its log, may say why", pod.Name, said.Err, pod.Namespace, pod.Name))
 	}
 	measured := plan.Bounded(said.Report)
 	now := r.options.Clock.Now()
 	if lie := implausible(measured, node.Status.NodeInfo.Architecture, now); lie != "" {
-		return conditions.Stalled(v1alpha1.ReasonImplausibleMeasurement, fmt.Sprintf("Node agent %s reports what cannot be: %s. Agents are placed as on a node "+
-			"without an accelerator; is the agent's image the manager's, and its node sound?", pod.Name, lie)), placement.Software
+		return conditions.Stalled(v1alpha1.ReasonImplausibleMeasurement, fmt.Sprintf("Node agent %s reports what cannot "+
+			"be: %s. Agents are placed as on a node without an accelerator; is the agent's image the manager's, and its node "+
+			"sound?", pod.Name, lie)), placement.Software
 	}
 	setMeasurement(&profile.Status, measured, imageOf(pod), now)
 	return conditions.Ready(v1alpha1.ReasonMeasured, "The node agent has measured"), deflate(measured)
@@ -236,9 +243,10 @@ func (r *Reconciler) measure(
 // more is another reason, so that an event tells of it.
 func (r *Reconciler) distrust(profile *v1alpha1.NodeProfile, message string) ([]metav1.Condition, string) {
 	ready := meta.FindStatusCondition(profile.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Status == metav1.ConditionFalse && r.options.Clock.Now().Sub(ready.LastTransitionTime.Time) >= trust {
-		return conditions.Stalled(v1alpha1.ReasonNodeAgentSilent, fmt.Sprintf("%s. There were no figures to go by for %.0f minutes or longer, so agents are "+
-			"placed as on a node without an accelerator", message, trust.Minutes())), placement.Software
+	if ready != nil && ready.Status == metav1.ConditionFalse &&
+		r.options.Clock.Now().Sub(ready.LastTransitionTime.Time) >= trust {
+		return conditions.Stalled(v1alpha1.ReasonNodeAgentSilent, fmt.Sprintf("%s. There were no figures to go by for %.0f "+
+			"minutes or longer, so agents are placed as on a node without an accelerator", message, trust.Minutes())), placement.Software
 	}
 	if profile.Status.MeasuredTime != nil {
 		message += "; the figures are the last known"

@@ -72,21 +72,29 @@ func z15() *wirev1.NodeMeasurement {
 		MeasuredTime: timestamppb.New(start.Add(123 * time.Millisecond)),
 		Engines: []*wirev1.EngineMeasurement{
 			{
-				Name: "go", Codec: "deflate", Verified: true, CompressBytesPerSecond: 1000, DecompressBytesPerSecond: 2000, SampleBytes: 300, SampleCompressedBytes: 100,
+				Name: "go", Codec: "deflate", Verified: true, CompressBytesPerSecond: 1000, DecompressBytesPerSecond: 2000,
+				SampleBytes: 300, SampleCompressedBytes: 100,
 				Inflates: true, Levels: []*wirev1.LevelMeasurement{
-					{Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, CompressBytesPerSecond: 500, SampleCompressedBytes: 75, Selected: true},
+					{
+						Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH, CompressBytesPerSecond: 500, SampleCompressedBytes: 75,
+						Selected: true,
+					},
 					{Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, CompressBytesPerSecond: 1000, SampleCompressedBytes: 100},
 					{Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, CompressBytesPerSecond: 7},
 					{CompressBytesPerSecond: 9},
 				},
 			},
-			{Name: "dfltcc", Codec: "deflate", Verified: true, CompressBytesPerSecond: 9000, SampleBytes: 441, SampleCompressedBytes: 100},
+			{
+				Name: "dfltcc", Codec: "deflate", Verified: true, CompressBytesPerSecond: 9000, SampleBytes: 441,
+				SampleCompressedBytes: 100,
+			},
 			{Name: "dfltcc", Codec: "deflate"},
 			{Name: ""},
 		},
 		Accelerator: &wirev1.AcceleratorMeasurement{
-			State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, Reason: "Proved", Message: strings.Repeat("x", 2000), SlowerThanSoftware: true,
-			InflateMinSize: math.MaxUint64,
+			State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, Reason: "Proved", Message: strings.Repeat("x", 2000),
+			SlowerThanSoftware: true,
+			InflateMinSize:     math.MaxUint64,
 		},
 	}
 }
@@ -109,15 +117,25 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		}
 	}
 	b := &bench{t: t, clock: clocktesting.NewFakePassiveClock(start), agents: &agents{measured: z15()}}
-	b.api = indextest.In(fake.NewClientBuilder().WithScheme(scheme), &corev1.Pod{}).WithObjects(objects...).WithStatusSubresource(&v1alpha1.NodeProfile{}).Build()
+	b.api = indextest.In(
+		fake.NewClientBuilder().WithScheme(scheme), &corev1.Pod{},
+	).WithObjects(objects...).WithStatusSubresource(&v1alpha1.NodeProfile{}).Build()
 	b.recorder = events.NewFakeRecorder(10)
-	b.reconciler = node.NewReconciler(b.api, node.Options{Profiles: controllertest.Asking[*wirev1.NodeMeasurement](b.agents.Profile), Namespace: operator, Clock: b.clock, Recorder: b.recorder})
+	b.reconciler = node.NewReconciler(
+		b.api,
+		node.Options{
+			Profiles: controllertest.Asking[*wirev1.NodeMeasurement](b.agents.Profile), Namespace: operator, Clock: b.clock,
+			Recorder: b.recorder,
+		},
+	)
 	return b
 }
 
 func (b *bench) reconcile() time.Duration {
 	b.t.Helper()
-	result, err := b.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "z15-a"}})
+	result, err := b.reconciler.Reconcile(
+		context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "z15-a"}},
+	)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -163,12 +181,16 @@ func nodeNamed() *corev1.Node {
 
 func TestMeasured(t *testing.T) {
 	notRunning := agentPod("starting", "z15-a", "", 0)
-	b := newBench(t, nodeNamed(), agentPod("old", "z15-a", "10.0.0.1", time.Hour), agentPod("new", "z15-a", "10.0.0.2", time.Minute),
+	b := newBench(t, nodeNamed(), agentPod("old", "z15-a", "10.0.0.1", time.Hour), agentPod(
+		"new", "z15-a", "10.0.0.2", time.Minute,
+	),
 		agentPod("elsewhere", "other", "10.0.0.3", 0), notRunning)
 	if pause := b.reconcile(); pause != 0 {
 		t.Errorf("looked at again after %s, though it says when there is anything new", pause)
 	}
-	if want := (agentclient.Target{Address: "10.0.0.2:9443", ServerName: "node.lighterage.internal"}); len(b.agents.asked) != 1 || b.agents.asked[0] != want {
+	if want := (agentclient.Target{
+		Address: "10.0.0.2:9443", ServerName: "node.lighterage.internal",
+	}); len(b.agents.asked) != 1 || b.agents.asked[0] != want {
 		t.Errorf("asked %v, want %v", b.agents.asked, want)
 	}
 	got := b.profile()
@@ -176,13 +198,15 @@ func TestMeasured(t *testing.T) {
 		t.Errorf("owner %v", owner)
 	}
 	s := got.Status
-	if s.Architecture != "s390x" || s.Cores != 4 || s.NetworkCPUSecondsPerGiB != "0.4123" || s.AgentVersion != "v9" || !s.MeasuredTime.Time.Equal(start) {
+	if s.Architecture != "s390x" || s.Cores != 4 || s.NetworkCPUSecondsPerGiB != "0.4123" || s.AgentVersion != "v9" ||
+		!s.MeasuredTime.Time.Equal(start) {
 		t.Errorf("status %+v", s)
 	}
 	want := []v1alpha1.EngineProfile{
 		{Name: "dfltcc", Codec: "deflate", Verified: true, CompressBytesPerSecond: 9000, Ratio: "4.41"},
 		{
-			Name: "go", Codec: "deflate", Verified: true, CompressBytesPerSecond: 1000, DecompressBytesPerSecond: 2000, Ratio: "3", Inflates: true,
+			Name: "go", Codec: "deflate", Verified: true, CompressBytesPerSecond: 1000, DecompressBytesPerSecond: 2000,
+			Ratio: "3", Inflates: true,
 			Levels: []v1alpha1.LevelProfile{
 				{Level: v1alpha1.CompressionFast, CompressBytesPerSecond: 1000, Ratio: "3"},
 				{Level: v1alpha1.CompressionHigh, CompressBytesPerSecond: 500, Ratio: "4", Selected: true},
@@ -193,12 +217,14 @@ func TestMeasured(t *testing.T) {
 		t.Errorf("engines %+v", s.Engines)
 	}
 	accelerator := &v1alpha1.AcceleratorProfile{
-		State: v1alpha1.AcceleratorVerified, Reason: "Proved", Message: strings.Repeat("x", 1021) + "…", SlowerThanSoftware: true, InflateMinSize: math.MaxInt64,
+		State: v1alpha1.AcceleratorVerified, Reason: "Proved", Message: strings.Repeat("x", 1021) + "…",
+		SlowerThanSoftware: true, InflateMinSize: math.MaxInt64,
 	}
 	if diff := cmp.Diff(accelerator, s.Accelerator); diff != "" {
 		t.Error(diff)
 	}
-	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue || ready.Reason != v1alpha1.ReasonMeasured {
+	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue ||
+		ready.Reason != v1alpha1.ReasonMeasured {
 		t.Errorf("Ready is %+v", ready)
 	}
 	if b.label() != "hardware" {
@@ -217,11 +243,20 @@ func TestLabel(t *testing.T) {
 		label       string
 		state       v1alpha1.AcceleratorState
 	}{
-		"verified": {&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED}, "hardware", v1alpha1.AcceleratorVerified},
-		"not used": {&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED}, "software", v1alpha1.AcceleratorNotUsed},
-		"absent":   {&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT}, "software", v1alpha1.AcceleratorAbsent},
-		"untold":   {nil, "software", ""},
-		"unheard":  {&wirev1.AcceleratorMeasurement{State: 99}, "software", ""},
+		"verified": {
+			&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED}, "hardware",
+			v1alpha1.AcceleratorVerified,
+		},
+		"not used": {
+			&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED}, "software",
+			v1alpha1.AcceleratorNotUsed,
+		},
+		"absent": {
+			&wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT}, "software",
+			v1alpha1.AcceleratorAbsent,
+		},
+		"untold":  {nil, "software", ""},
+		"unheard": {&wirev1.AcceleratorMeasurement{State: 99}, "software", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
@@ -248,14 +283,22 @@ func TestNoRightToLabel(t *testing.T) {
 		t.Fatalf("%T", b.api)
 	}
 	refused := interceptor.NewClient(full, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(
+			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
 			if _, isNode := object.(*corev1.Node); isNode {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, object.GetName(), nil)
 			}
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	b.reconciler = node.NewReconciler(refused, node.Options{Profiles: controllertest.Asking[*wirev1.NodeMeasurement](b.agents.Profile), Namespace: operator, Clock: b.clock, Recorder: b.recorder})
+	b.reconciler = node.NewReconciler(
+		refused,
+		node.Options{
+			Profiles: controllertest.Asking[*wirev1.NodeMeasurement](b.agents.Profile), Namespace: operator, Clock: b.clock,
+			Recorder: b.recorder,
+		},
+	)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operator, Name: "agent"}}
 	if err := full.Delete(context.Background(), pod); err != nil {
 		t.Fatal(err)
@@ -284,9 +327,15 @@ func TestDiscoveredFeature(t *testing.T) {
 		reason string
 		event  string
 	}{
-		"confirmed":  {wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, metav1.ConditionTrue, v1alpha1.ReasonMeasured, ""},
-		"not proved": {wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, metav1.ConditionFalse, v1alpha1.CompressionSelfTestFailed, "Warning SelfTestFailed"},
-		"not there":  {wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, metav1.ConditionFalse, v1alpha1.CompressionNoAccelerator, "Warning NoAccelerator"},
+		"confirmed": {wirev1.AcceleratorState_ACCELERATOR_STATE_VERIFIED, metav1.ConditionTrue, v1alpha1.ReasonMeasured, ""},
+		"not proved": {
+			wirev1.AcceleratorState_ACCELERATOR_STATE_NOT_USED, metav1.ConditionFalse, v1alpha1.CompressionSelfTestFailed,
+			"Warning SelfTestFailed",
+		},
+		"not there": {
+			wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, metav1.ConditionFalse, v1alpha1.CompressionNoAccelerator,
+			"Warning NoAccelerator",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := nodeNamed()
@@ -306,7 +355,8 @@ func TestDiscoveredFeature(t *testing.T) {
 			// What an agent said that lies now counts for nothing.
 			b.agents.measured.Architecture = "amd64"
 			b.reconcile()
-			if got := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionFeatureConfirmed); got != nil && got.Status == metav1.ConditionTrue {
+			if got := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionFeatureConfirmed); got != nil &&
+				got.Status == metav1.ConditionTrue {
 				t.Errorf("confirmed by an agent that is not believed: %+v", got)
 			}
 			b.agents.measured.Architecture = "s390x"
@@ -351,7 +401,13 @@ func TestSlots(t *testing.T) {
 	if _, advertised := slots(); advertised {
 		t.Error("without a cap slots are advertised")
 	}
-	b.reconciler = node.NewReconciler(b.api, node.Options{Profiles: controllertest.Asking[*wirev1.NodeMeasurement](b.agents.Profile), Namespace: operator, Clock: b.clock, Slots: 3})
+	b.reconciler = node.NewReconciler(
+		b.api,
+		node.Options{
+			Profiles: controllertest.Asking[*wirev1.NodeMeasurement](b.agents.Profile), Namespace: operator, Clock: b.clock,
+			Slots: 3,
+		},
+	)
 	b.reconcile()
 	if n, _ := slots(); n != 3 {
 		t.Errorf("%d slots", n)
@@ -373,17 +429,21 @@ func TestAnotherMachine(t *testing.T) {
 	m.NetworkRuns, m.NetworkCpuNanosPerGibLeast, m.NetworkCpuNanosPerGibMost = 5, 400_000_000, 520_000_000
 	b.reconcile()
 	s := b.profile().Status
-	if s.Kernel != "6.1" || s.CPUModel != "IBM/S390 machine 8561" || s.AgentImage != "registry.example/agent:1" || s.LastChange != nil {
+	if s.Kernel != "6.1" || s.CPUModel != "IBM/S390 machine 8561" || s.AgentImage != "registry.example/agent:1" ||
+		s.LastChange != nil {
 		t.Errorf("%+v", s)
 	}
-	if diff := cmp.Diff(&v1alpha1.NetworkSpread{LeastSecondsPerGiB: "0.4", MostSecondsPerGiB: "0.52", Runs: 5}, s.NetworkSpread); diff != "" {
+	if diff := cmp.Diff(
+		&v1alpha1.NetworkSpread{LeastSecondsPerGiB: "0.4", MostSecondsPerGiB: "0.52", Runs: 5}, s.NetworkSpread,
+	); diff != "" {
 		t.Error(diff)
 	}
 	m.Kernel, m.CpuModel = "6.9", "IBM/S390 machine 3931"
 	b.clock.SetTime(start.Add(time.Hour))
 	b.reconcile()
 	change := b.profile().Status.LastChange
-	if change == nil || change.Reason != "KernelChanged,CPUModelChanged" || !change.Time.Time.Equal(start.Add(time.Hour)) ||
+	if change == nil || change.Reason != "KernelChanged,CPUModelChanged" ||
+		!change.Time.Time.Equal(start.Add(time.Hour)) ||
 		change.Message != "kernel from 6.1 to 6.9; processor from IBM/S390 machine 8561 to IBM/S390 machine 3931" {
 		t.Errorf("%+v", change)
 	}
@@ -397,7 +457,9 @@ func TestAnotherMachine(t *testing.T) {
 func TestNodesWithoutAgent(t *testing.T) {
 	b := newBench(t, nodeNamed())
 	b.reconcile()
-	if err := b.api.Get(context.Background(), client.ObjectKey{Name: "z15-a"}, &v1alpha1.NodeProfile{}); !apierrors.IsNotFound(err) {
+	if err := b.api.Get(
+		context.Background(), client.ObjectKey{Name: "z15-a"}, &v1alpha1.NodeProfile{},
+	); !apierrors.IsNotFound(err) {
 		t.Errorf("a profile of a node without an agent: %v", err)
 	}
 	b = newBench(t, agentPod("agent", "z15-a", "10.0.0.1", 0))
@@ -412,7 +474,10 @@ func TestEndlessEngines(t *testing.T) {
 	b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
 	b.agents.measured.Engines, b.agents.measured.Accelerator = nil, nil
 	for i := range 300_000 {
-		b.agents.measured.Engines = append(b.agents.measured.Engines, &wirev1.EngineMeasurement{Name: fmt.Sprint("engine-", i), CompressBytesPerSecond: uint64(i)})
+		b.agents.measured.Engines = append(
+			b.agents.measured.Engines,
+			&wirev1.EngineMeasurement{Name: fmt.Sprint("engine-", i), CompressBytesPerSecond: uint64(i)},
+		)
 	}
 	begin := processorTime(t)
 	b.reconcile()

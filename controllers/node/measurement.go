@@ -94,7 +94,9 @@ func changed(status *v1alpha1.NodeProfileStatus, kernel, model, image string, no
 		return nil
 	}
 	at := metav1.NewTime(now).Rfc3339Copy()
-	return &v1alpha1.ProfileChange{Reason: strings.Join(reasons, ","), Message: cut(strings.Join(messages, "; "), maxMessage), Time: &at}
+	return &v1alpha1.ProfileChange{
+		Reason: strings.Join(reasons, ","), Message: cut(strings.Join(messages, "; "), maxMessage), Time: &at,
+	}
 }
 
 // Bounds of what a machine can do, far beyond any that exists.
@@ -126,7 +128,10 @@ func implausible(measured *wirev1.NodeMeasurement, kubelet string, now time.Time
 		return fmt.Sprintf("engine %s on architecture %q; only %s has it", placement.EngineHardware,
 			cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
 	case verified && measured.GetArchitecture() != acceleratedArchitecture:
-		return fmt.Sprintf("an accelerator on architecture %q; only %s has one", cut(measured.GetArchitecture(), maxName), acceleratedArchitecture)
+		return fmt.Sprintf(
+			"an accelerator on architecture %q; only %s has one", cut(measured.GetArchitecture(), maxName),
+			acceleratedArchitecture,
+		)
 	case verified && !slices.ContainsFunc(listed, uses):
 		return "an accelerator that works, and no figures of an engine that uses it"
 	case measured.GetArchitecture() == "" || measured.GetCores() == 0 || !measured.GetMeasuredTime().IsValid():
@@ -234,13 +239,17 @@ func confirmed(node *corev1.Node, profile *v1alpha1.NodeProfile, label string) *
 		if label == placement.Software {
 			return nil
 		}
-		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, true, v1alpha1.ReasonMeasured, "the accelerator that is announced was seen to work")
+		condition = conditions.New(
+			v1alpha1.ConditionFeatureConfirmed, true, v1alpha1.ReasonMeasured,
+			"the accelerator that is announced was seen to work",
+		)
 	case v1alpha1.AcceleratorNotUsed:
 		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, false, v1alpha1.CompressionSelfTestFailed, fmt.Sprintf(
 			"label %s announces an accelerator whose use could not be proved (%s); agents are placed as on a node without one", v1alpha1.NFDDeflateLabel, found.Message))
 	default:
 		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, false, v1alpha1.CompressionNoAccelerator, fmt.Sprintf(
-			"label %s announces an accelerator that the node agent does not find (%s); agents are placed as on a node without one", v1alpha1.NFDDeflateLabel, found.Message))
+			"label %s announces an accelerator that the node agent does not find (%s); agents are placed as on a node without "+
+				"one", v1alpha1.NFDDeflateLabel, found.Message))
 	}
 	return &condition
 }

@@ -91,13 +91,16 @@ func TestSilenceAndLies(t *testing.T) {
 	}
 	b.told("NodeAgentSilent")
 	stalled := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionStalled)
-	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonNodeAgentSilent || b.label() != "software" {
+	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonNodeAgentSilent ||
+		b.label() != "software" {
 		t.Errorf("label %q, Stalled is %+v", b.label(), stalled)
 	}
 	b.agents.err, b.agents.measured = nil, z15()
 	b.reconcile()
 	b.told()
-	if ready := meta.FindStatusCondition(b.profile().Status.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue || b.label() != "hardware" {
+	if ready := meta.FindStatusCondition(
+		b.profile().Status.Conditions, v1alpha1.ConditionReady,
+	); ready.Status != metav1.ConditionTrue || b.label() != "hardware" {
 		t.Errorf("label %q, Ready is %+v", b.label(), ready)
 	}
 }
@@ -152,11 +155,25 @@ func TestAgentThatDoesNotRun(t *testing.T) {
 		change      func(*corev1.Pod)
 		says        []string
 	}{
-		"crashes":       {waiting("CrashLoopBackOff", "back-off 5m0s restarting"), ended(1, "Error"), nil, []string{"does not run: CrashLoopBackOff, the last time with exit code 1 (Error)", "logs --previous agent"}},
-		"has crashed":   {ended(139, "Error"), corev1.ContainerState{}, nil, []string{"has ended, the last time with exit code 139"}},
-		"lacks memory":  {waiting("CrashLoopBackOff", "back-off"), ended(137, "OOMKilled"), nil, []string{"OOMKilled", "nodeAgent.resources.limits.memory"}},
-		"has no image":  {waiting("ImagePullBackOff", "no such image for s390x"), corev1.ContainerState{}, nil, []string{"ImagePullBackOff: no such image for s390x", "describe pod agent"}},
-		"not even that": {corev1.ContainerState{}, corev1.ContainerState{}, func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }, []string{"has not started"}},
+		"crashes": {
+			waiting("CrashLoopBackOff", "back-off 5m0s restarting"), ended(1, "Error"), nil,
+			[]string{"does not run: CrashLoopBackOff, the last time with exit code 1 (Error)", "logs --previous agent"},
+		},
+		"has crashed": {
+			ended(139, "Error"), corev1.ContainerState{}, nil, []string{"has ended, the last time with exit code 139"},
+		},
+		"lacks memory": {
+			waiting("CrashLoopBackOff", "back-off"), ended(137, "OOMKilled"), nil,
+			[]string{"OOMKilled", "nodeAgent.resources.limits.memory"},
+		},
+		"has no image": {
+			waiting("ImagePullBackOff", "no such image for s390x"), corev1.ContainerState{}, nil,
+			[]string{"ImagePullBackOff: no such image for s390x", "describe pod agent"},
+		},
+		"not even that": {
+			corev1.ContainerState{}, corev1.ContainerState{},
+			func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }, []string{"has not started"},
+		},
 		"no room for it": {corev1.ContainerState{}, corev1.ContainerState{}, func(p *corev1.Pod) {
 			p.Spec.NodeName = ""
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -174,7 +191,8 @@ func TestAgentThatDoesNotRun(t *testing.T) {
 			node.Labels[v1alpha1.NFDDeflateLabel] = "true"
 			pod := agentPod("agent", "z15-a", "10.0.0.1", 0)
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
-				{Name: "a-mesh", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, {Name: "agent", State: test.state, LastTerminationState: test.last},
+				{Name: "a-mesh", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+				{Name: "agent", State: test.state, LastTerminationState: test.last},
 			}
 			if test.change != nil {
 				test.change(pod)
@@ -246,17 +264,27 @@ func TestImplausible(t *testing.T) {
 		change func(*wirev1.NodeMeasurement)
 		words  string
 	}{
-		"accelerator on amd64":    {func(m *wirev1.NodeMeasurement) { m.Architecture = "amd64" }, `architecture "amd64"`},
-		"accelerator unused":      {func(m *wirev1.NodeMeasurement) { m.Engines = m.Engines[:1] }, "no figures of an engine"},
-		"accelerator at no speed": {func(m *wirev1.NodeMeasurement) { m.Engines[1].CompressBytesPerSecond = 0 }, "no figures of an engine"},
-		"too fast":                {func(m *wirev1.NodeMeasurement) { m.Engines[0].DecompressBytesPerSecond = math.MaxUint64 }, `by engine "go"`},
-		"a level too fast":        {func(m *wirev1.NodeMeasurement) { m.Engines[0].Levels[0].CompressBytesPerSecond = 1e13 }, `by engine "go"`},
-		"all cores of the world":  {func(m *wirev1.NodeMeasurement) { m.Cores = math.MaxUint32 }, "cores"},
-		"a network of tar":        {func(m *wirev1.NodeMeasurement) { m.NetworkCpuNanosPerGib = math.MaxUint64 }, "on the network"},
-		"nothing":                 {func(m *wirev1.NodeMeasurement) { proto.Reset(m) }, "lacks the architecture"},
-		"no cores":                {func(m *wirev1.NodeMeasurement) { m.Cores = 0 }, "lacks"},
-		"at no time":              {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = nil }, "lacks"},
-		"from the future":         {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = timestamppb.New(start.Add(48 * time.Hour)) }, "in the future"},
+		"accelerator on amd64": {func(m *wirev1.NodeMeasurement) { m.Architecture = "amd64" }, `architecture "amd64"`},
+		"accelerator unused":   {func(m *wirev1.NodeMeasurement) { m.Engines = m.Engines[:1] }, "no figures of an engine"},
+		"accelerator at no speed": {
+			func(m *wirev1.NodeMeasurement) { m.Engines[1].CompressBytesPerSecond = 0 }, "no figures of an engine",
+		},
+		"too fast": {
+			func(m *wirev1.NodeMeasurement) { m.Engines[0].DecompressBytesPerSecond = math.MaxUint64 }, `by engine "go"`,
+		},
+		"a level too fast": {
+			func(m *wirev1.NodeMeasurement) { m.Engines[0].Levels[0].CompressBytesPerSecond = 1e13 }, `by engine "go"`,
+		},
+		"all cores of the world": {func(m *wirev1.NodeMeasurement) { m.Cores = math.MaxUint32 }, "cores"},
+		"a network of tar": {
+			func(m *wirev1.NodeMeasurement) { m.NetworkCpuNanosPerGib = math.MaxUint64 }, "on the network",
+		},
+		"nothing":    {func(m *wirev1.NodeMeasurement) { proto.Reset(m) }, "lacks the architecture"},
+		"no cores":   {func(m *wirev1.NodeMeasurement) { m.Cores = 0 }, "lacks"},
+		"at no time": {func(m *wirev1.NodeMeasurement) { m.MeasuredTime = nil }, "lacks"},
+		"from the future": {
+			func(m *wirev1.NodeMeasurement) { m.MeasuredTime = timestamppb.New(start.Add(48 * time.Hour)) }, "in the future",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nodeNamed(), agentPod("agent", "z15-a", "10.0.0.1", 0))
@@ -266,10 +294,12 @@ func TestImplausible(t *testing.T) {
 			b.reconcile()
 			s := b.profile().Status
 			stalled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled)
-			if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonImplausibleMeasurement || !strings.Contains(stalled.Message, test.words) {
+			if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonImplausibleMeasurement ||
+				!strings.Contains(stalled.Message, test.words) {
 				t.Errorf("Stalled is %+v", stalled)
 			}
-			if b.label() != "software" || !cmp.Equal(before.Engines, s.Engines) || before.Architecture != s.Architecture || before.Cores != s.Cores {
+			if b.label() != "software" || !cmp.Equal(before.Engines, s.Engines) || before.Architecture != s.Architecture ||
+				before.Cores != s.Cores {
 				t.Errorf("label %q, status %+v", b.label(), s)
 			}
 			if event := <-b.recorder.Events; !strings.Contains(event, "Warning ImplausibleMeasurement") {

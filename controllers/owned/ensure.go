@@ -47,7 +47,9 @@ type Writer struct {
 // Ensure makes one object to be what is wanted, without touching what others set of it. It is idempotent, and writes
 // nothing when there is nothing to change. The problem is what the API server, or somebody else's object of that name,
 // has against it.
-func (w Writer) Ensure(ctx context.Context, owner client.Object, wanted client.Object) (client.Object, *plan.Problem, error) {
+func (w Writer) Ensure(
+	ctx context.Context, owner client.Object, wanted client.Object,
+) (client.Object, *plan.Problem, error) {
 	mark, err := digest(wanted)
 	if err != nil {
 		return nil, nil, err
@@ -61,11 +63,13 @@ func (w Writer) Ensure(ctx context.Context, owner client.Object, wanted client.O
 	}
 	if present != nil && !metav1.IsControlledBy(present, owner) {
 		name := wanted.GetObjectKind().GroupVersionKind().Kind
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %q in namespace %q has the name that this %s needs, "+
-			"and belongs to somebody else; delete it, or delete this %s and create one with another name",
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonNameConflict, Message: fmt.Sprintf("%s %q in namespace %q has the "+
+			"name that this %s needs, and belongs to somebody else; delete it, or delete this %s and create one with another "+
+			"name",
 			name, wanted.GetName(), wanted.GetNamespace(), w.Kind, w.Kind)}, nil
 	}
-	if present != nil && matches(wanted, present, mark) && equality.Semantic.DeepDerivative(annotations, present.GetAnnotations()) {
+	if present != nil && matches(wanted, present, mark) &&
+		equality.Semantic.DeepDerivative(annotations, present.GetAnnotations()) {
 		return present, nil, nil
 	}
 	after, err := w.apply(ctx, wanted, present != nil)
@@ -84,7 +88,8 @@ func Current(wanted, present client.Object) (bool, error) {
 }
 
 func matches(wanted, present client.Object, mark string) bool {
-	return present.GetAnnotations()[digestAnnotation] == mark && equality.Semantic.DeepDerivative(specOf(wanted), specOf(present)) &&
+	return present.GetAnnotations()[digestAnnotation] == mark &&
+		equality.Semantic.DeepDerivative(specOf(wanted), specOf(present)) &&
 		equality.Semantic.DeepDerivative(wanted.GetLabels(), present.GetLabels())
 }
 
@@ -189,8 +194,8 @@ func Refusal(object client.Object, err error) (*plan.Problem, error) {
 	if !final {
 		return nil, err
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server refuses %s %q in namespace %q; change the spec, or the quota "+
-		"or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), words)}, nil
+	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server refuses %s %q in "+
+		"namespace %q; change the spec, or the quota or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), words)}, nil
 }
 
 // Persistent turns an error into a problem when the API server has rejected what the owner needs for some time, and

@@ -38,7 +38,8 @@ func readBundle(peer *v1alpha1.Peer, now time.Time) (bundle, error) {
 		}
 	}
 	if now.After(b.expires) {
-		return b, fmt.Errorf("every certificate in spec.caBundle has expired, the last on %s; copy ca.crt from the ConfigMap lighterage-ca of that cluster",
+		return b, fmt.Errorf("every certificate in spec.caBundle has expired, the last on %s; copy ca.crt from the "+
+			"ConfigMap lighterage-ca of that cluster",
 			b.expires.UTC().Format(time.RFC3339))
 	}
 	return b, nil
@@ -65,7 +66,9 @@ func sharers(peer *v1alpha1.Peer, prints []string, peers []v1alpha1.Peer) []stri
 		if err != nil {
 			continue // that Peer says so itself, and vouches for nobody
 		}
-		if slices.ContainsFunc(fingerprints(certificates), func(print string) bool { return slices.Contains(prints, print) }) {
+		if slices.ContainsFunc(fingerprints(certificates), func(print string) bool {
+			return slices.Contains(prints, print)
+		}) {
 			names = append(names, other.Name)
 		}
 	}
@@ -75,6 +78,6 @@ func sharers(peer *v1alpha1.Peer, prints []string, peers []v1alpha1.Peer) []stri
 
 // duplicateMessage says how to tell Peers apart again.
 func duplicateMessage(names []string) string {
-	return fmt.Sprintf("Peer %s holds the same CA, so that runs from these clusters are refused: neither can be told from the other; remove the CA "+
-		"from all but one of the Peers, or give each cluster a CA of its own", strings.Join(names, ", "))
+	return fmt.Sprintf("Peer %s holds the same CA, so that runs from these clusters are refused: neither can be told "+
+		"from the other; remove the CA from all but one of the Peers, or give each cluster a CA of its own", strings.Join(names, ", "))
 }

@@ -126,9 +126,13 @@ func (r *Reconciler) observe(ctx context.Context, peer *v1alpha1.Peer) ([]metav1
 		return conditions.Stalled(v1alpha1.ReasonDuplicateCA, duplicateMessage(names)), nil
 	}
 	if peer.Spec.Endpoint == "" {
-		return conditions.Ready(v1alpha1.ReasonReceiveOnly, "Runs from this peer are accepted; set spec.endpoint to send to it"+notice(held, now)), nil
+		return conditions.Ready(
+			v1alpha1.ReasonReceiveOnly, "Runs from this peer are accepted; set spec.endpoint to send to it"+notice(held, now),
+		), nil
 	}
-	hello, err := r.options.Gateways.Hello(ctx, agentclient.Gateway{Endpoint: peer.Spec.Endpoint, CABundle: peer.Spec.CABundle})
+	hello, err := r.options.Gateways.Hello(
+		ctx, agentclient.Gateway{Endpoint: peer.Spec.Endpoint, CABundle: peer.Spec.CABundle},
+	)
 	return reached(peer, hello, err, notice(held, now)), nil
 }
 
@@ -136,8 +140,12 @@ func (r *Reconciler) observe(ctx context.Context, peer *v1alpha1.Peer) ([]metav1
 func reached(peer *v1alpha1.Peer, hello *wirev1.HelloResponse, err error, notice string) []metav1.Condition {
 	switch {
 	case err == nil:
-		peer.Status.Version, peer.Status.KnownAs = conditions.Shorten(hello.GetVersion()), conditions.Shorten(hello.GetKnownAs())
-		return conditions.Ready(v1alpha1.ReasonReachable, fmt.Sprintf("The gateway answers and knows this cluster as %s%s", peer.Status.KnownAs, notice))
+		peer.Status.Version, peer.Status.KnownAs = conditions.Shorten(hello.GetVersion()),
+			conditions.Shorten(hello.GetKnownAs())
+		return conditions.Ready(
+			v1alpha1.ReasonReachable,
+			fmt.Sprintf("The gateway answers and knows this cluster as %s%s", peer.Status.KnownAs, notice),
+		)
 	case errors.Is(err, agentclient.ErrUntrusted):
 		return conditions.Stalled(v1alpha1.ReasonPeerUntrusted, err.Error())
 	case errors.Is(err, agentclient.ErrIncompatible):

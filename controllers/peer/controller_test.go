@@ -106,7 +106,9 @@ func newCA(t *testing.T, cluster string, at time.Time) *pki.CA {
 }
 
 func peerOf(name, endpoint string, bundles ...[]byte) *v1alpha1.Peer {
-	p := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Spec: v1alpha1.PeerSpec{Endpoint: endpoint}}
+	p := &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Spec: v1alpha1.PeerSpec{Endpoint: endpoint},
+	}
 	for _, bundle := range bundles {
 		p.Spec.CABundle = append(p.Spec.CABundle, bundle...)
 	}
@@ -123,7 +125,8 @@ func TestReachable(t *testing.T) {
 	if got.Status.KnownAs != "us" || got.Status.Version != "v9" || got.Status.ObservedGeneration != 1 {
 		t.Errorf("status %+v", got.Status)
 	}
-	if want := []string{pki.Fingerprint(ca.Certificate)}; len(got.Status.CAFingerprints) != 1 || got.Status.CAFingerprints[0] != want[0] {
+	if want := []string{pki.Fingerprint(ca.Certificate)}; len(got.Status.CAFingerprints) != 1 ||
+		got.Status.CAFingerprints[0] != want[0] {
 		t.Errorf("fingerprints %v, want %v", got.Status.CAFingerprints, want)
 	}
 	if !got.Status.CAExpirationTime.Time.Equal(ca.Certificate.NotAfter) {
@@ -150,10 +153,22 @@ func TestNotReachable(t *testing.T) {
 		condition string
 		reason    string
 	}{
-		"no answer":       {fmt.Errorf("%w: check spec.endpoint", agentclient.ErrUnreachable), v1alpha1.ConditionReconciling, v1alpha1.ReasonPeerUnreachable},
-		"another error":   {errors.New("taking the manager's certificate: check spec.endpoint"), v1alpha1.ConditionReconciling, v1alpha1.ReasonPeerUnreachable},
-		"untrusted":       {fmt.Errorf("%w: check spec.endpoint", agentclient.ErrUntrusted), v1alpha1.ConditionStalled, v1alpha1.ReasonPeerUntrusted},
-		"another version": {fmt.Errorf("%w: check spec.endpoint", agentclient.ErrIncompatible), v1alpha1.ConditionStalled, v1alpha1.ReasonPeerIncompatible},
+		"no answer": {
+			fmt.Errorf("%w: check spec.endpoint", agentclient.ErrUnreachable), v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonPeerUnreachable,
+		},
+		"another error": {
+			errors.New("taking the manager's certificate: check spec.endpoint"), v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonPeerUnreachable,
+		},
+		"untrusted": {
+			fmt.Errorf("%w: check spec.endpoint", agentclient.ErrUntrusted), v1alpha1.ConditionStalled,
+			v1alpha1.ReasonPeerUntrusted,
+		},
+		"another version": {
+			fmt.Errorf("%w: check spec.endpoint", agentclient.ErrIncompatible), v1alpha1.ConditionStalled,
+			v1alpha1.ReasonPeerIncompatible,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, peerOf("west", endpoint, newCA(t, "west", start).CertificatePEM))
@@ -165,7 +180,8 @@ func TestNotReachable(t *testing.T) {
 				t.Error("what was known of it is gone")
 			}
 			for _, step := range []struct{ after, want time.Duration }{
-				{0, 2 * time.Second}, {2 * time.Second, 2 * time.Second}, {30 * time.Second, 30 * time.Second}, {time.Hour, 2 * time.Minute},
+				{0, 2 * time.Second}, {2 * time.Second, 2 * time.Second}, {30 * time.Second, 30 * time.Second},
+				{time.Hour, 2 * time.Minute},
 			} {
 				b.clock.SetTime(start.Add(step.after))
 				var pause time.Duration
@@ -192,7 +208,9 @@ func TestNotReachable(t *testing.T) {
 
 func TestBundles(t *testing.T) {
 	west, old := newCA(t, "west", start), newCA(t, "old", start.Add(-pki.CALifetime-time.Hour))
-	leaf, err := west.Issue(pki.Template{Identity: pki.Identity{Cluster: "west", Path: pki.GatewayPath}, Lifetime: time.Hour}, start)
+	leaf, err := west.Issue(
+		pki.Template{Identity: pki.Identity{Cluster: "west", Path: pki.GatewayPath}, Lifetime: time.Hour}, start,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,14 +221,34 @@ func TestBundles(t *testing.T) {
 		words     string
 		prints    int
 	}{
-		"not PEM":              {peerOf("p", endpoint, []byte("hello")), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "lighterage-ca", 0},
-		"a leaf":               {peerOf("p", endpoint, leaf.CertificatePEM), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "not a CA", 0},
-		"a key":                {peerOf("p", endpoint, west.CertificatePEM, leaf.KeyPEM), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "PRIVATE KEY", 0},
-		"expired":              {peerOf("p", endpoint, old.CertificatePEM), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "expired", 1},
-		"expired and next":     {peerOf("p", endpoint, old.CertificatePEM, west.CertificatePEM), v1alpha1.ConditionReady, v1alpha1.ReasonReachable, "", 2},
-		"twice the same":       {peerOf("p", endpoint, west.CertificatePEM, west.CertificatePEM), v1alpha1.ConditionReady, v1alpha1.ReasonReachable, "", 1},
-		"without an endpoint":  {peerOf("p", "", west.CertificatePEM), v1alpha1.ConditionReady, v1alpha1.ReasonReceiveOnly, "spec.endpoint", 1},
-		"no endpoint, not PEM": {peerOf("p", "", []byte("hello")), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "", 0},
+		"not PEM": {
+			peerOf("p", endpoint, []byte("hello")), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "lighterage-ca",
+			0,
+		},
+		"a leaf": {
+			peerOf("p", endpoint, leaf.CertificatePEM), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "not a CA", 0,
+		},
+		"a key": {
+			peerOf("p", endpoint, west.CertificatePEM, leaf.KeyPEM), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle,
+			"PRIVATE KEY", 0,
+		},
+		"expired": {
+			peerOf("p", endpoint, old.CertificatePEM), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "expired", 1,
+		},
+		"expired and next": {
+			peerOf("p", endpoint, old.CertificatePEM, west.CertificatePEM), v1alpha1.ConditionReady, v1alpha1.ReasonReachable,
+			"", 2,
+		},
+		"twice the same": {
+			peerOf("p", endpoint, west.CertificatePEM, west.CertificatePEM), v1alpha1.ConditionReady, v1alpha1.ReasonReachable,
+			"", 1,
+		},
+		"without an endpoint": {
+			peerOf("p", "", west.CertificatePEM), v1alpha1.ConditionReady, v1alpha1.ReasonReceiveOnly, "spec.endpoint", 1,
+		},
+		"no endpoint, not PEM": {
+			peerOf("p", "", []byte("hello")), v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidCABundle, "", 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, c.peer)

@@ -47,8 +47,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("peergrant").
 		For(&v1alpha1.PeerGrant{}). // own writes too: what followed from an older status is looked at again
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.grantsNamingPeer), later, comesOrGoes).
-		Watches(granted(v1alpha1.GrantedPersistentVolumeClaim), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), later, comesOrGoes).
-		Watches(granted(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)), later, comesOrGoes).
+		Watches(
+			granted(v1alpha1.GrantedPersistentVolumeClaim),
+			handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedPersistentVolumeClaim)), later, comesOrGoes,
+		).
+		Watches(
+			granted(v1alpha1.GrantedQueue), handler.EnqueueRequestsFromMapFunc(r.grantsNaming(v1alpha1.GrantedQueue)), later,
+			comesOrGoes,
+		).
 		WithOptions(refusal.ControllerOptions(1)).
 		Complete(wake.Again(r))
 	if err != nil {
@@ -83,7 +89,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	wanted := conditions.Ready(v1alpha1.ReasonReferencesResolved, "Every peer and object that is named exists")
 	if len(missing) > 0 {
-		wanted = conditions.Reconciling(v1alpha1.ReasonReferenceNotFound, fmt.Sprintf("%s: create what is missing or correct the name; the grant holds as soon as it exists",
+		wanted = conditions.Reconciling(v1alpha1.ReasonReferenceNotFound, fmt.Sprintf("%s: create what is missing or "+
+			"correct the name; the grant holds as soon as it exists",
 			strings.Join(missing, ", ")))
 	}
 	now := r.options.Clock.Now()
@@ -91,7 +98,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	switch {
 	case Expired(&grant, now):
 		wanted = conditions.Stalled(v1alpha1.ReasonGrantExpired, fmt.Sprintf(
-			"the grant expired at %s and allows nothing any more; set a later spec.expirationTime, remove it, or delete the grant",
+			"the grant expired at %s and allows nothing any more; set a later spec.expirationTime, remove it, or delete the "+
+				"grant",
 			grant.Spec.ExpirationTime.UTC().Format(time.RFC3339)))
 	case grant.Spec.ExpirationTime != nil:
 		next = untilExpiry(grant.Spec.ExpirationTime.Time, now)
@@ -149,7 +157,9 @@ func (r *Reconciler) missing(ctx context.Context, grant *v1alpha1.PeerGrant) ([]
 
 func (r *Reconciler) grantsNamingPeer(ctx context.Context, peer client.Object) []reconcile.Request {
 	return r.grants(ctx, "", func(grant *v1alpha1.PeerGrant) bool {
-		return slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool { return from.Peer == peer.GetName() })
+		return slices.ContainsFunc(grant.Spec.From, func(from v1alpha1.PeerGrantFrom) bool {
+			return from.Peer == peer.GetName()
+		})
 	})
 }
 
@@ -157,13 +167,17 @@ func (r *Reconciler) grantsNamingPeer(ctx context.Context, peer client.Object) [
 func (r *Reconciler) grantsNaming(kind v1alpha1.GrantedKind) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		return r.grants(ctx, object.GetNamespace(), func(grant *v1alpha1.PeerGrant) bool {
-			return slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool { return to.Kind == kind && to.Name == object.GetName() })
+			return slices.ContainsFunc(grant.Spec.To, func(to v1alpha1.PeerGrantTo) bool {
+				return to.Kind == kind && to.Name == object.GetName()
+			})
 		})
 	}
 }
 
 // grants returns requests for the grants in a namespace, or in all, that a condition holds for.
-func (r *Reconciler) grants(ctx context.Context, namespace string, holds func(*v1alpha1.PeerGrant) bool) []reconcile.Request {
+func (r *Reconciler) grants(
+	ctx context.Context, namespace string, holds func(*v1alpha1.PeerGrant) bool,
+) []reconcile.Request {
 	return wake.Requests(ctx, r.client, &v1alpha1.PeerGrantList{}, holds, client.InNamespace(namespace))
 }
 

@@ -38,7 +38,10 @@ func newClient(t *testing.T, objects ...client.Object) client.Client {
 
 func TestReferences(t *testing.T) {
 	ctx := context.Background()
-	given := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank"), from("north", "bank"), from("north", "shop")}, "ledger-copy", "")
+	given := grant(
+		"vault", []v1alpha1.PeerGrantFrom{from("east", "bank"), from("north", "bank"), from("north", "shop")}, "ledger-copy",
+		"",
+	)
 	c := newClient(t, &given)
 	key := client.ObjectKeyFromObject(&given)
 	r := peergrant.NewReconciler(c, peergrant.Options{})
@@ -52,7 +55,8 @@ func TestReferences(t *testing.T) {
 			t.Fatal(err)
 		}
 		condition := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionReady)
-		if condition == nil || condition.Status != ready || condition.Reason != reason || !strings.Contains(condition.Message, message) {
+		if condition == nil || condition.Status != ready || condition.Reason != reason ||
+			!strings.Contains(condition.Message, message) {
 			t.Errorf("Ready is %+v; want %s, %s, %q", condition, ready, reason, message)
 		}
 		if meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionStalled) {
@@ -84,7 +88,10 @@ func TestReferences(t *testing.T) {
 	if err := c.Get(ctx, key, &given); err != nil {
 		t.Fatal(err)
 	}
-	given.Spec.To = append(given.Spec.To, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Name: "ledger-copy"}, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue})
+	given.Spec.To = append(
+		given.Spec.To, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Name: "ledger-copy"},
+		v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue},
+	)
 	if err := c.Update(ctx, &given); err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +104,11 @@ func delivery(name string, phase v1alpha1.DeliveryPhase) *v1alpha1.Delivery {
 	return &v1alpha1.Delivery{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: name, UID: "1"},
 		Spec: v1alpha1.DeliverySpec{
-			Peer:        "east",
-			Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: name, Run: "abcde", Attempt: 1},
-			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"}},
+			Peer:     "east",
+			Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: name, Run: "abcde", Attempt: 1},
+			Destination: v1alpha1.DeliveryDestination{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: "/"},
+			},
 		},
 		Status: v1alpha1.DeliveryStatus{Phase: phase},
 	}
@@ -110,7 +119,9 @@ func TestRevoker(t *testing.T) {
 	good := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "bank")}, "ledger-copy")
 	other := grant("vault", []v1alpha1.PeerGrantFrom{from("east", "shop")}, "ledger-copy")
 	own := grant("vault", []v1alpha1.PeerGrantFrom{from("", "bank")}, "ledger-copy")
-	expired := claimed(func(g *v1alpha1.PeerGrant, _ *v1alpha1.PeerGrantTo) { g.Spec.ExpirationTime = &metav1.Time{Time: now} })
+	expired := claimed(func(g *v1alpha1.PeerGrant, _ *v1alpha1.PeerGrantTo) {
+		g.Spec.ExpirationTime = &metav1.Time{Time: now}
+	})
 	narrow := claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) { to.Path = "/in" })
 	for name, c := range map[string]struct {
 		phase v1alpha1.DeliveryPhase
@@ -118,18 +129,30 @@ func TestRevoker(t *testing.T) {
 		cached, live []client.Object
 		gone         bool
 	}{
-		"granted":                      {v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, nil, false},
-		"grant is gone":                {v1alpha1.DeliveryReceiving, []client.Object{peer}, []client.Object{peer}, true},
-		"grant was changed":            {v1alpha1.DeliveryPending, []client.Object{peer, &other}, []client.Object{peer, &other}, true},
-		"peer is gone":                 {v1alpha1.DeliveryWaiting, []client.Object{&good}, []client.Object{&good}, true},
-		"grant is too new for a cache": {v1alpha1.DeliveryPending, []client.Object{peer}, []client.Object{peer, &good}, false},
-		"within the cluster":           {v1alpha1.DeliveryReceiving, []client.Object{&own}, nil, false},
-		"not granted within it":        {v1alpha1.DeliveryReceiving, []client.Object{&good}, []client.Object{&good}, true},
-		"expired":                      {v1alpha1.DeliveryReceiving, []client.Object{peer, &expired}, []client.Object{peer, &expired}, true},
-		"path was narrowed":            {v1alpha1.DeliveryReceiving, []client.Object{peer, &narrow}, []client.Object{peer, &narrow}, true},
-		"mirrors without leave":        {v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, []client.Object{peer, &good}, true},
-		"keeps owners without leave":   {v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, []client.Object{peer, &good}, true},
-		"has ended":                    {v1alpha1.DeliveryComplete, []client.Object{peer}, []client.Object{peer}, false},
+		"granted":       {v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, nil, false},
+		"grant is gone": {v1alpha1.DeliveryReceiving, []client.Object{peer}, []client.Object{peer}, true},
+		"grant was changed": {
+			v1alpha1.DeliveryPending, []client.Object{peer, &other}, []client.Object{peer, &other}, true,
+		},
+		"peer is gone": {v1alpha1.DeliveryWaiting, []client.Object{&good}, []client.Object{&good}, true},
+		"grant is too new for a cache": {
+			v1alpha1.DeliveryPending, []client.Object{peer}, []client.Object{peer, &good}, false,
+		},
+		"within the cluster":    {v1alpha1.DeliveryReceiving, []client.Object{&own}, nil, false},
+		"not granted within it": {v1alpha1.DeliveryReceiving, []client.Object{&good}, []client.Object{&good}, true},
+		"expired": {
+			v1alpha1.DeliveryReceiving, []client.Object{peer, &expired}, []client.Object{peer, &expired}, true,
+		},
+		"path was narrowed": {
+			v1alpha1.DeliveryReceiving, []client.Object{peer, &narrow}, []client.Object{peer, &narrow}, true,
+		},
+		"mirrors without leave": {
+			v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, []client.Object{peer, &good}, true,
+		},
+		"keeps owners without leave": {
+			v1alpha1.DeliveryReceiving, []client.Object{peer, &good}, []client.Object{peer, &good}, true,
+		},
+		"has ended": {v1alpha1.DeliveryComplete, []client.Object{peer}, []client.Object{peer}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
@@ -143,7 +166,9 @@ func TestRevoker(t *testing.T) {
 			}
 			cached := newClient(t, append(c.cached, subject)...)
 			recorder := events.NewFakeRecorder(1)
-			r := peergrant.NewRevoker(cached, newClient(t, c.live...), recorder, peergrant.Options{Clock: clocktesting.NewFakePassiveClock(now)})
+			r := peergrant.NewRevoker(
+				cached, newClient(t, c.live...), recorder, peergrant.Options{Clock: clocktesting.NewFakePassiveClock(now)},
+			)
 			if _, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(subject)}); err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +206,11 @@ func TestExpiryIsNoticed(t *testing.T) {
 		at     time.Duration
 		after  time.Duration
 		reason string
-	}{{0, time.Minute, v1alpha1.ReasonReferencesResolved}, {59 * time.Second, time.Second, v1alpha1.ReasonReferencesResolved}, {time.Minute, 0, v1alpha1.ReasonGrantExpired}} {
+	}{
+		{0, time.Minute, v1alpha1.ReasonReferencesResolved},
+		{59 * time.Second, time.Second, v1alpha1.ReasonReferencesResolved},
+		{time.Minute, 0, v1alpha1.ReasonGrantExpired},
+	} {
 		clock.SetTime(now.Add(step.at))
 		for of, r := range map[client.Object]interface {
 			Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)

@@ -15,7 +15,9 @@ import (
 )
 
 func grant(namespace string, from []v1alpha1.PeerGrantFrom, claims ...string) v1alpha1.PeerGrant {
-	g := v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "g"}, Spec: v1alpha1.PeerGrantSpec{From: from}}
+	g := v1alpha1.PeerGrant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "g"}, Spec: v1alpha1.PeerGrantSpec{From: from},
+	}
 	for _, claim := range claims {
 		g.Spec.To = append(g.Spec.To, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: claim})
 	}
@@ -29,7 +31,8 @@ func from(peer string, namespaces ...string) v1alpha1.PeerGrantFrom {
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var asked = peergrant.Request{
-	Peer: "east", Namespace: "bank", Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: "vault", Name: "ledger-copy",
+	Peer: "east", Namespace: "bank", Kind: v1alpha1.GrantedPersistentVolumeClaim, ToNamespace: "vault",
+	Name: "ledger-copy",
 }
 
 func TestAllowed(t *testing.T) {
@@ -45,20 +48,30 @@ func TestAllowed(t *testing.T) {
 		grants grants
 		want   bool
 	}{
-		"none":                     {nil, false},
-		"exact":                    {grants{grant("vault", froms{from("east", "bank")}, "ledger-copy")}, true},
-		"any claim":                {grants{grant("vault", froms{from("east", "bank")}, "")}, true},
-		"among several":            {grants{grant("vault", froms{from("west", "a"), from("east", "a", "bank")}, "x", "ledger-copy")}, true},
-		"in another grant":         {grants{grant("vault", froms{from("west", "bank")}, "ledger-copy"), grant("vault", froms{from("east", "bank")}, "")}, true},
-		"another peer":             {grants{grant("vault", froms{from("west", "bank")}, "ledger-copy")}, false},
-		"another namespace there":  {grants{grant("vault", froms{from("east", "ban", "bank2")}, "ledger-copy")}, false},
-		"another namespace here":   {grants{grant("bank", froms{from("east", "bank")}, "ledger-copy")}, false},
-		"another claim":            {grants{grant("vault", froms{from("east", "bank")}, "ledger")}, false},
-		"another kind":             {grants{anotherKind}, false},
-		"half of each of two":      {grants{grant("vault", froms{from("east", "bank")}, "x"), grant("vault", froms{from("west", "bank")}, "ledger-copy")}, false},
-		"peer and namespace apart": {grants{grant("vault", froms{from("east", "x"), from("west", "bank")}, "ledger-copy")}, false},
-		"being deleted":            {grants{going}, false},
-		"to nothing":               {grants{grant("vault", froms{from("east", "bank")})}, false},
+		"none":      {nil, false},
+		"exact":     {grants{grant("vault", froms{from("east", "bank")}, "ledger-copy")}, true},
+		"any claim": {grants{grant("vault", froms{from("east", "bank")}, "")}, true},
+		"among several": {
+			grants{grant("vault", froms{from("west", "a"), from("east", "a", "bank")}, "x", "ledger-copy")}, true,
+		},
+		"in another grant": {
+			grants{grant("vault", froms{from("west", "bank")}, "ledger-copy"), grant("vault", froms{from("east", "bank")}, "")},
+			true,
+		},
+		"another peer":            {grants{grant("vault", froms{from("west", "bank")}, "ledger-copy")}, false},
+		"another namespace there": {grants{grant("vault", froms{from("east", "ban", "bank2")}, "ledger-copy")}, false},
+		"another namespace here":  {grants{grant("bank", froms{from("east", "bank")}, "ledger-copy")}, false},
+		"another claim":           {grants{grant("vault", froms{from("east", "bank")}, "ledger")}, false},
+		"another kind":            {grants{anotherKind}, false},
+		"half of each of two": {
+			grants{grant("vault", froms{from("east", "bank")}, "x"), grant("vault", froms{from("west", "bank")}, "ledger-copy")},
+			false,
+		},
+		"peer and namespace apart": {
+			grants{grant("vault", froms{from("east", "x"), from("west", "bank")}, "ledger-copy")}, false,
+		},
+		"being deleted": {grants{going}, false},
+		"to nothing":    {grants{grant("vault", froms{from("east", "bank")})}, false},
 	} {
 		if got := peergrant.Allowed(c.grants, asked, now); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -81,7 +94,9 @@ func TestAllowedWithinTheCluster(t *testing.T) {
 	if peergrant.Allowed(own, asked, now) {
 		t.Error("a grant for this cluster lets a peer in")
 	}
-	if message := peergrant.Decide(nil, local, now).Refusal; !strings.Contains(message, "{from: [{namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: ledger-copy}]}") {
+	if message := peergrant.Decide(nil, local, now).Refusal; !strings.Contains(
+		message, "{from: [{namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: ledger-copy}]}",
+	) {
 		t.Errorf("the refusal says %q", message)
 	}
 	local.ToNamespace = "bank"
@@ -97,7 +112,10 @@ func TestAllowedWithinTheCluster(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	message := peergrant.Decide(nil, asked, now).Refusal
-	for _, words := range []string{"PeerGrant of namespace vault", "{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: ledger-copy}]}"} {
+	for _, words := range []string{
+		"PeerGrant of namespace vault",
+		"{from: [{peer: east, namespaces: [bank]}], to: [{kind: PersistentVolumeClaim, name: ledger-copy}]}",
+	} {
 		if !strings.Contains(message, words) {
 			t.Errorf("%q is not in: %s", words, message)
 		}
@@ -160,7 +178,9 @@ func TestVerbs(t *testing.T) {
 	plain := claimed(func(*v1alpha1.PeerGrant, *v1alpha1.PeerGrantTo) {})
 	deletes := claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) { to.AllowDelete = true })
 	privileged := claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) { to.AllowPrivileged = true })
-	both := claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) { to.AllowDelete, to.AllowPrivileged = true, true })
+	both := claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) {
+		to.AllowDelete, to.AllowPrivileged = true, true
+	})
 	elsewhere := claimed(func(_ *v1alpha1.PeerGrant, to *v1alpha1.PeerGrantTo) {
 		to.AllowDelete, to.AllowPrivileged, to.Path = true, true, "/scratch"
 	})
@@ -171,15 +191,18 @@ func TestVerbs(t *testing.T) {
 		want               bool
 		says               string
 	}{
-		"nothing asked":           {grants{plain}, false, false, true, ""},
-		"delete":                  {grants{deletes}, true, false, true, ""},
-		"delete without it":       {grants{plain}, true, false, false, "spec.to: allowDelete: true"},
-		"privilege":               {grants{privileged}, false, true, true, ""},
-		"privilege without it":    {grants{deletes}, false, true, false, "spec.to: allowPrivileged: true"},
-		"both":                    {grants{plain, both}, true, true, true, ""},
-		"both of two grants":      {grants{deletes, privileged}, true, true, false, "spec.to: allow"},
-		"in another directory":    {grants{elsewhere, plain}, true, false, false, "spec.to: "},
-		"ungranted learns of all": {nil, true, true, false, "to: [{kind: PersistentVolumeClaim, name: ledger-copy, allowDelete: true, allowPrivileged: true}]"},
+		"nothing asked":        {grants{plain}, false, false, true, ""},
+		"delete":               {grants{deletes}, true, false, true, ""},
+		"delete without it":    {grants{plain}, true, false, false, "spec.to: allowDelete: true"},
+		"privilege":            {grants{privileged}, false, true, true, ""},
+		"privilege without it": {grants{deletes}, false, true, false, "spec.to: allowPrivileged: true"},
+		"both":                 {grants{plain, both}, true, true, true, ""},
+		"both of two grants":   {grants{deletes, privileged}, true, true, false, "spec.to: allow"},
+		"in another directory": {grants{elsewhere, plain}, true, false, false, "spec.to: "},
+		"ungranted learns of all": {
+			nil, true, true, false,
+			"to: [{kind: PersistentVolumeClaim, name: ledger-copy, allowDelete: true, allowPrivileged: true}]",
+		},
 	} {
 		request := asked
 		request.Delete, request.Privileged = c.delete, c.privileged
@@ -193,7 +216,9 @@ func TestVerbs(t *testing.T) {
 // M7: an expired grant allows nothing; the longest of several counts.
 func TestExpiry(t *testing.T) {
 	until := func(at time.Time) v1alpha1.PeerGrant {
-		return claimed(func(g *v1alpha1.PeerGrant, _ *v1alpha1.PeerGrantTo) { g.Spec.ExpirationTime = &metav1.Time{Time: at} })
+		return claimed(func(g *v1alpha1.PeerGrant, _ *v1alpha1.PeerGrantTo) {
+			g.Spec.ExpirationTime = &metav1.Time{Time: at}
+		})
 	}
 	forever := claimed(func(*v1alpha1.PeerGrant, *v1alpha1.PeerGrantTo) {})
 	hour, day := now.Add(time.Hour), now.Add(24*time.Hour)

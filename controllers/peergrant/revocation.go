@@ -76,7 +76,8 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if err := r.client.Get(ctx, request.NamespacedName, &delivery); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if delivery.Status.Phase == v1alpha1.DeliveryComplete || delivery.Status.Phase == v1alpha1.DeliveryFailed || !delivery.DeletionTimestamp.IsZero() {
+	if delivery.Status.Phase == v1alpha1.DeliveryComplete || delivery.Status.Phase == v1alpha1.DeliveryFailed ||
+		!delivery.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	now := r.clock.Now()
@@ -98,10 +99,15 @@ func (r *Revoker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return ctrl.Result{}, nil
 		}
-		return ctrl.Result{}, fmt.Errorf("deleting Delivery %s, which is not granted any more: %w", request.NamespacedName, err)
+		return ctrl.Result{}, fmt.Errorf(
+			"deleting Delivery %s, which is not granted any more: %w", request.NamespacedName, err,
+		)
 	}
 	log.FromContext(ctx).Info("Delivery deleted because it is not granted any more")
-	r.recorder.Eventf(&delivery, nil, corev1.EventTypeWarning, v1alpha1.ReasonNotGranted, "Delete", "Not granted any more: %s", verdict.Refusal)
+	r.recorder.Eventf(
+		&delivery, nil, corev1.EventTypeWarning, v1alpha1.ReasonNotGranted, "Delete", "Not granted any more: %s",
+		verdict.Refusal,
+	)
 	return ctrl.Result{}, nil
 }
 
@@ -118,7 +124,8 @@ func Judge(ctx context.Context, reader client.Reader, delivery *v1alpha1.Deliver
 			return Verdict{}, fmt.Errorf("looking for Peer %s: %w", peer, err)
 		}
 		if revoked := found.Spec.RevokedBefore; revoked != nil && Issued(delivery, now).Before(revoked.Time) {
-			return Verdict{Refusal: fmt.Sprintf("the sender's certificate was issued before %s, and Peer %q revokes those in spec.revokedBefore",
+			return Verdict{Refusal: fmt.Sprintf("the sender's certificate was issued before %s, and Peer %q revokes those in "+
+				"spec.revokedBefore",
 				revoked.UTC().Format(time.RFC3339), peer)}, nil
 		}
 	}
@@ -137,6 +144,8 @@ func (r *Revoker) ofPeer(ctx context.Context, peer client.Object) []reconcile.Re
 	return r.deliveries(ctx, "", func(delivery *v1alpha1.Delivery) bool { return delivery.Spec.Peer == peer.GetName() })
 }
 
-func (r *Revoker) deliveries(ctx context.Context, namespace string, holds func(*v1alpha1.Delivery) bool) []reconcile.Request {
+func (r *Revoker) deliveries(
+	ctx context.Context, namespace string, holds func(*v1alpha1.Delivery) bool,
+) []reconcile.Request {
 	return wake.Requests(ctx, r.client, &v1alpha1.DeliveryList{}, holds, client.InNamespace(namespace))
 }

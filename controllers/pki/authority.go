@@ -121,8 +121,8 @@ func ParseCA(certificatePEM, keyPEM []byte) (*CA, error) {
 	}
 	ca := &CA{Certificate: pair.Leaf, CertificatePEM: certificatePEM, keyPair: pair, keyPEM: keyPEM}
 	if certificates := 1 + len(ca.intermediates()); certificates > chain.MaxCertificates {
-		return nil, fmt.Errorf("reading the CA: what it issues would be presented in a chain of %d certificates, and peers accept at most %d; "+
-			"leave at most %d CAs in tls.crt besides the root", certificates, chain.MaxCertificates, chain.MaxCertificates-1)
+		return nil, fmt.Errorf("reading the CA: what it issues would be presented in a chain of %d certificates, and peers "+
+			"accept at most %d; leave at most %d CAs in tls.crt besides the root", certificates, chain.MaxCertificates, chain.MaxCertificates-1)
 	}
 	return ca, nil
 }

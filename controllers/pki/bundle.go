@@ -42,21 +42,28 @@ func ParseBundle(bundle []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("%w: it holds a PEM block of type %q; only CERTIFICATE belongs there", ErrInvalidBundle, block.Type)
+			return nil, fmt.Errorf(
+				"%w: it holds a PEM block of type %q; only CERTIFICATE belongs there", ErrInvalidBundle, block.Type,
+			)
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("%w: certificate %d cannot be read: %w", ErrInvalidBundle, len(certificates)+1, err)
 		}
 		if !certificate.IsCA {
-			return nil, fmt.Errorf("%w: certificate %d (%s) is not a CA's", ErrInvalidBundle, len(certificates)+1, certificate.Subject)
+			return nil, fmt.Errorf(
+				"%w: certificate %d (%s) is not a CA's", ErrInvalidBundle, len(certificates)+1, certificate.Subject,
+			)
 		}
 		if certificates = append(certificates, certificate); len(certificates) > maxBundleCertificates {
 			return nil, fmt.Errorf("%w: more than %d certificates", ErrInvalidBundle, maxBundleCertificates)
 		}
 	}
 	if len(certificates) == 0 {
-		return nil, fmt.Errorf("%w: no PEM certificate in it; take the value of ca.crt from the other cluster's ConfigMap lighterage-ca", ErrInvalidBundle)
+		return nil, fmt.Errorf(
+			"%w: no PEM certificate in it; take the value of ca.crt from the other cluster's ConfigMap lighterage-ca",
+			ErrInvalidBundle,
+		)
 	}
 	return certificates, nil
 }

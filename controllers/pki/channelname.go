@@ -31,7 +31,10 @@ const (
 )
 
 // ErrNoChannelKey is returned where the gateway's Secret holds no channel.key.
-var ErrNoChannelKey = errors.New("the gateway's Secret " + GatewaySecret + " holds no " + ChannelKeyName + " of 32 bytes; the manager that leads adds it within a minute")
+var ErrNoChannelKey = errors.New(
+	"the gateway's Secret " + GatewaySecret + " holds no " + ChannelKeyName +
+		" of 32 bytes; the manager that leads adds it within a minute",
+)
 
 // ChannelDomain is what the TLS server names of a Queue end with under which the Queues of other clusters reach it.
 // Each caller has its own, one label longer, so that the gateway can end the connections of one whose grant was

@@ -27,7 +27,8 @@ func TestChannelServerName(t *testing.T) {
 		t.Errorf("%s is longer than a server name", name)
 	}
 	label, namespace, queue, ok := pki.ParseChannelServerName(name)
-	if !ok || namespace != "vault" || queue != "orders" || label != pki.ChannelLabel(key, "east", "bank", "vault", "orders") || len(label) != 32 {
+	if !ok || namespace != "vault" || queue != "orders" ||
+		label != pki.ChannelLabel(key, "east", "bank", "vault", "orders") || len(label) != 32 {
 		t.Errorf("%s was parsed into %s, %s and %s: %t", name, label, namespace, queue, ok)
 	}
 	for what, label2 := range map[string]string{
@@ -41,7 +42,10 @@ func TestChannelServerName(t *testing.T) {
 			t.Errorf("the label does not depend on the %s", what)
 		}
 	}
-	for _, other := range []string{"", "queue.lighterage.internal", "x.queue.lighterage.internal", "a.b.c.d.queue.lighterage.internal", "a.b.c.queue.example"} {
+	for _, other := range []string{
+		"", "queue.lighterage.internal", "x.queue.lighterage.internal", "a.b.c.d.queue.lighterage.internal",
+		"a.b.c.queue.example",
+	} {
 		if _, _, _, ok := pki.ParseChannelServerName(other); ok {
 			t.Errorf("%q was parsed", other)
 		}
@@ -74,7 +78,8 @@ func TestChannelKeyIsKept(t *testing.T) {
 	}
 	clock.Step(13 * time.Hour)
 	renewed := ensure()
-	if bytes.Equal(renewed.Data[corev1.TLSCertKey], first.Data[corev1.TLSCertKey]) || !bytes.Equal(renewed.Data[pki.ChannelKeyName], key) {
+	if bytes.Equal(renewed.Data[corev1.TLSCertKey], first.Data[corev1.TLSCertKey]) ||
+		!bytes.Equal(renewed.Data[pki.ChannelKeyName], key) {
 		t.Error("the key changed with the certificate, or that was not renewed")
 	}
 	delete(renewed.Data, pki.ChannelKeyName)
@@ -84,13 +89,17 @@ func TestChannelKeyIsKept(t *testing.T) {
 	if kept := ensure(); !bytes.Equal(kept.Data[pki.ChannelKeyName], key) {
 		t.Error("a key that was taken out is replaced")
 	}
-	if err := o.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pki.GatewaySecret}}); err != nil {
+	if err := o.Client.Delete(
+		ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pki.GatewaySecret}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if kept := ensure(); !bytes.Equal(kept.Data[pki.ChannelKeyName], key) {
 		t.Error("a Secret that was deleted comes back with another key")
 	}
-	if node := (&corev1.Secret{}); o.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pki.NodeAgentSecret}, node) != nil || node.Data[pki.ChannelKeyName] != nil {
+	if node := (&corev1.Secret{}); o.Client.Get(
+		ctx, client.ObjectKey{Namespace: namespace, Name: pki.NodeAgentSecret}, node,
+	) != nil || node.Data[pki.ChannelKeyName] != nil {
 		t.Error("node agents have the key")
 	}
 }

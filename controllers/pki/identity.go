@@ -109,7 +109,9 @@ func (i Identity) uri() *url.URL {
 // ValidateClusterName says whether name may stand in identities, and if not, what would.
 func ValidateClusterName(name string) error {
 	if !clusterName.MatchString(name) {
-		return fmt.Errorf("cluster name %q must be lower-case letters, digits, '-' and '.', at most 253 of them; write for example west", name)
+		return fmt.Errorf(
+			"cluster name %q must be lower-case letters, digits, '-' and '.', at most 253 of them; write for example west", name,
+		)
 	}
 	return nil
 }

@@ -102,15 +102,19 @@ func TestIntermediateCA(t *testing.T) {
 		leaf    bool // alone is presented
 		err     error
 	}{
-		"the intermediate":                    {map[string][]byte{"east": intermediate}, false, nil},
-		"the intermediate, for a leaf alone":  {map[string][]byte{"east": intermediate}, true, nil},
-		"the root":                            {map[string][]byte{"east": rooted}, false, nil},
-		"the root, for a leaf alone":          {map[string][]byte{"east": rooted}, true, pki.ErrUntrusted},
-		"what is published":                   {map[string][]byte{"east": whole}, false, nil},
-		"another intermediate of the root":    {map[string][]byte{"north": pkitest.PEM(sibling)}, false, pki.ErrUntrusted},
-		"intermediates of one root":           {map[string][]byte{"east": intermediate, "north": pkitest.PEM(sibling)}, false, nil},
-		"one root for two peers":              {map[string][]byte{"east": rooted, "north": rooted}, false, pki.ErrAmbiguous},
-		"what two clusters of a root publish": {map[string][]byte{"east": whole, "north": pkitest.PEM(sibling, root.Root)}, false, pki.ErrAmbiguous},
+		"the intermediate":                   {map[string][]byte{"east": intermediate}, false, nil},
+		"the intermediate, for a leaf alone": {map[string][]byte{"east": intermediate}, true, nil},
+		"the root":                           {map[string][]byte{"east": rooted}, false, nil},
+		"the root, for a leaf alone":         {map[string][]byte{"east": rooted}, true, pki.ErrUntrusted},
+		"what is published":                  {map[string][]byte{"east": whole}, false, nil},
+		"another intermediate of the root":   {map[string][]byte{"north": pkitest.PEM(sibling)}, false, pki.ErrUntrusted},
+		"intermediates of one root": {
+			map[string][]byte{"east": intermediate, "north": pkitest.PEM(sibling)}, false, nil,
+		},
+		"one root for two peers": {map[string][]byte{"east": rooted, "north": rooted}, false, pki.ErrAmbiguous},
+		"what two clusters of a root publish": {
+			map[string][]byte{"east": whole, "north": pkitest.PEM(sibling, root.Root)}, false, pki.ErrAmbiguous,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown := presented
@@ -133,7 +137,9 @@ func TestLongestGivenChain(t *testing.T) {
 	for following := range 4 {
 		others := []*x509.Certificate{other, root.Root, other}[:following]
 		authority, _, _ := givenAuthority(t, given(t, root, others...))
-		pair, _, err := authority.Issue(t.Context(), pki.Template{Identity: pki.Identity{Cluster: "east", Path: pki.ManagerPath}, Lifetime: time.Hour})
+		pair, _, err := authority.Issue(
+			t.Context(), pki.Template{Identity: pki.Identity{Cluster: "east", Path: pki.ManagerPath}, Lifetime: time.Hour},
+		)
 		if allowed := following < 3; (err == nil) != allowed {
 			t.Errorf("%d certificates in tls.crt: %v", following+1, err)
 		} else if err == nil && chain.Check(chainOf(t, pair)) != nil {
@@ -156,7 +162,9 @@ func TestIntermediateCAIsRotated(t *testing.T) {
 			t.Fatal(err)
 		}
 		served := &corev1.Secret{}
-		if err := o.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, served); err != nil {
+		if err := o.Client.Get(
+			t.Context(), client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, served,
+		); err != nil {
 			t.Fatal(err)
 		}
 		own, ca, err := holder.Certificate(t.Context())
@@ -166,7 +174,9 @@ func TestIntermediateCAIsRotated(t *testing.T) {
 		if string(served.Data[pki.ClusterCAKey]) != string(ca.CertificatePEM) {
 			t.Error("the gateway has another CA than the manager")
 		}
-		chains = append(chains, chainOf(t, pki.KeyPair{CertificatePEM: served.Data[corev1.TLSCertKey], KeyPEM: served.Data[corev1.TLSPrivateKeyKey]}),
+		chains = append(chains, chainOf(
+			t, pki.KeyPair{CertificatePEM: served.Data[corev1.TLSCertKey], KeyPEM: served.Data[corev1.TLSPrivateKeyKey]},
+		),
 			certificatesOf(t, own))
 		return ca, chains
 	}

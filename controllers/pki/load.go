@@ -182,8 +182,8 @@ func (o Options) recover(
 		return o.write(ctx, nil, pair, note{nil, corev1.EventTypeNormal, reasonCreated,
 			fmt.Sprintf("the manager made a CA in Secret %s; back it up", o.key())})
 	}
-	message := fmt.Sprintf("Secret %s could not be used (%s); the manager made another CA because of the annotation %s. Give "+
-		"ca.crt of this ConfigMap to every Peer of this cluster", o.key(), unusable, ReplaceCAAnnotation)
+	message := fmt.Sprintf("Secret %s could not be used (%s); the manager made another CA because of the annotation %s. "+
+		"Give ca.crt of this ConfigMap to every Peer of this cluster", o.key(), unusable, ReplaceCAAnnotation)
 	return o.write(ctx, secret, pair, note{published, corev1.EventTypeWarning, reasonReplaced, message})
 }
 
@@ -192,9 +192,9 @@ func (o Options) lost(published *corev1.ConfigMap, unusable error) error {
 		return fmt.Errorf("%w: Secret %s cannot be used (%w); put a CA's tls.crt and tls.key into it, or delete it to have "+
 			"a CA made", ErrCALost, o.key(), unusable)
 	}
-	return fmt.Errorf("%w: Secret %s cannot be used (%w), and another CA would make peers and agents reject this cluster; "+
-		"restore the Secret from a backup, or annotate ConfigMap %s/%s with %s: \"true\" to have another CA made and give it "+
-		"to every Peer",
+	return fmt.Errorf("%w: Secret %s cannot be used (%w), and another CA would make peers and agents reject this "+
+		"cluster; restore the Secret from a backup, or annotate ConfigMap %s/%s with %s: \"true\" to have another CA made "+
+		"and give it to every Peer",
 		ErrCALost, o.key(), unusable, o.Namespace, CAName, ReplaceCAAnnotation)
 }
 

@@ -45,8 +45,10 @@ func TestParseIdentity(t *testing.T) {
 		want pki.Identity
 		ok   bool
 	}{
-		"manager":         {"spiffe://east/manager", pki.Identity{Cluster: "east", Path: "/manager"}, true},
-		"transfer":        {"spiffe://east.example/ns/bank/transfer/ledger", pki.TransferIdentity("east.example", "bank", "ledger"), true},
+		"manager": {"spiffe://east/manager", pki.Identity{Cluster: "east", Path: "/manager"}, true},
+		"transfer": {
+			"spiffe://east.example/ns/bank/transfer/ledger", pki.TransferIdentity("east.example", "bank", "ledger"), true,
+		},
 		"another scheme":  {"https://east/manager", pki.Identity{}, false},
 		"no cluster":      {"spiffe:///manager", pki.Identity{}, false},
 		"no path":         {"spiffe://east", pki.Identity{}, false},
@@ -134,14 +136,18 @@ func TestVerifyAgainst(t *testing.T) {
 		at      time.Time
 		err     error
 	}{
-		"the one that issued it":      {bundles, []*x509.Certificate{leaf}, now, nil},
-		"same name, another CA":       {bundles, []*x509.Certificate{issue(t, other, identity).Leaf}, now, pki.ErrUntrusted},
-		"expired":                     {bundles, []*x509.Certificate{leaf}, now.Add(2 * time.Hour), pki.ErrUntrusted},
-		"clock behind":                {bundles, []*x509.Certificate{leaf}, now.Add(-59 * time.Minute), nil},
-		"nothing presented":           {bundles, nil, now, pki.ErrUntrusted},
-		"no peers":                    {chain.NewRoots(), []*x509.Certificate{leaf}, now, pki.ErrUntrusted},
-		"endless chain":               {bundles, append([]*x509.Certificate{leaf}, make([]*x509.Certificate, 40)...), now, pki.ErrUntrusted},
-		"two peers with the same CA":  {rootsOf(map[string][]*pki.CA{"a": {east}, "b": {east, west}}), []*x509.Certificate{leaf}, now, pki.ErrAmbiguous},
+		"the one that issued it": {bundles, []*x509.Certificate{leaf}, now, nil},
+		"same name, another CA":  {bundles, []*x509.Certificate{issue(t, other, identity).Leaf}, now, pki.ErrUntrusted},
+		"expired":                {bundles, []*x509.Certificate{leaf}, now.Add(2 * time.Hour), pki.ErrUntrusted},
+		"clock behind":           {bundles, []*x509.Certificate{leaf}, now.Add(-59 * time.Minute), nil},
+		"nothing presented":      {bundles, nil, now, pki.ErrUntrusted},
+		"no peers":               {chain.NewRoots(), []*x509.Certificate{leaf}, now, pki.ErrUntrusted},
+		"endless chain": {
+			bundles, append([]*x509.Certificate{leaf}, make([]*x509.Certificate, 40)...), now, pki.ErrUntrusted,
+		},
+		"two peers with the same CA": {
+			rootsOf(map[string][]*pki.CA{"a": {east}, "b": {east, west}}), []*x509.Certificate{leaf}, now, pki.ErrAmbiguous,
+		},
 		"a CA does not name a holder": {bundles, []*x509.Certificate{east.Certificate}, now, pki.ErrNoIdentity},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +228,8 @@ func TestHandshake(t *testing.T) {
 	directory := t.TempDir()
 	write := func(ca *pki.CA) {
 		pair, err := ca.Issue(pki.Template{
-			Identity: pki.Identity{Cluster: "east", Path: pki.GatewayPath}, DNSNames: []string{pki.GatewayServerName}, Lifetime: time.Hour,
+			Identity: pki.Identity{Cluster: "east", Path: pki.GatewayPath}, DNSNames: []string{pki.GatewayServerName},
+			Lifetime: time.Hour,
 		}, at)
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +245,9 @@ func TestHandshake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ca.Issue(pki.Template{Identity: pki.Identity{Cluster: "east", Path: pki.ManagerPath}, Lifetime: time.Hour}, at)
+	client, err := ca.Issue(
+		pki.Template{Identity: pki.Identity{Cluster: "east", Path: pki.ManagerPath}, Lifetime: time.Hour}, at,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +262,13 @@ func TestHandshake(t *testing.T) {
 			defer far.Close()
 			_ = tls.Server(far, &tls.Config{
 				MinVersion: tls.VersionTLS13, GetCertificate: files.GetCertificate,
-				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pki.Pool([]*x509.Certificate{ca.Certificate}), NextProtos: []string{"h2"},
+				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pki.Pool([]*x509.Certificate{ca.Certificate}),
+				NextProtos: []string{"h2"},
 			}).Handshake()
 		}()
-		return tls.Client(near, pki.ClientConfig(&clientPair, pki.Pool([]*x509.Certificate{ca.Certificate}), serverName)).Handshake()
+		return tls.Client(
+			near, pki.ClientConfig(&clientPair, pki.Pool([]*x509.Certificate{ca.Certificate}), serverName),
+		).Handshake()
 	}
 	if err := handshake(pki.GatewayServerName); err != nil {
 		t.Fatal(err)
@@ -284,13 +296,17 @@ func TestClockSkew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Issue(pki.Template{Identity: pki.TransferIdentity("east", "bank", "ledger"), Lifetime: 48 * time.Hour}, now)
+	pair, err := ca.Issue(
+		pki.Template{Identity: pki.TransferIdentity("east", "bank", "ledger"), Lifetime: 48 * time.Hour}, now,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := chain.NewRoots()
 	roots.Add("east", []*x509.Certificate{ca.Certificate})
-	for off, accepted := range map[time.Duration]bool{0: true, -24 * time.Hour: true, 24 * time.Hour: true, -26 * time.Hour: false, 49 * time.Hour: false} {
+	for off, accepted := range map[time.Duration]bool{
+		0: true, -24 * time.Hour: true, 24 * time.Hour: true, -26 * time.Hour: false, 49 * time.Hour: false,
+	} {
 		if _, _, err := pki.VerifyAgainst(roots, []*x509.Certificate{pair.Leaf}, now.Add(off)); (err == nil) != accepted {
 			t.Errorf("with a clock that is off by %s: %v", off, err)
 		}

@@ -86,7 +86,9 @@ func (a *Authority) Issue(ctx context.Context, template Template) (KeyPair, *CA,
 // EnsureServingSecret keeps a Secret with tls.crt, tls.key and cluster-ca.crt for who serves under dnsNames, and renews
 // it when half of its lifetime is over or the CA has changed. That of the gateway has channel.key as well, which never
 // changes. It is idempotent.
-func (a *Authority) EnsureServingSecret(ctx context.Context, name string, identity Identity, lifetime time.Duration, dnsNames ...string) error {
+func (a *Authority) EnsureServingSecret(
+	ctx context.Context, name string, identity Identity, lifetime time.Duration, dnsNames ...string,
+) error {
 	ca, err := a.CA(ctx)
 	if err != nil {
 		return err

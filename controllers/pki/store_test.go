@@ -39,7 +39,9 @@ func TestLoadOrCreateCA(t *testing.T) {
 		t.Fatalf("another CA the second time: %v", err)
 	}
 	published := &corev1.ConfigMap{}
-	if err := o.Client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.CAName}, published); err != nil {
+	if err := o.Client.Get(
+		context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.CAName}, published,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if published.Data[pki.CAKey] != string(first.CertificatePEM) {
@@ -127,7 +129,9 @@ func TestServingSecretIsRenewedAtHalfLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		secret := &corev1.Secret{}
-		if err := o.Client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, secret); err != nil {
+		if err := o.Client.Get(
+			context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, secret,
+		); err != nil {
 			t.Fatal(err)
 		}
 		return string(secret.Data["tls.crt"])
@@ -148,7 +152,9 @@ func TestServingSecretIsRenewedAtHalfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca := &corev1.Secret{}
-	if err := o.Client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.CAName}, ca); err != nil {
+	if err := o.Client.Get(
+		context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.CAName}, ca,
+	); err != nil {
 		t.Fatal(err)
 	}
 	ca.Data[corev1.TLSCertKey], ca.Data[corev1.TLSPrivateKeyKey] = pair.CertificatePEM, pair.KeyPEM
@@ -199,7 +205,9 @@ func TestClockThatIsSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		secret := &corev1.Secret{}
-		if err := o.Client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, secret); err != nil {
+		if err := o.Client.Get(
+			context.Background(), client.ObjectKey{Namespace: namespace, Name: pki.GatewaySecret}, secret,
+		); err != nil {
 			t.Fatal(err)
 		}
 		gateway, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])

@@ -67,7 +67,8 @@ func affinity(r Request, accelerators avoidance, attached string) *corev1.Affini
 			{Weight: 50, Preference: corev1.NodeSelectorTerm{MatchExpressions: discovered}},
 		}
 	}
-	if nodes.RequiredDuringSchedulingIgnoredDuringExecution == nil && nodes.PreferredDuringSchedulingIgnoredDuringExecution == nil {
+	if nodes.RequiredDuringSchedulingIgnoredDuringExecution == nil &&
+		nodes.PreferredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
 	return &corev1.Affinity{NodeAffinity: &nodes}
@@ -90,13 +91,15 @@ func Beside(affinity *corev1.Affinity) string {
 
 // Avoids reports whether an affinity of Decide keeps the pod from all nodes whose accelerator is known to work.
 func Avoids(affinity *corev1.Affinity) bool {
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
 	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	allows := func(term corev1.NodeSelectorTerm) bool {
 		return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-			return r.Key == v1alpha1.DeflateLabel && r.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(r.Values, Hardware)
+			return r.Key == v1alpha1.DeflateLabel && r.Operator == corev1.NodeSelectorOpNotIn &&
+				slices.Contains(r.Values, Hardware)
 		})
 	}
 	return len(terms) > 0 && !slices.ContainsFunc(terms, allows)

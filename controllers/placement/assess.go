@@ -198,7 +198,9 @@ func softwareEngine(r Request, profile v1alpha1.NodeProfileStatus) string {
 		return find(func(e v1alpha1.EngineProfile) bool { return e.Inflates })
 	}
 	for _, name := range r.SoftwareEngines {
-		if engine := find(func(e v1alpha1.EngineProfile) bool { return e.Name == string(name) && hasLevel(e, r.Level) }); engine != "" {
+		if engine := find(func(e v1alpha1.EngineProfile) bool {
+			return e.Name == string(name) && hasLevel(e, r.Level)
+		}); engine != "" {
 			return engine
 		}
 	}

@@ -52,7 +52,9 @@ func (r Request) selects(node *corev1.Node) bool {
 func selected(labels map[string]string) []corev1.NodeSelectorRequirement {
 	var all []corev1.NodeSelectorRequirement
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{labels[key]}})
+		all = append(
+			all, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{labels[key]}},
+		)
 	}
 	return all
 }

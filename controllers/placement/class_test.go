@@ -17,7 +17,9 @@ import (
 func classed(name string, labels map[string]string) corev1.Node {
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -31,15 +33,24 @@ func TestAdmit(t *testing.T) {
 		nodes   []corev1.Node
 		says    []string
 	}{
-		"any":                 {placement.Request{}, nodes, nil},
-		"software":            {placement.Request{AvoidHardware: true}, nodes, nil},
-		"software, hardware":  {placement.Request{AvoidHardware: true}, nodes[:1], []string{"z: not of the class"}},
-		"selector":            {placement.Request{Selector: map[string]string{"rack": "7"}}, nodes, nil},
-		"selector, none":      {placement.Request{Selector: map[string]string{"rack": ""}}, nodes, []string{"x: not of the class", "z: not of the class"}},
-		"architecture":        {placement.Request{Architectures: []string{"arm64"}}, nodes, []string{"x: the agent's image"}},
-		"both":                {placement.Request{Selector: map[string]string{"rack": "7"}, Architectures: []string{"s390x"}}, nodes, []string{"x: the agent's", "z: not of the class"}},
-		"nothing is known":    {placement.Request{AvoidHardware: true}, nil, nil},
-		"hardware and a rack": {placement.Request{Placement: v1alpha1.PlacementRequireHardware, Selector: map[string]string{"rack": "7"}}, nodes[:1], []string{"z: not"}},
+		"any":                {placement.Request{}, nodes, nil},
+		"software":           {placement.Request{AvoidHardware: true}, nodes, nil},
+		"software, hardware": {placement.Request{AvoidHardware: true}, nodes[:1], []string{"z: not of the class"}},
+		"selector":           {placement.Request{Selector: map[string]string{"rack": "7"}}, nodes, nil},
+		"selector, none": {
+			placement.Request{Selector: map[string]string{"rack": ""}}, nodes,
+			[]string{"x: not of the class", "z: not of the class"},
+		},
+		"architecture": {placement.Request{Architectures: []string{"arm64"}}, nodes, []string{"x: the agent's image"}},
+		"both": {
+			placement.Request{Selector: map[string]string{"rack": "7"}, Architectures: []string{"s390x"}}, nodes,
+			[]string{"x: the agent's", "z: not of the class"},
+		},
+		"nothing is known": {placement.Request{AvoidHardware: true}, nil, nil},
+		"hardware and a rack": {
+			placement.Request{Placement: v1alpha1.PlacementRequireHardware, Selector: map[string]string{"rack": "7"}}, nodes[:1],
+			[]string{"z: not"},
+		},
 	} {
 		blocked := placement.Admit(test.request, placement.Facts{Nodes: test.nodes})
 		if (blocked == nil) != (test.says == nil) {
@@ -55,7 +66,10 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestClassIsRequired(t *testing.T) {
-	r := placement.Request{Placement: v1alpha1.PlacementAnyNode, Selector: map[string]string{"rack": "7", "hall": "b"}, AvoidHardware: true, Architectures: []string{"amd64"}}
+	r := placement.Request{
+		Placement: v1alpha1.PlacementAnyNode, Selector: map[string]string{"rack": "7", "hall": "b"}, AvoidHardware: true,
+		Architectures: []string{"amd64"},
+	}
 	where := placement.Decide(r, placement.Facts{})
 	terms := where.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if len(terms) != 1 || len(terms[0].MatchExpressions) != 4 || terms[0].MatchExpressions[1].Key != "hall" ||

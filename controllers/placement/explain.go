@@ -33,10 +33,17 @@ func explain(r Request, f Facts, nodes []assessed, node string) v1alpha1.Placeme
 		status.Reason, status.Message = v1alpha1.PlacementReasonHardware, "the node has an accelerator that works"
 	case node != "" && len(able) > 0:
 		status.Reason = v1alpha1.PlacementReasonNoRoom
-		status.Message = fmt.Sprintf("the scheduler chose a node without an accelerator although %s could have been chosen; most often because its resources are exhausted", names(able))
+		status.Message = fmt.Sprintf(
+			"the scheduler chose a node without an accelerator although %s could have been chosen; most often because its "+
+				"resources are exhausted",
+			names(able),
+		)
 	case r.Waits && len(able) > 0:
 		status.Reason = v1alpha1.PlacementReasonNoRoom
-		status.Message = fmt.Sprintf("the scheduler does not place the agent beside the accelerator of %s, most often because its resources are exhausted", names(able))
+		status.Message = fmt.Sprintf(
+			"the scheduler does not place the agent beside the accelerator of %s, most often because its resources are exhausted",
+			names(able),
+		)
 	case len(able) > 0:
 		status.Engine, status.Reason = EngineHardware, v1alpha1.PlacementReasonHardware
 		status.Message = "the scheduler is asked for a node with an accelerator that works: " + names(able)
@@ -71,21 +78,32 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
 			"the volume of claim %q is in use on %s and can be used on one node at a time, which wins over the accelerator of %s", f.Claim, f.Attached, names(serving))
 	case all(serving, v1alpha1.PlacementReasonClaimBound):
-		reachable := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool { return a.obstacle == v1alpha1.PlacementReasonClaimBound })
+		reachable := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool {
+			return a.obstacle == v1alpha1.PlacementReasonClaimBound
+		})
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
 			"the volume of claim %q can be used on %s only, which wins over the accelerator of %s", f.Claim, names(reachable), names(serving))
 	case r.Shun == v1alpha1.PlacementReasonNoRoom && len(busy(nodes)) > 0:
-		return r.Shun, fmt.Sprintf("the scheduler did not place the agent beside the accelerator of %s, most often because its resources are exhausted", names(busy(nodes)))
+		return r.Shun, fmt.Sprintf(
+			"the scheduler did not place the agent beside the accelerator of %s, most often because its resources are exhausted",
+			names(busy(nodes)),
+		)
 	case len(busy(nodes)) > 0:
-		return v1alpha1.PlacementReasonAcceleratorBusy, fmt.Sprintf("as many agents as may share the accelerator of %s %s", names(busy(nodes)), presence(r, f))
+		return v1alpha1.PlacementReasonAcceleratorBusy, fmt.Sprintf(
+			"as many agents as may share the accelerator of %s %s", names(busy(nodes)), presence(r, f),
+		)
 	case all(announced, v1alpha1.CompressionLevelNotAccelerated):
-		return v1alpha1.CompressionLevelNotAccelerated, fmt.Sprintf("the accelerator of %s does not compress at level %s%s", names(announced), r.Level, otherLevels(f, announced))
+		return v1alpha1.CompressionLevelNotAccelerated, fmt.Sprintf(
+			"the accelerator of %s does not compress at level %s%s", names(announced), r.Level, otherLevels(f, announced),
+		)
 	}
 	var each []string
 	for _, a := range announced[:min(len(announced), maxNamed)] {
 		each = append(each, a.name+": "+a.words())
 	}
-	return v1alpha1.CompressionNoAccelerator, fmt.Sprintf("no node with an accelerator can take the agent (%s%s)", strings.Join(each, "; "), more(announced))
+	return v1alpha1.CompressionNoAccelerator, fmt.Sprintf(
+		"no node with an accelerator can take the agent (%s%s)", strings.Join(each, "; "), more(announced),
+	)
 }
 
 // presence is where the agents are that this one has no slot for.
@@ -103,7 +121,9 @@ func presence(r Request, f Facts) string {
 // otherLevels are those at which all of the nodes' accelerators were measured.
 func otherLevels(f Facts, nodes []assessed) string {
 	var common []string
-	for _, level := range []v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh} {
+	for _, level := range []v1alpha1.CompressionLevel{
+		v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh,
+	} {
 		if !slices.ContainsFunc(nodes, func(a assessed) bool { return !accelerates(level, f.Profiles[a.name]) }) {
 			common = append(common, string(level))
 		}
@@ -116,17 +136,22 @@ func otherLevels(f Facts, nodes []assessed) string {
 
 // obstacles say in words what speaks against a node.
 var obstacles = map[string]string{
-	v1alpha1.PlacementReasonNotSelected:       "not of the class that is asked for",
-	v1alpha1.PlacementReasonClaimBound:        "the claim's volume cannot be used there, or not while it is in use elsewhere",
-	v1alpha1.PlacementReasonAcceleratorBusy:   "as many agents as may share it are there, or wait to be placed there, already",
-	v1alpha1.PlacementReasonNoRoom:            "the scheduler does not choose it, most often because its resources are exhausted",
-	v1alpha1.PlacementReasonCordoned:          "cordoned",
-	v1alpha1.PlacementReasonNotReady:          "not ready",
-	v1alpha1.PlacementReasonTainted:           "has a taint that the agent does not tolerate, see spec.podTemplate.tolerations",
-	v1alpha1.PlacementReasonImageArchitecture: "the agent's image was not built for its architecture, see image.architectures of the chart",
-	v1alpha1.CompressionNoAccelerator:         "announced by Node Feature Discovery and not confirmed by the node agent",
-	v1alpha1.CompressionSelfTestFailed:        "its use is not proved, see the NodeProfile",
-	v1alpha1.CompressionLevelNotAccelerated:   "does not compress at the policy's level",
+	v1alpha1.PlacementReasonNotSelected: "not of the class that is asked for",
+	v1alpha1.PlacementReasonClaimBound: "the claim's volume cannot be used there, or not while it is in use " +
+		"elsewhere",
+	v1alpha1.PlacementReasonAcceleratorBusy: "as many agents as may share it are there, or wait to be placed there, " +
+		"already",
+	v1alpha1.PlacementReasonNoRoom: "the scheduler does not choose it, most often because its resources are " +
+		"exhausted",
+	v1alpha1.PlacementReasonCordoned: "cordoned",
+	v1alpha1.PlacementReasonNotReady: "not ready",
+	v1alpha1.PlacementReasonTainted: "has a taint that the agent does not tolerate, see " +
+		"spec.podTemplate.tolerations",
+	v1alpha1.PlacementReasonImageArchitecture: "the agent's image was not built for its architecture, see " +
+		"image.architectures of the chart",
+	v1alpha1.CompressionNoAccelerator:       "announced by Node Feature Discovery and not confirmed by the node agent",
+	v1alpha1.CompressionSelfTestFailed:      "its use is not proved, see the NodeProfile",
+	v1alpha1.CompressionLevelNotAccelerated: "does not compress at the policy's level",
 }
 
 // alternatives are the nodes that have, or are said to have, an accelerator, but for the one chosen.

@@ -25,8 +25,12 @@ func large(nodes int) placement.Facts {
 			facts.FreeSlots[name] = 1
 		}
 		facts.Nodes = append(facts.Nodes, corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.DeflateLabel: has, corev1.LabelArchStable: "s390x"}},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{v1alpha1.DeflateLabel: has, corev1.LabelArchStable: "s390x"},
+			},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			},
 		})
 		facts.Profiles[name] = v1alpha1.NodeProfileStatus{Architecture: "s390x"}
 	}
@@ -37,7 +41,9 @@ func large(nodes int) placement.Facts {
 func BenchmarkDecide(b *testing.B) {
 	for _, nodes := range []int{100, 1000, 10000} {
 		facts := large(nodes)
-		request := placement.Request{Placement: v1alpha1.PlacementPreferHardware, Level: v1alpha1.CompressionFast, Architectures: []string{"s390x"}}
+		request := placement.Request{
+			Placement: v1alpha1.PlacementPreferHardware, Level: v1alpha1.CompressionFast, Architectures: []string{"s390x"},
+		}
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
 			for b.Loop() {
 				placement.Decide(request, facts)
@@ -50,10 +56,14 @@ func BenchmarkDecide(b *testing.B) {
 func TestFactsAreNotChanged(t *testing.T) {
 	facts, untouched := large(40), large(40)
 	facts.Attached, untouched.Attached = "node-00003", "node-00003"
-	for _, where := range []v1alpha1.Placement{v1alpha1.PlacementAnyNode, v1alpha1.PlacementPreferHardware, v1alpha1.PlacementRequireHardware} {
+	for _, where := range []v1alpha1.Placement{
+		v1alpha1.PlacementAnyNode, v1alpha1.PlacementPreferHardware, v1alpha1.PlacementRequireHardware,
+	} {
 		for _, request := range []placement.Request{
-			{Placement: where}, {Placement: where, Waits: true}, {Placement: where, Inflates: true}, {Placement: where, Shun: v1alpha1.PlacementReasonNoRoom},
-			{Placement: where, Selector: map[string]string{corev1.LabelArchStable: "arm64"}, AvoidHardware: true}, {Placement: where, Architectures: []string{"arm64"}},
+			{Placement: where}, {Placement: where, Waits: true}, {Placement: where, Inflates: true},
+			{Placement: where, Shun: v1alpha1.PlacementReasonNoRoom},
+			{Placement: where, Selector: map[string]string{corev1.LabelArchStable: "arm64"}, AvoidHardware: true},
+			{Placement: where, Architectures: []string{"arm64"}},
 		} {
 			placement.Decide(request, facts)
 			placement.Admit(request, facts)

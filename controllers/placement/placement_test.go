@@ -21,8 +21,10 @@ import (
 func node(name string, words ...string) corev1.Node {
 	is := func(word string) bool { return slices.Contains(words, word) }
 	n := corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelHostname: name}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelHostname: name},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 	}
 	for _, word := range words {
 		switch word {
@@ -46,12 +48,17 @@ func node(name string, words ...string) corev1.Node {
 }
 
 // profile of a node; fast is the engine that proved best at Fast, hardware the levels of the accelerator.
-func profile(state v1alpha1.AcceleratorState, fast string, hardware ...v1alpha1.CompressionLevel) v1alpha1.NodeProfileStatus {
+func profile(
+	state v1alpha1.AcceleratorState, fast string, hardware ...v1alpha1.CompressionLevel,
+) v1alpha1.NodeProfileStatus {
 	p := v1alpha1.NodeProfileStatus{
 		Accelerator: &v1alpha1.AcceleratorProfile{State: state},
 		Engines: []v1alpha1.EngineProfile{
 			{Name: "zlib-ng", Codec: "deflate", Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast}}},
-			{Name: fast, Codec: "deflate", Inflates: true, Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast, Selected: true}}},
+			{
+				Name: fast, Codec: "deflate", Inflates: true,
+				Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast, Selected: true}},
+			},
 			{Name: "libzstd", Codec: "zstd", Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast, Selected: true}}},
 		},
 	}
@@ -72,7 +79,10 @@ func onNodes(names ...string) *corev1.NodeSelector {
 }
 
 var (
-	prefer  = placement.Request{Placement: v1alpha1.PlacementPreferHardware, Mode: v1alpha1.CompressionAuto, Level: v1alpha1.CompressionFast, Codecs: []v1alpha1.Codec{"deflate"}}
+	prefer = placement.Request{
+		Placement: v1alpha1.PlacementPreferHardware, Mode: v1alpha1.CompressionAuto, Level: v1alpha1.CompressionFast,
+		Codecs: []v1alpha1.Codec{"deflate"},
+	}
 	require = with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementRequireHardware })
 )
 
@@ -97,11 +107,17 @@ func TestDecide(t *testing.T) {
 		blocked      bool
 	}{
 		"hardware is there": {
-			prefer, []corev1.Node{node("a", "software"), node("z", "hardware")}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
+			prefer, []corev1.Node{
+				node("a", "software"), node("z", "hardware"),
+			}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"and was chosen": {
-			prefer, []corev1.Node{node("a", "software"), node("z", "hardware")}, nil, "z", "HardwareNode", "dfltcc", "works", "", false},
+			prefer, []corev1.Node{
+				node("a", "software"), node("z", "hardware"),
+			}, nil, "z", "HardwareNode", "dfltcc", "works", "", false},
 		"the scheduler chose another": {
-			prefer, []corev1.Node{node("a"), node("z", "hardware")}, nil, "a", "NoRoom", "", "although z could", "z:NoRoom", false},
+			prefer, []corev1.Node{
+				node("a"), node("z", "hardware"),
+			}, nil, "a", "NoRoom", "", "although z could", "z:NoRoom", false},
 		"no nodes at all": {
 			prefer, nil, nil, "", none, "", "no node of the cluster", "", false},
 		"no hardware": {
@@ -109,74 +125,116 @@ func TestDecide(t *testing.T) {
 		"required, no hardware": {
 			require, []corev1.Node{node("a", "software")}, nil, "", none, "", "no node of the cluster", "", true},
 		"required, hardware": {
-			require, []corev1.Node{node("a", "software"), node("z", "hardware")}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
+			require, []corev1.Node{
+				node("a", "software"), node("z", "hardware"),
+			}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"all cordoned": {
-			prefer, []corev1.Node{node("a"), node("z", "hardware", "cordoned")}, nil, "a", none, "", "z: cordoned", "z:Cordoned", false},
+			prefer, []corev1.Node{
+				node("a"), node("z", "hardware", "cordoned"),
+			}, nil, "a", none, "", "z: cordoned", "z:Cordoned", false},
 		"required, all cordoned": {
 			require, []corev1.Node{node("z", "hardware", "cordoned")}, nil, "", none, "", "z: cordoned", "z:Cordoned", true},
 		"one cordoned": {
-			require, []corev1.Node{node("y", "hardware"), node("z", "hardware", "cordoned")}, nil, "", "HardwareNode", "dfltcc", "works: y", "y:Eligible z:Cordoned", false},
+			require, []corev1.Node{
+				node("y", "hardware"), node("z", "hardware", "cordoned"),
+			}, nil, "", "HardwareNode", "dfltcc", "works: y", "y:Eligible z:Cordoned", false},
 		"not ready": {
 			require, []corev1.Node{node("z", "hardware", "unready")}, nil, "", none, "", "z: not ready", "z:NotReady", true},
 		"tainted": {
-			require, []corev1.Node{node("z", "hardware", "tainted")}, nil, "", none, "", "spec.podTemplate.tolerations", "z:Tainted", true},
+			require, []corev1.Node{
+				node("z", "hardware", "tainted"),
+			}, nil, "", none, "", "spec.podTemplate.tolerations", "z:Tainted", true},
 		"tainted, tolerated": {
 			with(require, func(r *placement.Request) {
 				r.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 			}), []corev1.Node{node("z", "hardware", "tainted")}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"image not built for it": {
-			with(require, func(r *placement.Request) { r.Architectures = []string{"amd64", "arm64"} }), []corev1.Node{node("z", "hardware", "s390x")}, nil, "", none, "",
+			with(require, func(r *placement.Request) { r.Architectures = []string{"amd64", "arm64"} }),
+			[]corev1.Node{node("z", "hardware", "s390x")}, nil, "", none, "",
 			"image was not built for its architecture", "z:ImageArchitecture", true},
 		"image built for what the agent says it is": {
-			with(require, func(r *placement.Request) { r.Architectures = []string{"s390x"} }), []corev1.Node{node("z", "hardware")},
-			func(f *placement.Facts) { f.Profiles["z"] = v1alpha1.NodeProfileStatus{Architecture: "s390x"} }, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
+			with(require, func(r *placement.Request) { r.Architectures = []string{"s390x"} }),
+			[]corev1.Node{node("z", "hardware")},
+			func(f *placement.Facts) {
+				f.Profiles["z"] = v1alpha1.NodeProfileStatus{Architecture: "s390x"}
+			}, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"claim bound elsewhere": {
-			prefer, []corev1.Node{node("a"), node("z", "hardware")}, bound, "", "ClaimBound", "", `claim "ledger" can be used on a only, which wins over the accelerator of z`, "z:ClaimBound", false},
+			prefer, []corev1.Node{
+				node("a"), node("z", "hardware"),
+			}, bound, "", "ClaimBound", "", `claim "ledger" can be used on a only, which wins over the accelerator of z`, "z:ClaimBound", false},
 		"claim bound elsewhere, placed": {
-			prefer, []corev1.Node{node("a"), node("z", "hardware")}, bound, "a", "ClaimBound", "", "wins over the accelerator", "z:ClaimBound", false},
+			prefer, []corev1.Node{
+				node("a"), node("z", "hardware"),
+			}, bound, "a", "ClaimBound", "", "wins over the accelerator", "z:ClaimBound", false},
 		"required, claim bound elsewhere": {
-			require, []corev1.Node{node("a"), node("z", "hardware")}, bound, "", "ClaimBound", "", "choose PreferHardware", "z:ClaimBound", true},
+			require, []corev1.Node{
+				node("a"), node("z", "hardware"),
+			}, bound, "", "ClaimBound", "", "choose PreferHardware", "z:ClaimBound", true},
 		"claim bound to the hardware": {
-			require, []corev1.Node{node("a", "hardware"), node("z", "hardware")}, bound, "", "HardwareNode", "dfltcc", "works: a", "a:Eligible z:ClaimBound", false},
+			require, []corev1.Node{
+				node("a", "hardware"), node("z", "hardware"),
+			}, bound, "", "HardwareNode", "dfltcc", "works: a", "a:Eligible z:ClaimBound", false},
 		"discovered and not measured": {
 			require, []corev1.Node{node("z", "nfd")}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"discovered and measured not to be there": {
 			prefer, []corev1.Node{node("z", "nfd", "software")}, nil, "z", none, "", "not confirmed by the node agent", "", false},
 		"there and not proved": {
-			require, []corev1.Node{node("z", "nfd", "software")}, func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorNotUsed, "zlib-ng") }, "", none, "zlib-ng",
+			require, []corev1.Node{node("z", "nfd", "software")},
+			func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorNotUsed, "zlib-ng") }, "", none, "zlib-ng",
 			"its use is not proved", "z:SelfTestFailed", true},
 		"discovered, and its agent silent from the start": {
-			require, []corev1.Node{node("z", "nfd", "software")}, nil, "", none, "", "z: announced by Node Feature Discovery and not confirmed by the node agent", "z:NoAccelerator", true},
+			require, []corev1.Node{node("z", "nfd", "software")}, nil, "", none, "", "z: announced by Node Feature Discovery " +
+				"and not confirmed by the node agent", "z:NoAccelerator", true},
 		"there, and its agent silent": {
-			require, []corev1.Node{node("z", "software")}, func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng") }, "", none, "zlib-ng",
+			require, []corev1.Node{node("z", "software")},
+			func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng") }, "", none, "zlib-ng",
 			"z: its node agent does not answer, or is not believed", "z:NoAccelerator", true},
 		"level not in hardware": {
-			with(require, func(r *placement.Request) { r.Level = v1alpha1.CompressionHigh }), []corev1.Node{node("z", "hardware")},
+			with(require, func(r *placement.Request) { r.Level = v1alpha1.CompressionHigh }),
+			[]corev1.Node{node("z", "hardware")},
 			func(f *placement.Facts) {
 				f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng", v1alpha1.CompressionFast)
 			}, "", "LevelNotAccelerated", "", "does not compress at level High, but does at Fast; choose", "z:LevelNotAccelerated", true},
 		"level not in hardware, at any": {
-			with(require, func(r *placement.Request) { r.Level, r.AnyLevel = v1alpha1.CompressionHigh, true }), []corev1.Node{node("z", "hardware")},
+			with(require, func(r *placement.Request) { r.Level, r.AnyLevel = v1alpha1.CompressionHigh, true }),
+			[]corev1.Node{node("z", "hardware")},
 			func(f *placement.Facts) {
 				f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng", v1alpha1.CompressionFast)
 			}, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"any node": {
-			with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementAnyNode }), []corev1.Node{node("a"), node("z", "hardware")}, nil, "a", "AnyNode", "", "does not look", "", false},
+			with(prefer, func(r *placement.Request) {
+				r.Placement = v1alpha1.PlacementAnyNode
+			}), []corev1.Node{node("a"), node("z", "hardware")}, nil, "a", "AnyNode", "", "does not look", "", false},
 		"compresses nothing": {
-			with(prefer, func(r *placement.Request) { r.Mode = v1alpha1.CompressionNever }), []corev1.Node{node("z", "hardware")}, nil, "z", "AnyNode", "none", "of no use", "", false},
+			with(prefer, func(r *placement.Request) {
+				r.Mode = v1alpha1.CompressionNever
+			}), []corev1.Node{node("z", "hardware")}, nil, "z", "AnyNode", "none", "of no use", "", false},
 		"zstd first": {
-			with(prefer, func(r *placement.Request) { r.Codecs = []v1alpha1.Codec{"zstd", "deflate"} }), []corev1.Node{node("z", "hardware")},
-			func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng") }, "z", "CodecNotAccelerated", "libzstd", "zstd, which no accelerator does", "", false},
+			with(prefer, func(r *placement.Request) { r.Codecs = []v1alpha1.Codec{"zstd", "deflate"} }),
+			[]corev1.Node{node("z", "hardware")},
+			func(f *placement.Facts) {
+				f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng")
+			}, "z", "CodecNotAccelerated", "libzstd", "zstd, which no accelerator does", "", false},
 		"the node's best engine": {
-			prefer, []corev1.Node{node("a", "software")}, func(f *placement.Facts) { f.Profiles["a"] = profile(v1alpha1.AcceleratorAbsent, "isa-l") }, "a", none, "isa-l", "", "", false},
+			prefer, []corev1.Node{node("a", "software")}, func(f *placement.Facts) {
+				f.Profiles["a"] = profile(v1alpha1.AcceleratorAbsent, "isa-l")
+			}, "a", none, "isa-l", "", "", false},
 		"the policy's engine": {
-			with(prefer, func(r *placement.Request) { r.SoftwareEngines = []v1alpha1.SoftwareEngine{"go", "zlib-ng"} }), []corev1.Node{node("a", "software")},
-			func(f *placement.Facts) { f.Profiles["a"] = profile(v1alpha1.AcceleratorAbsent, "isa-l") }, "a", none, "zlib-ng", "", "", false},
+			with(prefer, func(r *placement.Request) { r.SoftwareEngines = []v1alpha1.SoftwareEngine{"go", "zlib-ng"} }),
+			[]corev1.Node{node("a", "software")},
+			func(f *placement.Facts) {
+				f.Profiles["a"] = profile(v1alpha1.AcceleratorAbsent, "isa-l")
+			}, "a", none, "zlib-ng", "", "", false},
 		"software disabled": {
-			with(prefer, func(r *placement.Request) { r.SoftwareDisabled = true }), []corev1.Node{node("a", "software")}, nil, "a", none, "none", "", "", false},
+			with(prefer, func(r *placement.Request) {
+				r.SoftwareDisabled = true
+			}), []corev1.Node{node("a", "software")}, nil, "a", none, "none", "", "", false},
 		"inflates": {
-			placement.Request{Placement: v1alpha1.PlacementPreferHardware, Inflates: true, Codecs: []v1alpha1.Codec{"deflate"}}, []corev1.Node{node("a", "software")},
-			func(f *placement.Facts) { f.Profiles["a"] = profile(v1alpha1.AcceleratorAbsent, "isa-l") }, "a", none, "isa-l", "", "", false},
+			placement.Request{Placement: v1alpha1.PlacementPreferHardware, Inflates: true, Codecs: []v1alpha1.Codec{"deflate"}},
+			[]corev1.Node{node("a", "software")},
+			func(f *placement.Facts) {
+				f.Profiles["a"] = profile(v1alpha1.AcceleratorAbsent, "isa-l")
+			}, "a", none, "isa-l", "", "", false},
 		"a node that nobody knows": {
 			prefer, []corev1.Node{node("z", "hardware")}, nil, "gone", "NoRoom", "", "z", "z:NoRoom", false},
 	} {
@@ -197,7 +255,8 @@ func TestDecide(t *testing.T) {
 					t.Errorf("blocked for %s, placed for %s", plan.Blocked.Reason, status.Reason)
 				}
 			}
-			if status.Reason != test.reason || !strings.Contains(message, test.words) || status.Node != test.node || (plan.Blocked != nil) != test.blocked {
+			if status.Reason != test.reason || !strings.Contains(message, test.words) || status.Node != test.node ||
+				(plan.Blocked != nil) != test.blocked {
 				t.Errorf("%+v, blocked: %v", status, plan.Blocked)
 			}
 			if test.node != "" && status.Engine != test.engine || test.engine == "dfltcc" && status.Engine != "dfltcc" {
@@ -217,7 +276,8 @@ func TestDecide(t *testing.T) {
 // TestAffinity asks the scheduler's own code what it makes of the affinity.
 func TestAffinity(t *testing.T) {
 	nodes := []corev1.Node{
-		node("plain", "software"), node("measured", "hardware"), node("discovered", "nfd"), node("contradicted", "nfd", "software"), node("foreign", "hardware", "arm64"),
+		node("plain", "software"), node("measured", "hardware"), node("discovered", "nfd"),
+		node("contradicted", "nfd", "software"), node("foreign", "hardware", "arm64"),
 	}
 	names := func(wanted func(*corev1.Node) bool) string {
 		var list []string
@@ -237,12 +297,19 @@ func TestAffinity(t *testing.T) {
 		required string
 		scores   string
 	}{
-		"prefer":         {prefer, "plain measured discovered contradicted foreign", "measured:100 discovered:50 foreign:100"},
+		"prefer": {
+			prefer, "plain measured discovered contradicted foreign", "measured:100 discovered:50 foreign:100",
+		},
 		"prefer, built":  {built(prefer), "plain measured discovered contradicted", "measured:100 discovered:50 foreign:100"},
 		"require":        {require, "measured discovered foreign", ""},
 		"require, built": {built(require), "measured discovered", ""},
-		"any":            {placement.Request{Placement: v1alpha1.PlacementAnyNode}, "plain measured discovered contradicted foreign", ""},
-		"never":          {with(prefer, func(r *placement.Request) { r.Mode = v1alpha1.CompressionNever }), "plain measured discovered contradicted foreign", ""},
+		"any": {
+			placement.Request{Placement: v1alpha1.PlacementAnyNode}, "plain measured discovered contradicted foreign", "",
+		},
+		"never": {
+			with(prefer, func(r *placement.Request) { r.Mode = v1alpha1.CompressionNever }),
+			"plain measured discovered contradicted foreign", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			affinity := placement.Decide(test.request, placement.Facts{Nodes: nodes}).Affinity
@@ -282,7 +349,8 @@ func TestBounds(t *testing.T) {
 		facts.Nodes = append(facts.Nodes, node(fmt.Sprintf("z%03d-%s", i, strings.Repeat("x", 40)), "hardware", "cordoned"))
 	}
 	plan := placement.Decide(require, facts)
-	if len(plan.Status.Alternatives) != 8 || len(plan.Status.Message) > 1024 || len(plan.Blocked.Message) > 1024 || !strings.Contains(plan.Status.Message, "and 495 more") {
+	if len(plan.Status.Alternatives) != 8 || len(plan.Status.Message) > 1024 || len(plan.Blocked.Message) > 1024 ||
+		!strings.Contains(plan.Status.Message, "and 495 more") {
 		t.Errorf("%d alternatives, message %s", len(plan.Status.Alternatives), plan.Blocked.Message)
 	}
 }

@@ -25,7 +25,8 @@ func (r Request) counted(f Facts) bool {
 	if f.FreeSlots == nil || r.Inflates {
 		return false
 	}
-	return r.Placement == v1alpha1.PlacementRequireHardware || r.Placement == v1alpha1.PlacementPreferHardware && r.wantsHardware()
+	return r.Placement == v1alpha1.PlacementRequireHardware ||
+		r.Placement == v1alpha1.PlacementPreferHardware && r.wantsHardware()
 }
 
 // wantsSlot: the agent asks for a slot. One that prefers the accelerator does so only where there is one to be had, or where every node
@@ -35,7 +36,8 @@ func wantsSlot(r Request, f Facts, nodes []assessed) bool {
 		return false
 	}
 	elsewhere := slices.ContainsFunc(nodes, func(a assessed) bool { return !a.serves() && a.obstacle == "" })
-	return r.Placement == v1alpha1.PlacementRequireHardware || len(candidates(nodes)) > 0 || len(busy(nodes)) > 0 && !elsewhere
+	return r.Placement == v1alpha1.PlacementRequireHardware || len(candidates(nodes)) > 0 ||
+		len(busy(nodes)) > 0 && !elsewhere
 }
 
 // promised: no slot is left for the agent, as others wait for all of them. One whose pod is there already takes its

@@ -30,27 +30,52 @@ func TestSlots(t *testing.T) {
 		required string // nodes that the affinity leaves
 		best     string // of them, those that it prefers
 	}{
-		"no cap":                    {prefer, mixed, nil, 0, false, "HardwareNode", "a y z", "y z"},
-		"one is free":               {prefer, mixed, map[string]int64{"y": 0, "z": 1}, 0, true, "HardwareNode", "a y z", "y z"},
-		"none is free":              {prefer, mixed, map[string]int64{"y": 0, "z": -1}, 0, false, "AcceleratorBusy", "a", ""},
-		"kept off, busy":            {with(prefer, func(r *placement.Request) { r.Shun = v1alpha1.PlacementReasonAcceleratorBusy }), mixed, map[string]int64{"y": 3, "z": 3}, 0, false, "AcceleratorBusy", "a", ""},
-		"kept off, no room":         {with(prefer, func(r *placement.Request) { r.Shun = v1alpha1.PlacementReasonNoRoom }), mixed, map[string]int64{"y": 3, "z": 3}, 0, false, "NoRoom", "a", ""},
-		"the last is awaited":       {prefer, mixed, map[string]int64{"y": 0, "z": 1}, 1, false, "AcceleratorBusy", "a", ""},
-		"one more than awaited":     {prefer, mixed, map[string]int64{"y": -1, "z": 2}, 1, true, "HardwareNode", "a y z", "y z"},
-		"required, it is awaited":   {require, mixed, map[string]int64{"y": 0, "z": 1}, 1, true, "AcceleratorBusy", "y z", ""},
-		"none is free, none other":  {prefer, all, map[string]int64{"y": 0, "z": 0}, 0, true, "AcceleratorBusy", "y z", "y z"},
-		"required, one is free":     {require, mixed, map[string]int64{"y": 1, "z": 0}, 0, true, "HardwareNode", "y z", ""},
-		"required, none is free":    {require, mixed, map[string]int64{"y": 0, "z": 0}, 0, true, "AcceleratorBusy", "y z", ""},
-		"no accelerator":            {prefer, mixed[:1], map[string]int64{}, 0, false, "NoAccelerator", "a", ""},
-		"a receiver spares them":    {receiver, mixed, map[string]int64{"y": 1, "z": 1}, 0, false, "AnyNode", "a y z", "a"},
-		"a receiver without a cap":  {receiver, mixed, nil, 0, false, "HardwareNode", "a y z", "y z"},
-		"one that does not ask":     {with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementAnyNode }), mixed, map[string]int64{"y": 1, "z": 1}, 0, false, "AnyNode", "a y z", "a"},
-		"one that has no use of it": {with(prefer, func(r *placement.Request) { r.Mode = v1alpha1.CompressionNever }), mixed, map[string]int64{"y": 1, "z": 1}, 0, false, "AnyNode", "a y z", "a"},
+		"no cap": {prefer, mixed, nil, 0, false, "HardwareNode", "a y z", "y z"},
+		"one is free": {
+			prefer, mixed, map[string]int64{"y": 0, "z": 1}, 0, true, "HardwareNode", "a y z", "y z",
+		},
+		"none is free": {prefer, mixed, map[string]int64{"y": 0, "z": -1}, 0, false, "AcceleratorBusy", "a", ""},
+		"kept off, busy": {
+			with(prefer, func(r *placement.Request) { r.Shun = v1alpha1.PlacementReasonAcceleratorBusy }), mixed,
+			map[string]int64{"y": 3, "z": 3}, 0, false, "AcceleratorBusy", "a", "",
+		},
+		"kept off, no room": {
+			with(prefer, func(r *placement.Request) { r.Shun = v1alpha1.PlacementReasonNoRoom }), mixed,
+			map[string]int64{"y": 3, "z": 3}, 0, false, "NoRoom", "a", "",
+		},
+		"the last is awaited": {prefer, mixed, map[string]int64{"y": 0, "z": 1}, 1, false, "AcceleratorBusy", "a", ""},
+		"one more than awaited": {
+			prefer, mixed, map[string]int64{"y": -1, "z": 2}, 1, true, "HardwareNode", "a y z", "y z",
+		},
+		"required, it is awaited": {
+			require, mixed, map[string]int64{"y": 0, "z": 1}, 1, true, "AcceleratorBusy", "y z", "",
+		},
+		"none is free, none other": {
+			prefer, all, map[string]int64{"y": 0, "z": 0}, 0, true, "AcceleratorBusy", "y z", "y z",
+		},
+		"required, one is free": {require, mixed, map[string]int64{"y": 1, "z": 0}, 0, true, "HardwareNode", "y z", ""},
+		"required, none is free": {
+			require, mixed, map[string]int64{"y": 0, "z": 0}, 0, true, "AcceleratorBusy", "y z", "",
+		},
+		"no accelerator":           {prefer, mixed[:1], map[string]int64{}, 0, false, "NoAccelerator", "a", ""},
+		"a receiver spares them":   {receiver, mixed, map[string]int64{"y": 1, "z": 1}, 0, false, "AnyNode", "a y z", "a"},
+		"a receiver without a cap": {receiver, mixed, nil, 0, false, "HardwareNode", "a y z", "y z"},
+		"one that does not ask": {
+			with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementAnyNode }), mixed,
+			map[string]int64{"y": 1, "z": 1}, 0, false, "AnyNode", "a y z", "a",
+		},
+		"one that has no use of it": {
+			with(prefer, func(r *placement.Request) { r.Mode = v1alpha1.CompressionNever }), mixed,
+			map[string]int64{"y": 1, "z": 1}, 0, false, "AnyNode", "a y z", "a",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := placement.Decide(test.request, placement.Facts{Nodes: test.nodes, FreeSlots: test.free, AwaitedSlots: test.awaited})
+			plan := placement.Decide(
+				test.request, placement.Facts{Nodes: test.nodes, FreeSlots: test.free, AwaitedSlots: test.awaited},
+			)
 			asked := plan.Resources()[v1alpha1.AcceleratorSlotsResource]
-			if plan.Slot != test.slot || (asked.Value() == 1) != test.slot || plan.Status.Reason != test.reason || plan.Blocked != nil {
+			if plan.Slot != test.slot || (asked.Value() == 1) != test.slot || plan.Status.Reason != test.reason ||
+				plan.Blocked != nil {
 				t.Errorf("%+v", plan)
 			}
 			if placement.Avoids(plan.Affinity) != (test.required == "a" && len(test.nodes) > 0) {
@@ -104,21 +129,58 @@ func TestWaits(t *testing.T) {
 		never   string
 	}{
 		"required": {require, mixed, nil, "NoRoom", "NoRoom",
-			[]string{"placement RequireHardware waits for", "beside the accelerator of z", "free resources there", "spec.podTemplate.resources", doWithout}, "ends"},
-		"of a trial": {with(require, func(r *placement.Request) { r.Asker, r.WayOut = "spec.nodeClass", "choose Any" }), mixed, nil, "NoRoom", "NoRoom",
+			[]string{
+				"placement RequireHardware waits for", "beside the accelerator of z", "free resources there",
+				"spec.podTemplate.resources", doWithout,
+			}, "ends"},
+		"of a trial": {with(require, func(r *placement.Request) {
+			r.Asker, r.WayOut = "spec.nodeClass", "choose Any"
+		}), mixed, nil, "NoRoom", "NoRoom",
 			[]string{"spec.nodeClass waits for", "or choose Any"}, "PreferHardware"},
-		"required, gone":                    {require, mixed[:1], nil, "NoAccelerator", "NoAccelerator", []string{"no node of the cluster has", doWithout}, "free resources"},
-		"required, the last slot is its":    {require, mixed, slots(1, 1), "NoRoom", "NoRoom", []string{"beside the accelerator of z", "free resources there"}, "share"},
-		"required, others wait as well":     {require, mixed, slots(1, 3), "NoRoom", "NoRoom", []string{"beside the accelerator of z"}, "share"},
-		"required, slots are taken":         {require, mixed, slots(0, 1), "AcceleratorBusy", "AcceleratorBusy", []string{"share the accelerator of z are there already", "when one of them ends", doWithout}, "wait to be placed"},
-		"preferred":                         {prefer, mixed, nil, "NoRoom", "Unschedulable", []string{"nor on another node; free resources"}, "RequireHardware"},
-		"preferred, the last slot is its":   {prefer, mixed, slots(1, 1), "NoRoom", "Unschedulable", []string{"beside the accelerator of z"}, "share"},
-		"preferred, no other node":          {prefer, mixed[1:], slots(0, 1), "AcceleratorBusy", "Unschedulable", []string{"no other node can take", "when one of them ends"}, "free resources"},
-		"preferred, kept off":               {with(prefer, func(r *placement.Request) { r.Shun = "AcceleratorBusy" }), mixed, slots(1, 0), "AcceleratorBusy", "Unschedulable", []string{"were there", "no other node", "placed again"}, "already"},
-		"preferred, no room on either side": {with(prefer, func(r *placement.Request) { r.Shun = "NoRoom" }), mixed, slots(1, 0), "NoRoom", "Unschedulable", []string{"did not place", "nor on another node"}, "share"},
-		"a receiver":                        {placement.Request{Placement: v1alpha1.PlacementPreferHardware, Inflates: true}, mixed, nil, "NoRoom", "Unschedulable", []string{"free resources there"}, "spec.podTemplate"},
-		"any node":                          {with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementAnyNode }), mixed, nil, "AnyNode", "", nil, ""},
-		"bound to a node":                   {prefer, mixed, func(f *placement.Facts) { f.Claim, f.Volume = "ledger", onNodes("a") }, "ClaimBound", "", nil, ""},
+		"required, gone": {
+			require, mixed[:1], nil, "NoAccelerator", "NoAccelerator", []string{"no node of the cluster has", doWithout},
+			"free resources",
+		},
+		"required, the last slot is its": {
+			require, mixed, slots(1, 1), "NoRoom", "NoRoom", []string{"beside the accelerator of z", "free resources there"},
+			"share",
+		},
+		"required, others wait as well": {
+			require, mixed, slots(1, 3), "NoRoom", "NoRoom", []string{"beside the accelerator of z"}, "share",
+		},
+		"required, slots are taken": {
+			require, mixed, slots(0, 1), "AcceleratorBusy", "AcceleratorBusy",
+			[]string{"share the accelerator of z are there already", "when one of them ends", doWithout}, "wait to be placed",
+		},
+		"preferred": {
+			prefer, mixed, nil, "NoRoom", "Unschedulable", []string{"nor on another node; free resources"}, "RequireHardware",
+		},
+		"preferred, the last slot is its": {
+			prefer, mixed, slots(1, 1), "NoRoom", "Unschedulable", []string{"beside the accelerator of z"}, "share",
+		},
+		"preferred, no other node": {
+			prefer, mixed[1:], slots(0, 1), "AcceleratorBusy", "Unschedulable",
+			[]string{"no other node can take", "when one of them ends"}, "free resources",
+		},
+		"preferred, kept off": {
+			with(prefer, func(r *placement.Request) { r.Shun = "AcceleratorBusy" }), mixed, slots(1, 0), "AcceleratorBusy",
+			"Unschedulable", []string{"were there", "no other node", "placed again"}, "already",
+		},
+		"preferred, no room on either side": {
+			with(prefer, func(r *placement.Request) { r.Shun = "NoRoom" }), mixed, slots(1, 0), "NoRoom", "Unschedulable",
+			[]string{"did not place", "nor on another node"}, "share",
+		},
+		"a receiver": {
+			placement.Request{Placement: v1alpha1.PlacementPreferHardware, Inflates: true}, mixed, nil, "NoRoom",
+			"Unschedulable", []string{"free resources there"}, "spec.podTemplate",
+		},
+		"any node": {
+			with(prefer, func(r *placement.Request) { r.Placement = v1alpha1.PlacementAnyNode }), mixed, nil, "AnyNode", "", nil,
+			"",
+		},
+		"bound to a node": {
+			prefer, mixed, func(f *placement.Facts) { f.Claim, f.Volume = "ledger", onNodes("a") }, "ClaimBound", "", nil, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := placement.Facts{Nodes: test.nodes}
@@ -142,7 +204,8 @@ func TestWaits(t *testing.T) {
 				return
 			}
 			message := plan.Blocked.Message
-			if plan.Blocked.Reason != test.blocked || !strings.Contains(message, plan.Status.Message) || test.never != "" && strings.Contains(message, test.never) {
+			if plan.Blocked.Reason != test.blocked || !strings.Contains(message, plan.Status.Message) ||
+				test.never != "" && strings.Contains(message, test.never) {
 				t.Errorf("waits for %s: %s", plan.Blocked.Reason, message)
 			}
 			for _, words := range test.says {

@@ -28,7 +28,9 @@ func hostile(message protoreflect.Message, text string, n, depth int) {
 		case field.IsMap():
 			for j := range n {
 				key := protoreflect.ValueOfString(fmt.Sprintf("%d%s", j, text)).MapKey()
-				message.Mutable(field).Map().Set(key, hostileValue(field.MapValue(), message.Mutable(field).Map().NewValue(), text, n, depth))
+				message.Mutable(field).Map().Set(
+					key, hostileValue(field.MapValue(), message.Mutable(field).Map().NewValue(), text, n, depth),
+				)
 			}
 		case field.IsList():
 			for range n {
@@ -42,7 +44,9 @@ func hostile(message protoreflect.Message, text string, n, depth int) {
 	}
 }
 
-func hostileValue(field protoreflect.FieldDescriptor, empty protoreflect.Value, text string, n, depth int) protoreflect.Value {
+func hostileValue(
+	field protoreflect.FieldDescriptor, empty protoreflect.Value, text string, n, depth int,
+) protoreflect.Value {
 	switch field.Kind() {
 	case protoreflect.MessageKind:
 		if depth < 6 && field.Message().ParentFile().Package() != "google.protobuf" {
@@ -96,7 +100,8 @@ func TestHostileReports(t *testing.T) {
 			n = 300
 		}
 		for _, state := range []wirev1.AgentState{
-			wirev1.AgentState_AGENT_STATE_OPENING, wirev1.AgentState_AGENT_STATE_TRANSFERRING, wirev1.AgentState_AGENT_STATE_MEASURING,
+			wirev1.AgentState_AGENT_STATE_OPENING, wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+			wirev1.AgentState_AGENT_STATE_MEASURING,
 			wirev1.AgentState_AGENT_STATE_WAITING, wirev1.AgentState_AGENT_STATE_FAILED, wirev1.AgentState_AGENT_STATE_SUCCEEDED,
 		} {
 			report := &wirev1.Report{}
@@ -113,14 +118,17 @@ func TestHostileReports(t *testing.T) {
 				facts.Pod = ended(1, "Error", "")
 				transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
 			}
-			if len(transfer.Status.History) != 10 || transfer.Status.Compression == nil || transfer.Status.Compression.Engine == "" {
+			if len(transfer.Status.History) != 10 || transfer.Status.Compression == nil ||
+				transfer.Status.Compression.Engine == "" {
 				t.Fatalf("%s is not shown: %+v", what, transfer.Status)
 			}
 			small(t, what+" of a sender", transfer)
 
 			delivery, deliveryFacts := newDelivery("mine", 1), goodDeliveryFacts()
 			delivery.Status = plan.DecideDelivery(delivery, deliveryFacts, image).Status
-			deliveryFacts.Job, deliveryFacts.Pod = facts.Job, pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+			deliveryFacts.Job, deliveryFacts.Pod = facts.Job, pod(
+				corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			)
 			deliveryFacts.Report = report
 			delivery.Status = plan.DecideDelivery(delivery, deliveryFacts, image).Status
 			small(t, what+" of a receiver", delivery)
@@ -132,7 +140,10 @@ func TestBounded(t *testing.T) {
 	if got := plan.Bounded((*wirev1.Report)(nil)); got != nil {
 		t.Errorf("%v", got)
 	}
-	fine := &wirev1.Report{Detail: "mærsk, 帳簿", Architecture: "s390x", Compression: &wirev1.Compression{Engine: "dfltcc", Reasons: map[string]uint64{"HardwareUsed": 7}}}
+	fine := &wirev1.Report{
+		Detail: "mærsk, 帳簿", Architecture: "s390x",
+		Compression: &wirev1.Compression{Engine: "dfltcc", Reasons: map[string]uint64{"HardwareUsed": 7}},
+	}
 	if got := plan.Bounded(fine); !proto.Equal(got, fine) {
 		t.Errorf("%v became %v", fine, got)
 	}
@@ -146,7 +157,8 @@ func TestBounded(t *testing.T) {
 		t.Error("the argument was changed")
 	}
 	for _, text := range []string{got.GetDetail(), got.GetArchitecture()} {
-		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) || !strings.HasSuffix(text, "…") {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) ||
+			!strings.HasSuffix(text, "…") {
 			t.Errorf("%q", text)
 		}
 	}

@@ -44,7 +44,9 @@ func (a *Attempt) Config() ([]byte, error) {
 func (a *Attempt) Secret(content AttemptSecret) *corev1.Secret { return a.secret(content) }
 
 // SendAttempt is the attempt that the Transfer's status names, to another cluster.
-func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, peer *v1alpha1.Peer, image AgentImage) *Attempt {
+func SendAttempt(
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, peer *v1alpha1.Peer, image AgentImage,
+) *Attempt {
 	config := sendConfig(transfer, resolved)
 	config.GatewayEndpoint = peer.Spec.Endpoint
 	return &Attempt{attempt: sendAttempt(transfer, where, image), config: config}
@@ -52,7 +54,8 @@ func SendAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where pl
 
 // DirectAttempt is the attempt that the Transfer's status names, to a receiving agent of this cluster that is ready.
 func DirectAttempt(
-	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, receiver v1alpha1.DeliveryStatus, image AgentImage,
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, receiver v1alpha1.DeliveryStatus,
+	image AgentImage,
 ) *Attempt {
 	config := sendConfig(transfer, resolved)
 	config.ReceiverEndpoint, config.ReceiverServerName = receiver.Endpoint, receiver.ServerName
@@ -60,7 +63,9 @@ func DirectAttempt(
 }
 
 // PodAttempt is the attempt that the Transfer's status names, with both claims in one pod.
-func PodAttempt(transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, image AgentImage) *Attempt {
+func PodAttempt(
+	transfer *v1alpha1.Transfer, resolved policy.Resolved, where placement.Plan, image AgentImage,
+) *Attempt {
 	a := sendAttempt(transfer, where, image)
 	destination := transfer.Spec.Destination.PersistentVolumeClaim
 	a.mode = LocalMode
@@ -93,9 +98,11 @@ func sendAttempt(transfer *v1alpha1.Transfer, where placement.Plan, image AgentI
 		mode:      "send",
 		labels:    labels("send", v1alpha1.TransferLabel, transfer, run.ID),
 		owner:     ownerReference("Transfer", transfer),
-		mounts:    []claimMount{{claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, path: volumePath, readOnly: true}},
-		where:     where,
-		image:     image,
+		mounts: []claimMount{
+			{claim: transfer.Spec.Source.PersistentVolumeClaim.ClaimName, path: volumePath, readOnly: true},
+		},
+		where: where,
+		image: image,
 	}
 	if transfer.Spec.PodTemplate != nil {
 		a.template = *transfer.Spec.PodTemplate
@@ -150,7 +157,9 @@ func bandwidthLimit(limit *resource.Quantity) uint64 {
 
 // ReceiveAttempt is the attempt that a Delivery receives. privilegeAllowed says whether its namespace lets the agent
 // have the privilege that the Transfer may ask for.
-func ReceiveAttempt(delivery *v1alpha1.Delivery, privilegeAllowed bool, where placement.Plan, image AgentImage) *Attempt {
+func ReceiveAttempt(
+	delivery *v1alpha1.Delivery, privilegeAllowed bool, where placement.Plan, image AgentImage,
+) *Attempt {
 	spec := delivery.Spec
 	var capabilities []corev1.Capability
 	if spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && privilegeAllowed {

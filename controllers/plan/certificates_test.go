@@ -81,7 +81,8 @@ func TestWhenACertificateIsDue(t *testing.T) {
 			}
 			delivery, received := newDelivery("d", 1), goodDeliveryFacts()
 			delivery.Status = v1alpha1.DeliveryStatus{
-				Phase: v1alpha1.DeliveryReceiving, Run: &v1alpha1.RunStatus{ID: "abcde", Attempt: 1, CertificateExpirationTime: &ends},
+				Phase: v1alpha1.DeliveryReceiving,
+				Run:   &v1alpha1.RunStatus{ID: "abcde", Attempt: 1, CertificateExpirationTime: &ends},
 			}
 			received.CertificateLifetime, received.Job, received.Pod = lifetime, facts.Job, runningPod()
 			if got := plan.DecideDelivery(delivery, received, image).Renew; got != c.due {
@@ -105,7 +106,8 @@ func TestRunClaims(t *testing.T) {
 	if _, err := claims.URI(); err != nil {
 		t.Fatal(err)
 	}
-	if claims.Run != "abcde" || claims.Namespace != "bank" || claims.Claim != "copy" || claims.Path != "/books/of" || !claims.Delete || claims.Privileged {
+	if claims.Run != "abcde" || claims.Namespace != "bank" || claims.Claim != "copy" || claims.Path != "/books/of" ||
+		!claims.Delete || claims.Privileged {
 		t.Errorf("claims %+v", claims)
 	}
 }

@@ -23,7 +23,9 @@ type Problem struct {
 
 // checkTransfer looks for what would make an attempt fail before it costs a pod, the cheapest to fix first. The policy
 // is resolved on the way, unless the run has begun with one, kept, that it goes on with.
-func checkTransfer(transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, facts TransferFacts) (policy.Resolved, *Problem) {
+func checkTransfer(
+	transfer *v1alpha1.Transfer, kept *v1alpha1.PolicyStatus, facts TransferFacts,
+) (policy.Resolved, *Problem) {
 	if err := ValidateTransfer(transfer.Spec); err != nil {
 		return policy.Resolved{}, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
 	}
@@ -61,7 +63,11 @@ func checkDestination(transfer *v1alpha1.Transfer, facts TransferFacts) *Problem
 func checkPeer(name string, peer *v1alpha1.Peer) *Problem {
 	if peer == nil {
 		return &Problem{v1alpha1.ReasonPeerNotFound,
-			fmt.Sprintf("Peer %q does not exist; create it with the other cluster's endpoint and CA, or delete this Transfer and create one that names another", name)}
+			fmt.Sprintf(
+				"Peer %q does not exist; create it with the other cluster's endpoint and CA, or delete this Transfer and create "+
+					"one that names another",
+				name,
+			)}
 	}
 	if peer.Spec.Endpoint == "" {
 		return &Problem{v1alpha1.ReasonPeerHasNoEndpoint,
@@ -85,7 +91,8 @@ func checkPeer(name string, peer *v1alpha1.Peer) *Problem {
 func checkSource(namespace, name string, claim *corev1.PersistentVolumeClaim) *Problem {
 	if claim == nil {
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf(
-			"there is no PersistentVolumeClaim %q in namespace %q; create it there (claims of the own namespace are read, and no others)",
+			"there is no PersistentVolumeClaim %q in namespace %q; create it there (claims of the own namespace are read, and "+
+				"no others)",
 			name, namespace)}
 	}
 	if claim.DeletionTimestamp != nil {

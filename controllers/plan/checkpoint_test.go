@@ -13,7 +13,9 @@ import (
 )
 
 func TestCheckpointInterval(t *testing.T) {
-	for text, want := range map[string]string{"": "67108864", "1Mi": "1048576", "16Gi": "17179869184", "1023Ki": "", "17Gi": "", "-1": ""} {
+	for text, want := range map[string]string{
+		"": "67108864", "1Mi": "1048576", "16Gi": "17179869184", "1023Ki": "", "17Gi": "", "-1": "",
+	} {
 		transfer, facts := running(1)
 		transfer.Spec.CheckpointInterval = nil
 		if text != "" {

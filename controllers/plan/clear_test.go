@@ -32,7 +32,8 @@ func TestClear(t *testing.T) {
 		delivery := &v1alpha1.Delivery{Status: v1alpha1.DeliveryStatus{Phase: v1alpha1.DeliveryFailed, Run: run}}
 		trial := &v1alpha1.CompressionTrial{Status: v1alpha1.CompressionTrialStatus{Phase: v1alpha1.TrialFailed, Run: run}}
 		if c.complete {
-			transfer.Status.Phase, delivery.Status.Phase, trial.Status.Phase = v1alpha1.TransferComplete, v1alpha1.DeliveryComplete, v1alpha1.TrialComplete
+			transfer.Status.Phase, delivery.Status.Phase, trial.Status.Phase = v1alpha1.TransferComplete,
+				v1alpha1.DeliveryComplete, v1alpha1.TrialComplete
 		}
 		if got := DecideTransfer(transfer, TransferFacts{Now: now.Time, Job: c.job}, AgentImage{}).Clear; got != c.clear {
 			t.Errorf("Transfer, %s: %v", name, got)

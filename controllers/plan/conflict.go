@@ -26,19 +26,19 @@ func checkConflict(transfer *v1alpha1.Transfer, facts TransferFacts) *Problem {
 		switch {
 		case goesFirst(other, transfer):
 			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
-				"Transfer %q writes into %q of the same claim now; wait until its attempt has ended, or delete this Transfer and create one into "+
-					"a path outside of it", other.Name, path)}
+				"Transfer %q writes into %q of the same claim now; wait until its attempt has ended, or delete this Transfer and "+
+					"create one into a path outside of it", other.Name, path)}
 		case !UnderWay(transfer) && olderTransfer(other, transfer) && holdsPlace(other):
 			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
-				"Transfer %q, which is older, writes into %q of the same claim; suspend or delete it, or delete this Transfer and create one into "+
-					"a path outside of it", other.Name, path)}
+				"Transfer %q, which is older, writes into %q of the same claim; suspend or delete it, or delete this Transfer "+
+					"and create one into a path outside of it", other.Name, path)}
 		}
 	}
 	for i := range facts.Local.Rivals {
 		if other := &facts.Local.Rivals[i]; sharePlace(transfer, other) && goesFirst(other, transfer) {
 			return &Problem{v1alpha1.ReasonDestinationInUse,
-				"a Transfer of another namespace writes into the same place of this claim now; wait until its attempt has ended, or delete this " +
-					"Transfer and create one into a path outside of it"}
+				"a Transfer of another namespace writes into the same place of this claim now; wait until its attempt has ended, " +
+					"or delete this Transfer and create one into a path outside of it"}
 		}
 	}
 	return nil

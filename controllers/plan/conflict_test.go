@@ -37,10 +37,21 @@ func TestConflicts(t *testing.T) {
 	completed := metav1.NewTime(now)
 	stuck := func(reason string) []metav1.Condition { return conditions.Stalled(reason, "message") }
 	fresh := state(func(*v1alpha1.Transfer) {})
-	writing := at(v1alpha1.TransferTransferring, conditions.Reconciling(v1alpha1.ReasonTransferring, ""), &v1alpha1.RunStatus{ID: "aaaaa", Attempt: 1})
-	backingOff := at(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, ""), &v1alpha1.RunStatus{NextAttemptTime: &completed})
-	complete := at(v1alpha1.TransferComplete, conditions.Ready(v1alpha1.ReasonSucceeded, ""), &v1alpha1.RunStatus{CompletionTime: &completed})
-	failed := at(v1alpha1.TransferFailed, stuck(v1alpha1.ReasonMaxAttemptsReached), &v1alpha1.RunStatus{CompletionTime: &completed})
+	writing := at(
+		v1alpha1.TransferTransferring, conditions.Reconciling(v1alpha1.ReasonTransferring, ""),
+		&v1alpha1.RunStatus{ID: "aaaaa", Attempt: 1},
+	)
+	backingOff := at(
+		v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, ""),
+		&v1alpha1.RunStatus{NextAttemptTime: &completed},
+	)
+	complete := at(
+		v1alpha1.TransferComplete, conditions.Ready(v1alpha1.ReasonSucceeded, ""),
+		&v1alpha1.RunStatus{CompletionTime: &completed},
+	)
+	failed := at(
+		v1alpha1.TransferFailed, stuck(v1alpha1.ReasonMaxAttemptsReached), &v1alpha1.RunStatus{CompletionTime: &completed},
+	)
 	sourceless := at(v1alpha1.TransferPending, stuck(v1alpha1.ReasonSourceNotFound), nil)
 	queued := at(v1alpha1.TransferPending, stuck(v1alpha1.ReasonDestinationInUse), nil)
 	const older, younger = 2 * time.Hour, time.Minute
@@ -102,7 +113,8 @@ func TestConflicts(t *testing.T) {
 				if waits := reason == v1alpha1.ReasonDestinationInUse; waits != want || (decision.Start == nil) != want {
 					t.Errorf("to %q: %s: %s", peer, reason, message)
 				}
-				named := strings.Contains(message, "payroll-nightly") || strings.Contains(message, "salaries") || strings.Contains(message, "evil")
+				named := strings.Contains(message, "payroll-nightly") || strings.Contains(message, "salaries") ||
+					strings.Contains(message, "evil")
 				if named != (want && test.namespace == "bank") {
 					t.Errorf("to %q: %s", peer, message)
 				}

@@ -90,7 +90,8 @@ func DecideDelivery(delivery *v1alpha1.Delivery, facts DeliveryFacts, image Agen
 	d.out.Status = d.delivery.Status
 	d.out.Status.ObservedGeneration = delivery.Generation
 	d.out.Status.Peer = peerName(delivery.Spec.Peer)
-	if facts.Report != nil && facts.Early && equality.Semantic.DeepEqual(deliveryState(d.out.Status), deliveryState(delivery.Status)) {
+	if facts.Report != nil && facts.Early &&
+		equality.Semantic.DeepEqual(deliveryState(d.out.Status), deliveryState(delivery.Status)) {
 		d.out.Status, d.out.Later = delivery.Status, true
 	}
 	d.out.Clear = facts.Job != nil && d.out.Status.Phase == v1alpha1.DeliveryComplete
@@ -144,8 +145,8 @@ func (d *deliveryDecision) admit() {
 	claim := spec.Destination.PersistentVolumeClaim.ClaimName
 	switch {
 	case !IsGenuine(d.delivery):
-		d.fail(v1alpha1.ReasonInvalidSpec, "the name or the labels of this Delivery are not those of the attempt that its spec names; delete it and "+
-			"make a Transfer: the gateway or the manager makes its Delivery")
+		d.fail(v1alpha1.ReasonInvalidSpec, "the name or the labels of this Delivery are not those of the attempt that its "+
+			"spec names; delete it and make a Transfer: the gateway or the manager makes its Delivery")
 		return
 	case d.peerGone():
 		d.fail(v1alpha1.ReasonPeerNotFound, fmt.Sprintf("Peer %q does not exist any more", spec.Peer))
@@ -179,12 +180,16 @@ func (d *deliveryDecision) admit() {
 	for i := range d.facts.Transfers {
 		other := &d.facts.Transfers[i]
 		destination := other.Spec.Destination.PersistentVolumeClaim
-		if !WritesHere(other) || destination.ClaimName != claim || !overlap(destination.Path, spec.Destination.PersistentVolumeClaim.Path) {
+		if !WritesHere(other) || destination.ClaimName != claim ||
+			!overlap(destination.Path, spec.Destination.PersistentVolumeClaim.Path) {
 			continue
 		}
-		d.out.Detail = fmt.Sprintf("Transfer %q of this namespace writes into %q of the same claim", other.Name, destination.Path)
+		d.out.Detail = fmt.Sprintf(
+			"Transfer %q of this namespace writes into %q of the same claim", other.Name, destination.Path,
+		)
 		d.fail(v1alpha1.ReasonDestinationInUse,
-			"a Transfer within the receiving cluster writes into the same place of this claim; wait until it has ended, or choose a path outside of it")
+			"a Transfer within the receiving cluster writes into the same place of this claim; wait until it has ended, or "+
+				"choose a path outside of it")
 		return
 	}
 	if !d.admitted() {
@@ -224,7 +229,8 @@ func olderDelivery(a, b *v1alpha1.Delivery) bool {
 }
 
 func sameTransfer(a, b *v1alpha1.Delivery) bool {
-	return a.Spec.Peer == b.Spec.Peer && a.Spec.Transfer.Namespace == b.Spec.Transfer.Namespace && a.Spec.Transfer.Name == b.Spec.Transfer.Name
+	return a.Spec.Peer == b.Spec.Peer && a.Spec.Transfer.Namespace == b.Spec.Transfer.Namespace &&
+		a.Spec.Transfer.Name == b.Spec.Transfer.Name
 }
 
 func (d *deliveryDecision) start() {
@@ -239,8 +245,8 @@ func (d *deliveryDecision) start() {
 	message := "the agent's pod is being started"
 	if d.delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && !d.facts.PrivilegeAllowed {
 		// The Delivery goes on, as what its agent cannot keep is counted; whoever wants it kept reads how.
-		message = fmt.Sprintf("the agent's pod is being started without the privilege to keep owners that the Transfer asks for; to give it, annotate "+
-			"namespace %q of the receiving cluster with %s: \"true\"", d.delivery.Namespace, v1alpha1.AllowPrivilegedAnnotation)
+		message = fmt.Sprintf("the agent's pod is being started without the privilege to keep owners that the Transfer "+
+			"asks for; to give it, annotate namespace %q of the receiving cluster with %s: \"true\"", d.delivery.Namespace, v1alpha1.AllowPrivilegedAnnotation)
 	}
 	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, message))
 }

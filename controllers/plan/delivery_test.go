@@ -21,9 +21,11 @@ import (
 
 func newDelivery(id string, attempt int32) *v1alpha1.Delivery {
 	delivery := plan.NewDelivery("bank", v1alpha1.DeliverySpec{
-		Peer:        "east",
-		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: attempt},
-		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}},
+		Peer:     "east",
+		Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: attempt},
+		Destination: v1alpha1.DeliveryDestination{
+			PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"},
+		},
 	})
 	delivery.UID, delivery.Generation, delivery.CreationTimestamp = types.UID("uid-"+id), 1, metav1.NewTime(now)
 	return delivery
@@ -32,18 +34,21 @@ func newDelivery(id string, attempt int32) *v1alpha1.Delivery {
 // H3: a Delivery that somebody made by hand starts no agent.
 func TestForgedDelivery(t *testing.T) {
 	for name, forge := range map[string]func(*v1alpha1.Delivery){
-		"name":           func(d *v1alpha1.Delivery) { d.Name = "lighterage-ca" },
-		"another run":    func(d *v1alpha1.Delivery) { d.Spec.Transfer.Run = "zzzzz" },
-		"another sender": func(d *v1alpha1.Delivery) { d.Labels[plan.SenderLabel] = plan.SenderHash("east", "bank", "other") },
-		"another peer":   func(d *v1alpha1.Delivery) { d.Labels[plan.PeerLabel] = "north" },
-		"peer":           func(d *v1alpha1.Delivery) { d.Spec.Peer = "" },
-		"no labels":      func(d *v1alpha1.Delivery) { d.Labels = nil },
+		"name":        func(d *v1alpha1.Delivery) { d.Name = "lighterage-ca" },
+		"another run": func(d *v1alpha1.Delivery) { d.Spec.Transfer.Run = "zzzzz" },
+		"another sender": func(d *v1alpha1.Delivery) {
+			d.Labels[plan.SenderLabel] = plan.SenderHash("east", "bank", "other")
+		},
+		"another peer": func(d *v1alpha1.Delivery) { d.Labels[plan.PeerLabel] = "north" },
+		"peer":         func(d *v1alpha1.Delivery) { d.Spec.Peer = "" },
+		"no labels":    func(d *v1alpha1.Delivery) { d.Labels = nil },
 	} {
 		delivery := newDelivery("mine", 1)
 		forge(delivery)
 		decision := plan.DecideDelivery(delivery, goodDeliveryFacts(), image)
 		stalled := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionStalled)
-		if decision.Start != nil || decision.Status.Phase != v1alpha1.DeliveryFailed || stalled.Reason != v1alpha1.ReasonInvalidSpec {
+		if decision.Start != nil || decision.Status.Phase != v1alpha1.DeliveryFailed ||
+			stalled.Reason != v1alpha1.ReasonInvalidSpec {
 			t.Errorf("%s: %+v", name, decision)
 		}
 	}
@@ -70,11 +75,15 @@ func TestAdmission(t *testing.T) {
 		phase  v1alpha1.DeliveryPhase
 		reason string
 	}{
-		"nothing wrong":        {func(*plan.DeliveryFacts) {}, v1alpha1.DeliveryStarting, "Starting"},
-		"unknown claim":        {func(f *plan.DeliveryFacts) { f.Claim = nil }, v1alpha1.DeliveryFailed, "DestinationNotFound"},
+		"nothing wrong": {func(*plan.DeliveryFacts) {}, v1alpha1.DeliveryStarting, "Starting"},
+		"unknown claim": {
+			func(f *plan.DeliveryFacts) { f.Claim = nil }, v1alpha1.DeliveryFailed, "DestinationNotFound",
+		},
 		"Peer gone":            {func(f *plan.DeliveryFacts) { f.Peer = nil }, v1alpha1.DeliveryFailed, "PeerNotFound"},
 		"another writes there": {other(func(*v1alpha1.Delivery) {}), v1alpha1.DeliveryFailed, "DestinationInUse"},
-		"another beside it": {other(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.Path = "/bookshop" }),
+		"another beside it": {other(func(d *v1alpha1.Delivery) {
+			d.Spec.Destination.PersistentVolumeClaim.Path = "/bookshop"
+		}),
 			v1alpha1.DeliveryStarting, "Starting"},
 		"another claim": {other(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.ClaimName = "else" }),
 			v1alpha1.DeliveryStarting, "Starting"},

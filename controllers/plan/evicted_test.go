@@ -24,7 +24,9 @@ func TestEvicted(t *testing.T) {
 	pod := func(phase corev1.PodPhase, evicted corev1.ConditionStatus, message string, code int32) *corev1.Pod {
 		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
 		if evicted != "" {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: evicted, Reason: "EvictionByEvictionAPI"}}
+			pod.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.DisruptionTarget, Status: evicted, Reason: "EvictionByEvictionAPI"},
+			}
 		}
 		if code >= 0 {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: AgentContainer, State: corev1.ContainerState{
@@ -42,12 +44,17 @@ func TestEvicted(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"stopped in time":             {job, pod(corev1.PodFailed, "True", report(wirev1.FailureReason_FAILURE_REASON_ABORTED), 1), v1alpha1.ReasonEvicted},
-		"killed":                      {job, pod(corev1.PodFailed, "True", "", 137), v1alpha1.ReasonEvicted},
-		"before it started":           {job, pod(corev1.PodFailed, "True", "", -1), v1alpha1.ReasonEvicted},
-		"not any more":                {job, pod(corev1.PodFailed, "False", "", 137), v1alpha1.ReasonAgentLost},
-		"killed by somebody":          {job, pod(corev1.PodFailed, "", "", 137), v1alpha1.ReasonAgentLost},
-		"failed and was evicted then": {job, pod(corev1.PodFailed, "True", report(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL), 1), v1alpha1.ReasonDestinationFull},
+		"stopped in time": {
+			job, pod(corev1.PodFailed, "True", report(wirev1.FailureReason_FAILURE_REASON_ABORTED), 1), v1alpha1.ReasonEvicted,
+		},
+		"killed":             {job, pod(corev1.PodFailed, "True", "", 137), v1alpha1.ReasonEvicted},
+		"before it started":  {job, pod(corev1.PodFailed, "True", "", -1), v1alpha1.ReasonEvicted},
+		"not any more":       {job, pod(corev1.PodFailed, "False", "", 137), v1alpha1.ReasonAgentLost},
+		"killed by somebody": {job, pod(corev1.PodFailed, "", "", 137), v1alpha1.ReasonAgentLost},
+		"failed and was evicted then": {
+			job, pod(corev1.PodFailed, "True", report(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL), 1),
+			v1alpha1.ReasonDestinationFull,
+		},
 		"succeeded":                   {job, pod(corev1.PodSucceeded, "True", "", 0), ""},
 		"pod gone, Job knows":         {failedJob(batchv1.JobReasonPodFailurePolicy), nil, v1alpha1.ReasonEvicted},
 		"pod gone, for another cause": {failedJob(batchv1.JobReasonBackoffLimitExceeded), nil, v1alpha1.ReasonAgentLost},
@@ -98,8 +105,10 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 	)
 	for name, attempts := range map[string][]outcome{
 		"evictions only": {
-			{reason: evicted, wait: 5 * time.Second}, {reason: evicted, wait: 10 * time.Second}, {reason: evicted, wait: 20 * time.Second},
-			{reason: evicted, wait: 40 * time.Second}, {reason: evicted, wait: 80 * time.Second}, {reason: evicted, wait: 160 * time.Second},
+			{reason: evicted, wait: 5 * time.Second}, {reason: evicted, wait: 10 * time.Second},
+			{reason: evicted, wait: 20 * time.Second},
+			{reason: evicted, wait: 40 * time.Second}, {reason: evicted, wait: 80 * time.Second},
+			{reason: evicted, wait: 160 * time.Second},
 			{reason: evicted, wait: 5 * time.Minute}, {reason: evicted, wait: 5 * time.Minute},
 		},
 		"an eviction among failures": {
@@ -112,12 +121,15 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 		},
 		"a link that breaks again and again, and something arrives": {
 			{reason: lostLink, failures: 1, wait: 5 * time.Second}, {reason: lostLink, failures: 2, wait: 10 * time.Second},
-			{reason: lostLink, whole: 5, failures: 1, wait: 5 * time.Second}, {reason: lostLink, whole: 5, failures: 1, wait: 5 * time.Second},
-			{reason: lostLink, resumed: 9, failures: 1, wait: 5 * time.Second}, {reason: lostLink, resumed: 9, failures: 2, wait: 10 * time.Second},
+			{reason: lostLink, whole: 5, failures: 1, wait: 5 * time.Second},
+			{reason: lostLink, whole: 5, failures: 1, wait: 5 * time.Second},
+			{reason: lostLink, resumed: 9, failures: 1, wait: 5 * time.Second},
+			{reason: lostLink, resumed: 9, failures: 2, wait: 10 * time.Second},
 			{reason: lostLink, resumed: 8, failures: 3, failed: true},
 		},
 		"what arrives is of no use": {
-			{reason: corrupt, whole: 5, failures: 1, wait: 5 * time.Second}, {reason: corrupt, whole: 5, failures: 2, wait: 10 * time.Second},
+			{reason: corrupt, whole: 5, failures: 1, wait: 5 * time.Second},
+			{reason: corrupt, whole: 5, failures: 2, wait: 10 * time.Second},
 			{reason: full, whole: 5, failures: 3, failed: true},
 		},
 	} {

@@ -98,7 +98,9 @@ func EndsRun(reason string) bool { return slices.Contains(endsRun, reason) }
 
 // inARow is how many of the last attempts of a run, newest first, ended for a reason that counts.
 func inARow(history []v1alpha1.AttemptRecord, run string, counts func(reason string) bool) int32 {
-	n := slices.IndexFunc(history, func(record v1alpha1.AttemptRecord) bool { return record.RunID != run || !counts(record.Reason) })
+	n := slices.IndexFunc(history, func(record v1alpha1.AttemptRecord) bool {
+		return record.RunID != run || !counts(record.Reason)
+	})
 	if n < 0 {
 		n = len(history)
 	}

@@ -27,7 +27,8 @@ func TestFilterReachesTheAgent(t *testing.T) {
 	if err := protojson.Unmarshal(b, &config); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(config.Include, transfer.Spec.Include) || !slices.Equal(config.Exclude, transfer.Spec.Exclude) || !config.Mirror || !config.AllowEmptySource {
+	if !slices.Equal(config.Include, transfer.Spec.Include) || !slices.Equal(config.Exclude, transfer.Spec.Exclude) ||
+		!config.Mirror || !config.AllowEmptySource {
 		t.Errorf("the configuration is %v", &config)
 	}
 }
@@ -41,7 +42,8 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 		transfer := newTransfer("ledger", 0)
 		change(&transfer.Spec)
 		decision := plan.DecideTransfer(transfer, goodFacts(), image)
-		if _, reason, _ := verdict(t, decision.Status.Conditions); reason != v1alpha1.ReasonInvalidSpec || decision.Start != nil {
+		if _, reason, _ := verdict(t, decision.Status.Conditions); reason != v1alpha1.ReasonInvalidSpec ||
+			decision.Start != nil {
 			t.Errorf("%s: the reason is %s", name, reason)
 		}
 	}
@@ -53,7 +55,8 @@ func TestRunThatNoAttemptFixes(t *testing.T) {
 	facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER, "fix it")
 	decision := plan.DecideTransfer(transfer, facts, image)
 	transfer.Status = decision.Status
-	if !meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionFailed) || transfer.Status.Run.CompletionTime == nil ||
+	if !meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionFailed) ||
+		transfer.Status.Run.CompletionTime == nil ||
 		!decision.Finished.RunEnded || transfer.Status.Run.NextAttemptTime != nil {
 		t.Errorf("status is %+v", transfer.Status)
 	}
@@ -69,13 +72,18 @@ func TestRunThatNoAttemptFixes(t *testing.T) {
 
 func TestWhatWasNotSentIsCounted(t *testing.T) {
 	transfer, facts := running(1)
-	text, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Removed: 7, ReusedBytes: 8, HoleBytes: 9}})
+	text, err := protojson.Marshal(
+		&wirev1.Report{
+			State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Removed: 7, ReusedBytes: 8, HoleBytes: 9},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts.Pod = ended(0, "Completed", string(text))
 	status := plan.DecideTransfer(transfer, facts, image).Status
-	if p, h := status.Progress, status.History[0]; p.Removed != 7 || h.Removed != 7 || p.ReusedBytes != 8 || h.ReusedBytes != 8 || p.HoleBytes != 9 {
+	if p, h := status.Progress, status.History[0]; p.Removed != 7 || h.Removed != 7 || p.ReusedBytes != 8 ||
+		h.ReusedBytes != 8 || p.HoleBytes != 9 {
 		t.Errorf("progress is %+v, history %+v", status.Progress, status.History)
 	}
 }

@@ -26,10 +26,13 @@ var (
 func newTransfer(name string, age time.Duration) *v1alpha1.Transfer {
 	return &v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "bank", Name: name, UID: "uid-of-" + "transfer", Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-age)),
+			Namespace: "bank", Name: name, UID: "uid-of-" + "transfer", Generation: 1,
+			CreationTimestamp: metav1.NewTime(now.Add(-age)),
 		},
 		Spec: v1alpha1.TransferSpec{
-			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/"}},
+			Source: v1alpha1.TransferSource{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/"},
+			},
 			Destination: v1alpha1.TransferDestination{
 				Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"},
 			},
@@ -74,7 +77,11 @@ func pod(state corev1.ContainerState) *corev1.Pod {
 }
 
 func ended(exitCode int32, reason, message string) *corev1.Pod {
-	return pod(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exitCode, Reason: reason, Message: message}})
+	return pod(
+		corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: exitCode, Reason: reason, Message: message},
+		},
+	)
 }
 
 func failed(t *testing.T, reason wirev1.FailureReason, message string) *corev1.Pod {

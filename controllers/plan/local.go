@@ -55,10 +55,11 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *Problem {
 	source, destination := transfer.Spec.Source.PersistentVolumeClaim, transfer.Spec.Destination.PersistentVolumeClaim
 	namespace := DestinationNamespace(transfer)
 	switch {
-	case namespace == transfer.Namespace && source.ClaimName == destination.ClaimName && overlap(source.Path, destination.Path):
+	case namespace == transfer.Namespace && source.ClaimName == destination.ClaimName &&
+		overlap(source.Path, destination.Path):
 		return &Problem{v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-			"source %q and destination %q of claim %q are the same directory, or one is in the other; delete this Transfer and create one into "+
-				"another claim, or into a path beside the source", source.Path, destination.Path, source.ClaimName)}
+			"source %q and destination %q of claim %q are the same directory, or one is in the other; delete this Transfer "+
+				"and create one into another claim, or into a path beside the source", source.Path, destination.Path, source.ClaimName)}
 	case facts.Refusal != "": // before anything is said of what exists there
 		return &Problem{v1alpha1.ReasonNotGranted, facts.Refusal}
 	case facts.Claim == nil || facts.Claim.DeletionTimestamp != nil:

@@ -44,21 +44,24 @@ func begun(t *testing.T, namespace string) (*v1alpha1.Transfer, plan.TransferFac
 
 func TestOnePodMountsBothClaims(t *testing.T) {
 	transfer, _, decision := begun(t, "")
-	if run := transfer.Status.Run; run.Route != v1alpha1.RoutePod || transfer.Status.Peer != v1alpha1.ThisCluster || decision.Deliver != nil {
+	if run := transfer.Status.Run; run.Route != v1alpha1.RoutePod || transfer.Status.Peer != v1alpha1.ThisCluster ||
+		decision.Deliver != nil {
 		t.Errorf("%+v, %q, %+v", run, transfer.Status.Peer, decision.Deliver)
 	}
 	job := decision.Start.Job()
 	pod := job.Spec.Template.Spec
 	restricted(t, pod)
 	container := pod.Containers[0]
-	if container.Args[0] != "local" || job.Labels[plan.ComponentLabel] != "local" || container.StartupProbe != nil || len(container.Ports) != 1 {
+	if container.Args[0] != "local" || job.Labels[plan.ComponentLabel] != "local" || container.StartupProbe != nil ||
+		len(container.Ports) != 1 {
 		t.Errorf("%+v", container)
 	}
 	source, destination := pod.Volumes[1].PersistentVolumeClaim, pod.Volumes[2].PersistentVolumeClaim
 	if source.ClaimName != "ledger" || !source.ReadOnly || destination.ClaimName != "copy" || destination.ReadOnly {
 		t.Errorf("%+v %+v", source, destination)
 	}
-	if mounts := container.VolumeMounts; len(mounts) != 3 || mounts[1].MountPath != "/volume" || !mounts[1].ReadOnly || mounts[2].MountPath != "/destination" || mounts[2].ReadOnly {
+	if mounts := container.VolumeMounts; len(mounts) != 3 || mounts[1].MountPath != "/volume" || !mounts[1].ReadOnly ||
+		mounts[2].MountPath != "/destination" || mounts[2].ReadOnly {
 		t.Errorf("%+v", mounts)
 	}
 	text, err := decision.Start.Config()
@@ -69,8 +72,10 @@ func TestOnePodMountsBothClaims(t *testing.T) {
 	if err := protojson.Unmarshal(text, config); err != nil {
 		t.Fatal(err)
 	}
-	if to := config.GetReceive(); to.GetVolume() != "/destination" || to.GetPath() != "books" || to.GetSenderName() != "ledger" || to.GetSenderNamespace() != "bank" ||
-		to.GetRunId() != "abcde" || config.GetSend().GetVolume() != "/volume" || config.GetSend().GetControlAddress() != ":9443" {
+	if to := config.GetReceive(); to.GetVolume() != "/destination" || to.GetPath() != "books" ||
+		to.GetSenderName() != "ledger" || to.GetSenderNamespace() != "bank" ||
+		to.GetRunId() != "abcde" || config.GetSend().GetVolume() != "/volume" ||
+		config.GetSend().GetControlAddress() != ":9443" {
 		t.Errorf("%s", text)
 	}
 }
@@ -94,15 +99,18 @@ func TestPrivilegeOfOnePod(t *testing.T) {
 		added []corev1.Capability
 		group bool
 	}{
-		"all":          {corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, keepsOwners, false},
-		"only reading": {corev1.SecurityContext{Capabilities: capabilities("DAC_READ_SEARCH")}, []corev1.Capability{"DAC_READ_SEARCH"}, true},
+		"all": {corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, keepsOwners, false},
+		"only reading": {
+			corev1.SecurityContext{Capabilities: capabilities("DAC_READ_SEARCH")}, []corev1.Capability{"DAC_READ_SEARCH"}, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transfer, facts := localTransfer("")
 			facts.PrivilegeAllowed = true
 			transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &test.given}
 			pod := plan.DecideTransfer(transfer, facts, image).Start.Job().Spec.Template.Spec
-			if got := pod.Containers[0].SecurityContext.Capabilities.Add; !slices.Equal(got, test.added) || (pod.SecurityContext.FSGroup != nil) != test.group {
+			if got := pod.Containers[0].SecurityContext.Capabilities.Add; !slices.Equal(got, test.added) ||
+				(pod.SecurityContext.FSGroup != nil) != test.group {
 				t.Errorf("%v, %v", got, pod.SecurityContext.FSGroup)
 			}
 		})
@@ -137,17 +145,24 @@ func TestLocalRefusals(t *testing.T) {
 			transfer.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/books"}
 			transfer.Spec.Destination.Namespace = "vault"
 		}, "", ""},
-		"no destination": {func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) { facts.Local.Claim = nil }, v1alpha1.ReasonDestinationNotFound, "create it there"},
+		"no destination": {
+			func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) { facts.Local.Claim = nil },
+			v1alpha1.ReasonDestinationNotFound, "create it there",
+		},
 		"not granted": {func(_ *v1alpha1.Transfer, facts *plan.TransferFacts) {
 			facts.Local.Claim, facts.Local.Refusal = nil, "no PeerGrant"
 		},
 			v1alpha1.ReasonNotGranted, "no PeerGrant"},
-		"a Delivery writes there": {inTheWay(func(*v1alpha1.Delivery) {}), v1alpha1.ReasonDestinationInUse, `Delivery "other" from east`},
+		"a Delivery writes there": {
+			inTheWay(func(*v1alpha1.Delivery) {}), v1alpha1.ReasonDestinationInUse, `Delivery "other" from east`,
+		},
 		"a Delivery writes there, in another namespace": {func(transfer *v1alpha1.Transfer, facts *plan.TransferFacts) {
 			transfer.Spec.Destination.Namespace = "vault"
 			inTheWay(func(*v1alpha1.Delivery) {})(transfer, facts)
 		}, v1alpha1.ReasonDestinationInUse, "a Delivery in namespace \"vault\" writes into the same place of claim"},
-		"a Delivery beside it": {inTheWay(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.Path = "/bookshop" }), "", ""},
+		"a Delivery beside it": {
+			inTheWay(func(d *v1alpha1.Delivery) { d.Spec.Destination.PersistentVolumeClaim.Path = "/bookshop" }), "", "",
+		},
 		"a Delivery that has ended": {inTheWay(func(d *v1alpha1.Delivery) { d.Status.Phase = v1alpha1.DeliveryComplete }),
 			"", ""},
 	} {
@@ -162,7 +177,8 @@ func TestLocalRefusals(t *testing.T) {
 				}
 				return
 			}
-			if decision.Start != nil || decision.Deliver != nil || kind != "Stalled" || reason != test.reason || !strings.Contains(message, test.says) {
+			if decision.Start != nil || decision.Deliver != nil || kind != "Stalled" || reason != test.reason ||
+				!strings.Contains(message, test.says) {
 				t.Errorf("%s %s: %s", kind, reason, message)
 			}
 		})
@@ -194,7 +210,8 @@ func TestRoute(t *testing.T) {
 			transfer, facts := localTransfer(test.namespace)
 			facts.Placement.Nodes, facts.Placement.Volume, facts.Local.Volume = nodes, test.source, test.destination
 			decision := plan.DecideTransfer(transfer, facts, image)
-			if got := decision.Status.Run.Route; got != test.want || (decision.Deliver != nil) != (test.want == v1alpha1.RouteDirect) {
+			if got := decision.Status.Run.Route; got != test.want ||
+				(decision.Deliver != nil) != (test.want == v1alpha1.RouteDirect) {
 				t.Errorf("%s, %+v", got, decision.Deliver)
 			}
 		})
@@ -204,9 +221,11 @@ func TestRoute(t *testing.T) {
 func TestDirectAttempt(t *testing.T) {
 	transfer, facts, decision := begun(t, "vault")
 	delivery := decision.Deliver
-	if delivery == nil || decision.Start != nil || delivery.Namespace != "vault" || delivery.Spec.Peer != "" || delivery.Labels[plan.PeerLabel] != "" ||
+	if delivery == nil || decision.Start != nil || delivery.Namespace != "vault" || delivery.Spec.Peer != "" ||
+		delivery.Labels[plan.PeerLabel] != "" ||
 		delivery.Spec.Transfer != (v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: 1}) ||
-		delivery.Spec.Destination.PersistentVolumeClaim.Path != "/books" || delivery.Spec.Privilege != v1alpha1.AgentPrivilegeNone {
+		delivery.Spec.Destination.PersistentVolumeClaim.Path != "/books" ||
+		delivery.Spec.Privilege != v1alpha1.AgentPrivilegeNone {
 		t.Fatalf("%+v", decision)
 	}
 	next := func(change func(*v1alpha1.Delivery)) plan.TransferDecision {
@@ -218,7 +237,8 @@ func TestDirectAttempt(t *testing.T) {
 	waits := next(func(d *v1alpha1.Delivery) {
 		d.Status.Conditions = conditions.Reconciling(v1alpha1.ReasonUnschedulable, "no node has room")
 	})
-	if _, reason, message := verdict(t, waits.Status.Conditions); waits.Start != nil || waits.Deliver != nil || reason != v1alpha1.ReasonOpening ||
+	if _, reason, message := verdict(t, waits.Status.Conditions); waits.Start != nil || waits.Deliver != nil ||
+		reason != v1alpha1.ReasonOpening ||
 		!strings.Contains(message, "no node has room") || waits.RequeueAfter == 0 {
 		t.Errorf("%s %s %+v", reason, message, waits)
 	}
@@ -234,19 +254,22 @@ func TestDirectAttempt(t *testing.T) {
 	if err := protojson.Unmarshal(text, config); err != nil {
 		t.Fatal(err)
 	}
-	if config.GetReceiverEndpoint() != "10.0.0.7:8443" || config.GetReceiverServerName() != "name" || config.GetGatewayEndpoint() != "" {
+	if config.GetReceiverEndpoint() != "10.0.0.7:8443" || config.GetReceiverServerName() != "name" ||
+		config.GetGatewayEndpoint() != "" {
 		t.Errorf("%s", text)
 	}
 	failed := next(func(d *v1alpha1.Delivery) {
 		d.Status.Phase = v1alpha1.DeliveryFailed
 		d.Status.Conditions = conditions.Stalled(v1alpha1.ReasonDestinationInUse, "another writes there")
 	})
-	if kind, reason, message := verdict(t, failed.Status.Conditions); kind != "Stalled" || reason != v1alpha1.ReasonDestinationInUse || message != "another writes there" ||
+	if kind, reason, message := verdict(t, failed.Status.Conditions); kind != "Stalled" ||
+		reason != v1alpha1.ReasonDestinationInUse || message != "another writes there" ||
 		failed.Start != nil || failed.Status.Run.NextAttemptTime == nil || len(failed.Status.History) != 1 {
 		t.Errorf("%s %s %s %+v", kind, reason, message, failed.Status)
 	}
 	deleted := next(func(d *v1alpha1.Delivery) { d.DeletionTimestamp = ptr.To(metav1.NewTime(now)) })
-	if deleted.Start != nil || deleted.Status.Phase != v1alpha1.TransferRetrying || deleted.Status.History[0].Reason != v1alpha1.ReasonAborted {
+	if deleted.Start != nil || deleted.Status.Phase != v1alpha1.TransferRetrying ||
+		deleted.Status.History[0].Reason != v1alpha1.ReasonAborted {
 		t.Errorf("%+v", deleted.Status)
 	}
 }
@@ -259,7 +282,8 @@ func TestOneWriterAtATime(t *testing.T) {
 	old.Status.Phase = v1alpha1.DeliveryReceiving
 	facts.Local.Deliveries = []v1alpha1.Delivery{*old}
 	decision := plan.DecideTransfer(transfer, facts, image)
-	if len(decision.Withdraw) != 1 || decision.Deliver != nil || decision.Start != nil || !decision.Retire || decision.RequeueAfter == 0 {
+	if len(decision.Withdraw) != 1 || decision.Deliver != nil || decision.Start != nil || !decision.Retire ||
+		decision.RequeueAfter == 0 {
 		t.Errorf("%+v", decision)
 	}
 	transfer.Status = decision.Status
@@ -269,7 +293,8 @@ func TestOneWriterAtATime(t *testing.T) {
 		t.Errorf("%+v", decision)
 	}
 	facts.Local.Deliveries = nil
-	if decision = plan.DecideTransfer(transfer, facts, image); decision.Deliver == nil || decision.Deliver.Spec.Transfer.Attempt != 2 {
+	if decision = plan.DecideTransfer(transfer, facts, image); decision.Deliver == nil ||
+		decision.Deliver.Spec.Transfer.Attempt != 2 {
 		t.Errorf("%+v", decision)
 	}
 
@@ -277,18 +302,22 @@ func TestOneWriterAtATime(t *testing.T) {
 	transfer.Status.Run.NextAttemptTime = ptr.To(metav1.NewTime(now))
 	facts.Local.Writers = []string{"ledger-abcde-1"}
 	decision = plan.DecideTransfer(transfer, facts, image)
-	if _, _, message := verdict(t, decision.Status.Conditions); decision.Start != nil || !decision.Retire || !strings.Contains(message, `"ledger-abcde-1"`) {
+	if _, _, message := verdict(t, decision.Status.Conditions); decision.Start != nil || !decision.Retire ||
+		!strings.Contains(message, `"ledger-abcde-1"`) {
 		t.Errorf("%s", message)
 	}
 	transfer.Status = decision.Status
 	facts.Local.Writers = nil
-	if decision = plan.DecideTransfer(transfer, facts, image); decision.Start == nil || decision.Start.Name() != "ledger-abcde-2" {
+	if decision = plan.DecideTransfer(transfer, facts, image); decision.Start == nil ||
+		decision.Start.Name() != "ledger-abcde-2" {
 		t.Errorf("%+v", decision)
 	}
 }
 
 func TestTakenApart(t *testing.T) {
-	unschedulable := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "volume node affinity conflict"}
+	unschedulable := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "volume node affinity conflict",
+	}
 	unmounted := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}
 	pulling := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
 	for name, test := range map[string]struct {
@@ -303,7 +332,9 @@ func TestTakenApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			transfer, facts, first := begun(t, "")
-			facts.Job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: first.Start.Name(), CreationTimestamp: metav1.NewTime(now)}}
+			facts.Job = &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Name: first.Start.Name(), CreationTimestamp: metav1.NewTime(now)},
+			}
 			facts.Pod = pod(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}})
 			facts.Pod.Status.Phase, facts.Pod.Status.Conditions = corev1.PodPending, []corev1.PodCondition{test.condition}
 			facts.Now = now.Add(test.waited)
@@ -315,12 +346,14 @@ func TestTakenApart(t *testing.T) {
 				}
 				return
 			}
-			if run.Route != v1alpha1.RouteDirect || run.NextAttemptTime == nil || run.Failures != 0 || len(decision.Status.History) != 1 || decision.Finished == nil {
+			if run.Route != v1alpha1.RouteDirect || run.NextAttemptTime == nil || run.Failures != 0 ||
+				len(decision.Status.History) != 1 || decision.Finished == nil {
 				t.Fatalf("%+v %+v", run, decision.Status.History)
 			}
 			transfer.Status = decision.Status
 			facts.Now, facts.Job, facts.Pod = run.NextAttemptTime.Time, nil, nil
-			if decision = plan.DecideTransfer(transfer, facts, image); decision.Deliver == nil || decision.Deliver.Spec.Transfer.Attempt != 2 {
+			if decision = plan.DecideTransfer(transfer, facts, image); decision.Deliver == nil ||
+				decision.Deliver.Spec.Transfer.Attempt != 2 {
 				t.Errorf("%+v", decision)
 			}
 		})
@@ -331,7 +364,8 @@ func TestDeliveryWithinTheCluster(t *testing.T) {
 	_, _, first := begun(t, "vault")
 	facts := goodDeliveryFacts()
 	facts.Peer = nil
-	if decision := plan.DecideDelivery(first.Deliver, facts, image); decision.Start == nil || decision.Status.Peer != v1alpha1.ThisCluster {
+	if decision := plan.DecideDelivery(first.Deliver, facts, image); decision.Start == nil ||
+		decision.Status.Peer != v1alpha1.ThisCluster {
 		t.Errorf("%+v", decision)
 	}
 	// A Transfer within the namespace has no Delivery and writes all the same.
@@ -339,7 +373,8 @@ func TestDeliveryWithinTheCluster(t *testing.T) {
 	transfer.Namespace = "vault"
 	facts.Transfers = []v1alpha1.Transfer{*transfer}
 	decision := plan.DecideDelivery(first.Deliver, facts, image)
-	if _, reason, _ := verdict(t, decision.Status.Conditions); decision.Start != nil || reason != v1alpha1.ReasonDestinationInUse || !strings.Contains(decision.Detail, `Transfer "ledger"`) {
+	if _, reason, _ := verdict(t, decision.Status.Conditions); decision.Start != nil ||
+		reason != v1alpha1.ReasonDestinationInUse || !strings.Contains(decision.Detail, `Transfer "ledger"`) {
 		t.Errorf("%s %+v", reason, decision)
 	}
 	transfer.Status.Run.CompletionTime = ptr.To(metav1.NewTime(now))

@@ -63,7 +63,9 @@ const nameLength = 40
 func DeliveryName(peer string, transfer v1alpha1.TransferReference) string {
 	name := strings.ReplaceAll(transfer.Name, ".", "-")
 	name = strings.TrimRight(name[:min(len(name), nameLength)], "-")
-	return fmt.Sprintf("%s-%s-%d-%s", name, transfer.Run, transfer.Attempt, SenderHash(peer, transfer.Namespace, transfer.Name)[:8])
+	return fmt.Sprintf(
+		"%s-%s-%d-%s", name, transfer.Run, transfer.Attempt, SenderHash(peer, transfer.Namespace, transfer.Name)[:8],
+	)
 }
 
 // SenderHash is the value of SenderLabel, in hexadecimal. None of the parts can contain a slash.

@@ -40,7 +40,9 @@ func validatePath(field, p string) error {
 	case len(p) > maxPathBytes:
 		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must be at most %d bytes long", maxPathBytes)}
 	case !strings.HasPrefix(p, "/"):
-		return &policy.InvalidError{Field: field, Fix: fmt.Sprintf("must be absolute, from the root of the volume, not %q; write for example /data", p)}
+		return &policy.InvalidError{
+			Field: field, Fix: fmt.Sprintf("must be absolute, from the root of the volume, not %q; write for example /data", p),
+		}
 	case strings.ContainsRune(p, 0):
 		return &policy.InvalidError{Field: field, Fix: "must not contain a NUL"}
 	}
@@ -72,7 +74,9 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 	if err := validatePath("spec.source.persistentVolumeClaim.path", spec.Source.PersistentVolumeClaim.Path); err != nil {
 		return err
 	}
-	if err := validatePath("spec.destination.persistentVolumeClaim.path", spec.Destination.PersistentVolumeClaim.Path); err != nil {
+	if err := validatePath(
+		"spec.destination.persistentVolumeClaim.path", spec.Destination.PersistentVolumeClaim.Path,
+	); err != nil {
 		return err
 	}
 	switch {
@@ -80,18 +84,35 @@ func ValidateTransfer(spec v1alpha1.TransferSpec) error {
 		return &policy.InvalidError{Field: "spec.source.persistentVolumeClaim.claimName", Fix: "must name a claim"}
 	case spec.Destination.PersistentVolumeClaim.ClaimName == "":
 		return &policy.InvalidError{Field: "spec.destination.persistentVolumeClaim.claimName", Fix: "must name a claim"}
-	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval || spec.CheckpointInterval.Value() > maxCheckpointInterval):
-		return &policy.InvalidError{Field: "spec.checkpointInterval", Fix: fmt.Sprintf("must be between 1Mi and 16Gi, not %s", spec.CheckpointInterval)}
-	case spec.BandwidthLimit != nil && (spec.BandwidthLimit.Value() < minBandwidthLimit || spec.BandwidthLimit.Value() > maxBandwidthLimit):
-		return &policy.InvalidError{Field: "spec.bandwidthLimit", Fix: fmt.Sprintf("must be between 256Ki and 1Pi bytes per second, not %s", spec.BandwidthLimit)}
+	case spec.CheckpointInterval != nil && (spec.CheckpointInterval.Value() < minCheckpointInterval ||
+		spec.CheckpointInterval.Value() > maxCheckpointInterval):
+		return &policy.InvalidError{
+			Field: "spec.checkpointInterval", Fix: fmt.Sprintf("must be between 1Mi and 16Gi, not %s", spec.CheckpointInterval),
+		}
+	case spec.BandwidthLimit != nil && (spec.BandwidthLimit.Value() < minBandwidthLimit ||
+		spec.BandwidthLimit.Value() > maxBandwidthLimit):
+		return &policy.InvalidError{
+			Field: "spec.bandwidthLimit",
+			Fix:   fmt.Sprintf("must be between 256Ki and 1Pi bytes per second, not %s", spec.BandwidthLimit),
+		}
 	case spec.Streams < 0 || spec.Streams > maxStreams:
-		return &policy.InvalidError{Field: "spec.streams", Fix: fmt.Sprintf("must be between 0, which is one for each core, and %d, not %d", maxStreams, spec.Streams)}
+		return &policy.InvalidError{
+			Field: "spec.streams",
+			Fix:   fmt.Sprintf("must be between 0, which is one for each core, and %d, not %d", maxStreams, spec.Streams),
+		}
 	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
-		return &policy.InvalidError{Field: "spec.include and spec.exclude", Fix: fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns)}
+		return &policy.InvalidError{
+			Field: "spec.include and spec.exclude",
+			Fix:   fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns),
+		}
 	case spec.AllowEmptySource && !spec.Delete:
-		return &policy.InvalidError{Field: "spec.allowEmptySource", Fix: "means something only with spec.delete: true; add that, or remove it"}
+		return &policy.InvalidError{
+			Field: "spec.allowEmptySource", Fix: "means something only with spec.delete: true; add that, or remove it",
+		}
 	case spec.MaxAttempts < 0 || spec.MaxAttempts > 100:
-		return &policy.InvalidError{Field: "spec.maxAttempts", Fix: fmt.Sprintf("must be between 1 and 100, not %d", spec.MaxAttempts)}
+		return &policy.InvalidError{
+			Field: "spec.maxAttempts", Fix: fmt.Sprintf("must be between 1 and 100, not %d", spec.MaxAttempts),
+		}
 	}
 	return nil
 }
@@ -106,7 +127,9 @@ func DestinationNamespace(transfer *v1alpha1.Transfer) string {
 
 // DestinationKey is the same for two Transfers if and only if they write into the same claim.
 func DestinationKey(transfer *v1alpha1.Transfer) string {
-	return transfer.Spec.Destination.Peer + LocalDestinationKey(DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName)
+	return transfer.Spec.Destination.Peer + LocalDestinationKey(
+		DestinationNamespace(transfer), transfer.Spec.Destination.PersistentVolumeClaim.ClaimName,
+	)
 }
 
 // LocalDestinationKey is the DestinationKey of the Transfers within this cluster into a claim.

@@ -16,7 +16,9 @@ import (
 )
 
 // sendPlacement is what is wanted for the agent that sends.
-func sendPlacement(transfer *v1alpha1.Transfer, route v1alpha1.Route, resolved policy.Resolved, image AgentImage) placement.Request {
+func sendPlacement(
+	transfer *v1alpha1.Transfer, route v1alpha1.Route, resolved policy.Resolved, image AgentImage,
+) placement.Request {
 	var tolerations []corev1.Toleration
 	if transfer.Spec.PodTemplate != nil {
 		tolerations = transfer.Spec.PodTemplate.Tolerations
@@ -44,12 +46,15 @@ func sendPlacement(transfer *v1alpha1.Transfer, route v1alpha1.Route, resolved p
 // receivePlacement is what is wanted for the agent that receives. Which codec arrives is agreed later.
 func receivePlacement(image AgentImage) placement.Request {
 	return placement.Request{
-		Placement: v1alpha1.PlacementPreferHardware, Inflates: true, Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate}, Architectures: image.Architectures,
+		Placement: v1alpha1.PlacementPreferHardware, Inflates: true, Codecs: []v1alpha1.Codec{v1alpha1.CodecDeflate},
+		Architectures: image.Architectures,
 	}
 }
 
 // placed is what status says of where an agent is: present, unless a node has been chosen that it does not know of yet.
-func placed(present *v1alpha1.PlacementStatus, node string, explain func(node string) v1alpha1.PlacementStatus) *v1alpha1.PlacementStatus {
+func placed(
+	present *v1alpha1.PlacementStatus, node string, explain func(node string) v1alpha1.PlacementStatus,
+) *v1alpha1.PlacementStatus {
 	if node == "" || present != nil && present.Node == node {
 		return present
 	}

@@ -24,10 +24,14 @@ func nodes(cordoned bool) placement.Facts {
 	node := func(name, deflate string) corev1.Node {
 		return corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.DeflateLabel: deflate}},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			},
 		}
 	}
-	facts := placement.Facts{Nodes: []corev1.Node{node("z15-a", placement.Hardware), node("plain", placement.Software)}, Claim: "ledger"}
+	facts := placement.Facts{
+		Nodes: []corev1.Node{node("z15-a", placement.Hardware), node("plain", placement.Software)}, Claim: "ledger",
+	}
 	facts.Nodes[0].Spec.Unschedulable = cordoned
 	return facts
 }
@@ -40,7 +44,8 @@ func withPlacement(wanted v1alpha1.Placement) *v1alpha1.Transfer {
 
 func TestPodGetsAffinity(t *testing.T) {
 	for wanted, want := range map[v1alpha1.Placement][2]int{
-		v1alpha1.PlacementAnyNode: {0, 0}, v1alpha1.PlacementPreferHardware: {0, 2}, v1alpha1.PlacementRequireHardware: {2, 0},
+		v1alpha1.PlacementAnyNode: {0, 0}, v1alpha1.PlacementPreferHardware: {0, 2},
+		v1alpha1.PlacementRequireHardware: {2, 0},
 	} {
 		facts := goodFacts()
 		facts.Placement = nodes(false)
@@ -52,7 +57,8 @@ func TestPodGetsAffinity(t *testing.T) {
 				required = len(selector.NodeSelectorTerms)
 			}
 		}
-		if got := [2]int{required, preferred}; got != want || decision.Status.Placement == nil || decision.Status.Placement.Reason == "" {
+		if got := [2]int{required, preferred}; got != want || decision.Status.Placement == nil ||
+			decision.Status.Placement.Reason == "" {
 			t.Errorf("%s: %v, %+v", wanted, got, decision.Status.Placement)
 		}
 	}
@@ -63,15 +69,18 @@ func TestRequiredHardwareThatIsNotThere(t *testing.T) {
 	facts.Placement = nodes(true)
 	decision := plan.DecideTransfer(transfer, facts, image)
 	what, reason, message := verdict(t, decision.Status.Conditions)
-	if decision.Start != nil || what != v1alpha1.ConditionStalled || reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(message, "z15-a: cordoned") {
+	if decision.Start != nil || what != v1alpha1.ConditionStalled || reason != v1alpha1.CompressionNoAccelerator ||
+		!strings.Contains(message, "z15-a: cordoned") {
 		t.Fatalf("%s %s: %s", what, reason, message)
 	}
-	if where := decision.Status.Placement; where == nil || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != v1alpha1.PlacementReasonCordoned {
+	if where := decision.Status.Placement; where == nil || len(where.Alternatives) != 1 ||
+		where.Alternatives[0].Reason != v1alpha1.PlacementReasonCordoned {
 		t.Errorf("%+v", where)
 	}
 	transfer.Status = decision.Status
 	facts.Placement = nodes(false)
-	if decision := plan.DecideTransfer(transfer, facts, image); decision.Start == nil || decision.Status.Placement.Engine != placement.EngineHardware {
+	if decision := plan.DecideTransfer(transfer, facts, image); decision.Start == nil ||
+		decision.Status.Placement.Engine != placement.EngineHardware {
 		t.Errorf("nothing was started when the node was there again: %+v", decision.Status)
 	}
 }
@@ -87,11 +96,13 @@ func TestRequiredHardwareWithoutItsImage(t *testing.T) {
 	decision := plan.DecideTransfer(withPlacement(v1alpha1.PlacementRequireHardware), facts, foreign)
 	what, reason, message := verdict(t, decision.Status.Conditions)
 	if decision.Start != nil || what != v1alpha1.ConditionStalled || reason != v1alpha1.CompressionNoAccelerator ||
-		!strings.Contains(message, "z15-a: the agent's image was not built for its architecture") || !strings.Contains(message, "PreferHardware") {
+		!strings.Contains(message, "z15-a: the agent's image was not built for its architecture") ||
+		!strings.Contains(message, "PreferHardware") {
 		t.Errorf("%s %s: %s", what, reason, message)
 	}
 	decision = plan.DecideTransfer(withPlacement(v1alpha1.PlacementPreferHardware), facts, foreign)
-	if where := decision.Status.Placement; decision.Start == nil || where.Reason != v1alpha1.CompressionNoAccelerator || len(where.Alternatives) != 1 ||
+	if where := decision.Status.Placement; decision.Start == nil || where.Reason != v1alpha1.CompressionNoAccelerator ||
+		len(where.Alternatives) != 1 ||
 		where.Alternatives[0].Reason != v1alpha1.PlacementReasonImageArchitecture {
 		t.Errorf("%+v", decision.Status)
 	}
@@ -102,7 +113,8 @@ func unschedulable(age time.Duration) *corev1.Pod {
 	waiting := pod(corev1.ContainerState{})
 	waiting.Spec.NodeName, waiting.CreationTimestamp = "", metav1.NewTime(now.Add(-age))
 	waiting.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available",
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/2 nodes are available",
 	}}}
 	return waiting
 }
@@ -112,7 +124,10 @@ func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 		cordoned bool
 		reason   string
 		at       string
-	}{"full": {false, v1alpha1.PlacementReasonNoRoom, v1alpha1.PlacementReasonNoRoom}, "cordoned since": {true, v1alpha1.CompressionNoAccelerator, v1alpha1.PlacementReasonCordoned}} {
+	}{
+		"full":           {false, v1alpha1.PlacementReasonNoRoom, v1alpha1.PlacementReasonNoRoom},
+		"cordoned since": {true, v1alpha1.CompressionNoAccelerator, v1alpha1.PlacementReasonCordoned},
+	} {
 		t.Run(name, func(t *testing.T) {
 			transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
 			facts.Placement = nodes(false)
@@ -121,16 +136,20 @@ func TestRequiredHardwareThatIsFullOrGoes(t *testing.T) {
 			facts.Job, facts.Pod, facts.Placement = begun.Job, unschedulable(2*time.Minute), nodes(test.cordoned)
 			decision := plan.DecideTransfer(transfer, facts, image)
 			what, reason, message := verdict(t, decision.Status.Conditions)
-			if what != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, "0/2 nodes are available") ||
+			if what != v1alpha1.ConditionStalled || reason != test.reason ||
+				!strings.Contains(message, "0/2 nodes are available") ||
 				!strings.Contains(message, "choose PreferHardware to run without one") {
 				t.Errorf("%s %s: %s", what, reason, message)
 			}
 			where := decision.Status.Placement
-			if where.Reason != reason || !strings.Contains(message, where.Message) || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != test.at {
+			if where.Reason != reason || !strings.Contains(message, where.Message) || len(where.Alternatives) != 1 ||
+				where.Alternatives[0].Reason != test.at {
 				t.Errorf("placement says %+v, Stalled %s: %s", where, reason, message)
 			}
 			facts.Pod = unschedulable(time.Second)
-			if what, _, _ := verdict(t, plan.DecideTransfer(transfer, facts, image).Status.Conditions); what != v1alpha1.ConditionReconciling {
+			if what, _, _ := verdict(
+				t, plan.DecideTransfer(transfer, facts, image).Status.Conditions,
+			); what != v1alpha1.ConditionReconciling {
 				t.Errorf("%s at once, although an autoscaler may bring a node", what)
 			}
 		})
@@ -146,7 +165,8 @@ func TestSlotOfAnAccelerator(t *testing.T) {
 	facts.Placement.FreeSlots = map[string]int64{"z15-a": 1}
 	decision := plan.DecideTransfer(transfer, facts, image)
 	resources := decision.Start.Job().Spec.Template.Spec.Containers[0].Resources
-	if resources.Requests.Name(slot, "").Value() != 1 || resources.Limits.Name(slot, "").Value() != 1 || resources.Requests.Cpu().IsZero() {
+	if resources.Requests.Name(slot, "").Value() != 1 || resources.Limits.Name(slot, "").Value() != 1 ||
+		resources.Requests.Cpu().IsZero() {
 		t.Fatalf("%+v", resources)
 	}
 	transfer.Status, facts.Job, facts.Pod = decision.Status, decision.Start.Job(), unschedulable(5*time.Second)
@@ -175,13 +195,15 @@ func TestSlotOfAnAccelerator(t *testing.T) {
 	fallen.Status, left.Job = again.Status, again.Start.Job()
 	left.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	left.Pod.Spec.NodeName = "plain"
-	if where := plan.DecideTransfer(fallen, left, image).Status.Placement; where.Node != "plain" || where.Reason != v1alpha1.PlacementReasonNoRoom {
+	if where := plan.DecideTransfer(fallen, left, image).Status.Placement; where.Node != "plain" ||
+		where.Reason != v1alpha1.PlacementReasonNoRoom {
 		t.Errorf("%+v", where)
 	}
 
 	// Where every node has an accelerator it waits for a slot.
 	facts.Placement.Nodes = facts.Placement.Nodes[:1]
-	if again := plan.DecideTransfer(transfer, facts, image); again.Start != nil || again.Status.Placement.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
+	if again := plan.DecideTransfer(transfer, facts, image); again.Start != nil ||
+		again.Status.Placement.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
 		t.Errorf("%+v", again.Status.Placement)
 	}
 }
@@ -208,7 +230,8 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	} {
 		slots(test.free, test.awaited)
 		status := plan.DecideTransfer(transfer, facts, image).Status
-		if what, reason, message := verdict(t, status.Conditions); what != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) {
+		if what, reason, message := verdict(t, status.Conditions); what != v1alpha1.ConditionStalled ||
+			reason != test.reason || !strings.Contains(message, test.says) {
 			t.Errorf("%s: %s %s: %s", name, what, reason, message)
 		}
 		if status.Placement.Reason != test.reason {
@@ -218,17 +241,21 @@ func TestWhoWaitsForWhom(t *testing.T) {
 
 	slots(1, 1)
 	facts.Job, facts.Pod = nil, nil
-	for wanted, asks := range map[v1alpha1.Placement]bool{v1alpha1.PlacementRequireHardware: true, v1alpha1.PlacementPreferHardware: false} {
+	for wanted, asks := range map[v1alpha1.Placement]bool{
+		v1alpha1.PlacementRequireHardware: true, v1alpha1.PlacementPreferHardware: false,
+	} {
 		second := plan.DecideTransfer(withPlacement(wanted), facts, image)
 		_, asked := second.Start.Job().Spec.Template.Spec.Containers[0].Resources.Requests[v1alpha1.AcceleratorSlotsResource]
-		if where := second.Status.Placement; asked != asks || where.Reason != busy || !strings.Contains(where.Message, "or wait to be placed there") {
+		if where := second.Status.Placement; asked != asks || where.Reason != busy ||
+			!strings.Contains(where.Message, "or wait to be placed there") {
 			t.Errorf("%s: asks for a slot: %t, %+v", wanted, asked, where)
 		}
 	}
 }
 
-// TestSlotThatBecomesFree: a pod that was planned when no slot was left, and for which there is no space on other nodes,
-// is planned again when a slot is free. Until then status says what that pod asks for, and not what another would.
+// TestSlotThatBecomesFree: a pod that was planned when no slot was left, and for which there is no space on other
+// nodes, is planned again when a slot is free. Until then status says what that pod asks for, and not what another
+// would.
 func TestSlotThatBecomesFree(t *testing.T) {
 	slot := corev1.ResourceName(v1alpha1.AcceleratorSlotsResource)
 	transfer, facts := withPlacement(v1alpha1.PlacementPreferHardware), goodFacts()
@@ -255,7 +282,8 @@ func TestSlotThatBecomesFree(t *testing.T) {
 
 	facts.Pod = unschedulable(20 * time.Second)
 	again := plan.DecideTransfer(transfer, facts, image)
-	if again.Start == nil || !again.Retire || again.Status.Run.Attempt != 2 || again.Status.Run.Failures != 0 || again.Status.Placement.Reason != v1alpha1.PlacementReasonHardware {
+	if again.Start == nil || !again.Retire || again.Status.Run.Attempt != 2 || again.Status.Run.Failures != 0 ||
+		again.Status.Placement.Reason != v1alpha1.PlacementReasonHardware {
 		t.Fatalf("%+v, %+v", again.Status.Run, again.Status.Placement)
 	}
 	if asked := again.Start.Job().Spec.Template.Spec.Containers[0].Resources.Requests[slot]; asked.Value() != 1 {
@@ -279,16 +307,24 @@ func TestSlotThatBecomesFree(t *testing.T) {
 // TestLevelOfTheAccelerator: mode Auto takes the accelerator at the level that it has; mode Always compresses at the
 // policy's.
 func TestLevelOfTheAccelerator(t *testing.T) {
-	for mode, starts := range map[v1alpha1.CompressionMode]bool{v1alpha1.CompressionAuto: true, v1alpha1.CompressionAlways: false} {
+	for mode, starts := range map[v1alpha1.CompressionMode]bool{
+		v1alpha1.CompressionAuto: true, v1alpha1.CompressionAlways: false,
+	} {
 		transfer, facts := withPlacement(v1alpha1.PlacementRequireHardware), goodFacts()
 		transfer.Spec.Compression.Mode, transfer.Spec.Compression.Level = mode, v1alpha1.CompressionHigh
 		facts.Placement = nodes(false)
 		facts.Placement.Profiles = map[string]v1alpha1.NodeProfileStatus{"z15-a": {
 			Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified},
-			Engines:     []v1alpha1.EngineProfile{{Name: placement.EngineHardware, Codec: "deflate", Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast}}}},
+			Engines: []v1alpha1.EngineProfile{
+				{
+					Name: placement.EngineHardware, Codec: "deflate",
+					Levels: []v1alpha1.LevelProfile{{Level: v1alpha1.CompressionFast}},
+				},
+			},
 		}}
 		decision := plan.DecideTransfer(transfer, facts, image)
-		if (decision.Start != nil) != starts || !starts && decision.Status.Placement.Reason != v1alpha1.CompressionLevelNotAccelerated {
+		if (decision.Start != nil) != starts ||
+			!starts && decision.Status.Placement.Reason != v1alpha1.CompressionLevelNotAccelerated {
 			t.Errorf("%s: %+v", mode, decision.Status.Placement)
 		}
 	}
@@ -301,15 +337,18 @@ func TestFallbackIsExplained(t *testing.T) {
 	facts.Pod.Spec.NodeName = "plain"
 	facts.Placement = nodes(true)
 	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Compression: &wirev1.Compression{
-		Codec: "deflate", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 9, CompressedBytes: 3,
-		Software: &wirev1.Operations{Operations: 1, Bytes: 9},
+		Codec: "deflate", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 9,
+		CompressedBytes: 3,
+		Software:        &wirev1.Operations{Operations: 1, Bytes: 9},
 	}}
 	status := plan.DecideTransfer(transfer, facts, image).Status
-	if where := status.Placement; where == nil || where.Node != "plain" || where.Reason != v1alpha1.CompressionNoAccelerator {
+	if where := status.Placement; where == nil || where.Node != "plain" ||
+		where.Reason != v1alpha1.CompressionNoAccelerator {
 		t.Fatalf("%+v", where)
 	}
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.CompressionNoAccelerator ||
+	if condition == nil || condition.Status != metav1.ConditionFalse ||
+		condition.Reason != v1alpha1.CompressionNoAccelerator ||
 		!strings.Contains(condition.Message, "z15-a: cordoned") {
 		t.Errorf("%+v", condition)
 	}
@@ -330,17 +369,20 @@ func TestNodeThatHasNoAcceleratorAfterAll(t *testing.T) {
 	facts.Pod.Spec.NodeName = "z15-a"
 	facts.Placement = nodes(false)
 	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Compression: &wirev1.Compression{
-		Codec: "deflate", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 9, CompressedBytes: 3,
-		Software: &wirev1.Operations{Operations: 1, Bytes: 9},
+		Codec: "deflate", Engine: "isa-l", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 9,
+		CompressedBytes: 3,
+		Software:        &wirev1.Operations{Operations: 1, Bytes: 9},
 	}}
 	status := plan.DecideTransfer(transfer, facts, image).Status
 	const words = "although its NodeProfile or a label says that one works there"
 	where := status.Placement
-	if where == nil || where.Node != "z15-a" || where.Engine != "isa-l" || where.Reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(where.Message, words) {
+	if where == nil || where.Node != "z15-a" || where.Engine != "isa-l" ||
+		where.Reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(where.Message, words) {
 		t.Errorf("%+v", where)
 	}
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(condition.Message, words) {
+	if condition == nil || condition.Status != metav1.ConditionFalse ||
+		condition.Reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(condition.Message, words) {
 		t.Errorf("%+v", condition)
 	}
 
@@ -366,12 +408,16 @@ func TestClaimInUse(t *testing.T) {
 	for side, got := range map[string]struct {
 		job    *batchv1.Job
 		status *v1alpha1.PlacementStatus
-	}{"sender": {decision.Start.Job(), decision.Status.Placement}, "receiver": {delivery.Start.Job(), delivery.Status.Placement}} {
+	}{
+		"sender":   {decision.Start.Job(), decision.Status.Placement},
+		"receiver": {delivery.Start.Job(), delivery.Status.Placement},
+	} {
 		preferred := got.job.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 		if len(preferred) != 1 || placement.Beside(got.job.Spec.Template.Spec.Affinity) != "plain" {
 			t.Errorf("%s: %+v", side, preferred)
 		}
-		if got.status.Reason != v1alpha1.PlacementReasonClaimBound || !strings.Contains(got.status.Message, `"ledger" is in use on plain`) {
+		if got.status.Reason != v1alpha1.PlacementReasonClaimBound ||
+			!strings.Contains(got.status.Message, `"ledger" is in use on plain`) {
 			t.Errorf("%s: %+v", side, got.status)
 		}
 	}
@@ -381,7 +427,8 @@ func TestClaimInUse(t *testing.T) {
 	transfer.Status, facts.Job = decision.Status, decision.Start.Job()
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	facts.Pod.Spec.NodeName, facts.Placement.Attached = "plain", "plain"
-	if where := plan.DecideTransfer(transfer, facts, image).Status.Placement; where.Node != "plain" || where.Reason != v1alpha1.PlacementReasonNoRoom {
+	if where := plan.DecideTransfer(transfer, facts, image).Status.Placement; where.Node != "plain" ||
+		where.Reason != v1alpha1.PlacementReasonNoRoom {
 		t.Errorf("%+v", where)
 	}
 
@@ -389,7 +436,8 @@ func TestClaimInUse(t *testing.T) {
 	facts = goodFacts()
 	facts.Placement = in
 	decision = plan.DecideTransfer(required, facts, image)
-	if _, reason, message := verdict(t, decision.Status.Conditions); decision.Start != nil || reason != v1alpha1.PlacementReasonClaimBound || !strings.Contains(message, "in use on plain") {
+	if _, reason, message := verdict(t, decision.Status.Conditions); decision.Start != nil ||
+		reason != v1alpha1.PlacementReasonClaimBound || !strings.Contains(message, "in use on plain") {
 		t.Errorf("%s: %s", reason, message)
 	}
 }
@@ -423,13 +471,16 @@ func TestRunKeepsItsPolicy(t *testing.T) {
 		t.Fatalf("%+v", transfer.Status.Policy)
 	}
 	for name, policies := range map[string][]v1alpha1.CompressionPolicy{
-		"changed": {{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionFast}}},
+		"changed": {
+			{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionFast}},
+		},
 		"deleted": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			transfer, facts := transfer.DeepCopy(), facts
 			facts.Policies = policies
-			if again := plan.DecideTransfer(transfer, facts, image); again.Start == nil || again.Status.Policy.Level != v1alpha1.CompressionHigh {
+			if again := plan.DecideTransfer(transfer, facts, image); again.Start == nil ||
+				again.Status.Policy.Level != v1alpha1.CompressionHigh {
 				t.Errorf("an attempt that was not made yet: %+v", again.Status.Policy)
 			}
 			past := metav1.NewTime(now.Add(-time.Second))

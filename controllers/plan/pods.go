@@ -190,7 +190,9 @@ func (a attempt) container() corev1.Container {
 		setQuantity(&container.Resources.Requests, name, quantity)
 		setQuantity(&container.Resources.Limits, name, quantity)
 	}
-	container.Args = []string{a.mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault}
+	container.Args = []string{
+		a.mode, "--config-dir", configDirectory, "--termination-log", corev1.TerminationMessagePathDefault,
+	}
 	container.Ports = []corev1.ContainerPort{{Name: "control", ContainerPort: ControlPort, Protocol: corev1.ProtocolTCP}}
 	container.SecurityContext = agentSecurity(a.template.SecurityContext, a.capabilities)
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
@@ -202,7 +204,9 @@ func (a attempt) container() corev1.Container {
 		})
 	}
 	if a.mode == "receive" {
-		container.Ports = append(container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: DataPort, Protocol: corev1.ProtocolTCP})
+		container.Ports = append(
+			container.Ports, corev1.ContainerPort{Name: "data", ContainerPort: DataPort, Protocol: corev1.ProtocolTCP},
+		)
 		// Ready means that the sender may come. A startup probe ends with its first success; a readiness probe would go
 		// on and warn of every agent that has done its work.
 		container.StartupProbe = &corev1.Probe{

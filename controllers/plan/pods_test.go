@@ -39,7 +39,8 @@ func TestSendAttempt(t *testing.T) {
 		transfer.Spec.Source.PersistentVolumeClaim.Path = "/data/2026/"
 		transfer.Spec.Destination.PersistentVolumeClaim.Path = "/"
 	})
-	if job.Name != "ledger-abcde-1" || job.Namespace != "bank" || len(job.OwnerReferences) != 1 || job.Labels[v1alpha1.RunLabel] != "abcde" ||
+	if job.Name != "ledger-abcde-1" || job.Namespace != "bank" || len(job.OwnerReferences) != 1 ||
+		job.Labels[v1alpha1.RunLabel] != "abcde" ||
 		job.Labels[v1alpha1.TransferLabel] == "" || job.Labels[plan.ComponentLabel] != "send" {
 		t.Errorf("%+v", job.ObjectMeta)
 	}
@@ -51,18 +52,26 @@ func TestSendAttempt(t *testing.T) {
 	if err := protojson.Unmarshal(text, config); err != nil {
 		t.Fatal(err)
 	}
-	if config.Path != "data/2026" || config.Destination.Path != "." || config.Destination.Namespace != "bank" || config.GatewayEndpoint != "gateway.west.example:8443" ||
-		!config.Verify || config.Volume != "/volume" || config.ControlAddress != ":9443" || config.Attempt != 1 || config.Compression == nil {
+	if config.Path != "data/2026" || config.Destination.Path != "." || config.Destination.Namespace != "bank" ||
+		config.GatewayEndpoint != "gateway.west.example:8443" ||
+		!config.Verify || config.Volume != "/volume" || config.ControlAddress != ":9443" || config.Attempt != 1 ||
+		config.Compression == nil {
 		t.Errorf("%s", text)
 	}
-	secret := attempt.Secret(plan.AttemptSecret{Config: text, KeyPair: pki.KeyPair{CertificatePEM: []byte("a"), KeyPEM: []byte("b")}, ClusterCA: []byte("c"), PeerCA: []byte("d")})
+	secret := attempt.Secret(
+		plan.AttemptSecret{
+			Config: text, KeyPair: pki.KeyPair{CertificatePEM: []byte("a"), KeyPEM: []byte("b")}, ClusterCA: []byte("c"),
+			PeerCA: []byte("d"),
+		},
+	)
 	for _, key := range []string{"config.json", "tls.crt", "tls.key", "cluster-ca.crt", "peer-ca.crt"} {
 		if len(secret.Data[key]) == 0 {
 			t.Errorf("the Secret lacks %s", key)
 		}
 	}
 	pod := job.Spec.Template.Spec
-	if claim := pod.Volumes[1].PersistentVolumeClaim; claim.ClaimName != "ledger" || !claim.ReadOnly || !pod.Containers[0].VolumeMounts[1].ReadOnly {
+	if claim := pod.Volumes[1].PersistentVolumeClaim; claim.ClaimName != "ledger" || !claim.ReadOnly ||
+		!pod.Containers[0].VolumeMounts[1].ReadOnly {
 		t.Errorf("the source is not read-only: %+v", claim)
 	}
 	restricted(t, pod)
@@ -76,13 +85,15 @@ func restricted(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	context := pod.Containers[0].SecurityContext
 	switch {
-	case !*pod.SecurityContext.RunAsNonRoot, *pod.SecurityContext.RunAsUser == 0, context.RunAsUser != nil && *context.RunAsUser == 0:
+	case !*pod.SecurityContext.RunAsNonRoot, *pod.SecurityContext.RunAsUser == 0,
+		context.RunAsUser != nil && *context.RunAsUser == 0:
 		t.Error("may run as root")
 	case pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
 		t.Error("no seccomp profile")
 	case *context.AllowPrivilegeEscalation, !*context.ReadOnlyRootFilesystem:
 		t.Error("may escalate, or write to its root")
-	case len(context.Capabilities.Drop) != 1 || context.Capabilities.Drop[0] != "ALL" || len(context.Capabilities.Add) != 0:
+	case len(context.Capabilities.Drop) != 1 || context.Capabilities.Drop[0] != "ALL" ||
+		len(context.Capabilities.Add) != 0:
 		t.Errorf("capabilities %+v", context.Capabilities)
 	case *pod.AutomountServiceAccountToken, *pod.EnableServiceLinks:
 		t.Error("knows of the cluster")
@@ -109,14 +120,18 @@ func TestReceiveAttempt(t *testing.T) {
 	if err := protojson.Unmarshal(text, config); err != nil {
 		t.Fatal(err)
 	}
-	if config.SenderName != "ledger" || config.SenderNamespace != "bank" || config.DataAddress != ":8443" || config.Path != "books" || config.Attempt != 2 ||
+	if config.SenderName != "ledger" || config.SenderNamespace != "bank" || config.DataAddress != ":8443" ||
+		config.Path != "books" || config.Attempt != 2 ||
 		!config.AllowDelete {
 		t.Errorf("%s", text)
 	}
 }
 
 func TestAttemptName(t *testing.T) {
-	for _, name := range []string{"a", strings.Repeat("a", 39) + "." + strings.Repeat("b", 100), strings.Repeat("a", 39) + "-b", strings.Repeat("x", 253)} {
+	for _, name := range []string{
+		"a", strings.Repeat("a", 39) + "." + strings.Repeat("b", 100), strings.Repeat("a", 39) + "-b",
+		strings.Repeat("x", 253),
+	} {
 		got := plan.AttemptName(name, "abcde", 100)
 		if errs := validation.IsDNS1123Subdomain(got); len(errs) > 0 || len(got) > 63 {
 			t.Errorf("%q: %v", got, errs)

@@ -81,7 +81,8 @@ func evicted(job *batchv1.Job, pod *corev1.Pod) string {
 	}
 	for _, condition := range job.Status.Conditions {
 		// There is one rule, which is about evictions.
-		if condition.Type == batchv1.JobFailed && condition.Status == corev1.ConditionTrue && condition.Reason == batchv1.JobReasonPodFailurePolicy {
+		if condition.Type == batchv1.JobFailed && condition.Status == corev1.ConditionTrue &&
+			condition.Reason == batchv1.JobReasonPodFailurePolicy {
 			return condition.Message
 		}
 	}
@@ -90,7 +91,8 @@ func evicted(job *batchv1.Job, pod *corev1.Pod) string {
 
 // asEvicted is the final report of an agent whose pod was taken away, unless it ended for a reason of its own.
 func asEvicted(report *wirev1.Report, why string) *wirev1.Report {
-	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED || !slices.Contains(interruptions, FailureReason(report.GetFailure().GetReason())) {
+	if report.GetState() == wirev1.AgentState_AGENT_STATE_SUCCEEDED ||
+		!slices.Contains(interruptions, FailureReason(report.GetFailure().GetReason())) {
 		return report
 	}
 	report = proto.CloneOf(report)
@@ -118,7 +120,9 @@ func seen(job *batchv1.Job, pod *corev1.Pod) agentState {
 		}
 		return state
 	}
-	state := agentState{phase: agentStarting, node: pod.Spec.NodeName, ip: pod.Status.PodIP, since: pod.CreationTimestamp.Time}
+	state := agentState{
+		phase: agentStarting, node: pod.Spec.NodeName, ip: pod.Status.PodIP, since: pod.CreationTimestamp.Time,
+	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
 			state.ready = true
@@ -131,7 +135,9 @@ func seen(job *batchv1.Job, pod *corev1.Pod) agentState {
 		state.final = finalReport(container.State.Terminated)
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded || finished:
 		state.phase, state.ready = agentEnded, false
-		state.final = lost(fmt.Sprintf("the agent's pod ended without a report: %s %s", pod.Status.Reason, pod.Status.Message))
+		state.final = lost(
+			fmt.Sprintf("the agent's pod ended without a report: %s %s", pod.Status.Reason, pod.Status.Message),
+		)
 	case container != nil && container.State.Running != nil && state.ip != "":
 		state.phase = agentRunning
 	default:
@@ -176,19 +182,23 @@ func stuckPod(pod *corev1.Pod, container *corev1.ContainerStatus) *Problem {
 		waiting := container.State.Waiting
 		message := fmt.Sprintf("the agent's container does not start: %s: %s", waiting.Reason, waiting.Message)
 		if waiting.Reason == errImagePull || waiting.Reason == imagePullBackOff {
-			message += "; if the image was not built for this node's architecture, leave that out of image.architectures of the chart, and agents go elsewhere"
+			message += "; if the image was not built for this node's architecture, leave that out of image.architectures of " +
+				"the chart, and agents go elsewhere"
 		}
 		return &Problem{v1alpha1.ReasonAgentNotStarted, message}
 	}
 	return &Problem{v1alpha1.ReasonAgentNotStarted,
-		fmt.Sprintf("the agent's container has not started yet; kubectl -n %s describe pod %s says why", pod.Namespace, pod.Name)}
+		fmt.Sprintf(
+			"the agent's container has not started yet; kubectl -n %s describe pod %s says why", pod.Namespace, pod.Name,
+		)}
 }
 
 // volumesApart reports whether a pod that does not start waits for a node or for its volumes. The kubelet mounts all
 // volumes before it makes the sandbox that the condition is about; images are pulled after.
 func volumesApart(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
-		if condition.Status == corev1.ConditionFalse && (condition.Type == corev1.PodScheduled || condition.Type == corev1.PodReadyToStartContainers) {
+		if condition.Status == corev1.ConditionFalse && (condition.Type == corev1.PodScheduled ||
+			condition.Type == corev1.PodReadyToStartContainers) {
 			return true
 		}
 	}
@@ -211,7 +221,9 @@ func finalReport(terminated *corev1.ContainerStateTerminated) *wirev1.Report {
 			Message: "the agent refused its configuration; are the manager and the agent of one version? " + terminated.Message,
 		}}
 	default:
-		return lost(fmt.Sprintf("the agent ended with exit code %d and without a report (%s)", terminated.ExitCode, terminated.Reason))
+		return lost(
+			fmt.Sprintf("the agent ended with exit code %d and without a report (%s)", terminated.ExitCode, terminated.Reason),
+		)
 	}
 }
 

@@ -37,7 +37,9 @@ var reports = map[string]struct {
 
 func compressing() *wirev1.Report {
 	report := moving()
-	report.Compression = &wirev1.Compression{Codec: "deflate", Engine: "dfltcc", Reason: "HardwareUsed", UncompressedBytes: 100}
+	report.Compression = &wirev1.Compression{
+		Codec: "deflate", Engine: "dfltcc", Reason: "HardwareUsed", UncompressedBytes: 100,
+	}
 	return report
 }
 
@@ -91,7 +93,8 @@ func TestEarlyReportsOfReceivers(t *testing.T) {
 	}
 	// The pod is ready now, and senders wait for that.
 	facts.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if early := plan.DecideDelivery(delivery, facts, image); early.Status.Endpoint == "" || early.Status.Progress.Bytes != 500 {
+	if early := plan.DecideDelivery(delivery, facts, image); early.Status.Endpoint == "" ||
+		early.Status.Progress.Bytes != 500 {
 		t.Errorf("%+v", early.Status)
 	}
 }

@@ -91,9 +91,9 @@ func transferExceeds(e quota.Exceeded) string {
 		return fmt.Sprintf("%s %q allows %s running Transfers in this namespace (spec.hard.%s), and all are taken; this one "+
 			"starts by itself when it is its turn, first come, first served", e.Kind, e.Name, limit, e.Resource)
 	default:
-		return fmt.Sprintf("%s %q allows %s bytes per second in this namespace (spec.hard.%s); this Transfer needs %s of them, "+
-			"and less is free or kept for Transfers that have waited for longer; it starts by itself when it is its turn; "+
-			"a smaller spec.bandwidthLimit is free sooner", e.Kind, e.Name, limit, e.Resource, e.Resource.Text(e.Wanted))
+		return fmt.Sprintf("%s %q allows %s bytes per second in this namespace (spec.hard.%s); this Transfer needs %s of "+
+			"them, and less is free or kept for Transfers that have waited for longer; it starts by itself when it is its "+
+			"turn; a smaller spec.bandwidthLimit is free sooner", e.Kind, e.Name, limit, e.Resource, e.Resource.Text(e.Wanted))
 	}
 }
 

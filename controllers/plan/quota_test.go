@@ -25,7 +25,8 @@ import (
 var team = []v1alpha1.DataQuota{{
 	ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "team"},
 	Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{
-		RunningTransfers: ptr.To[int32](2), RunningDeliveries: ptr.To[int32](2), Bandwidth: ptr.To(resource.MustParse("100Mi")),
+		RunningTransfers: ptr.To[int32](2), RunningDeliveries: ptr.To[int32](2),
+		Bandwidth: ptr.To(resource.MustParse("100Mi")),
 	}},
 }}
 
@@ -56,7 +57,8 @@ func TestNothingStartsUnasked(t *testing.T) {
 	transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
 	facts.Quota.Quotas = team
 	d := plan.DecideTransfer(transfer, facts, image)
-	if d.Ask == nil || d.Start != nil || d.Ask.ID != string(transfer.UID) || d.Ask.Amounts[quota.RunningTransfers] != 1 || *d.Ask.Bandwidth != quota.Unlimited {
+	if d.Ask == nil || d.Start != nil || d.Ask.ID != string(transfer.UID) || d.Ask.Amounts[quota.RunningTransfers] != 1 ||
+		*d.Ask.Bandwidth != quota.Unlimited {
 		t.Fatalf("%+v", d)
 	}
 	// What cannot begin anyway asks for nothing.
@@ -83,8 +85,10 @@ func TestQueued(t *testing.T) {
 	facts.Quota = plan.QuotaFacts{Quotas: team, Answer: full}
 	d := plan.DecideTransfer(transfer, facts, image)
 	kind, reason, message := verdict(t, d.Status.Conditions)
-	if d.Start != nil || d.Status.Run != nil || d.Status.Phase != v1alpha1.TransferPending || kind != v1alpha1.ConditionReconciling ||
-		reason != v1alpha1.ReasonQuotaExceeded || !strings.Contains(message, `"team"`) || !strings.Contains(message, "runningTransfers") {
+	if d.Start != nil || d.Status.Run != nil || d.Status.Phase != v1alpha1.TransferPending ||
+		kind != v1alpha1.ConditionReconciling ||
+		reason != v1alpha1.ReasonQuotaExceeded || !strings.Contains(message, `"team"`) ||
+		!strings.Contains(message, "runningTransfers") {
 		t.Fatalf("%s %s %s: %+v", kind, reason, message, d.Status)
 	}
 	if queued := d.Status.Queued; queued == nil || !queued.Time.Time.Equal(now) || queued.Route != v1alpha1.RouteGateway {
@@ -99,7 +103,8 @@ func TestQueued(t *testing.T) {
 	}
 	suspended := transfer.DeepCopy()
 	suspended.Spec.Suspend = true
-	if d := plan.DecideTransfer(suspended, facts, image); d.Status.Queued != nil || d.Status.Phase != v1alpha1.TransferSuspended {
+	if d := plan.DecideTransfer(suspended, facts, image); d.Status.Queued != nil ||
+		d.Status.Phase != v1alpha1.TransferSuspended {
 		t.Errorf("suspended: %s %+v", d.Status.Phase, d.Status.Queued)
 	}
 	// When it is its turn, the wait has cost nothing.
@@ -109,9 +114,12 @@ func TestQueued(t *testing.T) {
 		t.Errorf("%+v %+v", d.Status.Queued, d.Status.Run)
 	}
 	// A quota that allows none waits for somebody.
-	facts.Quota.Answer = &quota.Answer{Exceeded: &quota.Exceeded{Kind: "DataQuota", Name: "team", Resource: quota.RunningTransfers, Wanted: 1}}
+	facts.Quota.Answer = &quota.Answer{
+		Exceeded: &quota.Exceeded{Kind: "DataQuota", Name: "team", Resource: quota.RunningTransfers, Wanted: 1},
+	}
 	d = plan.DecideTransfer(newTransfer("ledger", time.Hour), facts, image)
-	if kind, reason, _ := verdict(t, d.Status.Conditions); kind != v1alpha1.ConditionStalled || reason != v1alpha1.ReasonQuotaExceeded || d.Status.Queued == nil {
+	if kind, reason, _ := verdict(t, d.Status.Conditions); kind != v1alpha1.ConditionStalled ||
+		reason != v1alpha1.ReasonQuotaExceeded || d.Status.Queued == nil {
 		t.Errorf("none are allowed: %s %s %+v", kind, reason, d.Status.Queued)
 	}
 }
@@ -169,7 +177,8 @@ func TestAttemptsKeepTheSlot(t *testing.T) {
 	}
 	seen.Quota.Answer = full
 	d = plan.DecideTransfer(after, seen, image)
-	if _, reason, _ := verdict(t, d.Status.Conditions); reason != v1alpha1.ReasonQuotaExceeded || d.Status.Phase != v1alpha1.TransferRetrying ||
+	if _, reason, _ := verdict(t, d.Status.Conditions); reason != v1alpha1.ReasonQuotaExceeded ||
+		d.Status.Phase != v1alpha1.TransferRetrying ||
 		d.Status.Run.Attempt != 1 || d.Status.Queued == nil {
 		t.Errorf("%s %s %+v", reason, d.Status.Phase, d.Status.Run)
 	}
@@ -217,10 +226,15 @@ func TestDeliveryQueued(t *testing.T) {
 	if d.Ask == nil || d.Start != nil || d.Ask.Amounts[quota.RunningDeliveries] != 1 {
 		t.Fatalf("%+v", d)
 	}
-	facts.Quota.Answer = &quota.Answer{Exceeded: &quota.Exceeded{Kind: "DataQuota", Name: "team", Resource: quota.RunningDeliveries, Limit: 2, Used: 2, Wanted: 1}}
+	facts.Quota.Answer = &quota.Answer{
+		Exceeded: &quota.Exceeded{
+			Kind: "DataQuota", Name: "team", Resource: quota.RunningDeliveries, Limit: 2, Used: 2, Wanted: 1,
+		},
+	}
 	d = plan.DecideDelivery(delivery, facts, image)
 	kind, reason, message := verdict(t, d.Status.Conditions)
-	if d.Start != nil || d.Status.Run != nil || d.Status.Phase != v1alpha1.DeliveryPending || kind != v1alpha1.ConditionReconciling || reason != v1alpha1.ReasonQuotaExceeded {
+	if d.Start != nil || d.Status.Run != nil || d.Status.Phase != v1alpha1.DeliveryPending ||
+		kind != v1alpha1.ConditionReconciling || reason != v1alpha1.ReasonQuotaExceeded {
 		t.Fatalf("%s %s: %+v", kind, reason, d.Status)
 	}
 	// The sender reads the message.

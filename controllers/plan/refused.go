@@ -52,7 +52,9 @@ func refusedSince(present []metav1.Condition) (since time.Time, ok bool) {
 // RefuseDelivery is the decision when what DecideDelivery wanted started was refused. It ends the Delivery, so that the
 // gateway tells the sender, whose next attempt gets a new one. What the API server says may name quotas, policies and
 // other objects of this cluster, so it is the event's detail and not in the conditions, which the gateway passes on.
-func RefuseDelivery(delivery *v1alpha1.Delivery, problem Problem, now time.Time, retention time.Duration) DeliveryDecision {
+func RefuseDelivery(
+	delivery *v1alpha1.Delivery, problem Problem, now time.Time, retention time.Duration,
+) DeliveryDecision {
 	d := &deliveryDecision{delivery: delivery.DeepCopy(), facts: DeliveryFacts{Now: now, Retention: retention}}
 	completed := metav1.NewTime(now)
 	d.delivery.Status.Run.CompletionTime = &completed

@@ -38,7 +38,9 @@ func follow(report *wirev1.Report, change func(*v1alpha1.Transfer, *plan.Transfe
 // TestReceiverHasNotReported: what nobody knows yet is absent, not nought.
 func TestReceiverHasNotReported(t *testing.T) {
 	report := &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Cpu: &wirev1.CPU{SendNanos: 3e9}}
-	if diff := cmp.Diff(&v1alpha1.CPUStatus{SendSeconds: "3.00", CompressSeconds: "0.00"}, follow(report, nil).CPU); diff != "" {
+	if diff := cmp.Diff(
+		&v1alpha1.CPUStatus{SendSeconds: "3.00", CompressSeconds: "0.00"}, follow(report, nil).CPU,
+	); diff != "" {
 		t.Error(diff)
 	}
 	report.Cpu.ReceiveNanos = 1e9
@@ -52,10 +54,13 @@ func TestReceiverHasNotReported(t *testing.T) {
 func TestReportBecomesStatus(t *testing.T) {
 	report := &wirev1.Report{
 		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Architecture: "s390x",
-		Progress: &wirev1.Progress{Files: 10, FilesTotal: 40, Bytes: 3 * gib, BytesTotal: 4 * gib, Scanned: true, UnchangedFiles: 1, UnchangedBytes: 50},
+		Progress: &wirev1.Progress{
+			Files: 10, FilesTotal: 40, Bytes: 3 * gib, BytesTotal: 4 * gib, Scanned: true, UnchangedFiles: 1, UnchangedBytes: 50,
+		},
 		Compression: &wirev1.Compression{
-			Codec: "deflate", Engine: "zlib-ng", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 2 * gib, CompressedBytes: gib / 2,
-			Software: &wirev1.Operations{Operations: 7, Bytes: 2 * gib}, Skipped: map[string]uint64{"BelowMinimum": 2},
+			Codec: "deflate", Engine: "zlib-ng", Reason: v1alpha1.CompressionNoAccelerator, UncompressedBytes: 2 * gib,
+			CompressedBytes: gib / 2,
+			Software:        &wirev1.Operations{Operations: 7, Bytes: 2 * gib}, Skipped: map[string]uint64{"BelowMinimum": 2},
 		},
 		Cpu: &wirev1.CPU{SendNanos: 3e9, ReceiveNanos: 2e9, CompressNanos: 1.5e9, DecompressNanos: 4e6}, WireBytes: gib,
 	}
@@ -71,15 +76,19 @@ func TestReportBecomesStatus(t *testing.T) {
 		transfer.Status.Run.DeliveredBytes = 30
 	})
 	if diff := cmp.Diff(&v1alpha1.CPUStatus{
-		SendSeconds: "3.00", ReceiveSeconds: "2.00", CompressSeconds: "1.50", DecompressSeconds: "0.004", NetworkSeconds: "1.00", SecondsPerGiB: "3.00",
+		SendSeconds: "3.00", ReceiveSeconds: "2.00", CompressSeconds: "1.50", DecompressSeconds: "0.004",
+		NetworkSeconds: "1.00", SecondsPerGiB: "3.00",
 	}, status.CPU); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(&v1alpha1.CostStatus{Currency: "EUR", CPU: "0.006", Network: "0.0500", Saved: "0.0735"}, status.Cost); diff != "" {
+	if diff := cmp.Diff(
+		&v1alpha1.CostStatus{Currency: "EUR", CPU: "0.006", Network: "0.0500", Saved: "0.0735"}, status.Cost,
+	); diff != "" {
 		t.Error(diff)
 	}
 	p := status.Progress
-	if p.Percent != 75 || p.BytesPerSecond != gib/8 || p.ETA.Duration != 8*time.Second || p.ResumedBytes != 30 || p.UnchangedBytes != 50 {
+	if p.Percent != 75 || p.BytesPerSecond != gib/8 || p.ETA.Duration != 8*time.Second || p.ResumedBytes != 30 ||
+		p.UnchangedBytes != 50 {
 		t.Errorf("%+v", p)
 	}
 	c := status.Compression
@@ -87,7 +96,8 @@ func TestReportBecomesStatus(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	hardware := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHardwareCompression)
-	if hardware == nil || hardware.Status != "False" || hardware.Reason != v1alpha1.CompressionNoAccelerator || hardware.Message == "" {
+	if hardware == nil || hardware.Status != "False" || hardware.Reason != v1alpha1.CompressionNoAccelerator ||
+		hardware.Message == "" {
 		t.Errorf("%+v", hardware)
 	}
 	if status.Phase != v1alpha1.TransferTransferring || status.Run.Node != "z15-a" || status.Run.Architecture != "s390x" {
@@ -136,8 +146,11 @@ func TestAbsurdReports(t *testing.T) {
 	for name, report := range map[string]*wirev1.Report{
 		"empty": {State: wirev1.AgentState_AGENT_STATE_TRANSFERRING},
 		"endless": {
-			State:    wirev1.AgentState_AGENT_STATE_TRANSFERRING,
-			Progress: &wirev1.Progress{Files: math.MaxUint64, Bytes: math.MaxUint64, FilesTotal: 1, BytesTotal: 1, UnchangedBytes: math.MaxUint64, Scanned: true},
+			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+			Progress: &wirev1.Progress{
+				Files: math.MaxUint64, Bytes: math.MaxUint64, FilesTotal: 1, BytesTotal: 1, UnchangedBytes: math.MaxUint64,
+				Scanned: true,
+			},
 			Compression: &wirev1.Compression{
 				UncompressedBytes: 1, CompressedBytes: math.MaxUint64, Hardware: endless, Software: endless, Stored: endless,
 			},
@@ -146,13 +159,16 @@ func TestAbsurdReports(t *testing.T) {
 			WireBytes:     math.MaxUint64,
 		},
 		"nothing sent": {
-			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Progress: &wirev1.Progress{Files: 5, FilesTotal: 5, UnchangedFiles: 5, Scanned: true},
-			Compression: &wirev1.Compression{Codec: "none", Engine: "none", Reason: v1alpha1.CompressionNothingToSend}, Cpu: &wirev1.CPU{},
+			State:       wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+			Progress:    &wirev1.Progress{Files: 5, FilesTotal: 5, UnchangedFiles: 5, Scanned: true},
+			Compression: &wirev1.Compression{Codec: "none", Engine: "none", Reason: v1alpha1.CompressionNothingToSend},
+			Cpu:         &wirev1.CPU{},
 		},
 		"many omissions": {
 			State: wirev1.AgentState_AGENT_STATE_TRANSFERRING,
 			Omissions: []*wirev1.Omission{
-				{What: "Socket", Count: 1, Examples: []string{"1", "2", "3", "4", "5", "6", strings.Repeat("x", 9000)}}, {What: "Socket"}, {What: ""}, {What: strings.Repeat("x", 65)},
+				{What: "Socket", Count: 1, Examples: []string{"1", "2", "3", "4", "5", "6", strings.Repeat("x", 9000)}},
+				{What: "Socket"}, {What: ""}, {What: strings.Repeat("x", 65)},
 			},
 		},
 	} {
@@ -188,8 +204,10 @@ func ptrCPU(c *v1alpha1.CPUStatus) v1alpha1.CPUStatus {
 
 func TestCompressionThatGrew(t *testing.T) {
 	status := follow(&wirev1.Report{
-		State:       wirev1.AgentState_AGENT_STATE_TRANSFERRING,
-		Compression: &wirev1.Compression{UncompressedBytes: 1000, CompressedBytes: 1005, Reason: v1alpha1.CompressionDidNotShrink},
+		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+		Compression: &wirev1.Compression{
+			UncompressedBytes: 1000, CompressedBytes: 1005, Reason: v1alpha1.CompressionDidNotShrink,
+		},
 	}, nil)
 	if c := status.Compression; c.SavedPercent != -1 || c.Ratio != "1.00" {
 		t.Fatalf("%+v", c)
@@ -203,15 +221,32 @@ func TestHardwareUsed(t *testing.T) {
 		hardware, software v1alpha1.Operations
 		want               bool
 	}{
-		"alone":                     {v1alpha1.CompressionHardwareUsed, v1alpha1.Operations{Operations: 9, Bytes: 9000}, v1alpha1.Operations{}, true},
-		"most is stored":            {v1alpha1.CompressionIncompressible, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, true},
-		"busy since the third":      {v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false},
-		"busy since a moment":       {v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, false},
-		"a few, and then software":  {v1alpha1.CompressionSoftwareUsed, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false},
-		"more than software, a mix": {v1alpha1.CompressionDidNotShrink, v1alpha1.Operations{Operations: 9, Bytes: 9000}, v1alpha1.Operations{Operations: 10, Bytes: 1000}, true},
-		"nothing":                   {v1alpha1.CompressionNothingToSend, v1alpha1.Operations{}, v1alpha1.Operations{}, false},
+		"alone": {
+			v1alpha1.CompressionHardwareUsed, v1alpha1.Operations{Operations: 9, Bytes: 9000}, v1alpha1.Operations{}, true,
+		},
+		"most is stored": {
+			v1alpha1.CompressionIncompressible, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, true,
+		},
+		"busy since the third": {
+			v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000},
+			v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false,
+		},
+		"busy since a moment": {
+			v1alpha1.CompressionAcceleratorBusy, v1alpha1.Operations{Operations: 3, Bytes: 3000}, v1alpha1.Operations{}, false,
+		},
+		"a few, and then software": {
+			v1alpha1.CompressionSoftwareUsed, v1alpha1.Operations{Operations: 3, Bytes: 3000},
+			v1alpha1.Operations{Operations: 1000, Bytes: 1e6}, false,
+		},
+		"more than software, a mix": {
+			v1alpha1.CompressionDidNotShrink, v1alpha1.Operations{Operations: 9, Bytes: 9000},
+			v1alpha1.Operations{Operations: 10, Bytes: 1000}, true,
+		},
+		"nothing": {v1alpha1.CompressionNothingToSend, v1alpha1.Operations{}, v1alpha1.Operations{}, false},
 	} {
-		if got := plan.HardwareUsed(&v1alpha1.CompressionStatus{Reason: test.reason, Hardware: test.hardware, Software: test.software}); got != test.want {
+		if got := plan.HardwareUsed(
+			&v1alpha1.CompressionStatus{Reason: test.reason, Hardware: test.hardware, Software: test.software},
+		); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -241,7 +276,9 @@ func TestSamples(t *testing.T) {
 }
 
 func FuzzTerminationMessage(f *testing.F) {
-	good, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Files: 1}})
+	good, err := protojson.Marshal(
+		&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Progress: &wirev1.Progress{Files: 1}},
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -279,8 +316,10 @@ func TestEstimateBecomesStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := follow(&wirev1.Report{
-				State:       wirev1.AgentState_AGENT_STATE_TRANSFERRING,
-				Compression: &wirev1.Compression{Codec: "deflate", Engine: "go", Reason: v1alpha1.CompressionSoftwareUsed, Estimate: test.reported},
+				State: wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+				Compression: &wirev1.Compression{
+					Codec: "deflate", Engine: "go", Reason: v1alpha1.CompressionSoftwareUsed, Estimate: test.reported,
+				},
 			}, nil)
 			if diff := cmp.Diff(test.want, status.Compression.Estimate); diff != "" {
 				t.Error(diff)

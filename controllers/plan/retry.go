@@ -108,5 +108,8 @@ func (d *transferDecision) followNewest(newest uint32, message string) {
 	}
 	delay := d.next(stallDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonSuperseded })))
 	d.out.Finished.RunEnded = false
-	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonSuperseded, fmt.Sprintf("%s; next attempt in %s", message, delay)))
+	d.set(
+		v1alpha1.TransferRetrying,
+		conditions.Reconciling(v1alpha1.ReasonSuperseded, fmt.Sprintf("%s; next attempt in %s", message, delay)),
+	)
 }

@@ -39,7 +39,11 @@ type timetable struct {
 func newTimetable(s *v1alpha1.TransferSchedule, uid types.UID) (*timetable, error) {
 	// The parser would take a time zone in the expression too, and panics at some.
 	if strings.Contains(s.Cron, "=") || strings.HasPrefix(s.Cron, "@every") {
-		return nil, fmt.Errorf("spec.schedule.cron %q must have five fields or be a word such as @daily; write for example \"0 2 * * *\", and the time zone in timeZone", s.Cron)
+		return nil, fmt.Errorf(
+			"spec.schedule.cron %q must have five fields or be a word such as @daily; write for example \"0 2 * * *\", and "+
+				"the time zone in timeZone",
+			s.Cron,
+		)
 	}
 	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 	schedule, err := parser.Parse(s.Cron)
@@ -116,7 +120,9 @@ func (d *transferDecision) keepTimetable() *Problem {
 		if kept != nil {
 			missed = kept.MissedRuns
 		}
-		kept = &v1alpha1.ScheduleStatus{Cron: spec.Cron, TimeZone: table.timeZone.String(), LastTime: &now, MissedRuns: missed}
+		kept = &v1alpha1.ScheduleStatus{
+			Cron: spec.Cron, TimeZone: table.timeZone.String(), LastTime: &now, MissedRuns: missed,
+		}
 		status.Schedule = kept
 	}
 	if kept.LastTime.After(d.facts.Now.Add(setBack)) {

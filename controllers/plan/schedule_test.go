@@ -67,8 +67,10 @@ func TestScheduleStartsRuns(t *testing.T) {
 	if started || out.RequeueAfter != time.Hour {
 		t.Fatalf("before the first time: started %v, requeue after %v", started, out.RequeueAfter)
 	}
-	if _, reason, message := verdict(t, out.Status.Conditions); reason != v1alpha1.ReasonScheduled || !strings.Contains(message, "2026-05-04T04:00:00Z") ||
-		out.Status.Phase != v1alpha1.TransferScheduled || meta.IsStatusConditionTrue(out.Status.Conditions, v1alpha1.ConditionComplete) {
+	if _, reason, message := verdict(t, out.Status.Conditions); reason != v1alpha1.ReasonScheduled ||
+		!strings.Contains(message, "2026-05-04T04:00:00Z") ||
+		out.Status.Phase != v1alpha1.TransferScheduled ||
+		meta.IsStatusConditionTrue(out.Status.Conditions, v1alpha1.ConditionComplete) {
 		t.Errorf("%s, %s: %s", out.Status.Phase, reason, message)
 	}
 	c.want(0, "2026-05-04T04:00:00Z")
@@ -94,7 +96,8 @@ func TestRunsDoNotOverlap(t *testing.T) {
 	c.at(now.Add(time.Hour))
 	run := c.transfer.Status.Run.ID
 	for i := range 3 {
-		if c.at(now.Add(time.Duration(i+2) * time.Hour)); c.transfer.Status.Run.ID != run || c.transfer.Status.Run.Attempt != 1 {
+		if c.at(now.Add(time.Duration(i+2) * time.Hour)); c.transfer.Status.Run.ID != run ||
+			c.transfer.Status.Run.Attempt != 1 {
 			t.Fatal("another run began")
 		}
 	}
@@ -150,7 +153,8 @@ func TestSuspend(t *testing.T) {
 		if started || out.RequeueAfter != 0 {
 			t.Fatalf("started %v, requeue after %v", started, out.RequeueAfter)
 		}
-		if condition, _, _ := verdict(t, out.Status.Conditions); condition != "" || out.Status.Phase != v1alpha1.TransferSuspended {
+		if condition, _, _ := verdict(t, out.Status.Conditions); condition != "" ||
+			out.Status.Phase != v1alpha1.TransferSuspended {
 			t.Fatalf("%s is True in phase %s", condition, out.Status.Phase)
 		}
 	}
@@ -192,7 +196,8 @@ func TestSuspendWhileRunning(t *testing.T) {
 	}
 	transfer.Status = out.Status
 	facts.Job, facts.Pod, facts.Now = nil, nil, now.Add(time.Hour)
-	if out := plan.DecideTransfer(transfer, facts, image); out.Start != nil || out.Status.Phase != v1alpha1.TransferSuspended {
+	if out := plan.DecideTransfer(transfer, facts, image); out.Start != nil ||
+		out.Status.Phase != v1alpha1.TransferSuspended {
 		t.Errorf("attempt %v began in phase %s", out.Start, out.Status.Phase)
 	}
 	transfer.Spec.Suspend = false
@@ -274,7 +279,8 @@ func TestBadSchedules(t *testing.T) {
 		c := scheduled(t, test.cron, test.zone)
 		started, out := c.at(now)
 		condition, reason, message := verdict(t, out.Status.Conditions)
-		if started || condition != v1alpha1.ConditionStalled || reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(message, test.message) {
+		if started || condition != v1alpha1.ConditionStalled || reason != v1alpha1.ReasonInvalidSpec ||
+			!strings.Contains(message, test.message) {
 			t.Errorf("%q in %q: %s, %s: %s", test.cron, test.zone, condition, reason, message)
 		}
 	}

@@ -37,7 +37,9 @@ func asksToWrite(template *v1alpha1.AgentPodTemplate) bool {
 		return false
 	}
 	names := added(template.SecurityContext)
-	return len(names) == 0 || slices.ContainsFunc(names, func(c corev1.Capability) bool { return slices.Contains(writeCapabilities, c) })
+	return len(names) == 0 || slices.ContainsFunc(names, func(c corev1.Capability) bool {
+		return slices.Contains(writeCapabilities, c)
+	})
 }
 
 func added(context *corev1.SecurityContext) []corev1.Capability {
@@ -61,7 +63,8 @@ func checkPrivilege(transfer *v1alpha1.Transfer, allowed bool) *Problem {
 		return nil
 	}
 	return &Problem{v1alpha1.ReasonPrivilegeNotAllowed, fmt.Sprintf(
-		"spec.podTemplate.securityContext asks for %s, which namespace %q does not allow; annotate the namespace with %s: \"true\", or leave it out",
+		"spec.podTemplate.securityContext asks for %s, which namespace %q does not allow; annotate the namespace with %s: "+
+			"\"true\", or leave it out",
 		asked, transfer.Namespace, v1alpha1.AllowPrivilegedAnnotation)}
 }
 
@@ -82,7 +85,9 @@ func excess(context *corev1.SecurityContext) (asked, fix string) {
 		}
 	}
 	if user := ptr.Deref(context.RunAsUser, 0); user != 0 && len(added(context)) > 0 {
-		return fmt.Sprintf("a capability for user %d", user), "capabilities have an effect for root only: write runAsUser: 0, or leave them out"
+		return fmt.Sprintf(
+			"a capability for user %d", user,
+		), "capabilities have an effect for root only: write runAsUser: 0, or leave them out"
 	}
 	return "", ""
 }

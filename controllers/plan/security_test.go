@@ -32,13 +32,31 @@ func TestSecurityContextOfTheUser(t *testing.T) {
 		added      []corev1.Capability
 		privileged bool
 	}{
-		"nothing":                  {corev1.SecurityContext{}, nil, nil, false},
-		"root":                     {corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, ptr.To[int64](0), []corev1.Capability{"DAC_READ_SEARCH"}, true},
-		"a capability takes root":  {corev1.SecurityContext{Capabilities: capabilities("CHOWN")}, ptr.To[int64](0), []corev1.Capability{"DAC_READ_SEARCH"}, true},
-		"only reading":             {corev1.SecurityContext{Capabilities: capabilities("DAC_READ_SEARCH")}, ptr.To[int64](0), []corev1.Capability{"DAC_READ_SEARCH"}, false},
-		"all that there are":       {corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Capabilities: capabilities(append(keepsOwners, "DAC_READ_SEARCH")...)}, ptr.To[int64](0), []corev1.Capability{"DAC_READ_SEARCH"}, true},
-		"another user":             {corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)}, ptr.To[int64](1000), nil, false},
-		"nothing is dropped twice": {corev1.SecurityContext{RunAsUser: ptr.To[int64](65532), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}}}, ptr.To[int64](65532), nil, false},
+		"nothing": {corev1.SecurityContext{}, nil, nil, false},
+		"root": {
+			corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, ptr.To[int64](0), []corev1.Capability{"DAC_READ_SEARCH"}, true,
+		},
+		"a capability takes root": {
+			corev1.SecurityContext{Capabilities: capabilities("CHOWN")}, ptr.To[int64](0),
+			[]corev1.Capability{"DAC_READ_SEARCH"}, true,
+		},
+		"only reading": {
+			corev1.SecurityContext{Capabilities: capabilities("DAC_READ_SEARCH")}, ptr.To[int64](0),
+			[]corev1.Capability{"DAC_READ_SEARCH"}, false,
+		},
+		"all that there are": {
+			corev1.SecurityContext{
+				RunAsUser: ptr.To[int64](0), Capabilities: capabilities(append(keepsOwners, "DAC_READ_SEARCH")...),
+			},
+			ptr.To[int64](0), []corev1.Capability{"DAC_READ_SEARCH"}, true,
+		},
+		"another user": {corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)}, ptr.To[int64](1000), nil, false},
+		"nothing is dropped twice": {
+			corev1.SecurityContext{
+				RunAsUser: ptr.To[int64](65532), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}},
+			},
+			ptr.To[int64](65532), nil, false,
+		},
 		"root that insists it is not": {corev1.SecurityContext{RunAsUser: ptr.To[int64](0), RunAsNonRoot: ptr.To(true)},
 			ptr.To[int64](0), []corev1.Capability{"DAC_READ_SEARCH"}, true},
 	} {
@@ -49,10 +67,12 @@ func TestSecurityContextOfTheUser(t *testing.T) {
 			pod := job.Spec.Template.Spec
 			got := pod.Containers[0].SecurityContext
 			isRoot := test.user != nil && *test.user == 0
-			if ptr.Deref(got.RunAsUser, -1) != ptr.Deref(test.user, -1) || isRoot && *got.RunAsNonRoot || *got.AllowPrivilegeEscalation || got.Privileged != nil {
+			if ptr.Deref(got.RunAsUser, -1) != ptr.Deref(test.user, -1) || isRoot && *got.RunAsNonRoot ||
+				*got.AllowPrivilegeEscalation || got.Privileged != nil {
 				t.Errorf("%+v", got)
 			}
-			if !slices.Equal(got.Capabilities.Add, test.added) || !slices.Equal(got.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			if !slices.Equal(got.Capabilities.Add, test.added) ||
+				!slices.Equal(got.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%+v", got.Capabilities)
 			}
 			text, err := attempt.Config()
@@ -75,11 +95,18 @@ func TestNoAgentGetsMore(t *testing.T) {
 		given corev1.SecurityContext
 		says  string
 	}{
-		"privileged":                  {corev1.SecurityContext{Privileged: ptr.To(true)}, "privileged: true"},
-		"escalation":                  {corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)}, "allowPrivilegeEscalation: true"},
-		"another capability":          {corev1.SecurityContext{Capabilities: capabilities("CHOWN", "SYS_ADMIN")}, "capability SYS_ADMIN"},
-		"all of them":                 {corev1.SecurityContext{Capabilities: capabilities("ALL")}, "capability ALL"},
-		"a capability without effect": {corev1.SecurityContext{RunAsUser: ptr.To[int64](1000), Capabilities: capabilities("CHOWN")}, "a capability for user 1000"},
+		"privileged": {corev1.SecurityContext{Privileged: ptr.To(true)}, "privileged: true"},
+		"escalation": {
+			corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)}, "allowPrivilegeEscalation: true",
+		},
+		"another capability": {
+			corev1.SecurityContext{Capabilities: capabilities("CHOWN", "SYS_ADMIN")}, "capability SYS_ADMIN",
+		},
+		"all of them": {corev1.SecurityContext{Capabilities: capabilities("ALL")}, "capability ALL"},
+		"a capability without effect": {
+			corev1.SecurityContext{RunAsUser: ptr.To[int64](1000), Capabilities: capabilities("CHOWN")},
+			"a capability for user 1000",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transfer, facts := newTransfer("ledger", time.Hour), goodFacts()
@@ -87,7 +114,8 @@ func TestNoAgentGetsMore(t *testing.T) {
 			transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &test.given}
 			decision := plan.DecideTransfer(transfer, facts, image)
 			kind, reason, message := verdict(t, decision.Status.Conditions)
-			if decision.Start != nil || kind != "Stalled" || reason != v1alpha1.ReasonPrivilegeNotAllowed || !strings.Contains(message, test.says+", which no agent gets; ") {
+			if decision.Start != nil || kind != "Stalled" || reason != v1alpha1.ReasonPrivilegeNotAllowed ||
+				!strings.Contains(message, test.says+", which no agent gets; ") {
 				t.Errorf("%s %s: %s", kind, reason, message)
 			}
 		})
@@ -110,7 +138,8 @@ func TestReceivingWithPrivilege(t *testing.T) {
 			pod := decision.Start.Job().Spec.Template.Spec
 			if !test.root {
 				restricted(t, pod)
-			} else if got := pod.Containers[0].SecurityContext; !slices.Equal(got.Capabilities.Add, keepsOwners) || *got.RunAsUser != 0 || pod.SecurityContext.FSGroup != nil {
+			} else if got := pod.Containers[0].SecurityContext; !slices.Equal(got.Capabilities.Add, keepsOwners) ||
+				*got.RunAsUser != 0 || pod.SecurityContext.FSGroup != nil {
 				t.Errorf("%+v %+v", pod.SecurityContext, got)
 			}
 			_, _, message := verdict(t, decision.Status.Conditions)

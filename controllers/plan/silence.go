@@ -18,8 +18,8 @@ func silent(present []metav1.Condition) []metav1.Condition {
 	if ready := meta.FindStatusCondition(present, v1alpha1.ConditionReady); ready != nil {
 		reason = ready.Reason
 	}
-	return conditions.Reconciling(reason, "the agent runs and does not answer the manager any more, so this status is what it said last; "+
-		"check that its node is Ready, and that a NetworkPolicy lets the manager reach its port 9443")
+	return conditions.Reconciling(reason, "the agent runs and does not answer the manager any more, so this status is "+
+		"what it said last; check that its node is Ready, and that a NetworkPolicy lets the manager reach its port 9443")
 }
 
 // withoutRate is the progress without what was true only while the agent answered.

@@ -21,7 +21,8 @@ var silences = map[string]bool{"one question missed": false, "silent": true}
 
 func moving() *wirev1.Report {
 	return &wirev1.Report{
-		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Progress: &wirev1.Progress{Bytes: 100, BytesTotal: 1000, Scanned: true},
+		State:    wirev1.AgentState_AGENT_STATE_TRANSFERRING,
+		Progress: &wirev1.Progress{Bytes: 100, BytesTotal: 1000, Scanned: true},
 	}
 }
 
@@ -30,7 +31,8 @@ func checkSilence(t *testing.T, told bool, progress *v1alpha1.Progress, conditio
 	if conditionType != "Reconciling" || reason != "Transferring" || progress.Bytes != 100 {
 		t.Fatalf("%s %s %+v", conditionType, reason, progress)
 	}
-	if strings.Contains(message, "does not answer") != told || (progress.BytesPerSecond == 0) != told || (progress.ETA == nil) != told {
+	if strings.Contains(message, "does not answer") != told || (progress.BytesPerSecond == 0) != told ||
+		(progress.ETA == nil) != told {
 		t.Errorf("%q %+v", message, progress)
 	}
 }
@@ -54,7 +56,9 @@ func TestSilentSender(t *testing.T) {
 			// It answers again.
 			transfer.Status = decision.Status
 			facts.Report, facts.Silent = moving(), false
-			if _, _, message := verdict(t, plan.DecideTransfer(transfer, facts, image).Status.Conditions); strings.Contains(message, "does not answer") {
+			if _, _, message := verdict(
+				t, plan.DecideTransfer(transfer, facts, image).Status.Conditions,
+			); strings.Contains(message, "does not answer") {
 				t.Error(message)
 			}
 		})
@@ -92,10 +96,12 @@ func TestPlaceInUseNamesNobody(t *testing.T) {
 			facts.Others = []v1alpha1.Delivery{*other}
 			decision := plan.DecideDelivery(newDelivery("mine", 1), facts, image)
 			_, _, message := verdict(t, decision.Status.Conditions)
-			if strings.Contains(message, "secret") || strings.Contains(message, other.Spec.Destination.PersistentVolumeClaim.Path) {
+			if strings.Contains(message, "secret") ||
+				strings.Contains(message, other.Spec.Destination.PersistentVolumeClaim.Path) {
 				t.Error(message)
 			}
-			if name == "in use" && !(strings.Contains(decision.Detail, "secret-name") && strings.Contains(decision.Detail, "secret-peer")) {
+			if name == "in use" && !(strings.Contains(decision.Detail, "secret-name") &&
+				strings.Contains(decision.Detail, "secret-peer")) {
 				t.Errorf("the event would say %q", decision.Detail)
 			}
 		})

@@ -17,7 +17,8 @@ import (
 // no space for beside it. Without a slot the scheduler falls back by itself.
 func (d *transferDecision) fallBack(state agentState) bool {
 	request := d.placement()
-	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) || d.facts.Now.Sub(state.since) < slotPatience {
+	if request.Placement != v1alpha1.PlacementPreferHardware || !hasSlot(d.facts.Job) ||
+		d.facts.Now.Sub(state.since) < slotPatience {
 		return false
 	}
 	shun := v1alpha1.PlacementReasonAcceleratorBusy
@@ -40,7 +41,8 @@ func (d *transferDecision) fallBack(state agentState) bool {
 // case there is no space beside the accelerator either.
 func (d *transferDecision) comeBack(state agentState) bool {
 	request, run := d.placement(), d.transfer.Status.Run
-	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" || d.facts.Now.Sub(state.since) < d.slotPatience() {
+	if request.Placement != v1alpha1.PlacementPreferHardware || request.Shun == "" ||
+		d.facts.Now.Sub(state.since) < d.slotPatience() {
 		return false
 	}
 	request.Shun = ""

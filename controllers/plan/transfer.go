@@ -107,7 +107,8 @@ func DecideTransfer(transfer *v1alpha1.Transfer, facts TransferFacts, image Agen
 	d.out.Status = d.transfer.Status
 	d.out.Status.ObservedGeneration = transfer.Generation
 	d.out.Status.Peer = peerName(transfer.Spec.Destination.Peer)
-	if facts.Report != nil && facts.Early && equality.Semantic.DeepEqual(transferState(d.out.Status), transferState(transfer.Status)) {
+	if facts.Report != nil && facts.Early &&
+		equality.Semantic.DeepEqual(transferState(d.out.Status), transferState(transfer.Status)) {
 		d.out.Status, d.out.Later = transfer.Status, true
 	}
 	d.out.Clear = facts.Job != nil && d.out.Status.Phase == v1alpha1.TransferComplete
@@ -213,7 +214,9 @@ func (d *transferDecision) begin(route v1alpha1.Route, kept *v1alpha1.PolicyStat
 func (d *transferDecision) newRun() {
 	now := metav1.NewTime(d.facts.Now)
 	status := &d.transfer.Status
-	status.Run = &v1alpha1.RunStatus{ID: d.facts.NewRunID, Attempt: 1, StartTime: &now, Route: firstRoute(d.transfer, d.facts)}
+	status.Run = &v1alpha1.RunStatus{
+		ID: d.facts.NewRunID, Attempt: 1, StartTime: &now, Route: firstRoute(d.transfer, d.facts),
+	}
 	status.LastRunRequest = d.transfer.Annotations[v1alpha1.RunAnnotation]
 	d.forgetAttempt()
 }
@@ -253,7 +256,8 @@ func (d *transferDecision) fixed() bool {
 		return false
 	}
 	ready := meta.FindStatusCondition(d.facts.Peer.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionTrue || !ready.LastTransitionTime.After(history[0].CompletionTime.Time) {
+	if ready == nil || ready.Status != metav1.ConditionTrue ||
+		!ready.LastTransitionTime.After(history[0].CompletionTime.Time) {
 		return false
 	}
 	// One that is in the future is from before the clock was set back: it would be after every attempt, and none would
@@ -272,7 +276,9 @@ func (d *transferDecision) start(resolved policy.Resolved, where placement.Plan)
 	}
 	d.out.Start = SendAttempt(d.transfer, resolved, where, d.facts.Peer, d.image)
 	d.starting(v1alpha1.ReasonStarting,
-		fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID))
+		fmt.Sprintf(
+			"attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID,
+		))
 }
 
 // stall says what keeps an attempt from beginning. Events wake it up; the clock does only in case one is missed.
@@ -376,7 +382,9 @@ func (d *transferDecision) followStarting(state agentState) {
 		d.takeApart(*scheduler)
 	case state.stuck == nil || waited < startGrace && state.stuck.Reason == v1alpha1.ReasonAgentNotStarted:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(v1alpha1.ReasonStarting,
-			fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID)))
+			fmt.Sprintf(
+				"attempt %d of run %s: the agent's pod is being started", d.transfer.Status.Run.Attempt, d.transfer.Status.Run.ID,
+			)))
 	case waited < startGrace:
 		d.set(v1alpha1.TransferStarting, conditions.Reconciling(state.stuck.Reason, state.stuck.Message))
 	default:
@@ -439,7 +447,9 @@ func (d *transferDecision) apply(report *wirev1.Report, rate int64) {
 		status.Omissions = left
 	}
 	status.Placement = corrected(status.Placement, status.Compression)
-	status.Conditions = conditions.Merge(status.Conditions, hardwareCondition(status.Compression, status.Placement), d.transfer.Generation, d.facts.Now)
+	status.Conditions = conditions.Merge(
+		status.Conditions, hardwareCondition(status.Compression, status.Placement), d.transfer.Generation, d.facts.Now,
+	)
 }
 
 // prices are those that the run began with.
@@ -541,7 +551,10 @@ func (d *transferDecision) complete() {
 	status.Run.CompletionTime = &now
 	message := fmt.Sprintf("run %s is complete", status.Run.ID)
 	if p := status.Progress; p != nil {
-		message = fmt.Sprintf("run %s is complete: %d files, %d bytes, %d files of them unchanged", status.Run.ID, p.Files, p.Bytes, p.UnchangedFiles)
+		message = fmt.Sprintf(
+			"run %s is complete: %d files, %d bytes, %d files of them unchanged", status.Run.ID, p.Files, p.Bytes,
+			p.UnchangedFiles,
+		)
 	}
 	d.set(v1alpha1.TransferComplete, conditions.Ready(v1alpha1.ReasonSucceeded, message))
 	if asked := d.transfer.Annotations[v1alpha1.RunAnnotation]; asked != "" && asked != status.LastRunRequest {
@@ -557,5 +570,7 @@ func (d *transferDecision) set(phase v1alpha1.TransferPhase, wanted []metav1.Con
 		conditions.New(v1alpha1.ConditionFailed, phase == v1alpha1.TransferFailed, ready.Reason, ready.Message),
 	)
 	d.transfer.Status.Phase, d.transfer.Status.Queued = phase, nil
-	d.transfer.Status.Conditions = conditions.Merge(d.transfer.Status.Conditions, wanted, d.transfer.Generation, d.facts.Now)
+	d.transfer.Status.Conditions = conditions.Merge(
+		d.transfer.Status.Conditions, wanted, d.transfer.Generation, d.facts.Now,
+	)
 }

@@ -28,7 +28,8 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 	peerNotReady := func(reason string) func(*v1alpha1.Transfer, *plan.TransferFacts) {
 		return func(_ *v1alpha1.Transfer, f *plan.TransferFacts) {
 			f.Peer.Status.Conditions = []metav1.Condition{{
-				Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "what the Peer says", ObservedGeneration: 1,
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "what the Peer says",
+				ObservedGeneration: 1,
 			}}
 		}
 	}
@@ -54,16 +55,26 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 		"nothing wrong": {func(*v1alpha1.Transfer, *plan.TransferFacts) {}, "Reconciling", "Starting", "attempt 1"},
 		"unknown claim": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) { f.Claim = nil },
 			"Stalled", "SourceNotFound", "claims of the own namespace"},
-		"claim that is being deleted": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) { f.Claim.DeletionTimestamp = &metav1.Time{Time: now} },
+		"claim that is being deleted": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) {
+			f.Claim.DeletionTimestamp = &metav1.Time{Time: now}
+		},
 			"Stalled", "SourceNotFound", "being deleted"},
 		"unknown peer": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) { f.Peer = nil },
 			"Stalled", "PeerNotFound", "create it"},
 		"peer without endpoint": {func(_ *v1alpha1.Transfer, f *plan.TransferFacts) { f.Peer.Spec.Endpoint = "" },
 			"Stalled", "PeerHasNoEndpoint", "set spec.endpoint"},
-		"peer that does not answer": {peerNotReady(v1alpha1.ReasonPeerUnreachable), "Reconciling", "PeerUnreachable", "what the Peer says"},
-		"peer with another CA":      {peerNotReady(v1alpha1.ReasonPeerUntrusted), "Stalled", "PeerUntrusted", "what the Peer says"},
-		"peer with a broken CA":     {peerNotReady(v1alpha1.ReasonInvalidCABundle), "Stalled", "PeerUntrusted", "what the Peer says"},
-		"peer of another version":   {peerNotReady(v1alpha1.ReasonPeerIncompatible), "Stalled", "PeerIncompatible", "what the Peer says"},
+		"peer that does not answer": {
+			peerNotReady(v1alpha1.ReasonPeerUnreachable), "Reconciling", "PeerUnreachable", "what the Peer says",
+		},
+		"peer with another CA": {
+			peerNotReady(v1alpha1.ReasonPeerUntrusted), "Stalled", "PeerUntrusted", "what the Peer says",
+		},
+		"peer with a broken CA": {
+			peerNotReady(v1alpha1.ReasonInvalidCABundle), "Stalled", "PeerUntrusted", "what the Peer says",
+		},
+		"peer of another version": {
+			peerNotReady(v1alpha1.ReasonPeerIncompatible), "Stalled", "PeerIncompatible", "what the Peer says",
+		},
 		"peer judged before its spec changed": {func(transfer *v1alpha1.Transfer, f *plan.TransferFacts) {
 			peerNotReady(v1alpha1.ReasonPeerUntrusted)(transfer, f)
 			f.Peer.Generation = 2
@@ -74,7 +85,9 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 		"negative minSize": {func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
 			transfer.Spec.Compression = &v1alpha1.Compression{MinSize: ptr.To(resource.MustParse("-1"))}
 		}, "Stalled", "InvalidSpec", "16Ki"},
-		"absurd maxAttempts": {func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) { transfer.Spec.MaxAttempts = 1 << 30 },
+		"absurd maxAttempts": {func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
+			transfer.Spec.MaxAttempts = 1 << 30
+		},
 			"Stalled", "InvalidSpec", "between 1 and 100"},
 		"source path that climbs": {func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
 			transfer.Spec.Source.PersistentVolumeClaim.Path = "/a/../../b"
@@ -85,14 +98,36 @@ func TestBadInputCostsNoAttempt(t *testing.T) {
 		"path with a NUL": {func(transfer *v1alpha1.Transfer, _ *plan.TransferFacts) {
 			transfer.Spec.Destination.PersistentVolumeClaim.Path = "/a\x00"
 		}, "Stalled", "InvalidSpec", "NUL"},
-		"root":                   {security(corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}), "Stalled", "PrivilegeNotAllowed", "annotate the namespace"},
-		"privileged":             {security(corev1.SecurityContext{Privileged: ptr.To(true)}), "Stalled", "PrivilegeNotAllowed", "privileged"},
-		"added capability":       {security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"DAC_READ_SEARCH"}}}), "Stalled", "PrivilegeNotAllowed", "DAC_READ_SEARCH"},
-		"another ordinary user":  {security(corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)}), "Stalled", "PrivilegeNotAllowed", "runAsUser: 1000"},
-		"another group":          {security(corev1.SecurityContext{RunAsGroup: ptr.To[int64](0)}), "Stalled", "PrivilegeNotAllowed", "runAsGroup: 0"},
-		"Windows options":        {security(corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{}}), "Stalled", "PrivilegeNotAllowed", "windowsOptions"},
-		"the agent's own user":   {security(corev1.SecurityContext{RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532)}), "Reconciling", "Starting", ""},
-		"dropped capability":     {security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}}}), "Reconciling", "Starting", ""},
+		"root": {
+			security(corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}), "Stalled", "PrivilegeNotAllowed",
+			"annotate the namespace",
+		},
+		"privileged": {
+			security(corev1.SecurityContext{Privileged: ptr.To(true)}), "Stalled", "PrivilegeNotAllowed", "privileged",
+		},
+		"added capability": {
+			security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"DAC_READ_SEARCH"}}}),
+			"Stalled", "PrivilegeNotAllowed", "DAC_READ_SEARCH",
+		},
+		"another ordinary user": {
+			security(corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)}), "Stalled", "PrivilegeNotAllowed",
+			"runAsUser: 1000",
+		},
+		"another group": {
+			security(corev1.SecurityContext{RunAsGroup: ptr.To[int64](0)}), "Stalled", "PrivilegeNotAllowed", "runAsGroup: 0",
+		},
+		"Windows options": {
+			security(corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{}}), "Stalled",
+			"PrivilegeNotAllowed", "windowsOptions",
+		},
+		"the agent's own user": {
+			security(corev1.SecurityContext{RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532)}), "Reconciling",
+			"Starting", "",
+		},
+		"dropped capability": {
+			security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW"}}}),
+			"Reconciling", "Starting", "",
+		},
 		"older into same place":  {rival("/books", 2*time.Hour), "Stalled", "DestinationInUse", `Transfer "other"`},
 		"older into a directory": {rival("/books/2026/", 2*time.Hour), "Stalled", "DestinationInUse", `Transfer "other"`},
 		"older around it":        {rival("/", 2*time.Hour), "Stalled", "DestinationInUse", `Transfer "other"`},
@@ -166,10 +201,13 @@ func TestHowAttemptsEnd(t *testing.T) {
 			v1alpha1.TransferRetrying, "Reconciling", "Retrying", "Internal", "one version"},
 		"evicted": {func(_ *testing.T, f *plan.TransferFacts) {
 			f.Pod = pod(corev1.ContainerState{})
-			f.Pod.Status.Phase, f.Pod.Status.Reason, f.Pod.Status.Message = corev1.PodFailed, "Evicted", "the node was low on memory"
+			f.Pod.Status.Phase, f.Pod.Status.Reason, f.Pod.Status.Message = corev1.PodFailed, "Evicted",
+				"the node was low on memory"
 		}, v1alpha1.TransferRetrying, "Reconciling", "Retrying", "AgentLost", "low on memory"},
 		"pod gone": {func(_ *testing.T, f *plan.TransferFacts) {
-			f.Job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Message: "backoff limit"}}
+			f.Job.Status.Conditions = []batchv1.JobCondition{
+				{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Message: "backoff limit"},
+			}
 		}, v1alpha1.TransferRetrying, "Reconciling", "Retrying", "AgentLost", "backoff limit"},
 		"succeeded without a report": {func(_ *testing.T, f *plan.TransferFacts) { f.Pod = ended(0, "Completed", "") },
 			v1alpha1.TransferComplete, "Ready", "Succeeded", "Succeeded", "complete"},
@@ -182,10 +220,12 @@ func TestHowAttemptsEnd(t *testing.T) {
 			test.change(t, &facts)
 			decision := plan.DecideTransfer(transfer, facts, image)
 			conditionType, reason, message := verdict(t, decision.Status.Conditions)
-			if decision.Status.Phase != test.phase || conditionType != test.verdict || reason != test.reason || !strings.Contains(message, test.message) {
+			if decision.Status.Phase != test.phase || conditionType != test.verdict || reason != test.reason ||
+				!strings.Contains(message, test.message) {
 				t.Fatalf("phase %s, %s=True, %s: %s", decision.Status.Phase, conditionType, reason, message)
 			}
-			if len(decision.Status.History) != 1 || decision.Status.History[0].Reason != test.record || decision.Finished == nil || decision.Finished.Reason != test.record {
+			if len(decision.Status.History) != 1 || decision.Status.History[0].Reason != test.record ||
+				decision.Finished == nil || decision.Finished.Reason != test.record {
 				t.Fatalf("history %+v, finished %+v", decision.Status.History, decision.Finished)
 			}
 			if test.phase == v1alpha1.TransferRetrying {
@@ -193,7 +233,8 @@ func TestHowAttemptsEnd(t *testing.T) {
 				if test.verdict == "Stalled" {
 					atLeast = time.Minute
 				}
-				if !about(decision.RequeueAfter, atLeast) || !decision.Status.Run.NextAttemptTime.Equal(&metav1.Time{Time: now.Add(decision.RequeueAfter)}) {
+				if !about(decision.RequeueAfter, atLeast) ||
+					!decision.Status.Run.NextAttemptTime.Equal(&metav1.Time{Time: now.Add(decision.RequeueAfter)}) {
 					t.Fatalf("next attempt after %s", decision.RequeueAfter)
 				}
 			}
@@ -209,18 +250,25 @@ func TestPodsThatDoNotStart(t *testing.T) {
 	}
 	unschedulable := waiting("", "")
 	unschedulable.Status.ContainerStatuses = nil
-	unschedulable.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
+	unschedulable.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"},
+	}
 	for name, test := range map[string]struct {
 		pod             *corev1.Pod
 		after           time.Duration
 		verdict, reason string
 		message         string
 	}{
-		"just made":              {nil, time.Second, "Reconciling", "Starting", ""},
-		"no pod for long":        {nil, 2 * time.Minute, "Stalled", "AgentNotStarted", "kubectl -n bank describe job"},
-		"creating":               {waiting("ContainerCreating", ""), 5 * time.Second, "Reconciling", "Starting", ""},
-		"creating for long":      {waiting("ContainerCreating", ""), 2 * time.Minute, "Stalled", "AgentNotStarted", "kubectl -n bank describe pod pod"},
-		"image cannot be had":    {waiting("ImagePullBackOff", "no such image"), 2 * time.Minute, "Stalled", "AgentNotStarted", "no such image; if the image was not built for"},
+		"just made":       {nil, time.Second, "Reconciling", "Starting", ""},
+		"no pod for long": {nil, 2 * time.Minute, "Stalled", "AgentNotStarted", "kubectl -n bank describe job"},
+		"creating":        {waiting("ContainerCreating", ""), 5 * time.Second, "Reconciling", "Starting", ""},
+		"creating for long": {
+			waiting("ContainerCreating", ""), 2 * time.Minute, "Stalled", "AgentNotStarted", "kubectl -n bank describe pod pod",
+		},
+		"image cannot be had": {
+			waiting("ImagePullBackOff", "no such image"), 2 * time.Minute, "Stalled", "AgentNotStarted",
+			"no such image; if the image was not built for",
+		},
 		"unschedulable":          {unschedulable, time.Second, "Reconciling", "Unschedulable", "0/3 nodes"},
 		"unschedulable for long": {unschedulable, 2 * time.Minute, "Stalled", "Unschedulable", "0/3 nodes"},
 	} {
@@ -232,7 +280,8 @@ func TestPodsThatDoNotStart(t *testing.T) {
 			if conditionType != test.verdict || reason != test.reason || !strings.Contains(message, test.message) {
 				t.Fatalf("%s=True, %s: %s", conditionType, reason, message)
 			}
-			if decision.Finished != nil || decision.Status.Phase != v1alpha1.TransferStarting || decision.Status.Run.Failures != 0 {
+			if decision.Finished != nil || decision.Status.Phase != v1alpha1.TransferStarting ||
+				decision.Status.Run.Failures != 0 {
 				t.Fatalf("an attempt was spent: %+v", decision.Status)
 			}
 		})
@@ -254,7 +303,8 @@ func TestBackOff(t *testing.T) {
 		waits = append(waits, decision.RequeueAfter)
 		early := facts
 		early.Now = facts.Now.Add(decision.RequeueAfter - time.Second)
-		if waiting := plan.DecideTransfer(transfer, early, image); waiting.Start != nil || waiting.RequeueAfter != time.Second {
+		if waiting := plan.DecideTransfer(transfer, early, image); waiting.Start != nil ||
+			waiting.RequeueAfter != time.Second {
 			t.Fatalf("attempt %d began early", attempt+1)
 		}
 		facts.Now = facts.Now.Add(decision.RequeueAfter)
@@ -329,7 +379,8 @@ func TestNeedsSomebody(t *testing.T) {
 			t.Fatalf("waits %v", waits)
 		}
 	}
-	if transfer.Status.Run.Failures != 0 || transfer.Status.Run.Attempt != 8 || transfer.Status.Phase != v1alpha1.TransferStarting {
+	if transfer.Status.Run.Failures != 0 || transfer.Status.Run.Attempt != 8 ||
+		transfer.Status.Phase != v1alpha1.TransferStarting {
 		t.Fatalf("%+v", transfer.Status.Run)
 	}
 }
@@ -339,9 +390,13 @@ func TestNeedsSomebody(t *testing.T) {
 func TestSuperseded(t *testing.T) {
 	for newest, want := range map[uint32]int32{0: 2, 1: 2, 7: 8, math.MaxUint32: 1002} {
 		transfer, facts := running(1)
-		facts.Pod = failedWith(t, &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_SUPERSEDED, Message: "replaced", NewestAttempt: newest})
+		facts.Pod = failedWith(
+			t,
+			&wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_SUPERSEDED, Message: "replaced", NewestAttempt: newest},
+		)
 		decision := plan.DecideTransfer(transfer, facts, image)
-		if decision.RequeueAfter < time.Minute || decision.Status.Run.CompletionTime != nil || decision.Status.History[0].Attempt != 1 {
+		if decision.RequeueAfter < time.Minute || decision.Status.Run.CompletionTime != nil ||
+			decision.Status.History[0].Attempt != 1 {
 			t.Fatalf("newest %d: next look after %s, %+v", newest, decision.RequeueAfter, decision.Status.Run)
 		}
 		facts.Now = facts.Now.Add(decision.RequeueAfter)
@@ -362,7 +417,8 @@ func TestPeerThatIsReadyAgainIsTriedAtOnce(t *testing.T) {
 		t.Fatal("tried again without a reason")
 	}
 	facts.Peer.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable, LastTransitionTime: metav1.NewTime(now.Add(5 * time.Second)),
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable,
+		LastTransitionTime: metav1.NewTime(now.Add(5 * time.Second)),
 	}}
 	if plan.DecideTransfer(transfer, facts, image).Start == nil {
 		t.Fatal("not tried again")
@@ -375,7 +431,8 @@ func TestClockThatIsSetBack(t *testing.T) {
 	transfer, facts := running(1)
 	facts.Now = now.Add(24 * time.Hour)
 	facts.Peer.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable, LastTransitionTime: metav1.NewTime(facts.Now),
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReachable,
+		LastTransitionTime: metav1.NewTime(facts.Now),
 	}}
 	facts.Pod = failed(t, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, "caBundle")
 	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
@@ -387,7 +444,8 @@ func TestClockThatIsSetBack(t *testing.T) {
 	transfer.Status = decision.Status
 	transfer.Status = plan.DecideTransfer(transfer, facts, image).Status
 	facts.Now = facts.Now.Add(time.Second)
-	if decision := plan.DecideTransfer(transfer, facts, image); decision.Start != nil || !about(decision.RequeueAfter+time.Second, 2*time.Minute) {
+	if decision := plan.DecideTransfer(transfer, facts, image); decision.Start != nil ||
+		!about(decision.RequeueAfter+time.Second, 2*time.Minute) {
 		t.Fatalf("started %v, waits for %s", decision.Start != nil, decision.RequeueAfter)
 	}
 }
@@ -436,7 +494,9 @@ func TestNewRuns(t *testing.T) {
 		"stuck, edited":       {stuck, edit, true},
 		"active, annotated":   {active, annotate, false},
 		"active, edited":      {active, edit, false},
-		"annotated before":    {complete, func(transfer *v1alpha1.Transfer) { annotate(transfer); transfer.Status.LastRunRequest = "again" }, false},
+		"annotated before": {
+			complete, func(transfer *v1alpha1.Transfer) { annotate(transfer); transfer.Status.LastRunRequest = "again" }, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transfer := test.make(t)
@@ -447,7 +507,8 @@ func TestNewRuns(t *testing.T) {
 			if (decision.Start != nil) != test.starts || (decision.Status.Run.ID == "fghij") != test.starts {
 				t.Fatalf("started: %v, %+v", decision.Start != nil, decision.Status.Run)
 			}
-			if test.starts && (decision.Status.Run.Attempt != 1 || decision.Status.Run.Failures != 0 || !decision.Retire || decision.Status.Run.CompletionTime != nil) {
+			if test.starts && (decision.Status.Run.Attempt != 1 || decision.Status.Run.Failures != 0 || !decision.Retire ||
+				decision.Status.Run.CompletionTime != nil) {
 				t.Fatalf("%+v", decision.Status.Run)
 			}
 		})

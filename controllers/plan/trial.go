@@ -88,7 +88,8 @@ func DecideTrial(trial *v1alpha1.CompressionTrial, facts TrialFacts, image Agent
 	}
 	d.out.Status = d.trial.Status
 	d.out.Status.ObservedGeneration = trial.Generation
-	if facts.Report != nil && facts.Early && equality.Semantic.DeepEqual(trialState(d.out.Status), trialState(trial.Status)) {
+	if facts.Report != nil && facts.Early &&
+		equality.Semantic.DeepEqual(trialState(d.out.Status), trialState(trial.Status)) {
 		d.out.Status, d.out.Later = trial.Status, true
 	}
 	d.out.Clear = facts.Job != nil && d.out.Status.Phase == v1alpha1.TrialComplete
@@ -146,7 +147,9 @@ func (d *trialDecision) place() (placement.Plan, *Problem) {
 	where.Status = trialPlacement(request, where.Status)
 	if blocked := placement.Admit(request, d.facts.Placement); blocked != nil {
 		d.trial.Status.Placement = expected(where)
-		return where, &Problem{blocked.Reason, blocked.Message + "; change spec.nodeClass, or what keeps these nodes from taking it"}
+		return where, &Problem{
+			blocked.Reason, blocked.Message + "; change spec.nodeClass, or what keeps these nodes from taking it",
+		}
 	}
 	if where.Blocked != nil {
 		d.trial.Status.Placement = expected(where)
@@ -186,7 +189,9 @@ func (d *trialDecision) start(resolved policy.Resolved, where placement.Plan) {
 }
 
 func (d *trialDecision) startingMessage() string {
-	return fmt.Sprintf("attempt %d of run %s: the agent's pod is being started", d.trial.Status.Run.Attempt, d.trial.Status.Run.ID)
+	return fmt.Sprintf(
+		"attempt %d of run %s: the agent's pod is being started", d.trial.Status.Run.Attempt, d.trial.Status.Run.ID,
+	)
 }
 
 // follow looks after the attempt that status names.
@@ -195,7 +200,9 @@ func (d *trialDecision) follow() {
 	if state.node != "" {
 		d.trial.Status.Run.Node = state.node
 		d.trial.Status.Placement = placed(d.trial.Status.Placement, state.node, func(node string) v1alpha1.PlacementStatus {
-			return trialPlacement(d.placement(), placement.Explain(d.placement(), asPlanned(d.facts.Placement, d.facts.Job), node))
+			return trialPlacement(
+				d.placement(), placement.Explain(d.placement(), asPlanned(d.facts.Placement, d.facts.Job), node),
+			)
 		})
 	}
 	switch state.phase {
@@ -318,7 +325,8 @@ func (d *trialDecision) finish(report *wirev1.Report) {
 	default:
 		run.Failures++
 		if run.Failures >= maxTrialAttempts {
-			d.fail(reason, fmt.Sprintf("%d attempts failed, the last one with: %s; fix the cause and give the annotation %s a new value",
+			d.fail(reason, fmt.Sprintf("%d attempts failed, the last one with: %s; fix the cause and give the annotation %s a "+
+				"new value",
 				run.Failures, message, v1alpha1.RunAnnotation))
 			return
 		}

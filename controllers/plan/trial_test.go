@@ -27,9 +27,12 @@ func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
 	trial := &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid-of-trial", Generation: 1},
 		Spec: v1alpha1.CompressionTrialSpec{
-			Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/books"}},
+			Source: v1alpha1.TrialSource{
+				PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger", Path: "/books"},
+			},
 			Links: []v1alpha1.TrialLink{
-				{Name: "wan", BytesPerSecond: resource.MustParse("12500k")}, {Name: "lan", BytesPerSecond: resource.MustParse("1250M")},
+				{Name: "wan", BytesPerSecond: resource.MustParse("12500k")},
+				{Name: "lan", BytesPerSecond: resource.MustParse("1250M")},
 			},
 		},
 	}
@@ -37,7 +40,9 @@ func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
 		Now: now, NewRunID: "abcde", Claim: &corev1.PersistentVolumeClaim{},
 		Policies: []v1alpha1.CompressionPolicy{{
 			ObjectMeta: metav1.ObjectMeta{Name: "priced"},
-			Spec:       v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"}},
+			Spec: v1alpha1.CompressionPolicySpec{
+				Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
+			},
 		}},
 	}
 }
@@ -45,10 +50,18 @@ func newTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
 // trialResult is what an agent finds: two rows of which the second is best over the wan.
 func trialResult() *wirev1.TrialResult {
 	return &wirev1.TrialResult{
-		Sample: &wirev1.TrialSample{Bytes: 64 << 20, Files: 3, BytesTotal: 5 << 30, FilesTotal: 9, HopelessBytes: 16 << 20}, Cores: 2,
-		Accelerator: &wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, Reason: "NoInstruction", Message: "none"},
+		Sample: &wirev1.TrialSample{
+			Bytes: 64 << 20, Files: 3, BytesTotal: 5 << 30, FilesTotal: 9, HopelessBytes: 16 << 20,
+		},
+		Cores: 2,
+		Accelerator: &wirev1.AcceleratorMeasurement{
+			State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, Reason: "NoInstruction", Message: "none",
+		},
 		Rows: []*wirev1.TrialRow{
-			{Codec: "none", Engine: "none", WireBytes: 64 << 20, CpuNanos: 3e9, CostNanos: 50_000_000, ElapsedNanos: []uint64{86e9, 1e9}},
+			{
+				Codec: "none", Engine: "none", WireBytes: 64 << 20, CpuNanos: 3e9, CostNanos: 50_000_000,
+				ElapsedNanos: []uint64{86e9, 1e9},
+			},
 			{Codec: "zstd", Engine: "libzstd", Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED, WireBytes: 16 << 20,
 				CompressNanos: 4e9, InflateNanos: 1e9, CpuNanos: 8e9, CostNanos: 12_500_000, ElapsedNanos: []uint64{22e9, 4e9}},
 			{Codec: "deflate", Engine: "go", Problem: "no memory"},
@@ -63,7 +76,9 @@ func trialReport(t *testing.T, result *wirev1.TrialResult) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Architecture: "amd64", Trial: b})
+	message, err := protojson.Marshal(
+		&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Architecture: "amd64", Trial: b},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,20 +99,26 @@ func TestTrialStarts(t *testing.T) {
 	trial, facts := newTrial()
 	trial.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "priced", Objective: v1alpha1.ObjectiveBytes}
 	trial.Spec.Sample = &v1alpha1.TrialSample{Size: ptr.To(resource.MustParse("2Mi")), Seed: 7}
-	trial.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: v1alpha1.TrialClassSoftware, Architecture: "s390x", NodeSelector: map[string]string{"rack": "7"}}
+	trial.Spec.NodeClass = &v1alpha1.TrialNodeClass{
+		Class: v1alpha1.TrialClassSoftware, Architecture: "s390x", NodeSelector: map[string]string{"rack": "7"},
+	}
 	decision := plan.DecideTrial(trial, facts, image)
-	if kind, reason, _ := verdict(t, decision.Status.Conditions); kind != v1alpha1.ConditionReconciling || reason != v1alpha1.ReasonStarting ||
-		decision.Status.Run.ID != "abcde" || decision.Status.Policy.Objective != v1alpha1.ObjectiveBytes || len(decision.Status.Links) != 2 {
+	if kind, reason, _ := verdict(t, decision.Status.Conditions); kind != v1alpha1.ConditionReconciling ||
+		reason != v1alpha1.ReasonStarting ||
+		decision.Status.Run.ID != "abcde" || decision.Status.Policy.Objective != v1alpha1.ObjectiveBytes ||
+		len(decision.Status.Links) != 2 {
 		t.Fatalf("%s %s %+v", kind, reason, decision.Status)
 	}
 	job := decision.Start.Job()
 	pod := job.Spec.Template.Spec
 	restricted(t, pod)
-	if !pod.Volumes[1].PersistentVolumeClaim.ReadOnly || pod.Containers[0].Args[0] != "trial" || job.Labels[v1alpha1.TrialLabel] != "uid-of-trial" || job.OwnerReferences[0].Kind != "CompressionTrial" {
+	if !pod.Volumes[1].PersistentVolumeClaim.ReadOnly || pod.Containers[0].Args[0] != "trial" ||
+		job.Labels[v1alpha1.TrialLabel] != "uid-of-trial" || job.OwnerReferences[0].Kind != "CompressionTrial" {
 		t.Errorf("%+v", job)
 	}
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(terms) != 1 || len(terms[0].MatchExpressions) != 3 || !slices.Equal(terms[0].MatchExpressions[0].Values, []string{"s390x"}) {
+	if len(terms) != 1 || len(terms[0].MatchExpressions) != 3 ||
+		!slices.Equal(terms[0].MatchExpressions[0].Values, []string{"s390x"}) {
 		t.Errorf("%+v", terms)
 	}
 	text, err := decision.Start.Config()
@@ -105,8 +126,10 @@ func TestTrialStarts(t *testing.T) {
 	if err != nil || protojson.Unmarshal(text, &config) != nil {
 		t.Fatal(err)
 	}
-	if config.Path != "books" || config.SampleBytes != 2<<20 || config.Seed != 7 || !slices.Equal(config.LinkBytesPerSecond, []uint64{12_500_000, 1_250_000_000}) ||
-		config.Compression.GetPrices().GetNetworkGibNanos() != 50_000_000 || config.Compression.GetObjective() != wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES {
+	if config.Path != "books" || config.SampleBytes != 2<<20 || config.Seed != 7 ||
+		!slices.Equal(config.LinkBytesPerSecond, []uint64{12_500_000, 1_250_000_000}) ||
+		config.Compression.GetPrices().GetNetworkGibNanos() != 50_000_000 ||
+		config.Compression.GetObjective() != wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES {
 		t.Errorf("%s", text)
 	}
 }
@@ -116,11 +139,17 @@ func TestTrialBadInput(t *testing.T) {
 		change       func(*v1alpha1.CompressionTrial, *plan.TrialFacts)
 		reason, says string
 	}{
-		"no claim": {func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Claim = nil }, v1alpha1.ReasonSourceNotFound, `no PersistentVolumeClaim "ledger"`},
+		"no claim": {
+			func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Claim = nil }, v1alpha1.ReasonSourceNotFound,
+			`no PersistentVolumeClaim "ledger"`,
+		},
 		"path outside": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
 			t.Spec.Source.PersistentVolumeClaim.Path = "/../x"
 		}, v1alpha1.ReasonInvalidSpec, "must not contain . or .."},
-		"no links": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Links = nil }, v1alpha1.ReasonInvalidSpec, "1 to 6 links, not 0"},
+		"no links": {
+			func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Links = nil }, v1alpha1.ReasonInvalidSpec,
+			"1 to 6 links, not 0",
+		},
 		"slow link": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
 			t.Spec.Links[0].BytesPerSecond = resource.MustParse("0")
 		}, v1alpha1.ReasonInvalidSpec, "between 1k and 1T"},
@@ -128,7 +157,10 @@ func TestTrialBadInput(t *testing.T) {
 			t.Spec.Links[0].BytesPerSecond = resource.MustParse("-5M")
 		},
 			v1alpha1.ReasonInvalidSpec, "between 1k and 1T"},
-		"link twice": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Links[1].Name = "wan" }, v1alpha1.ReasonInvalidSpec, "no name twice"},
+		"link twice": {
+			func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) { t.Spec.Links[1].Name = "wan" }, v1alpha1.ReasonInvalidSpec,
+			"no name twice",
+		},
 		"large sample": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
 			t.Spec.Sample = &v1alpha1.TrialSample{Size: ptr.To(resource.MustParse("1Gi"))}
 		}, v1alpha1.ReasonInvalidSpec, "between 1Mi and 128Mi"},
@@ -150,7 +182,9 @@ func TestTrialBadInput(t *testing.T) {
 			t.Spec.Compression = &v1alpha1.TrialCompression{PolicyName: "priced"}
 		}, v1alpha1.ReasonInvalidSpec, "not negative"},
 		"privilege": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
-			t.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
+			t.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
+				SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)},
+			}
 		}, v1alpha1.ReasonPrivilegeNotAllowed, "runAsUser: 0"},
 		"no accelerator": {func(t *v1alpha1.CompressionTrial, _ *plan.TrialFacts) {
 			t.Spec.NodeClass = &v1alpha1.TrialNodeClass{Class: v1alpha1.TrialClassHardware}
@@ -164,7 +198,8 @@ func TestTrialBadInput(t *testing.T) {
 		test.change(trial, &facts)
 		decision := plan.DecideTrial(trial, facts, image)
 		kind, reason, message := verdict(t, decision.Status.Conditions)
-		if kind != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) || decision.Start != nil || decision.Status.Phase != v1alpha1.TrialPending {
+		if kind != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) ||
+			decision.Start != nil || decision.Status.Phase != v1alpha1.TrialPending {
 			t.Errorf("%s: %s %s: %s", name, kind, reason, message)
 		}
 	}
@@ -186,10 +221,12 @@ func TestTrialKeepsItsPolicy(t *testing.T) {
 	if retry.Start == nil || retry.Status.Run.Attempt != 2 || retry.Status.Policy.Prices == nil {
 		t.Errorf("the next attempt: %+v", retry.Status)
 	}
-	trial.Status.Run.NextAttemptTime, trial.Status.Run.CompletionTime, trial.Status.Phase = nil, &past, v1alpha1.TrialComplete
+	trial.Status.Run.NextAttemptTime, trial.Status.Run.CompletionTime, trial.Status.Phase = nil, &past,
+		v1alpha1.TrialComplete
 	trial.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
 	next := plan.DecideTrial(trial, facts, image)
-	if what, reason, _ := verdict(t, next.Status.Conditions); next.Start != nil || what != v1alpha1.ConditionStalled || reason != v1alpha1.ReasonPolicyNotFound {
+	if what, reason, _ := verdict(t, next.Status.Conditions); next.Start != nil || what != v1alpha1.ConditionStalled ||
+		reason != v1alpha1.ReasonPolicyNotFound {
 		t.Errorf("the next run: %s %s", what, reason)
 	}
 }
@@ -201,20 +238,27 @@ func TestTrialCompletes(t *testing.T) {
 	facts.Pod = pod(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	facts.Report = &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "measuring go at Fast, 3 of 9"}
 	trial.Status = plan.DecideTrial(trial, facts, image).Status
-	if kind, reason, message := verdict(t, trial.Status.Conditions); kind != v1alpha1.ConditionReconciling || reason != v1alpha1.ReasonMeasuring || !strings.Contains(message, "3 of 9") {
+	if kind, reason, message := verdict(t, trial.Status.Conditions); kind != v1alpha1.ConditionReconciling ||
+		reason != v1alpha1.ReasonMeasuring || !strings.Contains(message, "3 of 9") {
 		t.Errorf("%s %s %s", kind, reason, message)
 	}
 	facts.Pod, facts.Report = ended(0, "", trialReport(t, trialResult())), nil
 	decision := plan.DecideTrial(trial, facts, image)
 	trial.Status = decision.Status
-	if kind, reason, _ := verdict(t, trial.Status.Conditions); kind != v1alpha1.ConditionReady || reason != v1alpha1.ReasonSucceeded || !decision.Ended || decision.Expired || decision.RequeueAfter != time.Minute {
+	if kind, reason, _ := verdict(t, trial.Status.Conditions); kind != v1alpha1.ConditionReady ||
+		reason != v1alpha1.ReasonSucceeded || !decision.Ended || decision.Expired || decision.RequeueAfter != time.Minute {
 		t.Fatalf("%+v", decision)
 	}
 	s := trial.Status
 	if len(s.Results) != 3 || s.Results[1].Ratio != "4.000" ||
-		s.Results[1].Predictions[0] != (v1alpha1.TrialPrediction{Link: "wan", SecondsPerGiB: "22.00", CPUSecondsPerGiB: "10.00", CostPerGiB: "0.0225"}) ||
-		s.Results[1].Predictions[1] != (v1alpha1.TrialPrediction{Link: "lan", SecondsPerGiB: "4.00", CPUSecondsPerGiB: "8.25", CostPerGiB: "0.0125"}) || s.Results[2].Problem != "no memory" || s.Cores != 2 ||
-		s.Accelerator.State != v1alpha1.AcceleratorAbsent || s.Sample.HopelessBytes != 16<<20 || len(s.Recommendation.Choices) != 2 || s.Recommendation.Choices[0].Engine != "libzstd" {
+		s.Results[1].Predictions[0] != (v1alpha1.TrialPrediction{
+			Link: "wan", SecondsPerGiB: "22.00", CPUSecondsPerGiB: "10.00", CostPerGiB: "0.0225",
+		}) ||
+		s.Results[1].Predictions[1] != (v1alpha1.TrialPrediction{
+			Link: "lan", SecondsPerGiB: "4.00", CPUSecondsPerGiB: "8.25", CostPerGiB: "0.0125",
+		}) || s.Results[2].Problem != "no memory" || s.Cores != 2 ||
+		s.Accelerator.State != v1alpha1.AcceleratorAbsent || s.Sample.HopelessBytes != 16<<20 ||
+		len(s.Recommendation.Choices) != 2 || s.Recommendation.Choices[0].Engine != "libzstd" {
 		t.Errorf("%+v %+v", s, s.Recommendation)
 	}
 	facts.Now = now.Add(59 * time.Second)
@@ -227,7 +271,8 @@ func TestTrialCompletes(t *testing.T) {
 	}
 	trial.Annotations = map[string]string{v1alpha1.RunAnnotation: "again"}
 	facts.NewRunID = "fghij"
-	if d := plan.DecideTrial(trial, facts, image); d.Expired || d.Start == nil || d.Status.Run.ID != "fghij" || d.Status.Results != nil || d.Status.LastRunRequest != "again" {
+	if d := plan.DecideTrial(trial, facts, image); d.Expired || d.Start == nil || d.Status.Run.ID != "fghij" ||
+		d.Status.Results != nil || d.Status.LastRunRequest != "again" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -248,7 +293,8 @@ func TestTrialFails(t *testing.T) {
 		facts.Pod = failed(t, reason, "what to do")
 		decision := plan.DecideTrial(trial, facts, image)
 		kind, _, message := verdict(t, decision.Status.Conditions)
-		if decision.Status.Phase != test.phase || kind != test.condition || !strings.Contains(message, "what to do") || decision.Status.Run.Failures != test.failures {
+		if decision.Status.Phase != test.phase || kind != test.condition || !strings.Contains(message, "what to do") ||
+			decision.Status.Run.Failures != test.failures {
 			t.Errorf("%v: %s %s %s", reason, decision.Status.Phase, kind, message)
 		}
 		if test.failures == 0 {
@@ -256,11 +302,13 @@ func TestTrialFails(t *testing.T) {
 		}
 		// The third failure is the last.
 		trial.Status.Run.Failures = 2
-		if d := plan.DecideTrial(trial, facts, image); d.Status.Phase != v1alpha1.TrialFailed || d.Status.Run.CompletionTime == nil {
+		if d := plan.DecideTrial(trial, facts, image); d.Status.Phase != v1alpha1.TrialFailed ||
+			d.Status.Run.CompletionTime == nil {
 			t.Errorf("%v: %+v", reason, d.Status)
 		}
 		trial.Status, facts.Now = decision.Status, now.Add(decision.RequeueAfter)
-		if d := plan.DecideTrial(trial, facts, image); d.Start == nil || d.Start.Name() != plan.AttemptName("ledger", "abcde", 2) {
+		if d := plan.DecideTrial(trial, facts, image); d.Start == nil ||
+			d.Start.Name() != plan.AttemptName("ledger", "abcde", 2) {
 			t.Errorf("%v: no second attempt: %+v", reason, d.Status)
 		}
 	}
@@ -290,15 +338,18 @@ func TestTrialThatNoNodeHasRoomFor(t *testing.T) {
 		change(&facts.Placement)
 		status := plan.DecideTrial(trial, facts, image).Status
 		kind, got, message := verdict(t, status.Conditions)
-		if kind != v1alpha1.ConditionStalled || got != reason || status.Placement.Reason != reason || !strings.Contains(message, status.Placement.Message) ||
-			!strings.Contains(message, "spec.nodeClass.class Hardware waits") || !strings.Contains(message, "choose Any or Software") ||
+		if kind != v1alpha1.ConditionStalled || got != reason || status.Placement.Reason != reason ||
+			!strings.Contains(message, status.Placement.Message) ||
+			!strings.Contains(message, "spec.nodeClass.class Hardware waits") ||
+			!strings.Contains(message, "choose Any or Software") ||
 			!strings.Contains(message, "0/2 nodes are available") || strings.Contains(message, "PreferHardware") {
 			t.Errorf("%s: %s %s: %s; placement %+v", reason, kind, got, message, status.Placement)
 		}
 	}
 	trial.Spec.NodeClass.Class = v1alpha1.TrialClassAny
 	status := plan.DecideTrial(trial, facts, image).Status
-	if _, reason, _ := verdict(t, status.Conditions); reason != v1alpha1.ReasonUnschedulable || status.Placement.Reason != v1alpha1.PlacementReasonAnyNode {
+	if _, reason, _ := verdict(t, status.Conditions); reason != v1alpha1.ReasonUnschedulable ||
+		status.Placement.Reason != v1alpha1.PlacementReasonAnyNode {
 		t.Errorf("%s, %+v", reason, status.Placement)
 	}
 }
@@ -325,7 +376,8 @@ func TestTrialResultIsChecked(t *testing.T) {
 		change(result)
 		facts.Pod = ended(0, "", trialReport(t, result))
 		decision := plan.DecideTrial(trial, facts, image)
-		if _, _, message := verdict(t, decision.Status.Conditions); decision.Status.Phase != v1alpha1.TrialRetrying || decision.Status.Results != nil || !strings.Contains(message, "cannot be used") {
+		if _, _, message := verdict(t, decision.Status.Conditions); decision.Status.Phase != v1alpha1.TrialRetrying ||
+			decision.Status.Results != nil || !strings.Contains(message, "cannot be used") {
 			t.Errorf("%s: %s", name, message)
 		}
 	}
@@ -339,7 +391,8 @@ func FuzzTrialResult(f *testing.F) {
 	f.Add(good)
 	f.Add([]byte{})
 	bodies := trialResult()
-	bodies.Sample.Unit, bodies.Sample.Items, bodies.Sample.Agents, bodies.Sample.SilentAgents = wirev1.TrialUnit_TRIAL_UNIT_BODY, 5, 1, 1<<63
+	bodies.Sample.Unit, bodies.Sample.Items, bodies.Sample.Agents, bodies.Sample.SilentAgents = wirev1.TrialUnit_TRIAL_UNIT_BODY,
+		5, 1, 1<<63
 	bodies.Sample.Silence = "no route"
 	if good, err = proto.Marshal(bodies); err != nil {
 		f.Fatal(err)
@@ -353,10 +406,12 @@ func FuzzTrialResult(f *testing.F) {
 		trial, facts := runningTrial()
 		facts.Pod = ended(0, "", string(message))
 		decision := plan.DecideTrial(trial, facts, image)
-		if decision.Status.Phase == v1alpha1.TrialComplete && (len(decision.Status.Results) == 0 || len(decision.Status.Results) > 32 || decision.Status.Recommendation == nil) {
+		if decision.Status.Phase == v1alpha1.TrialComplete && (len(decision.Status.Results) == 0 ||
+			len(decision.Status.Results) > 32 || decision.Status.Recommendation == nil) {
 			t.Errorf("%+v", decision.Status)
 		}
-		if s := decision.Status.Sample; s != nil && (s.Unit == "" || s.Items < 0 || s.Agents < 0 || s.SilentAgents < 0 || len(s.SilentMessage) > 256) {
+		if s := decision.Status.Sample; s != nil && (s.Unit == "" || s.Items < 0 || s.Agents < 0 || s.SilentAgents < 0 ||
+			len(s.SilentMessage) > 256) {
 			t.Errorf("%+v", s)
 		}
 	})

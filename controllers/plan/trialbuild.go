@@ -22,7 +22,9 @@ const (
 )
 
 // TrialAttempt is the attempt that the trial's status names.
-func TrialAttempt(trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled, image AgentImage) *Attempt {
+func TrialAttempt(
+	trial *v1alpha1.CompressionTrial, resolved policy.Resolved, where placement.Plan, sampled *Sampled, image AgentImage,
+) *Attempt {
 	spec, run := trial.Spec, trial.Status.Run
 	name := AttemptName(trial.Name, run.ID, run.Attempt)
 	a := attempt{
@@ -67,7 +69,9 @@ func TrialAttempt(trial *v1alpha1.CompressionTrial, resolved policy.Resolved, wh
 
 // placement is what is wanted for the trial's agent.
 func (d *trialDecision) placement() placement.Request {
-	request := placement.Request{Placement: v1alpha1.PlacementAnyNode, Level: v1alpha1.CompressionFast, Architectures: d.image.Architectures}
+	request := placement.Request{
+		Placement: v1alpha1.PlacementAnyNode, Level: v1alpha1.CompressionFast, Architectures: d.image.Architectures,
+	}
 	if d.trial.Spec.PodTemplate != nil {
 		request.Tolerations = d.trial.Spec.PodTemplate.Tolerations
 	}
@@ -103,7 +107,9 @@ func trialPlacement(r placement.Request, status v1alpha1.PlacementStatus) v1alph
 
 // checkTrial looks for what would make an attempt fail before it costs a pod. The policy is resolved on the way, unless
 // the run has begun with one, kept, that it goes on with.
-func checkTrial(trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, facts TrialFacts) (policy.Resolved, *Problem) {
+func checkTrial(
+	trial *v1alpha1.CompressionTrial, kept *v1alpha1.PolicyStatus, facts TrialFacts,
+) (policy.Resolved, *Problem) {
 	if err := ValidateTrial(trial.Spec); err != nil {
 		return policy.Resolved{}, &Problem{v1alpha1.ReasonInvalidSpec, err.Error()}
 	}
@@ -135,26 +141,52 @@ func ValidateTrial(spec v1alpha1.CompressionTrialSpec) error {
 	}
 	switch {
 	case len(spec.Include) > maxPatterns || len(spec.Exclude) > maxPatterns:
-		return &policy.InvalidError{Field: "spec.include and spec.exclude", Fix: fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns)}
+		return &policy.InvalidError{
+			Field: "spec.include and spec.exclude",
+			Fix:   fmt.Sprintf("must have at most %d patterns each; put some together with * or **", maxPatterns),
+		}
 	case len(spec.Links) == 0 || len(spec.Links) > maxLinks:
-		return &policy.InvalidError{Field: "spec.links", Fix: fmt.Sprintf("must have 1 to %d links, not %d; write for example [{name: wan, bytesPerSecond: 125M}]", maxLinks, len(spec.Links))}
+		return &policy.InvalidError{
+			Field: "spec.links",
+			Fix: fmt.Sprintf(
+				"must have 1 to %d links, not %d; write for example [{name: wan, bytesPerSecond: 125M}]", maxLinks, len(spec.Links),
+			),
+		}
 	}
 	for i, link := range spec.Links {
 		switch {
-		case link.Name == "" || slices.ContainsFunc(spec.Links[:i], func(l v1alpha1.TrialLink) bool { return l.Name == link.Name }):
-			return &policy.InvalidError{Field: "spec.links", Fix: fmt.Sprintf("must have a name each, and no name twice; %q is not one", link.Name)}
+		case link.Name == "" || slices.ContainsFunc(spec.Links[:i], func(l v1alpha1.TrialLink) bool {
+			return l.Name == link.Name
+		}):
+			return &policy.InvalidError{
+				Field: "spec.links", Fix: fmt.Sprintf("must have a name each, and no name twice; %q is not one", link.Name),
+			}
 		case link.BytesPerSecond.Value() < minLink || link.BytesPerSecond.Value() > maxLink:
-			return &policy.InvalidError{Field: "spec.links", Fix: fmt.Sprintf("must carry between 1k and 1T bytes per second, not %s; write for example 125M for 1 Gbit/s", &link.BytesPerSecond)}
+			return &policy.InvalidError{
+				Field: "spec.links",
+				Fix: fmt.Sprintf(
+					"must carry between 1k and 1T bytes per second, not %s; write for example 125M for 1 Gbit/s", &link.BytesPerSecond,
+				),
+			}
 		}
 	}
 	if s := spec.Sample; s != nil && s.Size != nil && (s.Size.Value() < minSample || s.Size.Value() > maxSample) {
-		return &policy.InvalidError{Field: "spec.sample.size", Fix: fmt.Sprintf("must be between 1Mi and 128Mi, not %s", s.Size)}
+		return &policy.InvalidError{
+			Field: "spec.sample.size", Fix: fmt.Sprintf("must be between 1Mi and 128Mi, not %s", s.Size),
+		}
 	}
 	if spec.Sample != nil && spec.Sample.Seed < 0 {
-		return &policy.InvalidError{Field: "spec.sample.seed", Fix: fmt.Sprintf("must be 0 or more, not %d", spec.Sample.Seed)}
+		return &policy.InvalidError{
+			Field: "spec.sample.seed", Fix: fmt.Sprintf("must be 0 or more, not %d", spec.Sample.Seed),
+		}
 	}
-	if c := spec.NodeClass; c != nil && !slices.Contains([]v1alpha1.TrialClass{"", v1alpha1.TrialClassAny, v1alpha1.TrialClassHardware, v1alpha1.TrialClassSoftware}, c.Class) {
-		return &policy.InvalidError{Field: "spec.nodeClass.class", Fix: fmt.Sprintf("must be Any, Hardware or Software, not %q", c.Class)}
+	if c := spec.NodeClass; c != nil &&
+		!slices.Contains(
+			[]v1alpha1.TrialClass{"", v1alpha1.TrialClassAny, v1alpha1.TrialClassHardware, v1alpha1.TrialClassSoftware}, c.Class,
+		) {
+		return &policy.InvalidError{
+			Field: "spec.nodeClass.class", Fix: fmt.Sprintf("must be Any, Hardware or Software, not %q", c.Class),
+		}
 	}
 	return nil
 }

@@ -92,11 +92,15 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 	case len(r.GetBest()) != links:
 		return fmt.Errorf("it has what is best over %d links of %d", len(r.GetBest()), links)
 	case len(r.GetWaitCpuNanos()) != links || len(r.GetWaitCostNanos()) != links:
-		return fmt.Errorf("it has what waiting takes over %d links and costs over %d, of %d", len(r.GetWaitCpuNanos()), len(r.GetWaitCostNanos()), links)
+		return fmt.Errorf(
+			"it has what waiting takes over %d links and costs over %d, of %d", len(r.GetWaitCpuNanos()),
+			len(r.GetWaitCostNanos()), links,
+		)
 	}
 	for i, row := range rows {
 		switch {
-		case len(row.GetCodec()) > maxResultText || len(row.GetEngine()) > maxResultText || len(row.GetProblem()) > maxResultText:
+		case len(row.GetCodec()) > maxResultText || len(row.GetEngine()) > maxResultText ||
+			len(row.GetProblem()) > maxResultText:
 			return fmt.Errorf("row %d has a long text", i)
 		case row.GetProblem() == "" && (row.GetWireBytes() == 0 || len(row.GetElapsedNanos()) != links):
 			return fmt.Errorf("row %d lacks figures", i)
@@ -110,8 +114,12 @@ func checkResult(r *wirev1.TrialResult, links int) error {
 	return nil
 }
 
-func trialResult(row *wirev1.TrialRow, of *wirev1.TrialResult, links []v1alpha1.TrialLink, p *v1alpha1.PolicyStatus) v1alpha1.TrialResult {
-	result := v1alpha1.TrialResult{Codec: row.GetCodec(), Engine: row.GetEngine(), Level: wireLevels[row.GetLevel()], Problem: row.GetProblem()}
+func trialResult(
+	row *wirev1.TrialRow, of *wirev1.TrialResult, links []v1alpha1.TrialLink, p *v1alpha1.PolicyStatus,
+) v1alpha1.TrialResult {
+	result := v1alpha1.TrialResult{
+		Codec: row.GetCodec(), Engine: row.GetEngine(), Level: wireLevels[row.GetLevel()], Problem: row.GetProblem(),
+	}
 	if result.Problem != "" {
 		return result
 	}
@@ -156,7 +164,8 @@ func accelerator(a *wirev1.AcceleratorMeasurement) *v1alpha1.AcceleratorProfile 
 		return nil
 	}
 	return &v1alpha1.AcceleratorProfile{
-		State: state, Reason: conditions.Shorten(a.GetReason()), Message: conditions.Shorten(a.GetMessage()), SlowerThanSoftware: a.GetSlowerThanSoftware(),
-		InflateMinSize: clamp(a.GetInflateMinSize()),
+		State: state, Reason: conditions.Shorten(a.GetReason()), Message: conditions.Shorten(a.GetMessage()),
+		SlowerThanSoftware: a.GetSlowerThanSoftware(),
+		InflateMinSize:     clamp(a.GetInflateMinSize()),
 	}
 }

@@ -68,7 +68,9 @@ func checkTrialSource(trial *v1alpha1.CompressionTrial, facts TrialFacts) *Probl
 	case sampled.Deleting:
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf("%s %q is being deleted", kind, name)}
 	case len(sampled.Addresses) == 0:
-		return &Problem{v1alpha1.ReasonSourceNotReady, fmt.Sprintf("no %s of %s %q is ready; its status says why", agents, kind, name)}
+		return &Problem{
+			v1alpha1.ReasonSourceNotReady, fmt.Sprintf("no %s of %s %q is ready; its status says why", agents, kind, name),
+		}
 	}
 	return nil
 }
@@ -82,7 +84,9 @@ func validateTrialSource(spec v1alpha1.CompressionTrialSpec) error {
 		}
 	}
 	if given != 1 {
-		return &policy.InvalidError{Field: "spec.source", Fix: "must have exactly one of persistentVolumeClaim, httpEndpoint and queue"}
+		return &policy.InvalidError{
+			Field: "spec.source", Fix: "must have exactly one of persistentVolumeClaim, httpEndpoint and queue",
+		}
 	}
 	if claim := source.PersistentVolumeClaim; claim != nil {
 		if claim.ClaimName == "" {
@@ -91,7 +95,9 @@ func validateTrialSource(spec v1alpha1.CompressionTrialSpec) error {
 		return validatePath("spec.source.persistentVolumeClaim.path", claim.Path)
 	}
 	if len(spec.Include)+len(spec.Exclude) > 0 {
-		return &policy.InvalidError{Field: "spec.include and spec.exclude", Fix: "choose among files; remove them, or sample a persistentVolumeClaim"}
+		return &policy.InvalidError{
+			Field: "spec.include and spec.exclude", Fix: "choose among files; remove them, or sample a persistentVolumeClaim",
+		}
 	}
 	if queue := source.Queue; queue != nil {
 		if queue.Name == "" {
@@ -103,7 +109,10 @@ func validateTrialSource(spec v1alpha1.CompressionTrialSpec) error {
 		return &policy.InvalidError{Field: "spec.source.httpEndpoint.name", Fix: "must name an HTTPEndpoint"}
 	}
 	if d := collectFor(source.HTTPEndpoint); d < minCollect || d > maxCollect {
-		return &policy.InvalidError{Field: "spec.source.httpEndpoint.duration", Fix: fmt.Sprintf("must be between 1s and 10m, not %s; write for example 1m", d)}
+		return &policy.InvalidError{
+			Field: "spec.source.httpEndpoint.duration",
+			Fix:   fmt.Sprintf("must be between 1s and 10m, not %s; write for example 1m", d),
+		}
 	}
 	return nil
 }

@@ -22,9 +22,13 @@ import (
 // sampledTrial is one of an HTTPEndpoint with two replicas.
 func sampledTrial() (*v1alpha1.CompressionTrial, plan.TrialFacts) {
 	trial, facts := newTrial()
-	trial.Spec.Source = v1alpha1.TrialSource{HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop", Duration: &metav1.Duration{Duration: 2 * time.Minute}}}
+	trial.Spec.Source = v1alpha1.TrialSource{
+		HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop", Duration: &metav1.Duration{Duration: 2 * time.Minute}},
+	}
 	facts.Claim = nil
-	facts.Sampled = &plan.Sampled{ServerName: "uid.http.lighterage.internal", Addresses: []string{"10.0.0.1:9443", "10.0.0.2:9443"}}
+	facts.Sampled = &plan.Sampled{
+		ServerName: "uid.http.lighterage.internal", Addresses: []string{"10.0.0.1:9443", "10.0.0.2:9443"},
+	}
 	return trial, facts
 }
 
@@ -33,7 +37,9 @@ func TestTrialOfAgents(t *testing.T) {
 	for _, queue := range []bool{false, true} {
 		trial, facts := sampledTrial()
 		facts.PrivilegeAllowed = true
-		trial.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
+		trial.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
+			SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)},
+		}
 		unit, seconds := wirev1.TrialUnit_TRIAL_UNIT_BODY, int64(120)
 		if queue {
 			trial.Spec.Source = v1alpha1.TrialSource{Queue: &v1alpha1.TrialQueue{Name: "orders"}}
@@ -57,7 +63,8 @@ func TestTrialOfAgents(t *testing.T) {
 		if err != nil || protojson.Unmarshal(text, &config) != nil {
 			t.Fatal(err)
 		}
-		if a := config.Agents; a.GetUnit() != unit || a.GetServerName() != facts.Sampled.ServerName || !slices.Equal(a.GetAddresses(), facts.Sampled.Addresses) ||
+		if a := config.Agents; a.GetUnit() != unit || a.GetServerName() != facts.Sampled.ServerName ||
+			!slices.Equal(a.GetAddresses(), facts.Sampled.Addresses) ||
 			a.GetDuration().GetSeconds() != seconds || config.Volume != "" || config.Path != "" {
 			t.Errorf("%s", text)
 		}
@@ -69,7 +76,10 @@ func TestTrialOfAgentsBadInput(t *testing.T) {
 		change       func(*v1alpha1.CompressionTrial, *plan.TrialFacts)
 		reason, says string
 	}{
-		"no endpoint": {func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Sampled = nil }, v1alpha1.ReasonSourceNotFound, `no HTTPEndpoint "shop"`},
+		"no endpoint": {
+			func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Sampled = nil }, v1alpha1.ReasonSourceNotFound,
+			`no HTTPEndpoint "shop"`,
+		},
 		"endpoint that goes": {func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Sampled.Deleting = true },
 			v1alpha1.ReasonSourceNotFound, "is being deleted"},
 		"no replica": {func(_ *v1alpha1.CompressionTrial, f *plan.TrialFacts) { f.Sampled.Addresses = nil },
@@ -95,7 +105,8 @@ func TestTrialOfAgentsBadInput(t *testing.T) {
 		test.change(trial, &facts)
 		decision := plan.DecideTrial(trial, facts, image)
 		kind, reason, message := verdict(t, decision.Status.Conditions)
-		if kind != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) || decision.Start != nil {
+		if kind != v1alpha1.ConditionStalled || reason != test.reason || !strings.Contains(message, test.says) ||
+			decision.Start != nil {
 			t.Errorf("%s: %s %s: %s", name, kind, reason, message)
 		}
 	}
@@ -111,14 +122,17 @@ func TestTrialOfAgentsSaysWhatWasMeasured(t *testing.T) {
 	result.Sample.Agents, result.Sample.SilentAgents, result.Sample.Silence = 1, 2, "no route"
 	facts.Pod = ended(0, "", trialReport(t, result))
 	status := plan.DecideTrial(trial, facts, image).Status
-	if s := status.Sample; s == nil || s.Unit != v1alpha1.TrialUnitMessage || s.Items != 4096 || s.ItemsTotal != 70000 || s.CutItems != 2 || s.UnreadableItems != 1 ||
+	if s := status.Sample; s == nil || s.Unit != v1alpha1.TrialUnitMessage || s.Items != 4096 || s.ItemsTotal != 70000 ||
+		s.CutItems != 2 || s.UnreadableItems != 1 ||
 		s.Agents != 1 || s.SilentAgents != 2 || s.SilentMessage != "no route" ||
 		!strings.Contains(status.Recommendation.Message, "each was measured alone") {
 		t.Errorf("%+v %+v", s, status.Recommendation)
 	}
 	result.Sample.Unit = 77
 	facts.Pod = ended(0, "", trialReport(t, result))
-	if _, _, message := verdict(t, plan.DecideTrial(trial, facts, image).Status.Conditions); !strings.Contains(message, "unit 77") {
+	if _, _, message := verdict(
+		t, plan.DecideTrial(trial, facts, image).Status.Conditions,
+	); !strings.Contains(message, "unit 77") {
 		t.Errorf("%s", message)
 	}
 }

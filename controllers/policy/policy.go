@@ -55,7 +55,9 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("CompressionPolicy %q does not exist; create it, or name another in spec.compression.policyName", e.Name)
+	return fmt.Sprintf(
+		"CompressionPolicy %q does not exist; create it, or name another in spec.compression.policyName", e.Name,
+	)
 }
 
 // Resolve applies the inheritance. The error is a *NotFoundError or an *InvalidError.
@@ -73,12 +75,12 @@ func Resolve(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 // checkCodecs is about codecs that exclude what else was resolved.
 func (r Resolved) checkCodecs() error {
 	if r.Placement == v1alpha1.PlacementRequireHardware && r.Codecs[0] != v1alpha1.CodecDeflate {
-		return &InvalidError{"spec.compression.placement", fmt.Sprintf("must not be RequireHardware where the first of codecs is %s, which no "+
-			"accelerator does; put deflate first, or choose PreferHardware", r.Codecs[0])}
+		return &InvalidError{"spec.compression.placement", fmt.Sprintf("must not be RequireHardware where the first of "+
+			"codecs is %s, which no accelerator does; put deflate first, or choose PreferHardware", r.Codecs[0])}
 	}
 	if r.SoftwareDisabled && slices.Contains(r.Codecs, v1alpha1.CodecZstd) {
-		return &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables software, and no accelerator "+
-			"does zstd; write [deflate], or name another policy", r.Name)}
+		return &InvalidError{"spec.compression.codecs", fmt.Sprintf("must not have zstd: CompressionPolicy %q disables "+
+			"software, and no accelerator does zstd; write [deflate], or name another policy", r.Name)}
 	}
 	return nil
 }
@@ -110,8 +112,8 @@ func inherit(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy
 	case resolved.Objective == "":
 		resolved.Objective = v1alpha1.ObjectiveElapsed
 	case resolved.Objective == v1alpha1.ObjectiveCost && resolved.Prices == nil:
-		return Resolved{}, &InvalidError{"spec.compression.objective", "must not be Cost where no CompressionPolicy gives prices; name one that does in " +
-			"spec.compression.policyName, or choose Elapsed, CPU or Bytes"}
+		return Resolved{}, &InvalidError{"spec.compression.objective", "must not be Cost where no CompressionPolicy gives " +
+			"prices; name one that does in spec.compression.policyName, or choose Elapsed, CPU or Bytes"}
 	}
 	return resolved, nil
 }
@@ -128,7 +130,9 @@ func builtIn() Resolved {
 	}
 }
 
-func choose(inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy) (*v1alpha1.CompressionPolicy, Source, error) {
+func choose(
+	inline *v1alpha1.Compression, policies []v1alpha1.CompressionPolicy,
+) (*v1alpha1.CompressionPolicy, Source, error) {
 	if inline != nil && inline.PolicyName != "" {
 		for i := range policies {
 			if policies[i].Name == inline.PolicyName {
@@ -165,7 +169,11 @@ func older(a, b *v1alpha1.CompressionPolicy) bool {
 }
 
 func (r *Resolved) applySpec(spec v1alpha1.CompressionPolicySpec) {
-	r.applyInline(v1alpha1.Compression{Objective: spec.Objective, Mode: spec.Mode, Codecs: spec.Codecs, Level: spec.Level, Placement: spec.Placement})
+	r.applyInline(
+		v1alpha1.Compression{
+			Objective: spec.Objective, Mode: spec.Mode, Codecs: spec.Codecs, Level: spec.Level, Placement: spec.Placement,
+		},
+	)
 	if spec.Hardware != nil && spec.Hardware.MinSize != nil {
 		r.HardwareMinSize = spec.Hardware.MinSize.Value()
 	}

@@ -47,7 +47,9 @@ func TestResolve(t *testing.T) {
 	zstd := named("zstd", 1, false, v1alpha1.CompressionPolicySpec{
 		Objective: v1alpha1.ObjectiveBytes,
 		Codecs:    []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
-		Software:  &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo}},
+		Software: &v1alpha1.SoftwareCompression{
+			Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo},
+		},
 	})
 	young := named("young", 1, true, v1alpha1.CompressionPolicySpec{Level: v1alpha1.CompressionBalanced})
 	old := named("old", 2, true, v1alpha1.CompressionPolicySpec{Placement: v1alpha1.PlacementAnyNode})
@@ -60,41 +62,53 @@ func TestResolve(t *testing.T) {
 		want     policy.Resolved
 	}{
 		"built in": {nil, nil, policy.Resolved{
-			Source: policy.BuiltIn, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Source: policy.BuiltIn, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate,
+			Level:     v1alpha1.CompressionFast,
 			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 		}},
 		"no default among them": {nil, []v1alpha1.CompressionPolicy{high}, policy.Resolved{
-			Source: policy.BuiltIn, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Source: policy.BuiltIn, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate,
+			Level:     v1alpha1.CompressionFast,
 			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 		}},
 		"oldest default": {&v1alpha1.Compression{}, all, policy.Resolved{
-			Name: "old", Source: policy.Default, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto, Codecs: deflate, Level: v1alpha1.CompressionFast,
+			Name: "old", Source: policy.Default, Objective: v1alpha1.ObjectiveElapsed, Mode: v1alpha1.CompressionAuto,
+			Codecs: deflate, Level: v1alpha1.CompressionFast,
 			Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 20000,
 		}},
 		"named": {&v1alpha1.Compression{PolicyName: "high"}, all, policy.Resolved{
-			Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionAlways, Codecs: deflate, Level: v1alpha1.CompressionHigh,
-			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 4096, SoftwareMinSize: 1024, SoftwareDisabled: true, Prices: prices,
+			Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionAlways,
+			Codecs: deflate, Level: v1alpha1.CompressionHigh,
+			Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 4096, SoftwareMinSize: 1024, SoftwareDisabled: true,
+			Prices: prices,
 		}},
 		"codecs and engines": {&v1alpha1.Compression{PolicyName: "zstd"}, all, policy.Resolved{
-			Name: "zstd", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAuto, Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
-			Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
+			Name: "zstd", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAuto,
+			Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd, v1alpha1.CodecDeflate},
+			Level:  v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 			SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo},
 		}},
 		"inline codecs": {&v1alpha1.Compression{PolicyName: "zstd", Codecs: deflate}, all, policy.Resolved{
-			Name: "zstd", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAuto, Codecs: deflate,
-			Level: v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
+			Name: "zstd", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAuto,
+			Codecs: deflate,
+			Level:  v1alpha1.CompressionFast, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 20000,
 			SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineLibzstd, v1alpha1.EngineGo},
 		}},
-		"inline objective": {&v1alpha1.Compression{PolicyName: "high", Objective: v1alpha1.ObjectiveCPU}, all, policy.Resolved{
-			Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCPU, Mode: v1alpha1.CompressionAlways, Codecs: deflate,
-			Level: v1alpha1.CompressionHigh, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 4096, SoftwareMinSize: 1024,
+		"inline objective": {&v1alpha1.Compression{
+			PolicyName: "high", Objective: v1alpha1.ObjectiveCPU,
+		}, all, policy.Resolved{
+			Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCPU, Mode: v1alpha1.CompressionAlways,
+			Codecs: deflate,
+			Level:  v1alpha1.CompressionHigh, Placement: v1alpha1.PlacementPreferHardware, HardwareMinSize: 4096,
+			SoftwareMinSize:  1024,
 			SoftwareDisabled: true, Prices: prices,
 		}},
 		"inline over named": {
 			&v1alpha1.Compression{PolicyName: "high", Mode: v1alpha1.CompressionNever, Level: v1alpha1.CompressionFast,
 				Placement: v1alpha1.PlacementRequireHardware, MinSize: quantity("0")},
 			all, policy.Resolved{
-				Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionNever, Codecs: deflate, Level: v1alpha1.CompressionFast,
+				Name: "high", Source: policy.Named, Objective: v1alpha1.ObjectiveCost, Mode: v1alpha1.CompressionNever,
+				Codecs: deflate, Level: v1alpha1.CompressionFast,
 				Placement: v1alpha1.PlacementRequireHardware, SoftwareDisabled: true, Prices: prices,
 			},
 		},
@@ -129,7 +143,9 @@ func TestResolveRefuses(t *testing.T) {
 		"absurd minSize":   {&v1alpha1.Compression{MinSize: quantity("9Ei")}, nil, "between 0 and 1Gi"},
 		"unknown mode":     {&v1alpha1.Compression{Mode: "Sometimes"}, nil, "Auto, Always or Never"},
 		"unknown codec":    {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"lzw"}}, nil, "[zstd, deflate]"},
-		"codec twice":      {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd", "deflate", "zstd"}}, nil, "each codec once"},
+		"codec twice": {
+			&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd", "deflate", "zstd"}}, nil, "each codec once",
+		},
 		"unknown engine": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Software = &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{"zlib"}}
 		}), "known engines"},
@@ -142,9 +158,13 @@ func TestResolveRefuses(t *testing.T) {
 		"zstd on hardware": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Codecs, s.Placement = []v1alpha1.Codec{"zstd", "deflate"}, v1alpha1.PlacementRequireHardware
 		}), "spec.codecs must have deflate first"},
-		"inline zstd on hardware": {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd"}, Placement: v1alpha1.PlacementRequireHardware}, nil,
+		"inline zstd on hardware": {&v1alpha1.Compression{
+			Codecs: []v1alpha1.Codec{"zstd"}, Placement: v1alpha1.PlacementRequireHardware,
+		}, nil,
 			"must not be RequireHardware where the first of codecs is zstd"},
-		"inline zstd without software": {&v1alpha1.Compression{Codecs: []v1alpha1.Codec{"zstd"}}, spec(func(s *v1alpha1.CompressionPolicySpec) {
+		"inline zstd without software": {&v1alpha1.Compression{
+			Codecs: []v1alpha1.Codec{"zstd"},
+		}, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Software = &v1alpha1.SoftwareCompression{Disabled: true}
 		}), "CompressionPolicy \"p\" disables software"},
 		"hardware minSize": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
@@ -153,17 +173,41 @@ func TestResolveRefuses(t *testing.T) {
 		"software minSize": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Software = &v1alpha1.SoftwareCompression{MinSize: quantity("-4Ki")}
 		}), "spec.software.minSize"},
-		"negative price": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "-1" }), "spec.prices.cpuHour must be a decimal below 1000000, not negative"},
-		"absurd price":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1e300" }), "write for example \"0.05\""},
-		"huge price":     {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1000000" }), "below 1000000"},
-		"endless price":  {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = strings.Repeat("9", 32) }), "below 1000000"},
-		"too fine":       {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "0.0000000001" }), "at most 9 digits after the point"},
-		"not a number":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "NaN" }), "must be a decimal"},
-		"infinite":       {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "Inf" }), "must be a decimal"},
-		"zero":           {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "0" }), "must be more than 0"},
-		"zero in full":   {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "000.000" }), "must be more than 0"},
-		"objective":      {&v1alpha1.Compression{Objective: "Beauty"}, nil, "Cost, Elapsed, CPU or Bytes"},
-		"cost, no price": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Objective, s.Prices = v1alpha1.ObjectiveCost, nil }), "spec.objective must not be Cost without spec.prices"},
+		"negative price": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "-1" }),
+			"spec.prices.cpuHour must be a decimal below 1000000, not negative",
+		},
+		"absurd price": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1e300" }), "write for example \"0.05\"",
+		},
+		"huge price": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "1000000" }), "below 1000000",
+		},
+		"endless price": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = strings.Repeat("9", 32) }),
+			"below 1000000",
+		},
+		"too fine": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "0.0000000001" }),
+			"at most 9 digits after the point",
+		},
+		"not a number": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "NaN" }), "must be a decimal",
+		},
+		"infinite": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "Inf" }), "must be a decimal",
+		},
+		"zero": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.CPUHour = "0" }), "must be more than 0",
+		},
+		"zero in full": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.NetworkGiB = "000.000" }), "must be more than 0",
+		},
+		"objective": {&v1alpha1.Compression{Objective: "Beauty"}, nil, "Cost, Elapsed, CPU or Bytes"},
+		"cost, no price": {
+			nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Objective, s.Prices = v1alpha1.ObjectiveCost, nil }),
+			"spec.objective must not be Cost without spec.prices",
+		},
 		"inline cost, no price": {&v1alpha1.Compression{Objective: v1alpha1.ObjectiveCost}, nil,
 			"spec.compression.objective must not be Cost where no CompressionPolicy gives prices"},
 		"no currency": {nil, spec(func(s *v1alpha1.CompressionPolicySpec) { s.Prices.Currency = "" }), "USD"},
@@ -191,7 +235,8 @@ func TestWire(t *testing.T) {
 		Prices:          &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "999999.999999999"},
 	}
 	got := resolved.Wire()
-	if got.Objective != wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST || got.Prices.GetCpuHourNanos() != 31_000_000 ||
+	if got.Objective != wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST ||
+		got.Prices.GetCpuHourNanos() != 31_000_000 ||
 		got.Prices.GetNetworkGibNanos() != 999_999_999_999_999 {
 		t.Errorf("objective and prices on the wire: %v, %v", got.Objective, got.Prices)
 	}
@@ -200,12 +245,15 @@ func TestWire(t *testing.T) {
 	} else {
 		// What the API server answers is decoded into the status, and the CompressionPolicy may be the cache's.
 		status.Prices.CPUHour, status.Codecs[0], status.SoftwareEngines[0] = "7", v1alpha1.CodecZstd, v1alpha1.EngineGo
-		if resolved.Prices.CPUHour == "7" || resolved.Codecs[0] == v1alpha1.CodecZstd || resolved.SoftwareEngines[0] == v1alpha1.EngineGo {
+		if resolved.Prices.CPUHour == "7" || resolved.Codecs[0] == v1alpha1.CodecZstd ||
+			resolved.SoftwareEngines[0] == v1alpha1.EngineGo {
 			t.Error("the status shares memory with the policy")
 		}
 	}
-	if got.Mode != wirev1.CompressionMode_COMPRESSION_MODE_NEVER || got.Level != wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH ||
-		got.PreferHardware || !got.SoftwareDisabled || got.HardwareMinSize != 1 || got.SoftwareMinSize != 2 || len(got.Codecs) != 1 {
+	if got.Mode != wirev1.CompressionMode_COMPRESSION_MODE_NEVER ||
+		got.Level != wirev1.CompressionLevel_COMPRESSION_LEVEL_HIGH ||
+		got.PreferHardware || !got.SoftwareDisabled || got.HardwareMinSize != 1 || got.SoftwareMinSize != 2 ||
+		len(got.Codecs) != 1 {
 		t.Fatal(got)
 	}
 	if want := []string{"zlib-ng", "go"}; !slices.Equal(got.SoftwareEngines, want) {
@@ -219,9 +267,12 @@ func TestWire(t *testing.T) {
 // TestKept: what a status shows is all that a run needs to go on.
 func TestKept(t *testing.T) {
 	full := policy.Resolved{
-		Name: "p", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh,
-		Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd}, Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 3, SoftwareMinSize: 4, SoftwareDisabled: true,
-		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGo}, Prices: &v1alpha1.Prices{Currency: "EUR", CPUHour: "1", NetworkGiB: "2"},
+		Name: "p", Source: policy.Named, Objective: v1alpha1.ObjectiveBytes, Mode: v1alpha1.CompressionAlways,
+		Level:  v1alpha1.CompressionHigh,
+		Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd}, Placement: v1alpha1.PlacementAnyNode, HardwareMinSize: 3,
+		SoftwareMinSize: 4, SoftwareDisabled: true,
+		SoftwareEngines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGo},
+		Prices:          &v1alpha1.Prices{Currency: "EUR", CPUHour: "1", NetworkGiB: "2"},
 	}
 	builtIn, err := policy.Resolve(nil, nil)
 	if err != nil {

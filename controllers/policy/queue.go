@@ -19,8 +19,9 @@ func ResolveQueue(inline *v1alpha1.QueueCompression, policies []v1alpha1.Compres
 		inline = &v1alpha1.QueueCompression{}
 	}
 	common := &v1alpha1.Compression{
-		PolicyName: inline.PolicyName, Mode: inline.Mode, Codecs: inline.Codecs, Level: inline.Level, Placement: inline.Placement,
-		MinSize: inline.MinSize,
+		PolicyName: inline.PolicyName, Mode: inline.Mode, Codecs: inline.Codecs, Level: inline.Level,
+		Placement: inline.Placement,
+		MinSize:   inline.MinSize,
 	}
 	resolved, err := Resolve(common, policies)
 	if err != nil {

@@ -51,27 +51,39 @@ func ValidateSpec(spec v1alpha1.CompressionPolicySpec) error {
 		err = validatePrices(*spec.Prices)
 	}
 	if err == nil && spec.Objective == v1alpha1.ObjectiveCost && spec.Prices == nil {
-		err = &InvalidError{"spec.objective", "must not be Cost without spec.prices; set prices, or choose Elapsed, CPU or Bytes"}
+		err = &InvalidError{
+			"spec.objective", "must not be Cost without spec.prices; set prices, or choose Elapsed, CPU or Bytes",
+		}
 	}
 	if err == nil && spec.Software != nil && spec.Software.Disabled && slices.Contains(spec.Codecs, v1alpha1.CodecZstd) {
-		err = &InvalidError{"spec.codecs", "must not have zstd where spec.software.disabled is true: no accelerator does zstd; write [deflate]"}
+		err = &InvalidError{
+			"spec.codecs", "must not have zstd where spec.software.disabled is true: no accelerator does zstd; write [deflate]",
+		}
 	}
-	if err == nil && spec.Placement == v1alpha1.PlacementRequireHardware && len(spec.Codecs) > 0 && spec.Codecs[0] != v1alpha1.CodecDeflate {
-		err = &InvalidError{"spec.codecs", "must have deflate first where spec.placement is RequireHardware: no accelerator does zstd; write [deflate]"}
+	if err == nil && spec.Placement == v1alpha1.PlacementRequireHardware && len(spec.Codecs) > 0 &&
+		spec.Codecs[0] != v1alpha1.CodecDeflate {
+		err = &InvalidError{
+			"spec.codecs",
+			"must have deflate first where spec.placement is RequireHardware: no accelerator does zstd; write [deflate]",
+		}
 	}
 	return err
 }
 
 var (
 	codecs  = []v1alpha1.Codec{v1alpha1.CodecDeflate, v1alpha1.CodecZstd}
-	engines = []v1alpha1.SoftwareEngine{v1alpha1.EngineISAL, v1alpha1.EngineZlibNG, v1alpha1.EngineGo, v1alpha1.EngineLibzstd, v1alpha1.EngineGoZstd}
+	engines = []v1alpha1.SoftwareEngine{
+		v1alpha1.EngineISAL, v1alpha1.EngineZlibNG, v1alpha1.EngineGo, v1alpha1.EngineLibzstd, v1alpha1.EngineGoZstd,
+	}
 )
 
 // validateList checks that every value is one of known and there once; what and example are for the message.
 func validateList[T ~string](field, what, example string, values, known []T) error {
 	for i, value := range values {
 		if !slices.Contains(known, value) {
-			return &InvalidError{field, fmt.Sprintf("must name known %ss; %q is not one; write for example %s", what, value, example)}
+			return &InvalidError{
+				field, fmt.Sprintf("must name known %ss; %q is not one; write for example %s", what, value, example),
+			}
 		}
 		if slices.Contains(values[:i], value) {
 			return &InvalidError{field, fmt.Sprintf("must name each %s once; %q is there twice", what, value)}
@@ -82,7 +94,9 @@ func validateList[T ~string](field, what, example string, values, known []T) err
 
 // ValidateInline checks what an object sets of compression by itself. The error is an *InvalidError.
 func ValidateInline(inline v1alpha1.Compression) error {
-	if err := validateChoices("spec.compression", inline.Objective, inline.Mode, inline.Codecs, inline.Level, inline.Placement); err != nil {
+	if err := validateChoices(
+		"spec.compression", inline.Objective, inline.Mode, inline.Codecs, inline.Level, inline.Placement,
+	); err != nil {
 		return err
 	}
 	return validateMinSize("spec.compression.minSize", inline.MinSize)
@@ -94,12 +108,24 @@ func validateChoices(field string, objective v1alpha1.CompressionObjective, mode
 	case !slices.Contains([]v1alpha1.CompressionObjective{"", v1alpha1.ObjectiveCost, v1alpha1.ObjectiveElapsed, v1alpha1.ObjectiveCPU,
 		v1alpha1.ObjectiveBytes}, objective):
 		return &InvalidError{field + ".objective", fmt.Sprintf("must be Cost, Elapsed, CPU or Bytes, not %q", objective)}
-	case !slices.Contains([]v1alpha1.CompressionMode{"", v1alpha1.CompressionAuto, v1alpha1.CompressionAlways, v1alpha1.CompressionNever}, mode):
+	case !slices.Contains(
+		[]v1alpha1.CompressionMode{"", v1alpha1.CompressionAuto, v1alpha1.CompressionAlways, v1alpha1.CompressionNever}, mode,
+	):
 		return &InvalidError{field + ".mode", fmt.Sprintf("must be Auto, Always or Never, not %q", mode)}
-	case !slices.Contains([]v1alpha1.CompressionLevel{"", v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}, level):
+	case !slices.Contains(
+		[]v1alpha1.CompressionLevel{"", v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh},
+		level,
+	):
 		return &InvalidError{field + ".level", fmt.Sprintf("must be Fast, Balanced or High, not %q", level)}
-	case !slices.Contains([]v1alpha1.Placement{"", v1alpha1.PlacementPreferHardware, v1alpha1.PlacementRequireHardware, v1alpha1.PlacementAnyNode}, placement):
-		return &InvalidError{field + ".placement", fmt.Sprintf("must be PreferHardware, RequireHardware or AnyNode, not %q", placement)}
+	case !slices.Contains(
+		[]v1alpha1.Placement{
+			"", v1alpha1.PlacementPreferHardware, v1alpha1.PlacementRequireHardware, v1alpha1.PlacementAnyNode,
+		},
+		placement,
+	):
+		return &InvalidError{
+			field + ".placement", fmt.Sprintf("must be PreferHardware, RequireHardware or AnyNode, not %q", placement),
+		}
 	}
 	return validateList(field+".codecs", "codec", "[zstd, deflate]", list, codecs)
 }
@@ -113,7 +139,9 @@ func validateMinSize(field string, size *resource.Quantity) error {
 
 func validatePrices(prices v1alpha1.Prices) error {
 	if !currency.MatchString(prices.Currency) {
-		return &InvalidError{"spec.prices.currency", fmt.Sprintf("must be a code, not %q; write for example USD", prices.Currency)}
+		return &InvalidError{
+			"spec.prices.currency", fmt.Sprintf("must be a code, not %q; write for example USD", prices.Currency),
+		}
 	}
 	if _, err := ParsePrice(prices.CPUHour); err != nil {
 		return &InvalidError{"spec.prices.cpuHour", err.Error() + "; write for example \"0.031\""}
@@ -132,7 +160,9 @@ const nanosPerUnit = 1_000_000_000
 func ParsePrice(price string) (nanos uint64, err error) {
 	parts := decimal.FindStringSubmatch(price)
 	if parts == nil {
-		return 0, fmt.Errorf("must be a decimal below 1000000, not negative, with at most 9 digits after the point, not %q", price)
+		return 0, fmt.Errorf(
+			"must be a decimal below 1000000, not negative, with at most 9 digits after the point, not %q", price,
+		)
 	}
 	units, err := strconv.ParseUint(parts[1], 10, 64)
 	if err != nil {
@@ -144,7 +174,10 @@ func ParsePrice(price string) (nanos uint64, err error) {
 	}
 	nanos = units*nanosPerUnit + fraction
 	if nanos == 0 {
-		return 0, fmt.Errorf("must be more than 0, not %q; where something costs nothing leave prices out and choose another objective than Cost", price)
+		return 0, fmt.Errorf(
+			"must be more than 0, not %q; where something costs nothing leave prices out and choose another objective than Cost",
+			price,
+		)
 	}
 	return nanos, nil
 }

@@ -40,8 +40,9 @@ func (r *Reconciler) gatherFormer(ctx context.Context, own client.Reader, queue 
 			return err
 		}
 		if found {
-			in.former = &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("this Queue keeps messages in claims of StatefulSet %q already, "+
-				"so it cannot adopt those of %q; create it again with spec.storage.adopt from the beginning", set.Name, adopted)}
+			in.former = &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("this Queue keeps messages in "+
+				"claims of StatefulSet %q already, so it cannot adopt those of %q; create it again with spec.storage.adopt from "+
+				"the beginning", set.Name, adopted)}
 			return nil
 		}
 	}
@@ -67,7 +68,8 @@ func former(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) []stri
 	var sets []string
 	for i := range claims {
 		parts := claimName.FindStringSubmatch(claims[i].Name)
-		if len(parts) != 3 || parts[2] != queue.Name || claims[i].DeletionTimestamp != nil || claims[i].Labels[v1alpha1.QueueLabel] == "" ||
+		if len(parts) != 3 || parts[2] != queue.Name || claims[i].DeletionTimestamp != nil ||
+			claims[i].Labels[v1alpha1.QueueLabel] == "" ||
 			slices.Contains(sets, parts[1]) {
 			continue
 		}
@@ -77,8 +79,9 @@ func former(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) []stri
 }
 
 func remaining(queue *v1alpha1.Queue, sets []string) *plan.Problem {
-	message := fmt.Sprintf("claims of a former Queue %q are left, %s-%s-0 among them, and may hold messages; set spec.storage.adopt to %q to go on with them, "+
-		"or delete them to begin empty: kubectl -n %s delete persistentvolumeclaim %s-%s-0", queue.Name, dataVolume, sets[0], sets[0], queue.Namespace, dataVolume, sets[0])
+	message := fmt.Sprintf("claims of a former Queue %q are left, %s-%s-0 among them, and may hold messages; set "+
+		"spec.storage.adopt to %q to go on with them, or delete them to begin empty: kubectl -n %s delete "+
+		"persistentvolumeclaim %s-%s-0", queue.Name, dataVolume, sets[0], sets[0], queue.Namespace, dataVolume, sets[0])
 	if len(sets) > 1 {
 		message += "; there are older ones, too, of " + strings.Join(sets[1:min(len(sets), 5)], ", ")
 	}
@@ -86,7 +89,9 @@ func remaining(queue *v1alpha1.Queue, sets []string) *plan.Problem {
 }
 
 // labelClaims has claims that were adopted bear the labels of this Queue, by which they are found and deleted with it.
-func (r *Reconciler) labelClaims(ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) (*plan.Problem, error) {
+func (r *Reconciler) labelClaims(
+	ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim,
+) (*plan.Problem, error) {
 	for i := range claims {
 		claim := &claims[i]
 		if claim.DeletionTimestamp != nil || claim.Labels[v1alpha1.QueueLabel] == string(queue.UID) {
@@ -98,7 +103,9 @@ func (r *Reconciler) labelClaims(ctx context.Context, queue *v1alpha1.Queue, cla
 			labelled.Labels = map[string]string{}
 		}
 		maps.Copy(labelled.Labels, labels(queue.UID))
-		if err := r.Client.Patch(ctx, labelled, client.MergeFrom(claim), client.FieldOwner(conditions.FieldOwner)); err != nil {
+		if err := r.Client.Patch(
+			ctx, labelled, client.MergeFrom(claim), client.FieldOwner(conditions.FieldOwner),
+		); err != nil {
 			claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 			return owned.Refusal(claim, fmt.Errorf("adopting claim %s: %w", client.ObjectKeyFromObject(claim), err))
 		}

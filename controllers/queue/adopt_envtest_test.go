@@ -36,7 +36,9 @@ func TestAdopt(t *testing.T) {
 	gone(t, former)
 	// Here nobody collects what it owned, and a look that had begun before may have made it again.
 	controllertest.Eventually(t, func() error {
-		for _, object := range []client.Object{&appsv1.StatefulSet{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{}} {
+		for _, object := range []client.Object{
+			&appsv1.StatefulSet{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{},
+		} {
 			if err := cluster.Client.DeleteAllOf(ctx, object, client.InNamespace(former.Namespace)); err != nil {
 				return err
 			}
@@ -50,7 +52,9 @@ func TestAdopt(t *testing.T) {
 
 	q := create(t, former.Namespace, nil)
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonClaimsRemain)
-	for _, wrong := range []string{"orders", "another-queue-1a2b3c4d", "my-orders-queue-1a2b3c4d", "orders-queue-1a2b3c4", "orders-queue-1A2B3C4D"} {
+	for _, wrong := range []string{
+		"orders", "another-queue-1a2b3c4d", "my-orders-queue-1a2b3c4d", "orders-queue-1a2b3c4", "orders-queue-1A2B3C4D",
+	} {
 		if err := tryAdopt(q, fmt.Sprintf("%q", wrong)); !apierrors.IsInvalid(err) {
 			t.Errorf("adopt %q: %v", wrong, err)
 		}
@@ -61,7 +65,9 @@ func TestAdopt(t *testing.T) {
 	}
 	controllertest.Eventually(t, func() error {
 		claim := &corev1.PersistentVolumeClaim{}
-		if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: "data-" + s.Name + "-0"}, claim); err != nil {
+		if err := cluster.Client.Get(
+			ctx, client.ObjectKey{Namespace: q.Namespace, Name: "data-" + s.Name + "-0"}, claim,
+		); err != nil {
 			return err
 		}
 		if claim.Labels[v1alpha1.QueueLabel] != string(q.UID) {

@@ -36,7 +36,9 @@ type memory struct {
 
 // ensureAll makes what is wanted to be, and returns the StatefulSet as it is then. The problem is what the API server,
 // or somebody else's object, has against it.
-func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity) (*appsv1.StatefulSet, *plan.Problem, error) {
+func (r *Reconciler) ensureAll(
+	ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity,
+) (*appsv1.StatefulSet, *plan.Problem, error) {
 	set, problem, err := r.tryAll(ctx, wanted, in, affinity)
 	rejected, err := owned.Persistent(&r.rejected, wanted.Queue, err, r.Clock.Now())
 	if rejected != nil {
@@ -46,7 +48,9 @@ func (r *Reconciler) ensureAll(ctx context.Context, wanted Wanted, in inputs, af
 }
 
 // tryAll is ensureAll, whose error may be one that will not go.
-func (r *Reconciler) tryAll(ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity) (*appsv1.StatefulSet, *plan.Problem, error) {
+func (r *Reconciler) tryAll(
+	ctx context.Context, wanted Wanted, in inputs, affinity *corev1.Affinity,
+) (*appsv1.StatefulSet, *plan.Problem, error) {
 	queue := wanted.Queue
 	if problem, err := r.labelClaims(ctx, queue, in.claims); problem != nil || err != nil {
 		return in.set, problem, err
@@ -104,7 +108,8 @@ func (r *Reconciler) mayRoll(queue *v1alpha1.Queue, wanted, present *appsv1.Stat
 	case err != nil:
 		return false, err
 	case differs:
-		return owned.SpecChanged(queue, present) || readyMembers(present) == 0 || r.rollouts.Enter(queue.UID, r.Clock.Now()), nil
+		return owned.SpecChanged(queue, present) || readyMembers(present) == 0 ||
+			r.rollouts.Enter(queue.UID, r.Clock.Now()), nil
 	case rolledOut(present, memberCount(queue.Spec)):
 		r.rollouts.Leave(queue.UID)
 	}
@@ -131,7 +136,9 @@ func (r *Reconciler) ensureSecret(
 
 // keepServing looks after members that run while the spec cannot be followed for the problem. They go on with what it
 // said before, and with certificates that are renewed in time. It returns the problem with what else there is to say.
-func (r *Reconciler) keepServing(ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem plan.Problem) (*plan.Problem, error) {
+func (r *Reconciler) keepServing(
+	ctx context.Context, queue *v1alpha1.Queue, set *appsv1.StatefulSet, problem plan.Problem,
+) (*plan.Problem, error) {
 	if set == nil {
 		return &problem, nil
 	}
@@ -177,7 +184,9 @@ func (w Wanted) limited(size resource.Quantity) (Wanted, error) {
 
 // growClaims asks for claims that are as large as the spec says. They never become smaller. One that is not bound yet
 // cannot grow, and is looked at again when it is.
-func (r *Reconciler) growClaims(ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim) (*plan.Problem, error) {
+func (r *Reconciler) growClaims(
+	ctx context.Context, queue *v1alpha1.Queue, claims []corev1.PersistentVolumeClaim,
+) (*plan.Problem, error) {
 	for i := range claims {
 		claim := &claims[i]
 		if claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound ||

@@ -47,7 +47,8 @@ func restoreOf(restore *v1alpha1.QueueRestore) *wirev1.QueueRestoreConfig {
 		return nil
 	}
 	return &wirev1.QueueRestoreConfig{
-		Directory: restoreDirectory, Queue: restore.Queue, Path: restore.Path, Everything: restore.Messages == v1alpha1.QueueRestoreAll,
+		Directory: restoreDirectory, Queue: restore.Queue, Path: restore.Path,
+		Everything: restore.Messages == v1alpha1.QueueRestoreAll,
 	}
 }
 
@@ -78,15 +79,17 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 		name := spec.Archive.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
-			return &plan.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, which spec.archive names, does not "+
-				"exist in namespace %q; create it, or name another", name, queue.Namespace)}
+			return &plan.Problem{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, "+
+				"which spec.archive names, does not exist in namespace %q; create it, or name another", name, queue.Namespace)}
 		}
 		if problem := shared(queue, claim, "spec.archive", corev1.ReadWriteMany); problem != nil {
 			return problem
 		}
-		if !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany }) {
-			return &plan.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which spec.archive names, is %s, and an archive "+
-				"is written; name one that is ReadWriteOnce or ReadWriteMany", name, corev1.ReadOnlyMany)}
+		if !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
+			return mode != corev1.ReadOnlyMany
+		}) {
+			return &plan.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+				"spec.archive names, is %s, and an archive is written; name one that is ReadWriteOnce or ReadWriteMany", name, corev1.ReadOnlyMany)}
 		}
 	}
 	if spec.Restore != nil {

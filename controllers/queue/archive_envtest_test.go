@@ -31,7 +31,8 @@ func TestArchiving(t *testing.T) {
 	q := create(t, namespace, func(s *v1alpha1.QueueSpec) {
 		s.Archive = &v1alpha1.QueueArchive{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}}
 	})
-	if q.Spec.Archive.Interval == nil || q.Spec.Archive.Interval.Duration != time.Minute || q.Spec.Archive.MaxRangeSize == nil || q.Spec.Archive.Retention != nil {
+	if q.Spec.Archive.Interval == nil || q.Spec.Archive.Interval.Duration != time.Minute ||
+		q.Spec.Archive.MaxRangeSize == nil || q.Spec.Archive.Retention != nil {
 		t.Errorf("defaults %+v", q.Spec.Archive)
 	}
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationNotFound)
@@ -39,7 +40,9 @@ func TestArchiving(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "archives"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
 		},
 	})
 	s := set(t, q)
@@ -48,17 +51,22 @@ func TestArchiving(t *testing.T) {
 	if config.GetArchive().GetInterval().AsDuration() != time.Minute {
 		t.Errorf("members are told %v", config.GetArchive())
 	}
-	failing := &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, Message: "make the claim larger"}
+	failing := &wirev1.Failure{
+		Reason: wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, Message: "make the claim larger",
+	}
 	writing := func(failure *wirev1.Failure) func(*wirev1.QueueReport) {
 		return func(r *wirev1.QueueReport) {
-			r.Archive = &wirev1.QueueArchiveStatus{Path: "orders.1", Messages: 5, LastTime: timestamppb.New(now), LastError: failure}
+			r.Archive = &wirev1.QueueArchiveStatus{
+				Path: "orders.1", Messages: 5, LastTime: timestamppb.New(now), LastError: failure,
+			}
 		}
 	}
 	say(address, s, config.GetRevision(), writing(failing))
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationFull)
 	say(address, s, config.GetRevision(), writing(nil))
 	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	if c := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionArchived); c == nil || c.Reason != v1alpha1.ReasonArchiveFollows {
+	if c := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionArchived); c == nil ||
+		c.Reason != v1alpha1.ReasonArchiveFollows {
 		t.Errorf("%s is %+v", v1alpha1.ConditionArchived, c)
 	}
 	controllertest.Eventually(t, func() error {
@@ -72,14 +80,18 @@ func TestArchiving(t *testing.T) {
 	})
 
 	for name, test := range map[string]struct{ patch, says string }{
-		"a restore of later":   {`{"restore": {"persistentVolumeClaim": {"claimName": "archives"}, "queue": "orders"}}`, "cannot be added or changed"},
+		"a restore of later": {
+			`{"restore": {"persistentVolumeClaim": {"claimName": "archives"}, "queue": "orders"}}`, "cannot be added or changed",
+		},
 		"a claim without name": {`{"archive": {"persistentVolumeClaim": null}}`, "persistentVolumeClaim"},
 		"at once":              {`{"archive": {"interval": "1ms"}}`, "interval must be"},
 		"tiny files":           {`{"archive": {"maxRangeSize": "1Ki"}}`, "maxRangeSize must be"},
 		"kept for nothing":     {`{"archive": {"retention": "1ms"}}`, "retention must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := cluster.Client.Patch(ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": `+test.patch+`}`)))
+			err := cluster.Client.Patch(
+				ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": `+test.patch+`}`)),
+			)
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("refused with %v", err)
 			}
@@ -91,20 +103,27 @@ func TestArchiving(t *testing.T) {
 func TestRestoring(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	both := newQueue(func(s *v1alpha1.QueueSpec) {
-		s.Restore = &v1alpha1.QueueRestore{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders", Path: "orders.1"}
+		s.Restore = &v1alpha1.QueueRestore{
+			PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders", Path: "orders.1",
+		}
 	})
 	both.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "both"}
-	if err := cluster.Client.Create(ctx, both); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "either queue or path") {
+	if err := cluster.Client.Create(ctx, both); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "either queue or path") {
 		t.Errorf("refused with %v", err)
 	}
 	q := create(t, namespace, func(s *v1alpha1.QueueSpec) {
-		s.Restore = &v1alpha1.QueueRestore{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders"}
+		s.Restore = &v1alpha1.QueueRestore{
+			PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders",
+		}
 	})
 	if q.Spec.Restore.Messages != v1alpha1.QueueRestoreRemaining {
 		t.Errorf("restored are %q", q.Spec.Restore.Messages)
 	}
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonSourceNotFound)
-	err := cluster.Client.Patch(ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"restore": {"queue": "others"}}}`)))
+	err := cluster.Client.Patch(
+		ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"restore": {"queue": "others"}}}`)),
+	)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be added or changed") {
 		t.Errorf("refused with %v", err)
 	}

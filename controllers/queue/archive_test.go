@@ -23,18 +23,21 @@ import (
 
 func claim(name string, modes ...corev1.PersistentVolumeAccessMode) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name},
+		Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: modes},
 	}
 }
 
 // archived has an archive on one claim and is made of what is on another.
 func archived(s *v1alpha1.QueueSpec) {
 	s.Archive = &v1alpha1.QueueArchive{
-		PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Interval: &metav1.Duration{Duration: time.Hour},
-		MaxRangeSize: ptr.To(resource.MustParse("8Mi")), Retention: &metav1.Duration{Duration: 48 * time.Hour},
+		PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"},
+		Interval:              &metav1.Duration{Duration: time.Hour},
+		MaxRangeSize:          ptr.To(resource.MustParse("8Mi")), Retention: &metav1.Duration{Duration: 48 * time.Hour},
 	}
 	s.Restore = &v1alpha1.QueueRestore{
-		PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "rescued"}, Queue: "orders", Messages: v1alpha1.QueueRestoreAll,
+		PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "rescued"}, Queue: "orders",
+		Messages: v1alpha1.QueueRestoreAll,
 	}
 }
 
@@ -47,21 +50,48 @@ func TestArchiveClaims(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"both":              {one, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOnce), claim("rescued", corev1.ReadOnlyMany)}, "", ""},
-		"of one pod":        {one, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOncePod), claim("rescued", corev1.ReadWriteOnce)}, "", ""},
-		"no archive":        {one, []corev1.PersistentVolumeClaim{claim("rescued", corev1.ReadOnlyMany)}, v1alpha1.ReasonDestinationNotFound, `"archives"`},
-		"nothing to read":   {one, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOnce)}, v1alpha1.ReasonSourceNotFound, `"rescued"`},
-		"not to be written": {one, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadOnlyMany), claim("rescued", corev1.ReadOnlyMany)}, v1alpha1.ReasonClaimNotShared, "ReadWriteOnce or ReadWriteMany"},
-		"shared":            {three, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteMany), claim("rescued", corev1.ReadOnlyMany)}, "", ""},
-		"not shared":        {three, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOnce), claim("rescued", corev1.ReadOnlyMany)}, v1alpha1.ReasonClaimNotShared, "name a claim that is ReadWriteMany"},
+		"both": {
+			one, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOnce), claim("rescued", corev1.ReadOnlyMany)},
+			"", "",
+		},
+		"of one pod": {
+			one,
+			[]corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOncePod), claim("rescued", corev1.ReadWriteOnce)},
+			"", "",
+		},
+		"no archive": {
+			one, []corev1.PersistentVolumeClaim{claim("rescued", corev1.ReadOnlyMany)}, v1alpha1.ReasonDestinationNotFound,
+			`"archives"`,
+		},
+		"nothing to read": {
+			one, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOnce)}, v1alpha1.ReasonSourceNotFound,
+			`"rescued"`,
+		},
+		"not to be written": {
+			one, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadOnlyMany), claim("rescued", corev1.ReadOnlyMany)},
+			v1alpha1.ReasonClaimNotShared, "ReadWriteOnce or ReadWriteMany",
+		},
+		"shared": {
+			three,
+			[]corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteMany), claim("rescued", corev1.ReadOnlyMany)}, "",
+			"",
+		},
+		"not shared": {
+			three,
+			[]corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteOnce), claim("rescued", corev1.ReadOnlyMany)},
+			v1alpha1.ReasonClaimNotShared, "name a claim that is ReadWriteMany",
+		},
 		"not shared to be read": {
-			three, []corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteMany), claim("rescued", corev1.ReadWriteOnce)}, v1alpha1.ReasonClaimNotShared, "spec.restore",
+			three,
+			[]corev1.PersistentVolumeClaim{claim("archives", corev1.ReadWriteMany), claim("rescued", corev1.ReadWriteOnce)},
+			v1alpha1.ReasonClaimNotShared, "spec.restore",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(func(s *v1alpha1.QueueSpec) { archived(s); test.change(s) })
 			_, problem := queue.Want(q, nil, queue.Neighbours{Claims: test.claims}, false)
-			if test.reason == "" && problem != nil || test.reason != "" && (problem == nil || problem.Reason != test.reason || !strings.Contains(problem.Message, test.says)) {
+			if test.reason == "" && problem != nil || test.reason != "" && (problem == nil || problem.Reason != test.reason ||
+				!strings.Contains(problem.Message, test.says)) {
 				t.Errorf("problem %+v", problem)
 			}
 		})
@@ -83,7 +113,8 @@ func wantArchived(t *testing.T, change func(*v1alpha1.QueueSpec)) queue.Wanted {
 func TestArchiveOfMembers(t *testing.T) {
 	wanted := wantArchived(t, func(*v1alpha1.QueueSpec) {})
 	a, r := wanted.Config.GetArchive(), wanted.Config.GetRestore()
-	if a.GetInterval().AsDuration() != time.Hour || a.GetMaxRangeBytes() != 8<<20 || a.GetRetention().AsDuration() != 48*time.Hour || r.GetQueue() != "orders" || !r.GetEverything() {
+	if a.GetInterval().AsDuration() != time.Hour || a.GetMaxRangeBytes() != 8<<20 ||
+		a.GetRetention().AsDuration() != 48*time.Hour || r.GetQueue() != "orders" || !r.GetEverything() {
 		t.Errorf("members are told %v, %v", a, r)
 	}
 	// Each directory is that of its claim, and nothing is written to what is restored.
@@ -104,11 +135,13 @@ func TestArchiveOfMembers(t *testing.T) {
 		return at
 	}
 	got := mounted(wanted)
-	if len(got) != 2 || got[a.GetDirectory()].Name != "archives" || got[a.GetDirectory()].ReadOnly || got[r.GetDirectory()].Name != "rescued" || !got[r.GetDirectory()].ReadOnly {
+	if len(got) != 2 || got[a.GetDirectory()].Name != "archives" || got[a.GetDirectory()].ReadOnly ||
+		got[r.GetDirectory()].Name != "rescued" || !got[r.GetDirectory()].ReadOnly {
 		t.Errorf("mounts %v", got)
 	}
 	same := wantArchived(t, func(s *v1alpha1.QueueSpec) { s.Restore.PersistentVolumeClaim.ClaimName = "archives" })
-	if got := mounted(same); got[a.GetDirectory()].Name != "archives" || got[r.GetDirectory()].Name != "archives" || got[a.GetDirectory()].ReadOnly || !got[r.GetDirectory()].ReadOnly {
+	if got := mounted(same); got[a.GetDirectory()].Name != "archives" || got[r.GetDirectory()].Name != "archives" ||
+		got[a.GetDirectory()].ReadOnly || !got[r.GetDirectory()].ReadOnly {
 		t.Errorf("mounts of one claim %v", got)
 	}
 	volumes := 0
@@ -134,17 +167,22 @@ func TestArchiveStates(t *testing.T) {
 		archived  string
 		restored  string
 	}{
-		"well": {func(queue.Facts) {}, v1alpha1.ConditionReady, v1alpha1.ReasonServing, "", "True ArchiveFollows", "True Restored"},
+		"well": {
+			func(queue.Facts) {}, v1alpha1.ConditionReady, v1alpha1.ReasonServing, "", "True ArchiveFollows", "True Restored",
+		},
 		"full": {
 			func(f queue.Facts) {
 				f.Members[1].Report.Archive.LastError = failed(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL)
-			}, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationFull, "make it larger", "False DestinationFull", "True Restored",
+			}, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationFull, "make it larger", "False DestinationFull",
+			"True Restored",
 		},
 		"not yet": {
-			func(f queue.Facts) { f.Members[1].Report.Archive.LastTime = nil }, v1alpha1.ConditionReady, v1alpha1.ReasonServing, "", "False ArchivePending", "True Restored",
+			func(f queue.Facts) { f.Members[1].Report.Archive.LastTime = nil }, v1alpha1.ConditionReady, v1alpha1.ReasonServing,
+			"", "False ArchivePending", "True Restored",
 		},
 		"silent": {
-			func(f queue.Facts) { f.Members[1].Report.Archive = nil }, v1alpha1.ConditionReady, v1alpha1.ReasonServing, "", "False ArchivePending", "True Restored",
+			func(f queue.Facts) { f.Members[1].Report.Archive = nil }, v1alpha1.ConditionReady, v1alpha1.ReasonServing, "",
+			"False ArchivePending", "True Restored",
 		},
 		"for a moment": {
 			func(f queue.Facts) {
@@ -166,7 +204,8 @@ func TestArchiveStates(t *testing.T) {
 					m.Report.Restore = &wirev1.QueueRestoreStatus{Path: "orders.1"}
 				}
 				f.Members[2].Report.Restore.LastError = failed(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA)
-			}, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidData, "clients are not served", "True ArchiveFollows", "False InvalidData",
+			}, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidData, "clients are not served", "True ArchiveFollows",
+			"False InvalidData",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +214,8 @@ func TestArchiveStates(t *testing.T) {
 			for _, m := range facts.Members {
 				m.Report.Content.Leader, m.Report.Content.LastSequence = wanted.Config.GetMembers()[1].GetName(), 30
 				m.Report.Restore = &wirev1.QueueRestoreStatus{
-					Done: true, Path: "orders.1", Messages: 20, Bytes: 40_000_000, Elapsed: durationpb.New(2 * time.Second), CpuNanos: 4e9,
+					Done: true, Path: "orders.1", Messages: 20, Bytes: 40_000_000, Elapsed: durationpb.New(2 * time.Second),
+					CpuNanos: 4e9,
 				}
 			}
 			facts.Members[1].Report.Archive = &wirev1.QueueArchiveStatus{
@@ -185,10 +225,13 @@ func TestArchiveStates(t *testing.T) {
 			test.change(facts)
 			status := queue.Observe(wanted.Queue, &wanted, facts)
 			found := meta.FindStatusCondition(status.Conditions, test.condition)
-			if found == nil || found.Status != "True" || found.Reason != test.reason || !strings.Contains(found.Message, test.says) {
+			if found == nil || found.Status != "True" || found.Reason != test.reason ||
+				!strings.Contains(found.Message, test.says) {
 				t.Errorf("%s in place of %s: %+v", test.condition, test.reason, status.Conditions)
 			}
-			for condition, want := range map[string]string{v1alpha1.ConditionArchived: test.archived, v1alpha1.ConditionRestored: test.restored} {
+			for condition, want := range map[string]string{
+				v1alpha1.ConditionArchived: test.archived, v1alpha1.ConditionRestored: test.restored,
+			} {
 				if c := meta.FindStatusCondition(status.Conditions, condition); c == nil || string(c.Status)+" "+c.Reason != want {
 					t.Errorf("%s is %+v", condition, c)
 				}
@@ -196,17 +239,20 @@ func TestArchiveStates(t *testing.T) {
 			if name != "well" {
 				return
 			}
-			if a := status.Archive; a.Behind != 2 || a.Ratio != "3.00" || a.Codec != "zstd" || a.LastTime == nil || a.LastError != nil {
+			if a := status.Archive; a.Behind != 2 || a.Ratio != "3.00" || a.Codec != "zstd" || a.LastTime == nil ||
+				a.LastError != nil {
 				t.Errorf("archive %+v", a)
 			}
-			if r := status.Restore; r.State != "Restored" || r.MegabytesPerSecond != "20.00" || r.CPUSecondsPerMegabyte != "0.100000" || r.Duration.Duration != 2*time.Second {
+			if r := status.Restore; r.State != "Restored" || r.MegabytesPerSecond != "20.00" ||
+				r.CPUSecondsPerMegabyte != "0.100000" || r.Duration.Duration != 2*time.Second {
 				t.Errorf("restore %+v", r)
 			}
 			// Taken away, nothing is said of them any more.
 			bare := want(t, newQueue(nil))
 			bare.Queue.Status = status
 			status = queue.Observe(bare.Queue, &bare, well(bare))
-			if status.Archive != nil || status.Restore != nil || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionArchived) != nil ||
+			if status.Archive != nil || status.Restore != nil ||
+				meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionArchived) != nil ||
 				meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRestored) != nil {
 				t.Errorf("status %+v", status)
 			}

@@ -51,8 +51,10 @@ func restorer(members []Member) *wirev1.QueueRestoreStatus {
 		one := member.Report.GetRestore()
 		switch {
 		case one == nil:
-		case best == nil, one.GetDone() && !best.GetDone(), !best.GetDone() && one.GetLastError() != nil && best.GetLastError() == nil,
-			one.GetDone() == best.GetDone() && (one.GetLastError() != nil) == (best.GetLastError() != nil) && one.GetMessages() > best.GetMessages():
+		case best == nil, one.GetDone() && !best.GetDone(), !best.GetDone() && one.GetLastError() != nil &&
+			best.GetLastError() == nil,
+			one.GetDone() == best.GetDone() && (one.GetLastError() != nil) == (best.GetLastError() != nil) &&
+				one.GetMessages() > best.GetMessages():
 			best = one
 		}
 	}
@@ -66,7 +68,10 @@ func checkRestore(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		return nil
 	}
 	if failure := restore.GetLastError(); failure != nil {
-		return conditions.Stalled(plan.FailureReason(failure.GetReason()), "clients are not served, because the archive is not restored; that is tried again: "+failure.GetMessage())
+		return conditions.Stalled(
+			plan.FailureReason(failure.GetReason()),
+			"clients are not served, because the archive is not restored; that is tried again: "+failure.GetMessage(),
+		)
 	}
 	return conditions.Reconciling(v1alpha1.ReasonRestoring, restoring(restore))
 }
@@ -81,7 +86,9 @@ func restoring(restore *wirev1.QueueRestoreStatus) string {
 
 // archiveStillNeedsSomebody are the reasons, beside those of Transfers, that an archive meets again until somebody has
 // acted.
-var archiveStillNeedsSomebody = []string{v1alpha1.ReasonDestinationFull, v1alpha1.ReasonDestinationNotWritable, v1alpha1.ReasonInvalidData}
+var archiveStillNeedsSomebody = []string{
+	v1alpha1.ReasonDestinationFull, v1alpha1.ReasonDestinationNotWritable, v1alpha1.ReasonInvalidData,
+}
 
 // checkArchive is about the archive. Clients are served whatever becomes of it.
 func checkArchive(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condition {
@@ -105,14 +112,34 @@ func archiveConditions(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
 	if archive := archiver(facts.Members); queue.Spec.Archive != nil && archive != nil {
 		switch failure := archive.GetLastError(); {
 		case failure != nil:
-			out = append(out, conditions.New(v1alpha1.ConditionArchived, false, plan.FailureReason(failure.GetReason()), failure.GetMessage()))
+			out = append(
+				out,
+				conditions.New(v1alpha1.ConditionArchived, false, plan.FailureReason(failure.GetReason()), failure.GetMessage()),
+			)
 		case archive.GetLastTime() == nil:
-			out = append(out, conditions.New(v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending, "the archive is being written for the first time"))
+			out = append(
+				out,
+				conditions.New(
+					v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending,
+					"the archive is being written for the first time",
+				),
+			)
 		default:
-			out = append(out, conditions.New(v1alpha1.ConditionArchived, true, v1alpha1.ReasonArchiveFollows, "archive "+archive.GetPath()+" follows the queue"))
+			out = append(
+				out,
+				conditions.New(
+					v1alpha1.ConditionArchived, true, v1alpha1.ReasonArchiveFollows, "archive "+archive.GetPath()+" follows the queue",
+				),
+			)
 		}
 	} else if queue.Spec.Archive != nil && archiveSaid(queue) == nil {
-		out = append(out, conditions.New(v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending, "no member that leads says that it writes the archive yet"))
+		out = append(
+			out,
+			conditions.New(
+				v1alpha1.ConditionArchived, false, v1alpha1.ReasonArchivePending,
+				"no member that leads says that it writes the archive yet",
+			),
+		)
 	}
 	restore := restorer(facts.Members)
 	if queue.Spec.Restore == nil || restore == nil {
@@ -123,7 +150,10 @@ func archiveConditions(queue *v1alpha1.Queue, facts Facts) []metav1.Condition {
 		return append(out, conditions.New(v1alpha1.ConditionRestored, true, v1alpha1.ReasonRestored,
 			fmt.Sprintf("%d messages of archive %s were put into the queue", restore.GetMessages(), restore.GetPath())))
 	case failure != nil:
-		return append(out, conditions.New(v1alpha1.ConditionRestored, false, plan.FailureReason(failure.GetReason()), failure.GetMessage()))
+		return append(
+			out,
+			conditions.New(v1alpha1.ConditionRestored, false, plan.FailureReason(failure.GetReason()), failure.GetMessage()),
+		)
 	default:
 		return append(out, conditions.New(v1alpha1.ConditionRestored, false, v1alpha1.ReasonRestoring, restoring(restore)))
 	}
@@ -140,7 +170,9 @@ func archiveSaid(queue *v1alpha1.Queue) *metav1.Condition {
 }
 
 // archiveStatus is what status shows of the archive. While no member says anything, what was shown stays.
-func archiveStatus(queue *v1alpha1.Queue, members []Member, present *v1alpha1.QueueArchiveStatus) *v1alpha1.QueueArchiveStatus {
+func archiveStatus(
+	queue *v1alpha1.Queue, members []Member, present *v1alpha1.QueueArchiveStatus,
+) *v1alpha1.QueueArchiveStatus {
 	if queue.Spec.Archive == nil {
 		return nil
 	}
@@ -169,7 +201,9 @@ func archiveStatus(queue *v1alpha1.Queue, members []Member, present *v1alpha1.Qu
 }
 
 // restoreStatus is what status shows of the restore. While no member says anything, what was shown stays.
-func restoreStatus(queue *v1alpha1.Queue, members []Member, present *v1alpha1.QueueRestoreStatus) *v1alpha1.QueueRestoreStatus {
+func restoreStatus(
+	queue *v1alpha1.Queue, members []Member, present *v1alpha1.QueueRestoreStatus,
+) *v1alpha1.QueueRestoreStatus {
 	if queue.Spec.Restore == nil {
 		return nil
 	}
@@ -198,7 +232,9 @@ func restoreStatus(queue *v1alpha1.Queue, members []Member, present *v1alpha1.Qu
 		status.MegabytesPerSecond = strconv.FormatFloat(float64(restore.GetBytes())/million/elapsed.Seconds(), 'f', 2, 64)
 	}
 	if restore.GetBytes() > 0 {
-		status.CPUSecondsPerMegabyte = strconv.FormatFloat(float64(restore.GetCpuNanos())/1e9/(float64(restore.GetBytes())/million), 'f', 6, 64)
+		status.CPUSecondsPerMegabyte = strconv.FormatFloat(
+			float64(restore.GetCpuNanos())/1e9/(float64(restore.GetBytes())/million), 'f', 6, 64,
+		)
 	}
 	return status
 }
@@ -207,5 +243,7 @@ func archiveError(failure *wirev1.Failure, at *timestamppb.Timestamp) *v1alpha1.
 	if failure == nil {
 		return nil
 	}
-	return &v1alpha1.QueueArchiveError{Reason: plan.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at)}
+	return &v1alpha1.QueueArchiveError{
+		Reason: plan.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
+	}
 }

@@ -55,7 +55,8 @@ func (r *Reconciler) publishCA(ctx context.Context, wanted Wanted, m *memory) (*
 	}
 	if problem != nil && problem.Reason == v1alpha1.ReasonNameConflict {
 		r.Recorder.Eventf(wanted.Queue, nil, corev1.EventTypeWarning, problem.Reason, "PublishCA",
-			"The CA that clients need is not published: ConfigMap %q is somebody else's; rename that, or copy %s of ConfigMap %s in the operator's namespace yourself",
+			"The CA that clients need is not published: ConfigMap %q is somebody else's; rename that, or copy %s of ConfigMap "+
+				"%s in the operator's namespace yourself",
 			pki.QueueCAName(wanted.Queue.Name), pki.CAKey, pki.CAName)
 		problem = nil
 	}

@@ -50,22 +50,29 @@ func channelNamespace(queue *v1alpha1.Queue) string {
 
 // channelOf is the sending end, and who vouches for the other one; nil without spec.channel. The problem is why there
 // can be none now.
-func channelOf(queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer) (*wirev1.ChannelConfig, []byte, *plan.Problem) {
+func channelOf(
+	queue *v1alpha1.Queue, resolved policy.Resolved, peers []v1alpha1.Peer,
+) (*wirev1.ChannelConfig, []byte, *plan.Problem) {
 	spec := queue.Spec.Channel
 	if spec == nil {
 		return nil, nil, nil
 	}
 	i := slices.IndexFunc(peers, func(p v1alpha1.Peer) bool { return p.Name == spec.Peer })
 	if i < 0 {
-		return nil, nil, channelProblem(v1alpha1.ReasonPeerNotFound, "Peer %q, which spec.channel names, does not exist; create it with the other cluster's endpoint "+
-			"and CA, or name another", spec.Peer)
+		return nil, nil, channelProblem(v1alpha1.ReasonPeerNotFound, "Peer %q, which spec.channel names, does not exist; "+
+			"create it with the other cluster's endpoint and CA, or name another", spec.Peer)
 	}
 	peer := &peers[i]
 	if peer.Spec.Endpoint == "" {
-		return nil, nil, channelProblem(v1alpha1.ReasonPeerHasNoEndpoint, "Peer %q has no endpoint, so nothing can be sent to it; set spec.endpoint of the Peer", spec.Peer)
+		return nil, nil, channelProblem(
+			v1alpha1.ReasonPeerHasNoEndpoint,
+			"Peer %q has no endpoint, so nothing can be sent to it; set spec.endpoint of the Peer", spec.Peer,
+		)
 	}
 	if _, err := pki.ParseBundle(peer.Spec.CABundle); err != nil {
-		return nil, nil, channelProblem(v1alpha1.ReasonPeerUntrusted, "spec.caBundle of Peer %q cannot be used: %v", spec.Peer, err)
+		return nil, nil, channelProblem(
+			v1alpha1.ReasonPeerUntrusted, "spec.caBundle of Peer %q cannot be used: %v", spec.Peer, err,
+		)
 	}
 	config := &wirev1.ChannelConfig{
 		GatewayEndpoint: peer.Spec.Endpoint,
@@ -121,7 +128,8 @@ func acceptanceOf(queue *v1alpha1.Queue, neighbours Neighbours) *wirev1.ChannelA
 		}
 		for _, namespace := range grantedNamespaces(queue, peer.Name, neighbours.Grants) {
 			granted.Namespaces = append(granted.Namespaces, &wirev1.ChannelNamespace{
-				Name: namespace, ServerName: pki.ChannelServerName(neighbours.ChannelKey, peer.Name, namespace, queue.Namespace, queue.Name),
+				Name:       namespace,
+				ServerName: pki.ChannelServerName(neighbours.ChannelKey, peer.Name, namespace, queue.Namespace, queue.Name),
 			})
 		}
 		if len(granted.GetNamespaces()) > 0 {

@@ -43,7 +43,8 @@ func TestChannel(t *testing.T) {
 	q := create(t, namespace, func(s *v1alpha1.QueueSpec) {
 		s.Channel = &v1alpha1.QueueChannel{Peer: name, Namespace: "vault", Queue: "invoices"}
 	})
-	if q.Spec.Channel.Batch.Messages != 500 || q.Spec.Channel.Batch.Delay == nil || q.Spec.Receiving.Accept != v1alpha1.QueueAcceptAny {
+	if q.Spec.Channel.Batch.Messages != 500 || q.Spec.Channel.Batch.Delay == nil ||
+		q.Spec.Receiving.Accept != v1alpha1.QueueAcceptAny {
 		t.Errorf("defaults %+v, %+v", q.Spec.Channel.Batch, q.Spec.Receiving)
 	}
 	s := set(t, q)
@@ -55,13 +56,16 @@ func TestChannel(t *testing.T) {
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonPeerNotFound)
 
 	first, second := authority(t, "first"), authority(t, "second")
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{Endpoint: "west.example:8443", CABundle: first}}
+	peer := &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{Endpoint: "west.example:8443", CABundle: first},
+	}
 	cluster.Create(t, peer)
 	generation := set(t, q).Generation
 	config := holds(t, q, func(c *wirev1.QueueConfig, held *corev1.Secret) bool {
 		return c.GetChannel().GetGatewayEndpoint() == "west.example:8443" && bytes.Equal(held.Data["peer-ca.crt"], first)
 	})
-	if c := config.GetChannel(); c.GetNamespace() != "vault" || c.GetQueue() != "invoices" || c.GetBatchMessages() != 500 || c.GetBatchDelay().AsDuration() == 0 {
+	if c := config.GetChannel(); c.GetNamespace() != "vault" || c.GetQueue() != "invoices" ||
+		c.GetBatchMessages() != 500 || c.GetBatchDelay().AsDuration() == 0 {
 		t.Errorf("channel %v", c)
 	}
 	sending := func(change func(*wirev1.ChannelStatus)) func(*wirev1.QueueReport) {
@@ -71,12 +75,15 @@ func TestChannel(t *testing.T) {
 		}
 	}
 	say(address, s, config.GetRevision(), sending(func(c *wirev1.ChannelStatus) {
-		c.State, c.LastError = wirev1.ChannelState_CHANNEL_STATE_RETRYING, &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, Message: "make a PeerGrant"}
+		c.State, c.LastError = wirev1.ChannelState_CHANNEL_STATE_RETRYING, &wirev1.Failure{
+			Reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, Message: "make a PeerGrant",
+		}
 	}))
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonNotGranted)
 	say(address, s, config.GetRevision(), sending(func(*wirev1.ChannelStatus) {}))
 	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	if c := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionChannelCompression); c == nil || c.Reason != v1alpha1.ReasonNegotiated {
+	if c := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionChannelCompression); c == nil ||
+		c.Reason != v1alpha1.ReasonNegotiated {
 		t.Errorf("%s is %+v", v1alpha1.ConditionChannelCompression, c)
 	}
 	if q.Status.Channel == nil || q.Status.Channel.State != "Running" || q.Status.Channel.NegotiatedCodec != "deflate" {
@@ -122,7 +129,9 @@ func TestReceiving(t *testing.T) {
 		},
 	}
 	cluster.Create(t, grant)
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{CABundle: authority(t, "east")}}
+	peer := &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{CABundle: authority(t, "east")},
+	}
 	cluster.Create(t, peer)
 	senders("bank")
 	change := func(f func()) {

@@ -37,7 +37,8 @@ func authority(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: now.Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: now.Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -47,12 +48,17 @@ func authority(t *testing.T, name string) []byte {
 }
 
 func peerOf(name, endpoint string, ca []byte) v1alpha1.Peer {
-	return v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{Endpoint: endpoint, CABundle: ca}}
+	return v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{Endpoint: endpoint, CABundle: ca},
+	}
 }
 
 // toWest is a spec whose messages go to west.
 func toWest(s *v1alpha1.QueueSpec) {
-	s.Channel = &v1alpha1.QueueChannel{Peer: "west", Queue: "invoices", Batch: v1alpha1.QueueChannelBatch{Messages: 100, Delay: &metav1.Duration{Duration: time.Second}}}
+	s.Channel = &v1alpha1.QueueChannel{
+		Peer: "west", Queue: "invoices",
+		Batch: v1alpha1.QueueChannelBatch{Messages: 100, Delay: &metav1.Duration{Duration: time.Second}},
+	}
 }
 
 func wantWith(t *testing.T, q *v1alpha1.Queue, neighbours queue.Neighbours) queue.Wanted {
@@ -66,18 +72,25 @@ func wantWith(t *testing.T, q *v1alpha1.Queue, neighbours queue.Neighbours) queu
 
 func TestChannelOfASpec(t *testing.T) {
 	ca := authority(t, "west")
-	west := queue.Neighbours{Peers: []v1alpha1.Peer{peerOf("east", "", authority(t, "east")), peerOf("west", "west.example:8443", ca)}}
+	west := queue.Neighbours{
+		Peers: []v1alpha1.Peer{peerOf("east", "", authority(t, "east")), peerOf("west", "west.example:8443", ca)},
+	}
 	wanted := wantWith(t, newQueue(toWest), west)
 	c := wanted.Config.GetChannel()
-	if c.GetGatewayEndpoint() != "west.example:8443" || c.GetNamespace() != "bank" || c.GetQueue() != "invoices" || c.GetBatchMessages() != 100 ||
-		c.GetBatchDelay().AsDuration() != time.Second || !slices.Equal(c.GetCodecs(), []string{"deflate"}) || string(wanted.PeerCA) != string(ca) {
+	if c.GetGatewayEndpoint() != "west.example:8443" || c.GetNamespace() != "bank" || c.GetQueue() != "invoices" ||
+		c.GetBatchMessages() != 100 ||
+		c.GetBatchDelay().AsDuration() != time.Second || !slices.Equal(c.GetCodecs(), []string{"deflate"}) ||
+		string(wanted.PeerCA) != string(ca) {
 		t.Errorf("channel %v", c)
 	}
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.QueueSpec)
 		codecs []string
 	}{
-		"those that are given": {func(s *v1alpha1.QueueSpec) { s.Channel.Codings = []v1alpha1.ChannelCoding{"zstd", "none"} }, []string{"zstd", "none"}},
+		"those that are given": {
+			func(s *v1alpha1.QueueSpec) { s.Channel.Codings = []v1alpha1.ChannelCoding{"zstd", "none"} },
+			[]string{"zstd", "none"},
+		},
 		"those that are stored": {func(s *v1alpha1.QueueSpec) {
 			s.Compression = &v1alpha1.QueueCompression{Codecs: []v1alpha1.Codec{"zstd", "deflate"}}
 		}, []string{"zstd", "deflate"}},
@@ -89,7 +102,8 @@ func TestChannelOfASpec(t *testing.T) {
 		}, nil},
 	} {
 		q := newQueue(func(s *v1alpha1.QueueSpec) { toWest(s); s.Channel.Namespace = "vault"; test.change(s) })
-		if c := wantWith(t, q, west).Config.GetChannel(); !slices.Equal(c.GetCodecs(), test.codecs) || c.GetNamespace() != "vault" {
+		if c := wantWith(t, q, west).Config.GetChannel(); !slices.Equal(c.GetCodecs(), test.codecs) ||
+			c.GetNamespace() != "vault" {
 			t.Errorf("%s: %v", name, c)
 		}
 	}
@@ -101,9 +115,13 @@ func TestChannelLacksItsPeer(t *testing.T) {
 		peers        []v1alpha1.Peer
 		reason, says string
 	}{
-		"no peer":      {nil, v1alpha1.ReasonPeerNotFound, `Peer "west"`},
-		"no endpoint":  {[]v1alpha1.Peer{peerOf("west", "", authority(t, "west"))}, v1alpha1.ReasonPeerHasNoEndpoint, "spec.endpoint"},
-		"no authority": {[]v1alpha1.Peer{peerOf("west", "west.example:8443", []byte("none"))}, v1alpha1.ReasonPeerUntrusted, "spec.caBundle"},
+		"no peer": {nil, v1alpha1.ReasonPeerNotFound, `Peer "west"`},
+		"no endpoint": {
+			[]v1alpha1.Peer{peerOf("west", "", authority(t, "west"))}, v1alpha1.ReasonPeerHasNoEndpoint, "spec.endpoint",
+		},
+		"no authority": {
+			[]v1alpha1.Peer{peerOf("west", "west.example:8443", []byte("none"))}, v1alpha1.ReasonPeerUntrusted, "spec.caBundle",
+		},
 	} {
 		wanted := wantWith(t, newQueue(toWest), queue.Neighbours{Peers: test.peers})
 		if wanted.Config.GetChannel() != nil || wanted.PeerCA != nil || len(wanted.Objects(nil, nil, image)) == 0 {
@@ -111,7 +129,8 @@ func TestChannelLacksItsPeer(t *testing.T) {
 		}
 		status := queue.Observe(wanted.Queue, &wanted, well(wanted))
 		stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
-		if stalled.Status != "True" || stalled.Reason != test.reason || !strings.Contains(stalled.Message, test.says) || status.Channel.State != "Blocked" {
+		if stalled.Status != "True" || stalled.Reason != test.reason || !strings.Contains(stalled.Message, test.says) ||
+			status.Channel.State != "Blocked" {
 			t.Errorf("%s: %+v, %+v", name, stalled, status.Channel)
 		}
 	}
@@ -133,20 +152,28 @@ func TestAcceptance(t *testing.T) {
 	neighbours := queue.Neighbours{
 		ChannelKey: key,
 		Peers: []v1alpha1.Peer{
-			peerOf("twin", "", same), peerOf("north", "", authority(t, "north")), peerOf("east", "", east), peerOf("other-twin", "", append(authority(t, "more"), same...)),
+			peerOf("twin", "", same), peerOf("north", "", authority(t, "north")), peerOf("east", "", east),
+			peerOf("other-twin", "", append(authority(t, "more"), same...)),
 			peerOf("broken", "", []byte("none")),
 		},
 		Grants: []v1alpha1.PeerGrant{
 			queueGrant("east", []string{"shop", "bank"}, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue}),
-			queueGrant("east", []string{"bank", "vault"}, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "orders"}, this),
+			queueGrant(
+				"east", []string{"bank", "vault"},
+				v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "orders"}, this,
+			),
 			queueGrant("north", []string{"bank"}, v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Name: "invoices"}),
-			queueGrant("twin", []string{"bank"}, this), queueGrant("other-twin", []string{"bank"}, this), queueGrant("broken", []string{"bank"}, this),
+			queueGrant("twin", []string{"bank"}, this), queueGrant("other-twin", []string{"bank"}, this),
+			queueGrant("broken", []string{"bank"}, this),
 			queueGrant("gone", []string{"bank"}, this), queueGrant("", []string{"shop"}, this), deleted,
 		},
 	}
 	a := wantWith(t, newQueue(nil), neighbours).Config.GetAcceptance()
-	if len(a.GetPeers()) != 1 || a.GetPeers()[0].GetName() != "east" || string(a.GetPeers()[0].GetCaBundle()) != string(east) ||
-		!slices.EqualFunc(a.GetPeers()[0].GetNamespaces(), []string{"bank", "shop", "vault"}, func(got *wirev1.ChannelNamespace, want string) bool {
+	if len(a.GetPeers()) != 1 || a.GetPeers()[0].GetName() != "east" ||
+		string(a.GetPeers()[0].GetCaBundle()) != string(east) ||
+		!slices.EqualFunc(a.GetPeers()[0].GetNamespaces(), []string{"bank", "shop", "vault"}, func(
+			got *wirev1.ChannelNamespace, want string,
+		) bool {
 			return got.GetName() == want && got.GetServerName() == pki.ChannelServerName(key, "east", want, "bank", "orders")
 		}) || a.GetAddress() != ":8444" {
 		t.Errorf("acceptance %v", a)
@@ -154,16 +181,22 @@ func TestAcceptance(t *testing.T) {
 	for accept, test := range map[v1alpha1.QueueAccept]struct {
 		any    bool
 		codecs []string
-	}{"": {true, nil}, v1alpha1.QueueAcceptAny: {true, nil}, v1alpha1.QueueAcceptNone: {}, v1alpha1.QueueAcceptListed: {false, []string{"deflate"}}} {
+	}{
+		"": {true, nil}, v1alpha1.QueueAcceptAny: {true, nil}, v1alpha1.QueueAcceptNone: {},
+		v1alpha1.QueueAcceptListed: {false, []string{"deflate"}},
+	} {
 		q := newQueue(func(s *v1alpha1.QueueSpec) {
 			s.Receiving = v1alpha1.QueueReceiving{Accept: accept, Codings: []v1alpha1.Codec{"deflate"}}
 		})
-		if a := wantWith(t, q, neighbours).Config.GetAcceptance(); a.GetAnyCodec() != test.any || !slices.Equal(a.GetCodecs(), test.codecs) {
+		if a := wantWith(t, q, neighbours).Config.GetAcceptance(); a.GetAnyCodec() != test.any ||
+			!slices.Equal(a.GetCodecs(), test.codecs) {
 			t.Errorf("%q: %v", accept, a)
 		}
 	}
 	// A grant takes effect without a restart, whether it is the first or the last.
-	with, without := statefulSet(t, wantWith(t, newQueue(nil), neighbours), nil), statefulSet(t, want(t, newQueue(nil)), nil)
+	with, without := statefulSet(
+		t, wantWith(t, newQueue(nil), neighbours), nil,
+	), statefulSet(t, want(t, newQueue(nil)), nil)
 	if with.Spec.Template.String() != without.Spec.Template.String() {
 		t.Error("a PeerGrant restarts the members")
 	}
@@ -206,7 +239,8 @@ func sends(t *testing.T, channel *wirev1.ChannelStatus, change func(*v1alpha1.Qu
 			// One that led before, and knows of an older failure.
 			m.Report.Channel = &wirev1.ChannelStatus{
 				State: wirev1.ChannelState_CHANNEL_STATE_STANDBY, Messages: 10, InDoubt: 99, MilliMessagesPerSecond: 99,
-				LastError: &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST}, LastErrorTime: timestamppb.New(now.Add(-time.Hour)),
+				LastError:     &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST},
+				LastErrorTime: timestamppb.New(now.Add(-time.Hour)),
 			}
 		}
 	}
@@ -216,8 +250,9 @@ func sends(t *testing.T, channel *wirev1.ChannelStatus, change func(*v1alpha1.Qu
 func TestStatesOfChannels(t *testing.T) {
 	failed := func(reason wirev1.FailureReason, message string) *wirev1.ChannelStatus {
 		return &wirev1.ChannelStatus{
-			State: wirev1.ChannelState_CHANNEL_STATE_RETRYING, LastError: &wirev1.Failure{Reason: reason, Message: message}, LastErrorTime: timestamppb.New(now),
-			NextTryTime: timestamppb.New(now.Add(time.Minute)),
+			State: wirev1.ChannelState_CHANNEL_STATE_RETRYING, LastError: &wirev1.Failure{Reason: reason, Message: message},
+			LastErrorTime: timestamppb.New(now),
+			NextTryTime:   timestamppb.New(now.Add(time.Minute)),
 		}
 	}
 	for name, test := range map[string]struct {
@@ -225,20 +260,42 @@ func TestStatesOfChannels(t *testing.T) {
 		condition, reason, says string
 		state                   string
 	}{
-		"runs":            {&wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd"}, v1alpha1.ConditionReady, v1alpha1.ReasonServing, "west/bank/invoices", "Running"},
-		"nobody sends":    {nil, v1alpha1.ConditionReconciling, v1alpha1.ReasonChannelConnecting, "does not send", "Unknown"},
-		"connects":        {&wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_CONNECTING}, v1alpha1.ConditionReconciling, v1alpha1.ReasonChannelConnecting, "being set up", "Connecting"},
-		"parted":          {failed(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE, "no route"), v1alpha1.ConditionReconciling, v1alpha1.ReasonPeerUnreachable, "messages wait in this Queue", "Retrying"},
-		"not granted":     {failed(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "make a PeerGrant"), v1alpha1.ConditionStalled, v1alpha1.ReasonNotGranted, "make a PeerGrant", "Retrying"},
-		"no such queue":   {failed(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND, "no Queue"), v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationNotFound, "no Queue", "Retrying"},
-		"full":            {failed(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, "full"), v1alpha1.ConditionReconciling, v1alpha1.ReasonDestinationFull, "full", "Retrying"},
-		"other consumers": {failed(wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE, "(clerk)"), v1alpha1.ConditionStalled, v1alpha1.ReasonSourceInUse, "(clerk)", "Retrying"},
+		"runs": {
+			&wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd"}, v1alpha1.ConditionReady,
+			v1alpha1.ReasonServing, "west/bank/invoices", "Running",
+		},
+		"nobody sends": {nil, v1alpha1.ConditionReconciling, v1alpha1.ReasonChannelConnecting, "does not send", "Unknown"},
+		"connects": {
+			&wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_CONNECTING}, v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonChannelConnecting, "being set up", "Connecting",
+		},
+		"parted": {
+			failed(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE, "no route"), v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonPeerUnreachable, "messages wait in this Queue", "Retrying",
+		},
+		"not granted": {
+			failed(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "make a PeerGrant"), v1alpha1.ConditionStalled,
+			v1alpha1.ReasonNotGranted, "make a PeerGrant", "Retrying",
+		},
+		"no such queue": {
+			failed(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND, "no Queue"), v1alpha1.ConditionStalled,
+			v1alpha1.ReasonDestinationNotFound, "no Queue", "Retrying",
+		},
+		"full": {
+			failed(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, "full"), v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonDestinationFull, "full", "Retrying",
+		},
+		"other consumers": {
+			failed(wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE, "(clerk)"), v1alpha1.ConditionStalled,
+			v1alpha1.ReasonSourceInUse, "(clerk)", "Retrying",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted, facts := sends(t, test.channel, nil)
 			status := queue.Observe(wanted.Queue, &wanted, facts)
 			found := meta.FindStatusCondition(status.Conditions, test.condition)
-			if found == nil || found.Status != "True" || found.Reason != test.reason || !strings.Contains(found.Message, test.says) {
+			if found == nil || found.Status != "True" || found.Reason != test.reason ||
+				!strings.Contains(found.Message, test.says) {
 				t.Errorf("conditions %+v", status.Conditions)
 			}
 			if status.Channel.State != test.state || status.Channel.Destination != "west/bank/invoices" {
@@ -258,13 +315,19 @@ func TestChannelCompression(t *testing.T) {
 		"the first":  {"zstd", nil, "True", v1alpha1.ReasonNegotiated, "travel in zstd"},
 		"the second": {"deflate", nil, "True", v1alpha1.ReasonNegotiated, "does not accept zstd"},
 		"refused":    {"none", nil, "False", v1alpha1.ReasonCodingsRefused, "none of zstd, deflate"},
-		"not wanted": {"none", func(s *v1alpha1.QueueSpec) { s.Channel.Codings = []v1alpha1.ChannelCoding{"none"} }, "False", v1alpha1.ReasonNoCodings, "spec.channel.codings"},
+		"not wanted": {
+			"none", func(s *v1alpha1.QueueSpec) { s.Channel.Codings = []v1alpha1.ChannelCoding{"none"} }, "False",
+			v1alpha1.ReasonNoCodings, "spec.channel.codings",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wanted, facts := sends(t, &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: test.codec}, test.change)
+			wanted, facts := sends(
+				t, &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: test.codec}, test.change,
+			)
 			status := queue.Observe(wanted.Queue, &wanted, facts)
 			found := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionChannelCompression)
-			if found == nil || found.Status != test.status || found.Reason != test.reason || !strings.Contains(found.Message, test.says) {
+			if found == nil || found.Status != test.status || found.Reason != test.reason ||
+				!strings.Contains(found.Message, test.says) {
 				t.Errorf("condition %+v", found)
 			}
 			if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
@@ -274,11 +337,15 @@ func TestChannelCompression(t *testing.T) {
 			// It stays while the channel does not run, and goes with it.
 			wanted.Queue.Status = status
 			facts.Members[1].Report.Channel.State = wirev1.ChannelState_CHANNEL_STATE_CONNECTING
-			if status = queue.Observe(wanted.Queue, &wanted, facts); meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionChannelCompression) == nil {
+			if status = queue.Observe(wanted.Queue, &wanted, facts); meta.FindStatusCondition(
+				status.Conditions, v1alpha1.ConditionChannelCompression,
+			) == nil {
 				t.Error("it was forgotten")
 			}
 			wanted.Queue.Spec.Channel, wanted.Queue.Status = nil, status
-			if status = queue.Observe(wanted.Queue, &wanted, facts); meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionChannelCompression) != nil || status.Channel != nil {
+			if status = queue.Observe(wanted.Queue, &wanted, facts); meta.FindStatusCondition(
+				status.Conditions, v1alpha1.ConditionChannelCompression,
+			) != nil || status.Channel != nil {
 				t.Error("it was kept without a channel")
 			}
 		})
@@ -287,13 +354,19 @@ func TestChannelCompression(t *testing.T) {
 
 func TestStatisticsOfChannels(t *testing.T) {
 	wanted, facts := sends(t, &wirev1.ChannelStatus{
-		State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd", Messages: 30, Batches: 3, PlainBytes: 4000, PayloadBytes: 1000, Recoded: 2, InDoubt: 7,
+		State: wirev1.ChannelState_CHANNEL_STATE_RUNNING, Codec: "zstd", Messages: 30, Batches: 3, PlainBytes: 4000,
+		PayloadBytes: 1000, Recoded: 2, InDoubt: 7,
 		MilliMessagesPerSecond: 1500, Starts: 2, WireBytes: 1200, DeadLetters: 4,
 	}, nil)
 	arrived := func(queue string, connected bool, position uint64) *wirev1.ReceivedChannel {
-		return &wirev1.ReceivedChannel{Peer: "north", Namespace: "bank", Queue: queue, Connected: connected, Codec: "zstd", Position: position, Messages: 5, Batches: 1, PayloadBytes: 50}
+		return &wirev1.ReceivedChannel{
+			Peer: "north", Namespace: "bank", Queue: queue, Connected: connected, Codec: "zstd", Position: position, Messages: 5,
+			Batches: 1, PayloadBytes: 50,
+		}
 	}
-	facts.Members[0].Report.Received = []*wirev1.ReceivedChannel{arrived("b", false, 900), arrived("a", false, 3), arrived(strings.Repeat("x", 500), true, 1)}
+	facts.Members[0].Report.Received = []*wirev1.ReceivedChannel{
+		arrived("b", false, 900), arrived("a", false, 3), arrived(strings.Repeat("x", 500), true, 1),
+	}
 	facts.Members[2].Report.Received = []*wirev1.ReceivedChannel{arrived("b", true, 40)}
 	status := queue.Observe(wanted.Queue, &wanted, facts)
 	c := *status.Channel
@@ -302,13 +375,19 @@ func TestStatisticsOfChannels(t *testing.T) {
 	}
 	c.LastError = nil
 	if c != (v1alpha1.QueueChannelStatus{
-		State: "Running", Destination: "west/bank/invoices", NegotiatedCodec: "zstd", MessagesPerSecond: "1.5", Messages: 50, Batches: 3, InDoubt: 7,
+		State: "Running", Destination: "west/bank/invoices", NegotiatedCodec: "zstd", MessagesPerSecond: "1.5", Messages: 50,
+		Batches: 3, InDoubt: 7,
 		UncompressedBytes: 4000, Bytes: 1000, Ratio: "4.00", Recoded: 2, WireBytes: 1200, Starts: 2, DeadLetters: 4,
 	}) {
 		t.Errorf("channel %+v", c)
 	}
-	if len(status.Received) != 2 || status.Received[0] != (v1alpha1.ReceivedChannel{Source: "north/bank/a", Position: 3, Messages: 5, Batches: 1, Bytes: 50}) ||
-		status.Received[1] != (v1alpha1.ReceivedChannel{Source: "north/bank/b", Connected: true, NegotiatedCodec: "zstd", Position: 40, Messages: 10, Batches: 2, Bytes: 100}) {
+	if len(status.Received) != 2 ||
+		status.Received[0] != (v1alpha1.ReceivedChannel{
+			Source: "north/bank/a", Position: 3, Messages: 5, Batches: 1, Bytes: 50,
+		}) ||
+		status.Received[1] != (v1alpha1.ReceivedChannel{
+			Source: "north/bank/b", Connected: true, NegotiatedCodec: "zstd", Position: 40, Messages: 10, Batches: 2, Bytes: 100,
+		}) {
 		t.Errorf("received %+v", status.Received)
 	}
 
@@ -316,9 +395,12 @@ func TestStatisticsOfChannels(t *testing.T) {
 	wanted.Queue.Status, facts.RefreshStatistics = status, false
 	channel := facts.Members[1].Report.Channel
 	channel.Messages, channel.State, channel.Codec = 99, wirev1.ChannelState_CHANNEL_STATE_RETRYING, ""
-	channel.LastError, channel.LastErrorTime = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED}, timestamppb.New(now)
+	channel.LastError, channel.LastErrorTime = &wirev1.Failure{
+		Reason: wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED,
+	}, timestamppb.New(now)
 	status = queue.Observe(wanted.Queue, &wanted, facts)
-	if c := status.Channel; c.Messages != 50 || c.State != "Retrying" || c.NegotiatedCodec != "" || c.LastError.Reason != v1alpha1.ReasonNotGranted {
+	if c := status.Channel; c.Messages != 50 || c.State != "Retrying" || c.NegotiatedCodec != "" ||
+		c.LastError.Reason != v1alpha1.ReasonNotGranted {
 		t.Errorf("channel %+v", c)
 	}
 }
@@ -333,7 +415,9 @@ func TestReceivedAreBounded(t *testing.T) {
 		})
 	}
 	received := queue.Observe(wanted.Queue, &wanted, facts).Received
-	if len(received) != 64 || !slices.ContainsFunc(received, func(c v1alpha1.ReceivedChannel) bool { return c.Connected }) {
+	if len(received) != 64 || !slices.ContainsFunc(received, func(c v1alpha1.ReceivedChannel) bool {
+		return c.Connected
+	}) {
 		t.Errorf("%d are shown", len(received))
 	}
 }

@@ -59,7 +59,8 @@ func sender(members []Member) *wirev1.ChannelStatus {
 // channelStillNeedsSomebody are the reasons, beside those of Transfers, that a channel meets again until somebody has
 // acted.
 var channelStillNeedsSomebody = []string{
-	v1alpha1.ReasonSourceInUse, v1alpha1.ReasonSourceChanged, v1alpha1.ReasonSourceNotReadable, v1alpha1.ReasonDestinationNotWritable,
+	v1alpha1.ReasonSourceInUse, v1alpha1.ReasonSourceChanged, v1alpha1.ReasonSourceNotReadable,
+	v1alpha1.ReasonDestinationNotWritable,
 	v1alpha1.ReasonInvalidData,
 }
 
@@ -74,14 +75,21 @@ func checkChannel(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.C
 	channel := sender(facts.Members)
 	switch {
 	case channel == nil:
-		return conditions.Reconciling(v1alpha1.ReasonChannelConnecting, fmt.Sprintf("the member that leads does not send to %s yet; messages wait in this Queue", destination(queue)))
+		return conditions.Reconciling(
+			v1alpha1.ReasonChannelConnecting,
+			fmt.Sprintf("the member that leads does not send to %s yet; messages wait in this Queue", destination(queue)),
+		)
 	case channel.GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING:
 		return nil
 	case channel.GetState() == wirev1.ChannelState_CHANNEL_STATE_CONNECTING || channel.GetLastError() == nil:
-		return conditions.Reconciling(v1alpha1.ReasonChannelConnecting, fmt.Sprintf("the channel to %s is being set up; messages wait in this Queue", destination(queue)))
+		return conditions.Reconciling(
+			v1alpha1.ReasonChannelConnecting,
+			fmt.Sprintf("the channel to %s is being set up; messages wait in this Queue", destination(queue)),
+		)
 	}
 	reason := plan.FailureReason(channel.GetLastError().GetReason())
-	message := fmt.Sprintf("clients are served and messages wait in this Queue, because the channel to %s does not run and is tried again: %s",
+	message := fmt.Sprintf("clients are served and messages wait in this Queue, because the channel to %s does not run "+
+		"and is tried again: %s",
 		destination(queue), channel.GetLastError().GetMessage())
 	if plan.NeedsSomebody(reason) || slices.Contains(channelStillNeedsSomebody, reason) {
 		return conditions.Stalled(reason, message)
@@ -96,21 +104,32 @@ func channelCompression(queue *v1alpha1.Queue, wanted *Wanted, members []Member)
 		channel.GetState() != wirev1.ChannelState_CHANNEL_STATE_RUNNING || channel.GetCodec() == "" {
 		return nil
 	}
-	offered := slices.DeleteFunc(slices.Clone(wanted.Config.GetChannel().GetCodecs()), func(name string) bool { return name == codecNone })
+	offered := slices.DeleteFunc(slices.Clone(wanted.Config.GetChannel().GetCodecs()), func(name string) bool {
+		return name == codecNone
+	})
 	one := func(status bool, reason, format string, args ...any) []metav1.Condition {
-		return []metav1.Condition{conditions.New(v1alpha1.ConditionChannelCompression, status, reason, fmt.Sprintf(format, args...))}
+		return []metav1.Condition{
+			conditions.New(v1alpha1.ConditionChannelCompression, status, reason, fmt.Sprintf(format, args...)),
+		}
 	}
 	at := slices.Index(offered, channel.GetCodec())
 	switch {
 	case at > 0:
-		return one(true, v1alpha1.ReasonNegotiated, "messages travel in %s: %s does not accept %s", channel.GetCodec(), destination(queue), strings.Join(offered[:at], ", "))
+		return one(
+			true, v1alpha1.ReasonNegotiated, "messages travel in %s: %s does not accept %s", channel.GetCodec(),
+			destination(queue), strings.Join(offered[:at], ", "),
+		)
 	case channel.GetCodec() != codecNone:
 		return one(true, v1alpha1.ReasonNegotiated, "messages travel in %s", channel.GetCodec())
 	case len(offered) == 0:
-		return one(false, v1alpha1.ReasonNoCodings, "messages travel uncompressed: spec.channel.codings offers nothing else, or is absent where messages are not stored compressed either")
+		return one(
+			false, v1alpha1.ReasonNoCodings,
+			"messages travel uncompressed: spec.channel.codings offers nothing else, or is absent where messages are not "+
+				"stored compressed either",
+		)
 	}
-	return one(false, v1alpha1.ReasonCodingsRefused, "messages travel uncompressed: %s accepts none of %s; let its spec.receiving accept one of them, or offer others in "+
-		"spec.channel.codings", destination(queue), strings.Join(offered, ", "))
+	return one(false, v1alpha1.ReasonCodingsRefused, "messages travel uncompressed: %s accepts none of %s; let its "+
+		"spec.receiving accept one of them, or offer others in spec.channel.codings", destination(queue), strings.Join(offered, ", "))
 }
 
 // codecNone is the name of the codec that leaves messages as they are.

@@ -43,7 +43,9 @@ type decision struct {
 }
 
 // decide does not change its arguments. answer is that to an earlier decision's ask, nil for the first decision.
-func decide(queue *v1alpha1.Queue, in inputs, image plan.AgentImage, now time.Time, answer *quota.Answer) (decision, error) {
+func decide(
+	queue *v1alpha1.Queue, in inputs, image plan.AgentImage, now time.Time, answer *quota.Answer,
+) (decision, error) {
 	d := decision{facts: Facts{Now: now, Set: in.set, Members: in.members.list}}
 	if queue.DeletionTimestamp != nil {
 		d.facts.Kept = keep(queue, in)

@@ -27,7 +27,9 @@ func TestDecide(t *testing.T) {
 	image := plan.AgentImage{Name: "registry.example/agent", Architectures: []string{"amd64"}}
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelArchStable: "amd64"}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 	deleting := func(q *v1alpha1.Queue) { q.DeletionTimestamp = &metav1.Time{Time: now} }
 	has := func(size string) func(*v1alpha1.Queue) {
@@ -45,7 +47,9 @@ func TestDecide(t *testing.T) {
 			Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}}, Report: &wirev1.QueueReport{Content: content},
 		}}}
 	}
-	granted, exceeded := &quota.Answer{}, &quota.Answer{Exceeded: &quota.Exceeded{Kind: "DataQuota", Resource: quota.QueueBytes}}
+	granted, exceeded := &quota.Answer{}, &quota.Answer{
+		Exceeded: &quota.Exceeded{Kind: "DataQuota", Resource: quota.QueueBytes},
+	}
 	// shape is what a decision says to do, in words that are compared.
 	type shape struct {
 		askAgain, release, ask, apply, keepServing, kept bool
@@ -60,22 +64,47 @@ func TestDecide(t *testing.T) {
 		answer *quota.Answer
 		want   shape
 	}{
-		"new":                           {want: shape{ask: true}},
-		"new, admitted":                 {answer: granted, want: shape{apply: true, size: "1Gi", admitted: "1Gi"}},
-		"new, too large":                {answer: exceeded, want: shape{keepServing: true}},
-		"has what it asks for":          {change: []func(*v1alpha1.Queue){has("1Gi")}, want: shape{apply: true, size: "1Gi"}},
-		"has more":                      {change: []func(*v1alpha1.Queue){has("2Gi")}, want: shape{apply: true, size: "1Gi"}},
-		"wants more":                    {change: []func(*v1alpha1.Queue){has("512Mi")}, want: shape{ask: true}},
-		"wants more than there is":      {change: []func(*v1alpha1.Queue){has("512Mi")}, answer: exceeded, want: shape{apply: true, size: "512Mi"}},
-		"gets more":                     {change: []func(*v1alpha1.Queue){has("512Mi")}, answer: granted, want: shape{apply: true, size: "1Gi", admitted: "1Gi"}},
-		"claims of a former one":        {former: &plan.Problem{Reason: v1alpha1.ReasonClaimsRemain}, want: shape{keepServing: true}},
-		"no node":                       {change: []func(*v1alpha1.Queue){has("1Gi"), onHardware}, want: shape{keepServing: true, size: "1Gi"}},
-		"deleted, nothing was made":     {change: []func(*v1alpha1.Queue){deleting}, heard: heard{asked: true, fresh: true}, want: shape{release: true}},
-		"deleted, members not asked":    {change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, want: shape{askAgain: true, kept: true}},
-		"deleted, empty":                {change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, true), want: shape{release: true}},
-		"deleted, empty a while ago":    {change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, false), want: shape{askAgain: true}},
-		"deleted, with messages":        {change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, true), want: shape{apply: true, size: "1Gi", kept: true}},
-		"deleted, messages a while ago": {change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, false), want: shape{apply: true, size: "1Gi", kept: true}},
+		"new":                  {want: shape{ask: true}},
+		"new, admitted":        {answer: granted, want: shape{apply: true, size: "1Gi", admitted: "1Gi"}},
+		"new, too large":       {answer: exceeded, want: shape{keepServing: true}},
+		"has what it asks for": {change: []func(*v1alpha1.Queue){has("1Gi")}, want: shape{apply: true, size: "1Gi"}},
+		"has more":             {change: []func(*v1alpha1.Queue){has("2Gi")}, want: shape{apply: true, size: "1Gi"}},
+		"wants more":           {change: []func(*v1alpha1.Queue){has("512Mi")}, want: shape{ask: true}},
+		"wants more than there is": {
+			change: []func(*v1alpha1.Queue){has("512Mi")}, answer: exceeded, want: shape{apply: true, size: "512Mi"},
+		},
+		"gets more": {
+			change: []func(*v1alpha1.Queue){has("512Mi")}, answer: granted,
+			want: shape{apply: true, size: "1Gi", admitted: "1Gi"},
+		},
+		"claims of a former one": {
+			former: &plan.Problem{Reason: v1alpha1.ReasonClaimsRemain}, want: shape{keepServing: true},
+		},
+		"no node": {
+			change: []func(*v1alpha1.Queue){has("1Gi"), onHardware}, want: shape{keepServing: true, size: "1Gi"},
+		},
+		"deleted, nothing was made": {
+			change: []func(*v1alpha1.Queue){deleting}, heard: heard{asked: true, fresh: true}, want: shape{release: true},
+		},
+		"deleted, members not asked": {
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, want: shape{askAgain: true, kept: true},
+		},
+		"deleted, empty": {
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, true),
+			want: shape{release: true},
+		},
+		"deleted, empty a while ago": {
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(0, false),
+			want: shape{askAgain: true},
+		},
+		"deleted, with messages": {
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, true),
+			want: shape{apply: true, size: "1Gi", kept: true},
+		},
+		"deleted, messages a while ago": {
+			change: []func(*v1alpha1.Queue){deleting}, set: &appsv1.StatefulSet{}, heard: asked(3, false),
+			want: shape{apply: true, size: "1Gi", kept: true},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "uid"}}
@@ -86,14 +115,16 @@ func TestDecide(t *testing.T) {
 			}
 			before := queue.DeepCopy()
 			in := inputs{
-				set: test.set, former: test.former, members: test.heard, cluster: topology.NewCluster(placement.Facts{Nodes: []corev1.Node{node}}),
+				set: test.set, former: test.former, members: test.heard,
+				cluster: topology.NewCluster(placement.Facts{Nodes: []corev1.Node{node}}),
 			}
 			d, err := decide(queue, in, image, now, test.answer)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := shape{
-				askAgain: d.askAgain, release: d.release, ask: d.ask != nil, apply: d.apply, keepServing: d.keepServing != nil, kept: d.facts.Kept != nil,
+				askAgain: d.askAgain, release: d.release, ask: d.ask != nil, apply: d.apply, keepServing: d.keepServing != nil,
+				kept: d.facts.Kept != nil,
 			}
 			if d.usable != nil {
 				got.size = d.usable.Queue.Spec.Storage.Size.String()

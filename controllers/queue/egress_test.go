@@ -29,7 +29,9 @@ func (r *running) dialPolicy() *wirev1.DialPolicy {
 // that consents.
 func TestExternalConsent(t *testing.T) {
 	queue := newQueue(func(s *v1alpha1.QueueSpec) {
-		s.Engine.External = &v1alpha1.QueueExternal{Servers: []string{"nats://nats.messaging.svc:4222", "nats://nats.example"}}
+		s.Engine.External = &v1alpha1.QueueExternal{
+			Servers: []string{"nats://nats.messaging.svc:4222", "nats://nats.example"},
+		}
 	})
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "messaging", Annotations: map[string]string{v1alpha1.AllowBackendsFromAnnotation: queue.Namespace},
@@ -41,7 +43,8 @@ func TestExternalConsent(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}},
 	})
-	if p := r.dialPolicy(); !slices.Equal(p.GetAllowed(), []string{"10.96.3.4/32"}) || !slices.Equal(p.GetNever(), []string{"10.96.0.1/32"}) {
+	if p := r.dialPolicy(); !slices.Equal(p.GetAllowed(), []string{"10.96.3.4/32"}) ||
+		!slices.Equal(p.GetNever(), []string{"10.96.0.1/32"}) {
 		t.Errorf("with consent: %v", p)
 	}
 	if err := r.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {

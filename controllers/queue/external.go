@@ -29,14 +29,18 @@ func external(config *wirev1.QueueConfig, queue *v1alpha1.Queue, namespace types
 	}
 	if len(spec.CABundle) > 0 {
 		if _, err := pki.ParseBundle(spec.CABundle); err != nil {
-			return &policy.InvalidError{Field: "spec.engine.external.caBundle", Fix: "must be CA certificates as PEM: " + err.Error()}
+			return &policy.InvalidError{
+				Field: "spec.engine.external.caBundle", Fix: "must be CA certificates as PEM: " + err.Error(),
+			}
 		}
 	}
 	if spec.Credentials != nil {
 		// An object may be older than the rule of its schema.
 		if slices.ContainsFunc(spec.Servers, func(s string) bool { return !strings.HasPrefix(s, "tls://") }) {
 			return &policy.InvalidError{
-				Field: "spec.engine.external.servers", Fix: "must begin with tls:// where credentials are given, which would be readable on the way; or leave the credentials out",
+				Field: "spec.engine.external.servers",
+				Fix: "must begin with tls:// where credentials are given, which would be readable on the way; or leave the " +
+					"credentials out",
 			}
 		}
 		config.External.CredentialsDirectory = externalDirectory
@@ -46,6 +50,8 @@ func external(config *wirev1.QueueConfig, queue *v1alpha1.Queue, namespace types
 	for _, member := range config.GetMembers() {
 		member.RouteAddress = ""
 	}
-	config.Storage = &wirev1.QueueStorage{Memory: config.GetStorage().GetMemory(), Capacity: uint64(max(queue.Spec.Storage.Size.Value(), 0))}
+	config.Storage = &wirev1.QueueStorage{
+		Memory: config.GetStorage().GetMemory(), Capacity: uint64(max(queue.Spec.Storage.Size.Value(), 0)),
+	}
 	return nil
 }

@@ -30,13 +30,16 @@ func TestExternalLife(t *testing.T) {
 		t.Fatalf("claims %v", s.Spec.VolumeClaimTemplates)
 	}
 	config, _ := secret(t, s)
-	if config.GetExternal().GetServers()[0] != "tls://nats-0.example:4222" || !strings.HasPrefix(config.GetExternal().GetOwner(), q.Namespace+"/orders ") {
+	if config.GetExternal().GetServers()[0] != "tls://nats-0.example:4222" ||
+		!strings.HasPrefix(config.GetExternal().GetOwner(), q.Namespace+"/orders ") {
 		t.Errorf("configuration %v", config)
 	}
 	address := member(t, s)
 	say(address, s, config.GetRevision(), func(r *wirev1.QueueReport) {
 		r.State = wirev1.QueueState_QUEUE_STATE_STARTING
-		r.ExternalFailure = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, Message: "the servers are away"}
+		r.ExternalFailure = &wirev1.Failure{
+			Reason: wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, Message: "the servers are away",
+		}
 	})
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonExternalUnreachable)
 	say(address, s, config.GetRevision(), func(r *wirev1.QueueReport) { r.Content.Messages = 7 })
@@ -60,18 +63,33 @@ func TestExternalValidation(t *testing.T) {
 		change func(*v1alpha1.QueueSpec)
 		says   string
 	}{
-		"mixed servers":  {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"tls://a:1", "nats://b:2"} }, "all begin with tls://"},
-		"no servers":     {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = nil }, "spec.engine.external.servers"},
-		"a user":         {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"tls://queue:word@a:1"} }, "spec.engine.external.servers"},
-		"another scheme": {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"wss://a:1"} }, "spec.engine.external.servers"},
-		"sent in clear":  {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"nats://a:1"} }, "must begin with tls:// where credentials are given"},
-		"no CA":          {func(s *v1alpha1.QueueSpec) { s.Engine.External.CABundle = nil }, "caBundle must say who vouches"},
-		"a class":        {func(s *v1alpha1.QueueSpec) { s.Storage.StorageClassName = new("fast") }, "leave it out with engine.external"},
+		"mixed servers": {
+			func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"tls://a:1", "nats://b:2"} },
+			"all begin with tls://",
+		},
+		"no servers": {func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = nil }, "spec.engine.external.servers"},
+		"a user": {
+			func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"tls://queue:word@a:1"} },
+			"spec.engine.external.servers",
+		},
+		"another scheme": {
+			func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"wss://a:1"} }, "spec.engine.external.servers",
+		},
+		"sent in clear": {
+			func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = []string{"nats://a:1"} },
+			"must begin with tls:// where credentials are given",
+		},
+		"no CA": {func(s *v1alpha1.QueueSpec) { s.Engine.External.CABundle = nil }, "caBundle must say who vouches"},
+		"a class": {
+			func(s *v1alpha1.QueueSpec) { s.Storage.StorageClassName = new("fast") }, "leave it out with engine.external",
+		},
 		"an archive": {func(s *v1alpha1.QueueSpec) {
 			s.Archive = &v1alpha1.QueueArchive{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}}
 		}, "archive and restore are for the members' own storage"},
 		"a restore": {func(s *v1alpha1.QueueSpec) {
-			s.Restore = &v1alpha1.QueueRestore{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders"}
+			s.Restore = &v1alpha1.QueueRestore{
+				PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders",
+			}
 		}, "archive and restore are for the members' own storage"},
 	} {
 		q := newQueue(inExternal(authority(t, "nats")))
@@ -83,12 +101,19 @@ func TestExternalValidation(t *testing.T) {
 	patch := func(q *v1alpha1.Queue, text string) error {
 		return cluster.Client.Patch(ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
 	}
-	refused("an engine that comes", "create another Queue and move the messages", patch(own, `{"spec": {"engine": {"external": {"servers": ["nats://a:1"]}}}}`))
+	refused(
+		"an engine that comes", "create another Queue and move the messages",
+		patch(own, `{"spec": {"engine": {"external": {"servers": ["nats://a:1"]}}}}`),
+	)
 	external := create(t, cluster.Namespace(t), inExternal(authority(t, "nats")))
 	refused("an archive that comes", "archive and restore are for the members' own storage",
 		patch(external, `{"spec": {"archive": {"persistentVolumeClaim": {"claimName": "archives"}}}}`))
-	refused("an engine that goes", "create another Queue and move the messages", patch(external, `{"spec": {"engine": null}}`))
-	if err := patch(external, `{"spec": {"engine": {"external": {"servers": ["tls://[2001:db8::1]:4222", "tls://nats.example"]}}}}`); err != nil {
+	refused(
+		"an engine that goes", "create another Queue and move the messages", patch(external, `{"spec": {"engine": null}}`),
+	)
+	if err := patch(
+		external, `{"spec": {"engine": {"external": {"servers": ["tls://[2001:db8::1]:4222", "tls://nats.example"]}}}}`,
+	); err != nil {
 		t.Errorf("other servers: %v", err)
 	}
 }

@@ -49,7 +49,9 @@ func TestExternalMembers(t *testing.T) {
 		t.Error("there are claims")
 	}
 	pod := set.Spec.Template.Spec
-	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "orders-nats" })
+	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Secret != nil && v.Secret.SecretName == "orders-nats"
+	})
 	if at < 0 || pod.Volumes[at].Secret.Optional == nil || !*pod.Volumes[at].Secret.Optional {
 		t.Fatalf("credentials are not mounted, or waited for: %v", pod.Volumes)
 	}
@@ -72,21 +74,31 @@ func TestExternalMembers(t *testing.T) {
 	// Other servers are dialled after a restart. Who owns streams is the same for a Queue that is recreated, and not
 	// for that of another namespace.
 	digest := func(change func(*v1alpha1.QueueSpec)) string {
-		return statefulSet(t, wantWith(t, newQueue(func(s *v1alpha1.QueueSpec) { inExternal(ca)(s); change(s) }), queue.Neighbours{}), nil).Spec.Template.String()
+		return statefulSet(t, wantWith(t, newQueue(func(s *v1alpha1.QueueSpec) {
+			inExternal(ca)(s)
+			change(s)
+		}), queue.Neighbours{}), nil).Spec.Template.String()
 	}
-	if digest(func(*v1alpha1.QueueSpec) {}) == digest(func(s *v1alpha1.QueueSpec) { s.Engine.External.Servers = s.Engine.External.Servers[:1] }) {
+	if digest(func(*v1alpha1.QueueSpec) {}) == digest(func(s *v1alpha1.QueueSpec) {
+		s.Engine.External.Servers = s.Engine.External.Servers[:1]
+	}) {
 		t.Error("members stay with servers that are not theirs any more")
 	}
 	again := newQueue(inExternal(ca))
 	again.UID = "uid-2"
-	if got := wantWith(t, again, queue.Neighbours{NamespaceUID: "namespace-1"}).Config.GetExternal().GetOwner(); got != x.GetOwner() {
+	if got := wantWith(
+		t, again, queue.Neighbours{NamespaceUID: "namespace-1"},
+	).Config.GetExternal().GetOwner(); got != x.GetOwner() {
 		t.Errorf("recreated, the Queue is %q in place of %q", got, x.GetOwner())
 	}
-	if got := wantWith(t, newQueue(inExternal(ca)), queue.Neighbours{NamespaceUID: "namespace-2"}).Config.GetExternal().GetOwner(); got == x.GetOwner() {
+	if got := wantWith(
+		t, newQueue(inExternal(ca)), queue.Neighbours{NamespaceUID: "namespace-2"},
+	).Config.GetExternal().GetOwner(); got == x.GetOwner() {
 		t.Error("a Queue of another cluster is the same")
 	}
 	_, problem := queue.Want(newQueue(inExternal([]byte("none"))), nil, queue.Neighbours{}, false)
-	if problem == nil || problem.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(problem.Message, "spec.engine.external.caBundle") {
+	if problem == nil || problem.Reason != v1alpha1.ReasonInvalidSpec ||
+		!strings.Contains(problem.Message, "spec.engine.external.caBundle") {
 		t.Errorf("a bundle without certificates: %+v", problem)
 	}
 }
@@ -115,7 +127,8 @@ func TestExternalStatus(t *testing.T) {
 		facts.Members[1].Report.State, facts.Set.Status.ReadyReplicas = wirev1.QueueState_QUEUE_STATE_STARTING, 2
 		status := queue.Observe(wanted.Queue, &wanted, facts)
 		stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
-		if stalled == nil || stalled.Status != "True" || stalled.Reason != want || !strings.Contains(stalled.Message, "what to do") {
+		if stalled == nil || stalled.Status != "True" || stalled.Reason != want ||
+			!strings.Contains(stalled.Message, "what to do") {
 			t.Errorf("%v: %+v", reason, status.Conditions)
 		}
 	}
@@ -132,7 +145,8 @@ func TestExternalStatus(t *testing.T) {
 		}
 		status := queue.Observe(wanted.Queue, &wanted, facts)
 		found := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReconciling)
-		if found == nil || found.Status != "True" || found.Reason != test.reason || !strings.Contains(found.Message, "external") || strings.Contains(found.Message, "6222") {
+		if found == nil || found.Status != "True" || found.Reason != test.reason ||
+			!strings.Contains(found.Message, "external") || strings.Contains(found.Message, "6222") {
 			t.Errorf("%s: %+v", what, status.Conditions)
 		}
 	}
@@ -143,10 +157,12 @@ func TestFilesAreSums(t *testing.T) {
 	wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Replicas = 3 }))
 	facts := well(wanted)
 	for i, m := range facts.Members {
-		m.Report.Statistics.FileBlocks, m.Report.Statistics.FileBytes, m.Report.Statistics.MemoryBytes = new(uint64(i)), new(uint64(10)), new(uint64(0))
+		m.Report.Statistics.FileBlocks, m.Report.Statistics.FileBytes, m.Report.Statistics.MemoryBytes = new(uint64(i)),
+			new(uint64(10)), new(uint64(0))
 	}
 	s := queue.Observe(wanted.Queue, &wanted, facts).Statistics
-	if s.FileBlocks == nil || *s.FileBlocks != 3 || s.FileBytes == nil || *s.FileBytes != 30 || s.MemoryBytes == nil || *s.MemoryBytes != 0 {
+	if s.FileBlocks == nil || *s.FileBlocks != 3 || s.FileBytes == nil || *s.FileBytes != 30 || s.MemoryBytes == nil ||
+		*s.MemoryBytes != 0 {
 		t.Errorf("%+v", s)
 	}
 	if set := statefulSet(t, wanted, (*appsv1.StatefulSet)(nil)); len(set.Spec.VolumeClaimTemplates) != 1 {
@@ -159,7 +175,9 @@ func TestFilesAreSums(t *testing.T) {
 func TestExternalCredentials(t *testing.T) {
 	ca := authority(t, "nats")
 	pod := statefulSet(t, wantWith(t, newQueue(inExternal(ca)), queue.Neighbours{}), nil).Spec.Template.Spec
-	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "orders-nats" })
+	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Secret != nil && v.Secret.SecretName == "orders-nats"
+	})
 	var keys []string
 	for _, item := range pod.Volumes[at].Secret.Items {
 		if item.Key != item.Path {
@@ -174,7 +192,8 @@ func TestExternalCredentials(t *testing.T) {
 		inExternal(ca)(s)
 		s.Engine.External.Servers = []string{"tls://a:1", "nats://b:2"}
 	}), nil, queue.Neighbours{}, false)
-	if problem == nil || problem.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(problem.Message, "spec.engine.external.servers") {
+	if problem == nil || problem.Reason != v1alpha1.ReasonInvalidSpec ||
+		!strings.Contains(problem.Message, "spec.engine.external.servers") {
 		t.Errorf("servers without TLS: %+v", problem)
 	}
 	if _, problem := queue.Want(newQueue(func(s *v1alpha1.QueueSpec) {

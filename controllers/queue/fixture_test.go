@@ -23,7 +23,9 @@ import (
 
 var (
 	now   = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	image = plan.AgentImage{Name: "agent:test", PullPolicy: corev1.PullIfNotPresent, Architectures: []string{"amd64", "s390x"}}
+	image = plan.AgentImage{
+		Name: "agent:test", PullPolicy: corev1.PullIfNotPresent, Architectures: []string{"amd64", "s390x"},
+	}
 )
 
 // newQueue admits clients with a token.

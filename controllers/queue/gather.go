@@ -65,7 +65,8 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	active := peergrant.Active(grants.Items, r.Clock.Now())
 	in.expires = peergrant.UntilExpiration(active, r.Clock.Now())
 	in.neighbours = Neighbours{Peers: peers.Items, Grants: active}
-	if queue.DeletionTimestamp == nil && slices.ContainsFunc(active, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
+	if queue.DeletionTimestamp == nil &&
+		slices.ContainsFunc(active, func(grant v1alpha1.PeerGrant) bool { return opens(&grant, queue) }) {
 		key, err := r.Authority.ChannelKey(ctx)
 		if err != nil {
 			return in, fmt.Errorf("making the server names of channels: %w", err)
@@ -93,14 +94,18 @@ func (r *Reconciler) gather(ctx context.Context, queue *v1alpha1.Queue) (inputs,
 	in.privilegeAllowed = found && namespace.Annotations[v1alpha1.AllowPrivilegedAnnotation] == "true"
 
 	set := &appsv1.StatefulSet{}
-	if found, err = lookup.Get(ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set); err != nil {
+	if found, err = lookup.Get(
+		ctx, own, client.ObjectKey{Namespace: queue.Namespace, Name: objectName(queue)}, set,
+	); err != nil {
 		return in, err
 	}
 	if found && metav1.IsControlledBy(set, queue) {
 		in.set = set
 	}
 	claims := &corev1.PersistentVolumeClaimList{}
-	if err := own.List(ctx, claims, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
+	if err := own.List(
+		ctx, claims, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID)),
+	); err != nil {
 		return in, fmt.Errorf("listing the claims of %s: %w", client.ObjectKeyFromObject(queue), err)
 	}
 	in.claims = ownClaims(queue, claims.Items)
@@ -129,9 +134,13 @@ type heard struct {
 }
 
 // listen has the members asked. Whoever bears the labels without having the key of the Queue's Secret cannot answer.
-func (r *Reconciler) listen(ctx context.Context, queue *v1alpha1.Queue, profiles map[string]v1alpha1.NodeProfileStatus) (heard, error) {
+func (r *Reconciler) listen(
+	ctx context.Context, queue *v1alpha1.Queue, profiles map[string]v1alpha1.NodeProfileStatus,
+) (heard, error) {
 	list := &corev1.PodList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID))); err != nil {
+	if err := r.Client.List(
+		ctx, list, client.InNamespace(queue.Namespace), client.MatchingLabels(selector(queue.UID)),
+	); err != nil {
 		return heard{}, fmt.Errorf("listing the members of %s: %w", client.ObjectKeyFromObject(queue), err)
 	}
 	var pods []*corev1.Pod
@@ -142,10 +151,14 @@ func (r *Reconciler) listen(ctx context.Context, queue *v1alpha1.Queue, profiles
 			pods = append(pods, pod)
 		}
 	}
-	all := replicas.Listen(r.Reports, client.ObjectKeyFromObject(queue), pods, controlPort, pki.QueueServerName(string(queue.UID)))
+	all := replicas.Listen(
+		r.Reports, client.ObjectKeyFromObject(queue), pods, controlPort, pki.QueueServerName(string(queue.UID)),
+	)
 	members := heard{due: all.Due, asked: all.Asked, fresh: true}
 	for i, pod := range pods {
-		member := Member{Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName)}
+		member := Member{
+			Pod: pod, Asked: replicas.Answers(pod), NetworkSecondsPerGiB: replicas.NetworkSeconds(profiles, pod.Spec.NodeName),
+		}
 		if said := all.Agents[i]; said.Report != nil && !said.Silent {
 			member.Report = plan.Bounded(said.Report)
 			members.fresh = members.fresh && said.Age <= freshness

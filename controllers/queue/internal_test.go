@@ -22,10 +22,13 @@ func TestKeep(t *testing.T) {
 		content     *wirev1.QueueContent
 		says, hides string
 	}{
-		"messages":     {&wirev1.QueueContent{Leader: "orders-0", Messages: 3}, "has 3 messages in it", "dead letters"},
-		"dead letters": {&wirev1.QueueContent{Leader: "orders-0", DeadLetters: 2}, "has 0 messages and 2 dead letters, which gRPC and HTTP give out, in it", ""},
-		"unknown":      {&wirev1.QueueContent{}, "whether there are messages in it is not known", ""},
-		"empty":        {&wirev1.QueueContent{Leader: "orders-0"}, "", ""},
+		"messages": {&wirev1.QueueContent{Leader: "orders-0", Messages: 3}, "has 3 messages in it", "dead letters"},
+		"dead letters": {
+			&wirev1.QueueContent{Leader: "orders-0", DeadLetters: 2},
+			"has 0 messages and 2 dead letters, which gRPC and HTTP give out, in it", "",
+		},
+		"unknown": {&wirev1.QueueContent{}, "whether there are messages in it is not known", ""},
+		"empty":   {&wirev1.QueueContent{Leader: "orders-0"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			members := []Member{{
@@ -38,7 +41,8 @@ func TestKeep(t *testing.T) {
 				if problem != nil {
 					t.Errorf("kept: %s", problem.Message)
 				}
-			case problem == nil || !strings.Contains(problem.Message, test.says) || test.hides != "" && strings.Contains(problem.Message, test.hides):
+			case problem == nil || !strings.Contains(problem.Message, test.says) ||
+				test.hides != "" && strings.Contains(problem.Message, test.hides):
 				t.Errorf("got %+v, want %q", problem, test.says)
 			}
 		})
@@ -52,10 +56,16 @@ func TestClaimsOfTheQueue(t *testing.T) {
 	set := objectName(queue)
 	var claims []corev1.PersistentVolumeClaim
 	for _, name := range []string{
-		"ledger", "data-" + set + "-0", "data-" + set + "-2", "data-" + set + "-00", "data-" + set + "-", "data-" + set + "-0-copy", "data-" + set + "-x",
+		"ledger", "data-" + set + "-0", "data-" + set + "-2", "data-" + set + "-00", "data-" + set + "-",
+		"data-" + set + "-0-copy", "data-" + set + "-x",
 		set + "-0", "my-data-" + set + "-0", "data-orders-0", "data-" + set,
 	} {
-		claims = append(claims, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: selector(queue.UID)}})
+		claims = append(
+			claims,
+			corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: selector(queue.UID)},
+			},
+		)
 	}
 	var kept []string
 	for _, claim := range ownClaims(queue, claims) {

@@ -63,13 +63,18 @@ func begin(t *testing.T, q *v1alpha1.Queue, objects ...client.Object) *running {
 	}
 	objects = append(objects, q, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "z15-a", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: q.Namespace, Annotations: map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"},
 	}})
 	r := &running{
-		T: t, queue: q, image: image, set: &appsv1.StatefulSet{}, clock: clocktesting.NewFakePassiveClock(now), agents: &controllertest.Agents{},
-		WithWatch: indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(q, &appsv1.StatefulSet{}).Build(),
+		T: t, queue: q, image: image, set: &appsv1.StatefulSet{}, clock: clocktesting.NewFakePassiveClock(now),
+		agents: &controllertest.Agents{},
+		WithWatch: indextest.In(
+			fake.NewClientBuilder().WithScheme(scheme),
+		).WithObjects(objects...).WithStatusSubresource(q, &appsv1.StatefulSet{}).Build(),
 	}
 	r.restart()
 	r.look()
@@ -78,14 +83,18 @@ func begin(t *testing.T, q *v1alpha1.Queue, objects ...client.Object) *running {
 		t.Fatalf("%d StatefulSets, %v: %+v", len(sets.Items), err, r.queue.Status.Conditions)
 	}
 	r.set = &sets.Items[0]
-	r.set.Status = appsv1.StatefulSetStatus{ObservedGeneration: r.set.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1}
+	r.set.Status = appsv1.StatefulSetStatus{
+		ObservedGeneration: r.set.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1,
+	}
 	if err := r.Status().Update(t.Context(), r.set); err != nil {
 		t.Fatal(err)
 	}
 	member := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: q.Namespace, Name: r.set.Name + "-0", Labels: r.set.Spec.Template.Labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(r.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(r.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet")),
+			},
 		},
 		Spec:   corev1.PodSpec{NodeName: "z15-a"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
@@ -103,10 +112,13 @@ func begin(t *testing.T, q *v1alpha1.Queue, objects ...client.Object) *running {
 func (r *running) restart() {
 	policies := interceptor.NewClient(r.WithWatch, interceptor.Funcs{Apply: controllertest.ApplyNetworkPolicy})
 	r.reconciler = queue.NewReconciler(queue.Options{
-		Client: r.WithWatch, Reader: r.WithWatch, Reports: controllertest.Asking[*wirev1.QueueReport](r.agents.QueueReport), Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: r.image,
-		Topology:  topology.New(r.WithWatch),
-		Authority: pki.NewAuthority(pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"}),
-		Recorder:  events.NewFakeRecorder(100), Metrics: metrics.NewQueues(prometheus.NewRegistry(), now),
+		Client: r.WithWatch, Reader: r.WithWatch, Reports: controllertest.Asking[*wirev1.QueueReport](r.agents.QueueReport),
+		Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: r.image,
+		Topology: topology.New(r.WithWatch),
+		Authority: pki.NewAuthority(
+			pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"},
+		),
+		Recorder: events.NewFakeRecorder(100), Metrics: metrics.NewQueues(prometheus.NewRegistry(), now),
 		Egress:   egress.NewCluster(egress.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock}),
 		Networks: &networkpolicy.Keeper{Client: policies, Reader: r.WithWatch, OperatorNamespace: "operator"},
 	})
@@ -218,7 +230,8 @@ func TestPolicyGone(t *testing.T) {
 	}
 	r.update(func() { r.queue.Spec.Limits.MaxMessages = ptr.To[int64](7) })
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonPolicyNotFound)
-	if got := compact(r.secret().Data["config.json"]); !strings.Contains(got, `"maxMessages":"7"`) || !strings.Contains(got, "LEVEL_HIGH") {
+	if got := compact(r.secret().Data["config.json"]); !strings.Contains(got, `"maxMessages":"7"`) ||
+		!strings.Contains(got, "LEVEL_HIGH") {
 		t.Errorf("the member is told %s", got)
 	}
 }
@@ -240,7 +253,9 @@ func TestSpoiltSpec(t *testing.T) {
 	r.restart()
 	r.expectKept()
 	r.update(func() {
-		r.queue.Spec.Authentication.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: []byte("not a certificate")}
+		r.queue.Spec.Authentication.ClientCertificates = &v1alpha1.QueueClientCertificates{
+			CABundle: []byte("not a certificate"),
+		}
 		r.queue.Spec.PodTemplate = nil
 	})
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec)
@@ -282,25 +297,31 @@ func TestCordoned(t *testing.T) {
 	r.expect(v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 
 	// A member that lost its node waits for one.
-	if err := r.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: r.set.Name + "-0"}}); err != nil {
+	if err := r.Delete(
+		t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: r.set.Name + "-0"}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	r.look()
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
-	if got := meta.FindStatusCondition(r.queue.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, "0 of 1 members have a node") ||
+	if got := meta.FindStatusCondition(
+		r.queue.Status.Conditions, v1alpha1.ConditionReady,
+	).Message; !strings.Contains(got, "0 of 1 members have a node") ||
 		!strings.Contains(got, "z15-a: cordoned") {
 		t.Error(got)
 	}
 }
 
-// TestFull: a member that needs the accelerator and that the scheduler has no space for beside it: placement and Stalled
-// say the same.
+// TestFull: a member that needs the accelerator and that the scheduler has no space for beside it: placement and
+// Stalled say the same.
 func TestFull(t *testing.T) {
 	r := begin(t, newQueue(func(s *v1alpha1.QueueSpec) {
 		s.Compression = &v1alpha1.QueueCompression{Placement: v1alpha1.PlacementRequireHardware}
 	}))
 	member := &corev1.Pod{}
-	if err := r.Get(t.Context(), client.ObjectKey{Namespace: r.queue.Namespace, Name: r.set.Name + "-0"}, member); err != nil {
+	if err := r.Get(
+		t.Context(), client.ObjectKey{Namespace: r.queue.Namespace, Name: r.set.Name + "-0"}, member,
+	); err != nil {
 		t.Fatal(err)
 	}
 	member.Spec.NodeName = ""
@@ -323,11 +344,14 @@ func TestFull(t *testing.T) {
 	r.look()
 	r.expect(v1alpha1.ConditionStalled, v1alpha1.ReasonUnschedulable)
 	where := r.queue.Status.Placement
-	if where.Reason != v1alpha1.PlacementReasonNoRoom || len(where.Alternatives) != 1 || where.Alternatives[0].Reason != v1alpha1.PlacementReasonNoRoom {
+	if where.Reason != v1alpha1.PlacementReasonNoRoom || len(where.Alternatives) != 1 ||
+		where.Alternatives[0].Reason != v1alpha1.PlacementReasonNoRoom {
 		t.Errorf("%+v", where)
 	}
 	got := meta.FindStatusCondition(r.queue.Status.Conditions, v1alpha1.ConditionStalled).Message
-	for _, words := range []string{"0 of 1 members are ready", where.Message, "free resources there", "choose PreferHardware", "1 Insufficient cpu"} {
+	for _, words := range []string{
+		"0 of 1 members are ready", where.Message, "free resources there", "choose PreferHardware", "1 Insufficient cpu",
+	} {
 		if !strings.Contains(got, words) {
 			t.Errorf("%q lacks %q", got, words)
 		}

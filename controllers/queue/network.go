@@ -18,7 +18,9 @@ import (
 
 // ensureNetwork writes the NetworkPolicy of the members. services are those that external servers name and that may be
 // used, by host.
-func (r *Reconciler) ensureNetwork(ctx context.Context, wanted Wanted, services map[string]*corev1.Service) (*plan.Problem, error) {
+func (r *Reconciler) ensureNetwork(
+	ctx context.Context, wanted Wanted, services map[string]*corev1.Service,
+) (*plan.Problem, error) {
 	queue := wanted.Queue
 	return r.Networks.Ensure(ctx, kind, queue, labels(queue.UID), func(operatorNamespace string) networkingv1.NetworkPolicySpec {
 		return networkpolicy.Queue(operatorNamespace, queue.UID, len(wanted.Config.GetMembers()) > 1, wanted.dialled(services)...)

@@ -53,7 +53,9 @@ func TestHeadlessBesideAnotherServer(t *testing.T) {
 	}), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "nats"},
 		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, ClusterIPs: []string{corev1.ClusterIPNone}},
-	}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.7.0/24"}}})
+	}, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.7.0/24"}},
+	})
 	if p := r.dialPolicy(); !slices.Equal(p.GetAllowed(), []string{"10.244.7.0/24"}) {
 		t.Errorf("a headless Service: %v", p)
 	}

@@ -16,9 +16,11 @@ import (
 func TestNews(t *testing.T) {
 	before := func() *wirev1.QueueReport {
 		return &wirev1.QueueReport{
-			State: wirev1.QueueState_QUEUE_STATE_SERVING, Revision: "a", Content: &wirev1.QueueContent{Leader: "orders-0", Messages: 1},
+			State: wirev1.QueueState_QUEUE_STATE_SERVING, Revision: "a",
+			Content:    &wirev1.QueueContent{Leader: "orders-0", Messages: 1},
 			Statistics: &wirev1.QueueStatistics{}, Compression: &wirev1.Compression{Engine: "dfltcc"},
-			Channel: &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING}, Archive: &wirev1.QueueArchiveStatus{Sequence: 1},
+			Channel: &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_RUNNING},
+			Archive: &wirev1.QueueArchiveStatus{Sequence: 1},
 			Restore: &wirev1.QueueRestoreStatus{Sequence: 1},
 		}
 	}

@@ -51,7 +51,8 @@ func selector(uid types.UID) map[string]string {
 
 func labels(uid types.UID) map[string]string {
 	return map[string]string{
-		plan.AppLabel: plan.AppName, plan.ComponentLabel: component, plan.ManagedByLabel: plan.ManagedBy, v1alpha1.QueueLabel: string(uid),
+		plan.AppLabel: plan.AppName, plan.ComponentLabel: component, plan.ManagedByLabel: plan.ManagedBy,
+		v1alpha1.QueueLabel: string(uid),
 	}
 }
 
@@ -88,7 +89,9 @@ func (w Wanted) service() *corev1.Service {
 		ObjectMeta: w.meta(w.Queue.Name),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, Selector: selector(w.Queue.UID),
-			Ports: []corev1.ServicePort{servicePort("nats", clientPort), servicePort("service", messagesPort), servicePort("channel", channelPort)},
+			Ports: []corev1.ServicePort{
+				servicePort("nats", clientPort), servicePort("service", messagesPort), servicePort("channel", channelPort),
+			},
 		},
 	}
 }
@@ -121,7 +124,9 @@ func (w Wanted) budget() *policyv1.PodDisruptionBudget {
 	}
 }
 
-func (w Wanted) statefulSet(present *appsv1.StatefulSet, affinity *corev1.Affinity, image plan.AgentImage) *appsv1.StatefulSet {
+func (w Wanted) statefulSet(
+	present *appsv1.StatefulSet, affinity *corev1.Affinity, image plan.AgentImage,
+) *appsv1.StatefulSet {
 	meta := w.meta(objectName(w.Queue))
 	meta.Annotations = owned.GenerationOf(w.Queue)
 	maps.Copy(meta.Annotations, w.record)
@@ -139,7 +144,8 @@ func (w Wanted) statefulSet(present *appsv1.StatefulSet, affinity *corev1.Affini
 			// No messages go with a StatefulSet that somebody deleted, not even with a Queue that is kept because of
 			// them.
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+				WhenScaled:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
@@ -155,12 +161,16 @@ func (w Wanted) statefulSet(present *appsv1.StatefulSet, affinity *corev1.Affini
 	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{w.claim()}
 	if present != nil {
 		// A template of claims cannot be changed; claims that are there grow by themselves.
-		set.Spec.VolumeClaimTemplates[0].Spec.Resources = claimResources(present, set.Spec.VolumeClaimTemplates[0].Spec.Resources)
+		set.Spec.VolumeClaimTemplates[0].Spec.Resources = claimResources(
+			present, set.Spec.VolumeClaimTemplates[0].Spec.Resources,
+		)
 	}
 	return set
 }
 
-func claimResources(present *appsv1.StatefulSet, wanted corev1.VolumeResourceRequirements) corev1.VolumeResourceRequirements {
+func claimResources(
+	present *appsv1.StatefulSet, wanted corev1.VolumeResourceRequirements,
+) corev1.VolumeResourceRequirements {
 	for _, template := range present.Spec.VolumeClaimTemplates {
 		if template.Name == dataVolume {
 			return template.Spec.Resources

@@ -48,7 +48,9 @@ func TestTemplateOfClaimsStays(t *testing.T) {
 }
 
 func TestMemoryNeedsNoClaim(t *testing.T) {
-	set := statefulSet(t, want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory })), nil)
+	set := statefulSet(t, want(t, newQueue(func(s *v1alpha1.QueueSpec) {
+		s.Storage.Type = v1alpha1.QueueStorageMemory
+	})), nil)
 	if len(set.Spec.VolumeClaimTemplates) != 0 {
 		t.Error("there are claims")
 	}
@@ -85,7 +87,9 @@ func TestMembersFindEachOther(t *testing.T) {
 }
 
 func TestSecretsOfUsersMayBeMissing(t *testing.T) {
-	set := statefulSet(t, want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.TLS = &v1alpha1.QueueTLS{SecretName: "orders-tls"} })), nil)
+	set := statefulSet(t, want(t, newQueue(func(s *v1alpha1.QueueSpec) {
+		s.TLS = &v1alpha1.QueueTLS{SecretName: "orders-tls"}
+	})), nil)
 	found := 0
 	for _, volume := range set.Spec.Template.Spec.Volumes {
 		if volume.Secret != nil && strings.HasPrefix(volume.Secret.SecretName, "orders-t") {

@@ -21,9 +21,12 @@ import (
 
 // Members that run follow what takes no restart also while no node could take them; what takes one waits.
 func TestLimitsWhileNoNodeFits(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z15", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "z15", Labels: map[string]string{v1alpha1.DeflateLabel: "hardware"}},
+	}
 	policy := &v1alpha1.CompressionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "hardware"}, Spec: v1alpha1.CompressionPolicySpec{Placement: v1alpha1.PlacementRequireHardware},
+		ObjectMeta: metav1.ObjectMeta{Name: "hardware"},
+		Spec:       v1alpha1.CompressionPolicySpec{Placement: v1alpha1.PlacementRequireHardware},
 	}
 	cluster.Create(t, node, policy)
 	t.Cleanup(func() {

@@ -41,7 +41,9 @@ func (w Wanted) startDigest() string {
 		_, _ = fmt.Fprintln(sum, "sync", storage.GetSyncAlways(), storage.GetSyncInterval().AsDuration())
 	}
 	if external := c.GetExternal(); external != nil {
-		_, _ = fmt.Fprintf(sum, "%q %q %q\n", external.GetServers(), external.GetCaBundle(), external.GetCredentialsDirectory())
+		_, _ = fmt.Fprintf(
+			sum, "%q %q %q\n", external.GetServers(), external.GetCaBundle(), external.GetCredentialsDirectory(),
+		)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
@@ -81,7 +83,8 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}
 	}
 	c.Ports = []corev1.ContainerPort{
-		port("nats", clientPort), port("service", messagesPort), port("control", controlPort), port("health", healthPort), port("channel", channelPort),
+		port("nats", clientPort), port("service", messagesPort), port("control", controlPort), port("health", healthPort),
+		port("channel", channelPort),
 	}
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: configDirectory, ReadOnly: true}}
 	switch external := spec.Engine.External; {
@@ -89,21 +92,29 @@ func container(spec v1alpha1.QueueSpec, template v1alpha1.AgentPodTemplate, imag
 		c.Ports = append(c.Ports, port("routes", routePort))
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: dataVolume, MountPath: dataDirectory})
 	case external.Credentials != nil:
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: externalVolume, MountPath: externalDirectory, ReadOnly: true})
+		c.VolumeMounts = append(
+			c.VolumeMounts, corev1.VolumeMount{Name: externalVolume, MountPath: externalDirectory, ReadOnly: true},
+		)
 	}
 	_, mounts := archiveVolumes(spec)
 	c.VolumeMounts = append(c.VolumeMounts, mounts...)
 	if spec.TLS != nil {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "serving", MountPath: servingDirectory, ReadOnly: true})
+		c.VolumeMounts = append(
+			c.VolumeMounts, corev1.VolumeMount{Name: "serving", MountPath: servingDirectory, ReadOnly: true},
+		)
 	}
 	if spec.Authentication.Tokens != nil {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "tokens", MountPath: tokensDirectory, ReadOnly: true})
+		c.VolumeMounts = append(
+			c.VolumeMounts, corev1.VolumeMount{Name: "tokens", MountPath: tokensDirectory, ReadOnly: true},
+		)
 	}
 	// A member that reads a large volume at its start is alive, but not ready for long.
 	c.ReadinessProbe = replicas.Probe("/readyz", healthPort, 2, 2)
 	c.LivenessProbe = replicas.Probe("/livez", healthPort, 10, 6)
 	// Requests keep coming for a moment after the pod has begun to stop; they are served as ever.
-	c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(endpointPause.Seconds())}}}
+	c.Lifecycle = &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(endpointPause.Seconds())}},
+	}
 	return c
 }
 
@@ -122,19 +133,28 @@ func volumes(secret string, spec v1alpha1.QueueSpec) []corev1.Volume {
 	archives, _ := archiveVolumes(spec)
 	list = append(list, archives...)
 	if spec.TLS != nil {
-		list = append(list, replicas.OptionalSecretVolume("serving", spec.TLS.SecretName, corev1.TLSCertKey, corev1.TLSPrivateKeyKey))
+		list = append(
+			list, replicas.OptionalSecretVolume("serving", spec.TLS.SecretName, corev1.TLSCertKey, corev1.TLSPrivateKeyKey),
+		)
 	}
 	if spec.Authentication.Tokens != nil {
-		list = append(list, replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName, tokenKeys(spec.Authentication.Tokens)...))
+		list = append(
+			list,
+			replicas.OptionalSecretVolume("tokens", spec.Authentication.Tokens.SecretName, tokenKeys(spec.Authentication.Tokens)...),
+		)
 	}
 	if external := spec.Engine.External; external != nil {
 		if external.Credentials != nil {
-			list = append(list, replicas.OptionalSecretVolume(externalVolume, external.Credentials.SecretName, wirev1.ExternalKeys()...))
+			list = append(
+				list, replicas.OptionalSecretVolume(externalVolume, external.Credentials.SecretName, wirev1.ExternalKeys()...),
+			)
 		}
 		return list
 	}
 	if spec.Storage.Type == v1alpha1.QueueStorageMemory {
-		list = append(list, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		list = append(
+			list, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		)
 	}
 	return list
 }

@@ -59,7 +59,9 @@ func set(t *testing.T, q *v1alpha1.Queue) *appsv1.StatefulSet {
 	t.Helper()
 	var list appsv1.StatefulSetList
 	controllertest.Eventually(t, func() error {
-		err := cluster.Client.List(ctx, &list, client.InNamespace(q.Namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(q.UID)})
+		err := cluster.Client.List(
+			ctx, &list, client.InNamespace(q.Namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(q.UID)},
+		)
 		if err == nil && len(list.Items) != 1 {
 			err = fmt.Errorf("%d StatefulSets", len(list.Items))
 		}
@@ -90,7 +92,9 @@ func member(t *testing.T, s *appsv1.StatefulSet) string {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name + "-0", Labels: s.Spec.Template.Labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(s, appsv1.SchemeGroupVersion.WithKind("StatefulSet")),
+			},
 		},
 		Spec: *s.Spec.Template.Spec.DeepCopy(),
 	}
@@ -119,7 +123,9 @@ func member(t *testing.T, s *appsv1.StatefulSet) string {
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
 			return err
 		}
-		s.Status = appsv1.StatefulSetStatus{ObservedGeneration: s.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
+		s.Status = appsv1.StatefulSetStatus{
+			ObservedGeneration: s.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1,
+		}
 		return cluster.Client.Status().Update(ctx, s)
 	})
 	return ip + ":9443"
@@ -162,8 +168,9 @@ func gone(t *testing.T, object client.Object) {
 	t.Helper()
 	controllertest.Eventually(t, func() error {
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 1 &&
-			object.GetFinalizers()[0] == "kubernetes.io/pvc-protection" {
+		if apierrors.IsNotFound(err) ||
+			err == nil && object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 1 &&
+				object.GetFinalizers()[0] == "kubernetes.io/pvc-protection" {
 			return nil
 		}
 		return fmt.Errorf("%T %s is still there: %v", object, object.GetName(), err)
@@ -181,7 +188,8 @@ func TestLife(t *testing.T) {
 	address := member(t, s)
 	say(address, s, first.GetRevision(), nil)
 	expect(t, q, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	if q.Status.Ready != "1/1" || q.Status.Statistics == nil || len(q.Status.Members) != 1 || !q.Status.Members[0].Leader || q.Status.Policy == nil {
+	if q.Status.Ready != "1/1" || q.Status.Statistics == nil || len(q.Status.Members) != 1 ||
+		!q.Status.Members[0].Leader || q.Status.Policy == nil {
 		t.Errorf("status %+v", q.Status)
 	}
 
@@ -212,7 +220,9 @@ func TestLife(t *testing.T) {
 		return nil
 	})
 	holding := func(messages uint64) {
-		say(address, s, changed.GetRevision(), func(r *wirev1.QueueReport) { r.Statistics.Reset_, r.Content.Messages = "monday", messages })
+		say(address, s, changed.GetRevision(), func(r *wirev1.QueueReport) {
+			r.Statistics.Reset_, r.Content.Messages = "monday", messages
+		})
 	}
 	holding(2)
 	controllertest.Eventually(t, func() error {
@@ -244,7 +254,10 @@ func TestLife(t *testing.T) {
 	}
 	holding(0)
 	gone(t, q)
-	gone(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: "data-" + s.Name + "-0"}})
+	gone(
+		t,
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: "data-" + s.Name + "-0"}},
+	)
 }
 
 // A queue whose members do not answer may have messages.
@@ -268,7 +281,8 @@ func TestDeletionOfWhatDoesNotAnswer(t *testing.T) {
 	}
 	annotate(t, q, v1alpha1.DeleteMessagesAnnotation, "true")
 	gone(t, q)
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ledger), ledger); err != nil || ledger.DeletionTimestamp != nil {
+	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ledger), ledger); err != nil ||
+		ledger.DeletionTimestamp != nil {
 		t.Errorf("the tenant's claim: %v, deleted at %v", err, ledger.DeletionTimestamp)
 	}
 }
@@ -276,7 +290,8 @@ func TestDeletionOfWhatDoesNotAnswer(t *testing.T) {
 func TestNameOfSomebodyElse(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	cluster.Create(t, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	})
 	q := create(t, namespace, nil)
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonNameConflict)
@@ -301,7 +316,10 @@ func TestPublishedCA(t *testing.T) {
 		return nil
 	})
 
-	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace(t), Name: "orders-ca"}, Data: map[string]string{"mine": "1"}}
+	other := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace(t), Name: "orders-ca"},
+		Data:       map[string]string{"mine": "1"},
+	}
 	cluster.Create(t, other)
 	q = create(t, other.Namespace, nil)
 	expect(t, q, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut)
@@ -317,26 +335,45 @@ func TestPublishedCA(t *testing.T) {
 func TestValidation(t *testing.T) {
 	q := create(t, cluster.Namespace(t), nil)
 	for name, test := range map[string]struct{ patch, says string }{
-		"smaller":                        {`{"storage": {"size": "512Mi"}}`, "size must not become smaller"},
-		"of another type":                {`{"storage": {"type": "Memory"}}`, "type cannot be changed"},
-		"of another class":               {`{"storage": {"storageClassName": "fast"}}`, "storageClassName cannot be changed"},
-		"with more members":              {`{"replicas": 3}`, "replicas cannot be changed"},
-		"for nobody":                     {`{"authentication": {"tokens": null}}`, "at least one of tokens and clientCertificates"},
-		"that sends to nowhere":          {`{"channel": {"peer": "west"}}`, "spec.channel.queue"},
-		"that prefers none":              {`{"channel": {"peer": "west", "queue": "orders", "codings": ["none", "zstd"]}}`, "none must be the last of codings"},
-		"that repeats itself":            {`{"channel": {"peer": "west", "queue": "orders", "codings": ["zstd", "zstd"]}}`, "codings must name each coding once"},
-		"to no queue's name":             {`{"channel": {"peer": "west", "queue": "Orders"}}`, "queue must be the name of a Queue"},
-		"that waits for long":            {`{"channel": {"peer": "west", "queue": "orders", "batch": {"delay": "1h"}}}`, "delay must be between 0s and 1m"},
-		"with large batches":             {`{"channel": {"peer": "west", "queue": "orders", "batch": {"messages": 901}}}`, "less than or equal to 900"},
+		"smaller":           {`{"storage": {"size": "512Mi"}}`, "size must not become smaller"},
+		"of another type":   {`{"storage": {"type": "Memory"}}`, "type cannot be changed"},
+		"of another class":  {`{"storage": {"storageClassName": "fast"}}`, "storageClassName cannot be changed"},
+		"with more members": {`{"replicas": 3}`, "replicas cannot be changed"},
+		"for nobody": {
+			`{"authentication": {"tokens": null}}`, "at least one of tokens and clientCertificates",
+		},
+		"that sends to nowhere": {`{"channel": {"peer": "west"}}`, "spec.channel.queue"},
+		"that prefers none": {
+			`{"channel": {"peer": "west", "queue": "orders", "codings": ["none", "zstd"]}}`, "none must be the last of codings",
+		},
+		"that repeats itself": {
+			`{"channel": {"peer": "west", "queue": "orders", "codings": ["zstd", "zstd"]}}`,
+			"codings must name each coding once",
+		},
+		"to no queue's name": {
+			`{"channel": {"peer": "west", "queue": "Orders"}}`, "queue must be the name of a Queue",
+		},
+		"that waits for long": {
+			`{"channel": {"peer": "west", "queue": "orders", "batch": {"delay": "1h"}}}`, "delay must be between 0s and 1m",
+		},
+		"with large batches": {
+			`{"channel": {"peer": "west", "queue": "orders", "batch": {"messages": 901}}}`, "less than or equal to 900",
+		},
 		"that accepts a list of nothing": {`{"receiving": {"accept": "Listed"}}`, "codings go with accept: Listed"},
 		"that accepts any and a list":    {`{"receiving": {"codings": ["zstd"]}}`, "codings go with accept: Listed"},
-		"that syncs all the time":        {`{"storage": {"sync": {"interval": "1ms"}}}`, "interval must be between 100ms and 10m"},
-		"that syncs twice":               {`{"storage": {"sync": {"mode": "Always", "interval": "1s"}}}`, "interval is for mode Interval"},
-		"that forgets at once":           {`{"duplicateWindow": "1ms"}`, "duplicateWindow must be"},
-		"that gives out at once again":   {`{"redelivery": {"visibilityTimeout": "1ms"}}`, "visibilityTimeout must be"},
+		"that syncs all the time": {
+			`{"storage": {"sync": {"interval": "1ms"}}}`, "interval must be between 100ms and 10m",
+		},
+		"that syncs twice": {
+			`{"storage": {"sync": {"mode": "Always", "interval": "1s"}}}`, "interval is for mode Interval",
+		},
+		"that forgets at once":         {`{"duplicateWindow": "1ms"}`, "duplicateWindow must be"},
+		"that gives out at once again": {`{"redelivery": {"visibilityTimeout": "1ms"}}`, "visibilityTimeout must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := cluster.Client.Patch(ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": `+test.patch+`}`)))
+			err := cluster.Client.Patch(
+				ctx, q.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": `+test.patch+`}`)),
+			)
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("refused with %v", err)
 			}
@@ -354,7 +391,8 @@ func TestGrowth(t *testing.T) {
 	// The claim is of no class that allows it, so the API server refuses, and status says so.
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused)
 	after, _ := secret(t, s)
-	if got, want := after.GetStorage().GetCapacity(), before.GetStorage().GetCapacity(); got != want || after.GetRevision() != before.GetRevision() {
+	if got, want := after.GetStorage().GetCapacity(), before.GetStorage().GetCapacity(); got != want ||
+		after.GetRevision() != before.GetRevision() {
 		t.Errorf("members are told of %d bytes, with %d in their volumes", got, want)
 	}
 	if got := set(t, q).Generation; got != s.Generation {
@@ -367,7 +405,8 @@ func TestGrowth(t *testing.T) {
 		q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: &size}
 	})
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused)
-	if after, _ = secret(t, s); after.GetCompressionMinSize() != 0 || after.GetStorage().GetCapacity() != before.GetStorage().GetCapacity() {
+	if after, _ = secret(t, s); after.GetCompressionMinSize() != 0 ||
+		after.GetStorage().GetCapacity() != before.GetStorage().GetCapacity() {
 		t.Errorf("members are told %v", after)
 	}
 }
@@ -385,7 +424,10 @@ func checkCertificate(t *testing.T, q *v1alpha1.Queue, held *corev1.Secret) {
 	if got, want := certificate.URIs[0].String(), "spiffe://east/ns/"+q.Namespace+"/queue/orders"; got != want {
 		t.Errorf("identity %s in place of %s", got, want)
 	}
-	for _, name := range []string{string(q.UID) + ".queue.lighterage.internal", "orders." + q.Namespace + ".svc", pki.ChannelServerName(make([]byte, 32), "west", "bank", q.Namespace, "orders")} {
+	for _, name := range []string{
+		string(q.UID) + ".queue.lighterage.internal", "orders." + q.Namespace + ".svc",
+		pki.ChannelServerName(make([]byte, 32), "west", "bank", q.Namespace, "orders"),
+	} {
 		if err := certificate.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}

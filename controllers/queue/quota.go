@@ -29,7 +29,9 @@ func (r *Reconciler) newLine() *line.Line[*v1alpha1.Queue] {
 
 // decide has the namespace's quotas admit the storage that a Queue asks for. written is to be called when the status
 // that was decided is written, or is not going to be.
-func (r *Reconciler) decide(ctx context.Context, queue *v1alpha1.Queue, in inputs) (d decision, written func(), err error) {
+func (r *Reconciler) decide(
+	ctx context.Context, queue *v1alpha1.Queue, in inputs,
+) (d decision, written func(), err error) {
 	now, written := r.Clock.Now().Truncate(time.Second), func() {}
 	if d, err = decide(queue, in, r.Image, now, nil); err != nil || d.ask == nil {
 		return d, written, err

@@ -30,7 +30,9 @@ func limitStorage(t *testing.T, namespace, bytes string) *v1alpha1.DataQuota {
 		Spec:       v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{QueueBytes: ptr.To(resource.MustParse(bytes))}},
 	}
 	cluster.Create(t, quota)
-	controllertest.Eventually(t, func() error { return cached.Get(ctx, client.ObjectKeyFromObject(quota), &v1alpha1.DataQuota{}) })
+	controllertest.Eventually(t, func() error {
+		return cached.Get(ctx, client.ObjectKeyFromObject(quota), &v1alpha1.DataQuota{})
+	})
 	return quota
 }
 
@@ -67,8 +69,11 @@ func TestStorageQuota(t *testing.T) {
 	set(t, first)
 	large := createSized(t, namespace, "large", "5Gi", 1)
 	expect(t, large, v1alpha1.ConditionStalled, v1alpha1.ReasonQuotaExceeded)
-	if ready := meta.FindStatusCondition(large.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, `DataQuota "team"`) ||
-		!strings.Contains(ready.Message, "queueBytes") || !strings.Contains(ready.Message, "6Gi") || large.Status.StorageSize != nil {
+	if ready := meta.FindStatusCondition(
+		large.Status.Conditions, v1alpha1.ConditionReady,
+	); !strings.Contains(ready.Message, `DataQuota "team"`) ||
+		!strings.Contains(ready.Message, "queueBytes") || !strings.Contains(ready.Message, "6Gi") ||
+		large.Status.StorageSize != nil {
 		t.Errorf("%s; %v", ready.Message, large.Status.StorageSize)
 	}
 	small := createSized(t, namespace, "small", "4Gi", 1)
@@ -116,7 +121,8 @@ func TestGrowthBeyondTheQuota(t *testing.T) {
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonQuotaExceeded)
 	admitted(t, q, "8Gi")
 	controllertest.Eventually(t, func() error {
-		if config, _ := secret(t, set(t, q)); config.GetStorage().GetCapacity() != before.GetStorage().GetCapacity() || config.GetLimits().GetMaxMessages() != 7 {
+		if config, _ := secret(t, set(t, q)); config.GetStorage().GetCapacity() != before.GetStorage().GetCapacity() ||
+			config.GetLimits().GetMaxMessages() != 7 {
 			return fmt.Errorf("members are told %+v and %+v", config.GetStorage(), config.GetLimits())
 		}
 		return nil

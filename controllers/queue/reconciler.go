@@ -139,7 +139,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
-	result := ctrl.Result{RequeueAfter: replicas.LookAgain(pods(facts.Members), startGrace, r.Lifetime, in.expires, kept, facts.Now)}
+	result := ctrl.Result{
+		RequeueAfter: replicas.LookAgain(pods(facts.Members), startGrace, r.Lifetime, in.expires, kept, facts.Now),
+	}
 	if !in.members.asked {
 		return result, nil // this wakes when they have been
 	}
@@ -170,9 +172,12 @@ func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inpu
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.
-func (r *Reconciler) writeStatus(ctx context.Context, queue *v1alpha1.Queue, wanted *Wanted, facts Facts, due bool) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, queue *v1alpha1.Queue, wanted *Wanted, facts Facts, due bool,
+) error {
 	m := r.memories.Of(client.ObjectKeyFromObject(queue), queue.UID)
-	facts.RefreshStatistics = count(facts.Members) && (due || queue.Status.Statistics == nil || newReset(queue, facts.Members))
+	facts.RefreshStatistics = count(facts.Members) && (due || queue.Status.Statistics == nil ||
+		newReset(queue, facts.Members))
 	before := queue.DeepCopy()
 	queue.Status = Observe(queue, wanted, facts)
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, queue); err != nil {
@@ -183,7 +188,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, queue *v1alpha1.Queue, wan
 	}
 	r.observe(queue, facts.Members)
 	r.tellLoss(before, queue)
-	conditions.Tell(r.Recorder, queue, before.Status.Conditions, queue.Status.Conditions, v1alpha1.ReasonNoLeader, v1alpha1.ReasonAgentUnreachable)
+	conditions.Tell(
+		r.Recorder, queue, before.Status.Conditions, queue.Status.Conditions, v1alpha1.ReasonNoLeader,
+		v1alpha1.ReasonAgentUnreachable,
+	)
 	m.secret.Settled = meta.IsStatusConditionTrue(queue.Status.Conditions, v1alpha1.ConditionReady)
 	return nil
 }

@@ -26,7 +26,9 @@ func TestWebhookThatFails(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	end := cluster.FailingWebhook(t, "apps", "statefulsets", &appsv1.StatefulSet{ObjectMeta: anyMeta(namespace), Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: anyMeta(namespace).Labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: anyMeta(""), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "any", Image: "any"}}}},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: anyMeta(""), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "any", Image: "any"}}},
+		},
 	}})
 	q := create(t, namespace, nil)
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused)
@@ -56,13 +58,18 @@ func TestQuotaOfStorage(t *testing.T) {
 	before, _ := secret(t, s)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: anyMeta(namespace), Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		},
 	}}
 	quota := cluster.NoneOf(t, corev1.ResourceRequestsStorage, claim)
 	update(t, q, func() { q.Spec.Storage.Size = resource.MustParse("3Gi") })
 	expect(t, q, v1alpha1.ConditionStalled, v1alpha1.ReasonRefused)
 	if after, _ := secret(t, s); after.GetStorage().GetCapacity() != before.GetStorage().GetCapacity() {
-		t.Errorf("members are told of %d bytes, with %d in their volumes", after.GetStorage().GetCapacity(), before.GetStorage().GetCapacity())
+		t.Errorf(
+			"members are told of %d bytes, with %d in their volumes", after.GetStorage().GetCapacity(),
+			before.GetStorage().GetCapacity(),
+		)
 	}
 	if err := cluster.Client.Delete(ctx, quota); err != nil {
 		t.Fatal(err)

@@ -25,15 +25,20 @@ func stateOf(r *wirev1.QueueReport) *wirev1.QueueReport {
 	content, channel, archive, restore := r.GetContent(), r.GetChannel(), r.GetArchive(), r.GetRestore()
 	state := &wirev1.QueueReport{
 		State: r.GetState(), Revision: r.GetRevision(), ConfigError: r.GetConfigError(), Certificate: r.GetCertificate(),
-		AuthenticationError: r.GetAuthenticationError(), ExternalFailure: reason(r.GetExternalFailure()), StorageFailure: reason(r.GetStorageFailure()),
-		Content:    &wirev1.QueueContent{Leader: content.GetLeader(), Unreachable: content.GetUnreachable(), Created: content.GetCreated()},
+		AuthenticationError: r.GetAuthenticationError(), ExternalFailure: reason(r.GetExternalFailure()),
+		StorageFailure: reason(r.GetStorageFailure()),
+		Content: &wirev1.QueueContent{
+			Leader: content.GetLeader(), Unreachable: content.GetUnreachable(), Created: content.GetCreated(),
+		},
 		Statistics: &wirev1.QueueStatistics{Reset_: r.GetStatistics().GetReset_()},
 		Compression: &wirev1.Compression{
 			Codec: r.GetCompression().GetCodec(), Engine: r.GetCompression().GetEngine(), Reason: r.GetCompression().GetReason(),
 		},
 	}
 	if channel != nil {
-		state.Channel = &wirev1.ChannelStatus{State: channel.GetState(), Codec: channel.GetCodec(), LastError: reason(channel.GetLastError())}
+		state.Channel = &wirev1.ChannelStatus{
+			State: channel.GetState(), Codec: channel.GetCodec(), LastError: reason(channel.GetLastError()),
+		}
 	}
 	if archive != nil {
 		state.Archive = &wirev1.QueueArchiveStatus{Path: archive.GetPath(), LastError: reason(archive.GetLastError())}

@@ -27,7 +27,9 @@ type aged struct {
 	asked     bool
 }
 
-func (a *aged) Observe(queue types.NamespacedName, members ...agentpoll.Target) agentpoll.Observed[*wirev1.QueueReport] {
+func (a *aged) Observe(
+	queue types.NamespacedName, members ...agentpoll.Target,
+) agentpoll.Observed[*wirev1.QueueReport] {
 	seen := a.Asking.Observe(queue, members...)
 	for i := range seen.Agents {
 		seen.Agents[i].Age = a.age
@@ -55,14 +57,19 @@ func TestDeletionAsksAgain(t *testing.T) {
 		age       time.Duration
 		refreshed int
 		gone      bool
-	}{{"never asked", false, 0, 1, false}, {"asked a minute ago", true, time.Minute, 2, false}, {"asked now", true, time.Second, 2, true}} {
+	}{
+		{"never asked", false, 0, 1, false},
+		{"asked a minute ago", true, time.Minute, 2, false},
+		{"asked now", true, time.Second, 2, true},
+	} {
 		reports.asked, reports.age = step.asked, step.age
 		key := client.ObjectKeyFromObject(r.queue)
 		if _, err := r.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
 		}
 		err := r.Get(t.Context(), key, &v1alpha1.Queue{})
-		if client.IgnoreNotFound(err) != nil || apierrors.IsNotFound(err) != step.gone || reports.refreshed != step.refreshed {
+		if client.IgnoreNotFound(err) != nil || apierrors.IsNotFound(err) != step.gone ||
+			reports.refreshed != step.refreshed {
 			t.Errorf("%s: %v, asked again %d times", step.what, err, reports.refreshed)
 		}
 	}
@@ -80,7 +87,9 @@ func TestMembersThatWereNotAskedYet(t *testing.T) {
 	}
 	// One that is not asked because it does not run keeps nobody from saying so.
 	member := &corev1.Pod{}
-	if err := r.Get(t.Context(), client.ObjectKey{Namespace: r.queue.Namespace, Name: r.set.Name + "-0"}, member); err != nil {
+	if err := r.Get(
+		t.Context(), client.ObjectKey{Namespace: r.queue.Namespace, Name: r.set.Name + "-0"}, member,
+	); err != nil {
 		t.Fatal(err)
 	}
 	member.Status = corev1.PodStatus{Phase: corev1.PodPending}

@@ -24,12 +24,18 @@ func TestRolesValidation(t *testing.T) {
 		says   string
 	}{
 		"sound": {func(a *v1alpha1.QueueAuthentication) {
-			a.Tokens.Roles = []v1alpha1.QueueTokenRole{{Token: "till.eu_1", Operations: put}, {Token: "*", Operations: []v1alpha1.QueueOperation{"Get", "Put"}}}
+			a.Tokens.Roles = []v1alpha1.QueueTokenRole{
+				{Token: "till.eu_1", Operations: put},
+				{Token: "*", Operations: []v1alpha1.QueueOperation{"Get", "Put"}},
+			}
 			a.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: authority(t, "clients"), Roles: []v1alpha1.QueueCertificateRole{
-				{Certificate: "CN:till", Operations: put}, {Certificate: "DNS:till.example", Operations: put}, {Certificate: "URI:spiffe://shop/till", Operations: put}, {Certificate: "*", Operations: put},
+				{Certificate: "CN:till", Operations: put}, {Certificate: "DNS:till.example", Operations: put},
+				{Certificate: "URI:spiffe://shop/till", Operations: put}, {Certificate: "*", Operations: put},
 			}}
 		}, ""},
-		"no operations": {func(a *v1alpha1.QueueAuthentication) { a.Tokens.Roles = []v1alpha1.QueueTokenRole{{Token: "till"}} }, "operations"},
+		"no operations": {
+			func(a *v1alpha1.QueueAuthentication) { a.Tokens.Roles = []v1alpha1.QueueTokenRole{{Token: "till"}} }, "operations",
+		},
 		"an unknown operation": {func(a *v1alpha1.QueueAuthentication) {
 			a.Tokens.Roles = []v1alpha1.QueueTokenRole{{Token: "till", Operations: []v1alpha1.QueueOperation{"Purge"}}}
 		}, `"Put", "Get"`},
@@ -40,13 +46,16 @@ func TestRolesValidation(t *testing.T) {
 			a.Tokens.Roles = []v1alpha1.QueueTokenRole{{Token: "../x", Operations: put}}
 		}, "spec.authentication.tokens.roles"},
 		"a bare name": {func(a *v1alpha1.QueueAuthentication) {
-			a.ClientCertificates = &v1alpha1.QueueClientCertificates{CABundle: authority(t, "clients"), Roles: []v1alpha1.QueueCertificateRole{{Certificate: "till", Operations: put}}}
+			a.ClientCertificates = &v1alpha1.QueueClientCertificates{
+				CABundle: authority(t, "clients"), Roles: []v1alpha1.QueueCertificateRole{{Certificate: "till", Operations: put}},
+			}
 		}, "write for example CN:till"},
 	} {
 		q := newQueue(func(s *v1alpha1.QueueSpec) { test.change(&s.Authentication) })
 		q.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "orders"}
 		err := cluster.Client.Create(ctx, q)
-		if test.says == "" && err != nil || test.says != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.says)) {
+		if test.says == "" && err != nil || test.says != "" && (!apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

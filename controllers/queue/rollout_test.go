@@ -29,7 +29,9 @@ func TestUpgradeIsPaced(t *testing.T) {
 	all := func() {
 		t.Helper()
 		for _, q := range others {
-			if _, err := r.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(q)}); err != nil {
+			if _, err := r.reconciler.Reconcile(
+				t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(q)},
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -49,7 +51,9 @@ func TestUpgradeIsPaced(t *testing.T) {
 			if set.Spec.Template.Spec.Containers[0].Image != image {
 				continue
 			}
-			set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: ready}
+			set.Status = appsv1.StatefulSetStatus{
+				ObservedGeneration: set.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: ready,
+			}
 			if err := r.Status().Update(t.Context(), &set); err != nil {
 				t.Fatal(err)
 			}

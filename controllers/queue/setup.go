@@ -31,7 +31,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
 	// Writing a status is no reason to look again. A deletion that waits for a finalizer makes a new generation.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(
+		predicate.GenerationChangedPredicate{},
+	)
 	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Queue{}).
 		For(&v1alpha1.Queue{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&appsv1.StatefulSet{}).
@@ -40,7 +42,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofLabel), later).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later, builder.WithPredicates(specOrAnnotations)).
+		Watches(
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			builder.WithPredicates(specOrAnnotations),
+		).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later, specChanged).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
 		WatchesRawSource(o.Topology.Waiting(r.waiting)).
@@ -57,7 +62,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 func queues() client.ObjectList { return &v1alpha1.QueueList{} }
 
-func (r *Reconciler) requests(ctx context.Context, keep func(*v1alpha1.Queue) bool, options ...client.ListOption) []reconcile.Request {
+func (r *Reconciler) requests(
+	ctx context.Context, keep func(*v1alpha1.Queue) bool, options ...client.ListOption,
+) []reconcile.Request {
 	return wake.Requests(ctx, r.Client, queues(), keep, options...)
 }
 
@@ -66,7 +73,9 @@ func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconci
 	if claim.GetLabels()[v1alpha1.QueueLabel] != "" {
 		return r.ofLabel(ctx, claim)
 	}
-	return r.requests(ctx, nil, client.InNamespace(claim.GetNamespace()), client.MatchingFields{index.ArchiveClaim: claim.GetName()})
+	return r.requests(
+		ctx, nil, client.InNamespace(claim.GetNamespace()), client.MatchingFields{index.ArchiveClaim: claim.GetName()},
+	)
 }
 
 // ofLabel is for pods and claims.
@@ -83,7 +92,9 @@ func (r *Reconciler) ofPeer(ctx context.Context, peer client.Object) []reconcile
 		return requests
 	}
 	for i := range grants.Items {
-		if slices.ContainsFunc(grants.Items[i].Spec.From, func(from v1alpha1.PeerGrantFrom) bool { return from.Peer == peer.GetName() }) {
+		if slices.ContainsFunc(grants.Items[i].Spec.From, func(from v1alpha1.PeerGrantFrom) bool {
+			return from.Peer == peer.GetName()
+		}) {
 			requests = append(requests, r.ofGrant(ctx, &grants.Items[i])...)
 		}
 	}

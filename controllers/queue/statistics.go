@@ -46,7 +46,8 @@ type totals struct {
 // sum adds up the members that count.
 func sum(members []Member) *totals {
 	t := &totals{statistics: &wirev1.QueueStatistics{
-		Puts: &wirev1.QueueRate{}, Gets: &wirev1.QueueRate{}, Compressions: &wirev1.QueueRate{}, Decompressions: &wirev1.QueueRate{},
+		Puts: &wirev1.QueueRate{}, Gets: &wirev1.QueueRate{}, Compressions: &wirev1.QueueRate{},
+		Decompressions: &wirev1.QueueRate{},
 	}}
 	for _, member := range members {
 		r := member.Report
@@ -54,7 +55,9 @@ func sum(members []Member) *totals {
 			continue
 		}
 		t.addStatistics(r.GetStatistics())
-		t.Add(&wirev1.Report{Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(), WireBytes: wireBytes(r)},
+		t.Add(&wirev1.Report{
+			Compression: r.GetCompression(), Decompression: r.GetDecompression(), Cpu: r.GetCpu(), WireBytes: wireBytes(r),
+		},
 			r.GetStatistics().GetReset_(), member.NetworkSecondsPerGiB)
 	}
 	return t
@@ -125,7 +128,8 @@ func volumeSyncStatus(s *wirev1.QueueVolumeSyncs) *v1alpha1.QueueVolumeSync {
 	}
 	status := &v1alpha1.QueueVolumeSync{Count: replicas.Clamp(s.GetCount()), Failed: replicas.Clamp(s.GetFailed())}
 	for of, nanos := range map[*string]uint64{
-		&status.LastSeconds: s.GetLastNanos(), &status.HighSeconds: s.GetHighNanos(), &status.WaitingSeconds: s.GetWaitingNanos(),
+		&status.LastSeconds: s.GetLastNanos(), &status.HighSeconds: s.GetHighNanos(),
+		&status.WaitingSeconds: s.GetWaitingNanos(),
 	} {
 		if nanos > 0 {
 			*of = replicas.AverageSeconds(nanos, 1)
@@ -150,7 +154,9 @@ func addRate(all, one *wirev1.QueueRate) {
 
 // statisticsStatus is what status shows of the sums and of what the queue holds; lastResetRequest is what it showed
 // until now.
-func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wirev1.QueueContent, lastResetRequest string) *v1alpha1.QueueStatistics {
+func (t *totals) statisticsStatus(
+	storage v1alpha1.QueueStorageType, content *wirev1.QueueContent, lastResetRequest string,
+) *v1alpha1.QueueStatistics {
 	s, clamp := t.statistics, replicas.Clamp
 	status := &v1alpha1.QueueStatistics{
 		Depth:                 clamp(content.GetMessages()),
@@ -210,7 +216,8 @@ func (t *totals) statisticsStatus(storage v1alpha1.QueueStorageType, content *wi
 
 func rateStatus(rate *wirev1.QueueRate) v1alpha1.QueueRate {
 	return v1alpha1.QueueRate{
-		Count: replicas.Clamp(rate.GetCount()), PerSecond: perSecond(rate.GetMilliPerSecond()), HighPerSecond: perSecond(rate.GetHighMilliPerSecond()),
+		Count: replicas.Clamp(rate.GetCount()), PerSecond: perSecond(rate.GetMilliPerSecond()),
+		HighPerSecond: perSecond(rate.GetHighMilliPerSecond()),
 	}
 }
 
@@ -223,7 +230,8 @@ func memberStatus(members []Member, leader, revision string) []v1alpha1.QueueMem
 	var list []v1alpha1.QueueMember
 	for _, member := range members {
 		one := v1alpha1.QueueMember{
-			Name: member.Pod.Name, Node: member.Pod.Spec.NodeName, State: "Starting", Leader: leader != "" && leader == member.Pod.Name,
+			Name: member.Pod.Name, Node: member.Pod.Spec.NodeName, State: "Starting",
+			Leader: leader != "" && leader == member.Pod.Name,
 		}
 		if r := member.Report; r != nil {
 			one.Architecture, one.Engine = r.GetArchitecture(), r.GetCompression().GetEngine()

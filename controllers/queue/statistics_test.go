@@ -32,14 +32,20 @@ func TestAverages(t *testing.T) {
 		"one message beside dead letters": {
 			content: &wirev1.QueueContent{Messages: 1, DeadLetters: 9_999, Kept: 10_001, Bytes: 10_001 << 20}, average: 1 << 20,
 		},
-		"dead letters alone":           {content: &wirev1.QueueContent{DeadLetters: 2, Kept: 2, Bytes: 600}, average: 300},
-		"a member of before":           {content: &wirev1.QueueContent{Messages: 1, DeadLetters: 2, Bytes: 600}, average: 200},
-		"nothing":                      {content: &wirev1.QueueContent{}},
-		"no message was compressed":    {content: &wirev1.QueueContent{}, tried: 4, nanos: 4e6, compress: "0.001000"},
-		"no engine worked":             {content: &wirev1.QueueContent{}},
-		"an idle queue":                {content: &wirev1.QueueContent{}, processed: 1 << 20, process: 3600e9, idle: 3600e9 - 1e6, perGiB: "1.02"},
-		"a queue that was never idle":  {content: &wirev1.QueueContent{}, processed: 1 << 30, process: 7e9, perGiB: "7.00"},
-		"more idle than a process has": {content: &wirev1.QueueContent{}, processed: 1 << 30, process: 7e9, idle: 8e9, perGiB: "0.00"},
+		"dead letters alone": {content: &wirev1.QueueContent{DeadLetters: 2, Kept: 2, Bytes: 600}, average: 300},
+		"a member of before": {
+			content: &wirev1.QueueContent{Messages: 1, DeadLetters: 2, Bytes: 600}, average: 200,
+		},
+		"nothing":                   {content: &wirev1.QueueContent{}},
+		"no message was compressed": {content: &wirev1.QueueContent{}, tried: 4, nanos: 4e6, compress: "0.001000"},
+		"no engine worked":          {content: &wirev1.QueueContent{}},
+		"an idle queue": {
+			content: &wirev1.QueueContent{}, processed: 1 << 20, process: 3600e9, idle: 3600e9 - 1e6, perGiB: "1.02",
+		},
+		"a queue that was never idle": {content: &wirev1.QueueContent{}, processed: 1 << 30, process: 7e9, perGiB: "7.00"},
+		"more idle than a process has": {
+			content: &wirev1.QueueContent{}, processed: 1 << 30, process: 7e9, idle: 8e9, perGiB: "0.00",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted := want(t, newQueue(nil))
@@ -69,18 +75,23 @@ func TestMetricsAgree(t *testing.T) {
 	for i, m := range facts.Members {
 		r, n := m.Report, uint64(i+1)
 		r.Content = &wirev1.QueueContent{
-			Messages: 10 * n, DeadLetters: 4 * n, Kept: 20 * n, Bytes: 2000 * n, Leader: wanted.Config.GetMembers()[1].GetName(), Consumers: n,
+			Messages: 10 * n, DeadLetters: 4 * n, Kept: 20 * n, Bytes: 2000 * n, Leader: wanted.Config.GetMembers()[1].GetName(),
+			Consumers:      n,
 			Unacknowledged: 7 * n, Redelivered: 3 * n, OldestTime: timestamppb.New(now.Add(-time.Duration(n) * time.Minute)),
 		}
 		s := r.GetStatistics()
-		s.Puts, s.Gets, s.Decompressions = &wirev1.QueueRate{Count: 11 * n}, &wirev1.QueueRate{Count: 12 * n}, &wirev1.QueueRate{Count: 13 * n}
-		s.StoredFormGets, s.RefusedPuts, s.Duplicates, s.Connections, s.Opened, s.RefusedConnections, s.FailedAuthentications = n, 2*n, 3*n, 4*n, 5*n, 6*n, 7*n
+		s.Puts, s.Gets, s.Decompressions = &wirev1.QueueRate{Count: 11 * n}, &wirev1.QueueRate{Count: 12 * n},
+			&wirev1.QueueRate{Count: 13 * n}
+		s.StoredFormGets, s.RefusedPuts, s.Duplicates, s.Connections, s.Opened, s.RefusedConnections, s.FailedAuthentications = n,
+			2*n, 3*n, 4*n, 5*n, 6*n, 7*n
 		s.ForbiddenRequests = 8 * n
 		s.FileBlocks, s.FileBytes, s.MemoryBytes = ptr.To(n), ptr.To(100*n), ptr.To(50*n)
 		s.VolumeSyncs = &wirev1.QueueVolumeSyncs{Count: n, Failed: 2 * n}
 		r.Compression = &wirev1.Compression{
-			UncompressedBytes: 8000 * n, CompressedBytes: 2000 * n, Hardware: &wirev1.Operations{Operations: n}, Software: &wirev1.Operations{Operations: 2 * n},
-			Stored: &wirev1.Operations{Operations: 3 * n}, Skipped: map[string]uint64{v1alpha1.CompressionBelowMinimum: 2 * n, v1alpha1.CompressionDidNotShrink: n},
+			UncompressedBytes: 8000 * n, CompressedBytes: 2000 * n, Hardware: &wirev1.Operations{Operations: n},
+			Software: &wirev1.Operations{Operations: 2 * n},
+			Stored:   &wirev1.Operations{Operations: 3 * n},
+			Skipped:  map[string]uint64{v1alpha1.CompressionBelowMinimum: 2 * n, v1alpha1.CompressionDidNotShrink: n},
 		}
 		r.Decompression = &wirev1.Decompression{Fallback: &wirev1.Operations{Operations: n}}
 		reports[m.Pod.Name] = r
@@ -106,13 +117,18 @@ func TestMetricsAgree(t *testing.T) {
 	}
 	s, c := status.Statistics, status.Compression
 	for name, want := range map[string]int64{
-		"depth": s.Depth, "stored_bytes": s.Persistent.Bytes, "dead_letters": s.DeadLetters, "consumers": s.Consumers, "unacknowledged": s.Unacknowledged,
-		"redelivered": s.Redelivered, "oldest_message_timestamp_seconds": s.OldestMessageTime.Unix(), "puts_total": s.Puts.Count, "gets_total": s.Gets.Count,
-		"decompressions_total": s.Decompressions.Count, "stored_form_gets_total": s.StoredFormGets, "refused_puts_total": s.RefusedPuts, "duplicates_total": s.Duplicates,
+		"depth": s.Depth, "stored_bytes": s.Persistent.Bytes, "dead_letters": s.DeadLetters, "consumers": s.Consumers,
+		"unacknowledged": s.Unacknowledged,
+		"redelivered":    s.Redelivered, "oldest_message_timestamp_seconds": s.OldestMessageTime.Unix(),
+		"puts_total": s.Puts.Count, "gets_total": s.Gets.Count,
+		"decompressions_total": s.Decompressions.Count, "stored_form_gets_total": s.StoredFormGets,
+		"refused_puts_total": s.RefusedPuts, "duplicates_total": s.Duplicates,
 		"connections": s.Connections, "opened_connections_total": s.Opens, "refused_connections_total": s.RefusedConnections,
-		"failed_authentications_total": s.FailedAuthentications, "forbidden_requests_total": s.ForbiddenRequests, "file_blocks": *s.FileBlocks, "file_bytes": *s.FileBytes, "memory_bytes": *s.MemoryBytes,
+		"failed_authentications_total": s.FailedAuthentications, "forbidden_requests_total": s.ForbiddenRequests,
+		"file_blocks": *s.FileBlocks, "file_bytes": *s.FileBytes, "memory_bytes": *s.MemoryBytes,
 		"volume_syncs_total": s.VolumeSync.Count, "volume_sync_failures_total": s.VolumeSync.Failed,
-		"messages_total/hardware": c.Hardware.Operations, "messages_total/software": c.Software.Operations, "messages_total/stored": c.Stored.Operations,
+		"messages_total/hardware": c.Hardware.Operations, "messages_total/software": c.Software.Operations,
+		"messages_total/stored":                    c.Stored.Operations,
 		"stored_plain_messages_total/BelowMinimum": c.Skipped[v1alpha1.CompressionBelowMinimum],
 		"stored_plain_messages_total/DidNotShrink": c.Skipped[v1alpha1.CompressionDidNotShrink],
 		"uncompressed_bytes_total":                 c.UncompressedBytes, "compressed_bytes_total": c.CompressedBytes,

@@ -98,7 +98,9 @@ func Observe(queue *v1alpha1.Queue, wanted *Wanted, facts Facts) v1alpha1.QueueS
 	}
 	status.Restore = restoreStatus(queue, facts.Members, status.Restore)
 	trackStream(queue, facts.Members, queue.Status, &status, facts.Now)
-	now := slices.Concat(state(queue, wanted, facts, status.Loss), replicas.HardwareCompression(status.Compression, hardwareMessages), channelCompression(queue, wanted, facts.Members),
+	now := slices.Concat(state(queue, wanted, facts, status.Loss), replicas.HardwareCompression(
+		status.Compression, hardwareMessages,
+	), channelCompression(queue, wanted, facts.Members),
 		archiveConditions(queue, facts))
 	if queue.Spec.Archive == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionArchived)
@@ -142,7 +144,8 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.Qu
 		return conditions.Reconciling(v1alpha1.ReasonPending, "Nothing is running yet")
 	}
 	for _, check := range []func(*v1alpha1.Queue, *Wanted, Facts) []metav1.Condition{
-		checkPolicy, checkPlacement, checkEgress, checkCertificate, checkAuthentication, checkExternal, checkStorage, checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
+		checkPolicy, checkPlacement, checkEgress, checkCertificate, checkAuthentication, checkExternal, checkStorage,
+		checkRestore, checkRollout, checkConfig, checkReports, checkLeader,
 		checkChannel, checkArchive,
 	} {
 		if found := check(queue, wanted, facts); found != nil {
@@ -152,9 +155,14 @@ func state(queue *v1alpha1.Queue, wanted *Wanted, facts Facts, loss *v1alpha1.Qu
 	if loss != nil {
 		return conditions.Stalled(v1alpha1.ReasonMessagesLost, lossMessage(queue, loss))
 	}
-	message := do(readyMembers(facts.Set), "keeps messages and serves", "keep messages and serve") + " clients at " + clientAddress(queue)
+	message := do(
+		readyMembers(facts.Set), "keeps messages and serves", "keep messages and serve",
+	) + " clients at " + clientAddress(queue)
 	if queue.Spec.Engine.External != nil {
-		message = fmt.Sprintf("%s clients at %s, and external servers keep the messages", do(readyMembers(facts.Set), "serves", "serve"), clientAddress(queue))
+		message = fmt.Sprintf(
+			"%s clients at %s, and external servers keep the messages", do(readyMembers(facts.Set), "serves", "serve"),
+			clientAddress(queue),
+		)
 	}
 	if queue.Spec.Channel != nil {
 		message += fmt.Sprintf(", and send what is put to %s", destination(queue))
@@ -170,7 +178,10 @@ func checkPolicy(_ *v1alpha1.Queue, wanted *Wanted, _ Facts) []metav1.Condition 
 	if wanted.PolicyProblem == nil {
 		return nil
 	}
-	return conditions.Stalled(wanted.PolicyProblem.Reason, wanted.PolicyProblem.Message+"; meanwhile the Queue goes on with the policy that status shows")
+	return conditions.Stalled(
+		wanted.PolicyProblem.Reason,
+		wanted.PolicyProblem.Message+"; meanwhile the Queue goes on with the policy that status shows",
+	)
 }
 
 // checkPlacement: members wait for a node. Where all have one it does not matter that there is no other.
@@ -182,10 +193,13 @@ func checkPlacement(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Cond
 			placed++
 		}
 	}
-	if facts.Blocked == nil || set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && placed >= wanted {
+	if facts.Blocked == nil || set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted &&
+		placed >= wanted {
 		return nil
 	}
-	return conditions.Stalled(facts.Blocked.Reason, fmt.Sprintf("%d of %d members have a node, and %s", placed, wanted, facts.Blocked.Message))
+	return conditions.Stalled(
+		facts.Blocked.Reason, fmt.Sprintf("%d of %d members have a node, and %s", placed, wanted, facts.Blocked.Message),
+	)
 }
 
 // checkCertificate is about the certificate for clients, in the members' words.
@@ -193,7 +207,9 @@ func checkCertificate(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Co
 	if queue.Spec.TLS == nil {
 		return nil
 	}
-	return replicas.CheckCertificates("members", queue.Namespace, queue.Spec.TLS.SecretName, certificates(facts.Members), facts.Now)
+	return replicas.CheckCertificates(
+		"members", queue.Namespace, queue.Spec.TLS.SecretName, certificates(facts.Members), facts.Now,
+	)
 }
 
 func certificates(members []Member) []*wirev1.HTTPCertificate {
@@ -213,10 +229,13 @@ func checkAuthentication(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1
 		}
 		remedy := "correct spec.authentication"
 		if tokens := queue.Spec.Authentication.Tokens; tokens != nil {
-			remedy = fmt.Sprintf("correct Secret %q in namespace %q, whose keys are names of clients and whose values are their tokens (members notice it "+
-				"within about two minutes)", tokens.SecretName, queue.Namespace)
+			remedy = fmt.Sprintf("correct Secret %q in namespace %q, whose keys are names of clients and whose values are "+
+				"their tokens (members notice it within about two minutes)", tokens.SecretName, queue.Namespace)
 		}
-		return conditions.Stalled(v1alpha1.ReasonAuthenticationUnusable, fmt.Sprintf("%s cannot authenticate all clients: %s; %s", member.Pod.Name, text, remedy))
+		return conditions.Stalled(
+			v1alpha1.ReasonAuthenticationUnusable,
+			fmt.Sprintf("%s cannot authenticate all clients: %s; %s", member.Pod.Name, text, remedy),
+		)
 	}
 	return nil
 }
@@ -230,11 +249,11 @@ func checkConfig(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condit
 		switch {
 		case message == "" || revision == wanted.Config.GetRevision():
 		case revision == "":
-			return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("member %s serves with limits that were before, and tries again to "+
-				"change them: %s", member.Pod.Name, message))
+			return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("member %s serves with limits that were "+
+				"before, and tries again to change them: %s", member.Pod.Name, message))
 		default:
-			return conditions.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("member %s does not accept what the spec says and goes on with what "+
-				"it said before: %s", member.Pod.Name, message))
+			return conditions.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("member %s does not accept what the spec says "+
+				"and goes on with what it said before: %s", member.Pod.Name, message))
 		}
 	}
 	return nil
@@ -260,7 +279,9 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	if rolledOut(set, wanted) {
 		return nil
 	}
-	progress := fmt.Sprintf("%d of %d members are ready", ready, wanted) + meanwhile(queue, facts.Members, ready) + narrowed(facts.Members)
+	progress := fmt.Sprintf(
+		"%d of %d members are ready", ready, wanted,
+	) + meanwhile(queue, facts.Members, ready) + narrowed(facts.Members)
 	for _, member := range facts.Members {
 		problem := plan.Stuck(member.Pod)
 		if problem == nil {
@@ -281,9 +302,9 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		}
 	}
 	if missing := int(wanted) - len(facts.Members); missing > 0 && rollingOutFor(queue, facts.Now) > startGrace {
-		return conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s; the StatefulSet controller has not created %d of their pods for more than %s, "+
-			"probably because a ResourceQuota or an admission policy rejects a pod or its claim: "+
-			"kubectl describe statefulset %s -n %s shows the API server's message", progress, missing, startGrace, set.Name, queue.Namespace))
+		return conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s; the StatefulSet controller has not created %d "+
+			"of their pods for more than %s, probably because a ResourceQuota or an admission policy rejects a pod or its "+
+			"claim: kubectl describe statefulset %s -n %s shows the API server's message", progress, missing, startGrace, set.Name, queue.Namespace))
 	}
 	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s; %d of %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted), wanted))
 }
@@ -313,8 +334,8 @@ func meanwhile(queue *v1alpha1.Queue, members []Member, ready int32) string {
 	}
 }
 
-// narrowed is what the member that leads says of those that are away: while their volumes' last space counts, the others
-// take fewer messages.
+// narrowed is what the member that leads says of those that are away: while their volumes' last space counts, the
+// others take fewer messages.
 func narrowed(members []Member) string {
 	for _, member := range members {
 		if detail := member.Report.GetDetail(); detail != "" && leads(member) {

@@ -36,9 +36,12 @@ func checkStorage(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 		case wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL:
 			message = fmt.Sprintf("the volume of %s is full: %s; %s", name, failure.GetMessage(), fullVolumeFix(queue, member))
 		case wirev1.FailureReason_FAILURE_REASON_STORAGE_FAILED:
-			message = fmt.Sprintf("the volume of %s cannot be used: %s; %s", name, failure.GetMessage(), volumeFix(queue, member))
+			message = fmt.Sprintf(
+				"the volume of %s cannot be used: %s; %s", name, failure.GetMessage(), volumeFix(queue, member),
+			)
 		default:
-			message = fmt.Sprintf("%s: %s; the member uses its volume meanwhile, and tries again by itself; if this lasts, look at the log of pod %s", name,
+			message = fmt.Sprintf("%s: %s; the member uses its volume meanwhile, and tries again by itself; if this lasts, "+
+				"look at the log of pod %s", name,
 				failure.GetMessage(), name)
 		}
 		return conditions.Stalled(plan.FailureReason(failure.GetReason()), message)
@@ -58,8 +61,8 @@ func fullVolumeFix(queue *v1alpha1.Queue, member Member) string {
 	if queue.Spec.Limits.Overflow == v1alpha1.QueueOverflowDropOldest {
 		drop = "make spec.limits.maxBytes smaller, which drops the oldest messages unless puts are refused now, "
 	}
-	return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get messages, %sor remove what else is on the "+
-		"volume; the member goes on by itself then", &queue.Spec.Storage.Size, claimOf(member), drop)
+	return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get "+
+		"messages, %sor remove what else is on the volume; the member goes on by itself then", &queue.Spec.Storage.Size, claimOf(member), drop)
 }
 
 // volumeFix is what to do about a volume that cannot be used.

@@ -67,11 +67,13 @@ func TestSmallVolumes(t *testing.T) {
 		size    string
 		least   string // empty: it is taken
 	}{
-		"a volume":               {func(*v1alpha1.QueueSpec) {}, 1, "63Mi", "at least 64Mi"},
-		"a volume of three":      {func(*v1alpha1.QueueSpec) {}, 3, "127Mi", "at least 128Mi"},
-		"the least volume":       {func(*v1alpha1.QueueSpec) {}, 1, "64Mi", ""},
-		"the least of three":     {func(*v1alpha1.QueueSpec) {}, 3, "128Mi", ""},
-		"memory":                 {func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory }, 3, "63Mi", ""},
+		"a volume":           {func(*v1alpha1.QueueSpec) {}, 1, "63Mi", "at least 64Mi"},
+		"a volume of three":  {func(*v1alpha1.QueueSpec) {}, 3, "127Mi", "at least 128Mi"},
+		"the least volume":   {func(*v1alpha1.QueueSpec) {}, 1, "64Mi", ""},
+		"the least of three": {func(*v1alpha1.QueueSpec) {}, 3, "128Mi", ""},
+		"memory": {
+			func(s *v1alpha1.QueueSpec) { s.Storage.Type = v1alpha1.QueueStorageMemory }, 3, "63Mi", "",
+		},
 		"external servers":       {inExternal([]byte("a bundle")), 1, "63Mi", ""},
 		"three external servers": {inExternal([]byte("a bundle")), 3, "63Mi", ""},
 	} {
@@ -81,7 +83,8 @@ func TestSmallVolumes(t *testing.T) {
 		})
 		q.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "small"}
 		err := cluster.Client.Create(ctx, q, client.DryRunAll)
-		if test.least == "" && err != nil || test.least != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.least)) {
+		if test.least == "" && err != nil || test.least != "" && (!apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), test.least)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

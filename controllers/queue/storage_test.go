@@ -38,7 +38,8 @@ func (f *follow) see(created time.Time, messages uint64) v1alpha1.QueueStatus {
 			member.Report.Content = nil
 			continue
 		}
-		member.Report.Content.Created, member.Report.Content.Messages, member.Report.Content.Bytes = timestamppb.New(created), messages, 100*messages
+		member.Report.Content.Created, member.Report.Content.Messages, member.Report.Content.Bytes = timestamppb.New(created),
+			messages, 100*messages
 	}
 	f.wanted.Queue.Status = queue.Observe(f.wanted.Queue, &f.wanted, facts)
 	return f.wanted.Queue.Status
@@ -54,7 +55,8 @@ func (f *follow) ready(status v1alpha1.QueueStatus) {
 func (f *follow) lost(status v1alpha1.QueueStatus, messages int64, says ...string) {
 	f.Helper()
 	stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
-	if stalled == nil || stalled.Status != "True" || stalled.Reason != v1alpha1.ReasonMessagesLost || status.Loss == nil || status.Loss.Messages.Count != messages {
+	if stalled == nil || stalled.Status != "True" || stalled.Reason != v1alpha1.ReasonMessagesLost || status.Loss == nil ||
+		status.Loss.Messages.Count != messages {
 		f.Fatalf("loss %+v, conditions %+v", status.Loss, status.Conditions)
 	}
 	for _, text := range says {
@@ -77,14 +79,19 @@ func TestLoss(t *testing.T) {
 	f.see(time.Time{}, 0)
 	since := f.at
 	status := f.see(time.Time{}, 0)
-	if s := status.Statistics; s.Depth != 42 || s.Consumers != known.Consumers || s.Unacknowledged != known.Unacknowledged || s.Redelivered != known.Redelivered ||
+	if s := status.Statistics; s.Depth != 42 || s.Consumers != known.Consumers ||
+		s.Unacknowledged != known.Unacknowledged || s.Redelivered != known.Redelivered ||
 		s.ContentTime == nil || !s.ContentTime.Time.Equal(since.Truncate(time.Second)) {
 		t.Errorf("while nobody knows, it is %+v", s)
 	}
-	f.lost(f.see(second, 0), 42, "42 messages (4200 bytes", "2026-03-04T04:06:07Z", "kubectl annotate queue -n bank orders --overwrite lighterage.dev/accept-loss=2026-03-04T05:06:07Z")
+	f.lost(
+		f.see(second, 0), 42, "42 messages (4200 bytes", "2026-03-04T04:06:07Z",
+		"kubectl annotate queue -n bank orders --overwrite lighterage.dev/accept-loss=2026-03-04T05:06:07Z",
+	)
 	f.lost(f.see(second, 3), 42)
 	status = f.see(second, 3)
-	if loss := status.Loss; !loss.FormerCreationTime.Time.Equal(first.Truncate(time.Second)) || !loss.StreamCreationTime.Time.Equal(second) || !loss.NoticedTime.Time.Equal(now.Add(5*time.Minute)) ||
+	if loss := status.Loss; !loss.FormerCreationTime.Time.Equal(first.Truncate(time.Second)) ||
+		!loss.StreamCreationTime.Time.Equal(second) || !loss.NoticedTime.Time.Equal(now.Add(5*time.Minute)) ||
 		loss.Messages.Bytes != 4200 {
 		t.Errorf("loss %+v", loss)
 	}
@@ -123,9 +130,13 @@ func TestLossElsewhere(t *testing.T) {
 	f.ready(f.see(now, 7))
 	f.lost(f.see(now.Add(time.Hour), 0), 7, "in the external servers")
 	facts := well(f.wanted)
-	facts.Members[0].Report.ExternalFailure = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, Message: "let them in"}
+	facts.Members[0].Report.ExternalFailure = &wirev1.Failure{
+		Reason: wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, Message: "let them in",
+	}
 	status := queue.Observe(f.wanted.Queue, &f.wanted, facts)
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled); c.Reason != v1alpha1.ReasonExternalRefused || status.Loss == nil {
+	if c := meta.FindStatusCondition(
+		status.Conditions, v1alpha1.ConditionStalled,
+	); c.Reason != v1alpha1.ReasonExternalRefused || status.Loss == nil {
 		t.Errorf("loss %+v, condition %+v", status.Loss, c)
 	}
 	archived := newFollow(t, newQueue(nil))
@@ -137,13 +148,18 @@ func TestLossElsewhere(t *testing.T) {
 
 // TestRoomMend: a smaller limit is named only where it makes space, which is where it drops messages.
 func TestRoomMend(t *testing.T) {
-	for overflow, drops := range map[v1alpha1.QueueOverflow]bool{v1alpha1.QueueOverflowRejectNew: false, v1alpha1.QueueOverflowDropOldest: true} {
+	for overflow, drops := range map[v1alpha1.QueueOverflow]bool{
+		v1alpha1.QueueOverflowRejectNew: false, v1alpha1.QueueOverflowDropOldest: true,
+	} {
 		wanted := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Limits.Overflow = overflow }))
 		facts := well(wanted)
-		facts.Members[0].Report.StorageFailure = &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL, Message: "no space left on device"}
+		facts.Members[0].Report.StorageFailure = &wirev1.Failure{
+			Reason: wirev1.FailureReason_FAILURE_REASON_STORAGE_FULL, Message: "no space left on device",
+		}
 		status := queue.Observe(wanted.Queue, &wanted, facts)
 		stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
-		if stalled == nil || !strings.Contains(stalled.Message, "get messages") || strings.Contains(stalled.Message, "make spec.limits.maxBytes smaller") != drops {
+		if stalled == nil || !strings.Contains(stalled.Message, "get messages") ||
+			strings.Contains(stalled.Message, "make spec.limits.maxBytes smaller") != drops {
 			t.Errorf("%s: %+v", overflow, stalled)
 		}
 	}

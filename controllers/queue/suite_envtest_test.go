@@ -56,7 +56,9 @@ func run(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("making a manager: %w", err)
 	}
 	authority := cluster.Authority()
-	if err := (&pki.Renewer{Authority: authority, Clock: clock.RealClock{}, Lifetime: time.Hour}).Ensure(context.Background()); err != nil {
+	if err := (&pki.Renewer{
+		Authority: authority, Clock: clock.RealClock{}, Lifetime: time.Hour,
+	}).Ensure(context.Background()); err != nil {
 		return 1, fmt.Errorf("making the key for channels: %w", err)
 	}
 	seen, err := topology.Setup(context.Background(), mgr)
@@ -69,11 +71,14 @@ func run(m *testing.M) (code int, err error) {
 	}
 	err = queue.Setup(mgr, queue.Options{
 		Topology: seen,
-		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: queue.Reports(pool, agents), Authority: authority, Lifetime: time.Hour,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: queue.Reports(pool, agents), Authority: authority,
+		Lifetime: time.Hour,
 		Recorder: mgr.GetEventRecorder("lighterage-queue"),
 		Metrics:  metrics.NewQueues(prometheus.NewRegistry(), time.Now()), Clock: clock.RealClock{}, Cluster: "east",
 		Image: image, Concurrency: 4,
-		Egress: egress.NewCluster(egress.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}),
+		Egress: egress.NewCluster(
+			egress.Options{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}},
+		),
 	})
 	if err != nil {
 		return 1, err

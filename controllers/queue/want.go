@@ -46,7 +46,9 @@ type Wanted struct {
 
 // Want reads a spec. The problem is why nothing can be made of it; what runs goes on then, see Reconciler.keepServing.
 // A policy that was deleted or made unusable is none as long as status has the last one.
-func Want(queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool) (Wanted, *plan.Problem) {
+func Want(
+	queue *v1alpha1.Queue, policies []v1alpha1.CompressionPolicy, neighbours Neighbours, privilegeAllowed bool,
+) (Wanted, *plan.Problem) {
 	resolved, err := policy.ResolveQueue(queue.Spec.Compression, policies)
 	policyProblem := unresolved(err)
 	if policyProblem != nil {
@@ -219,13 +221,16 @@ func limitsOf(limits v1alpha1.QueueLimits) (*wirev1.QueueLimits, error) {
 	if limits.MaxMessageSize != nil {
 		size := limits.MaxMessageSize.Value()
 		if size < 1 {
-			return nil, &policy.InvalidError{Field: "spec.limits.maxMessageSize", Fix: "must be at least 1Ki; write for example 1Mi"}
+			return nil, &policy.InvalidError{
+				Field: "spec.limits.maxMessageSize", Fix: "must be at least 1Ki; write for example 1Mi",
+			}
 		}
 		wire.MaxMessageSize = uint64(size)
 	}
 	if wire.MaxBytes > 0 && wire.MaxBytes < wire.MaxMessageSize {
-		return nil, &policy.InvalidError{Field: "spec.limits.maxBytes", Fix: fmt.Sprintf("must not be less than maxMessageSize, which is %d bytes: "+
-			"a message of that size would never fit; make the one larger or the other smaller", wire.MaxMessageSize)}
+		return nil, &policy.InvalidError{Field: "spec.limits.maxBytes", Fix: fmt.Sprintf("must not be less than "+
+			"maxMessageSize, which is %d bytes: a message of that size would never fit; make the one larger or the other "+
+			"smaller", wire.MaxMessageSize)}
 	}
 	if limits.Overflow == v1alpha1.QueueOverflowDropOldest {
 		wire.Overflow = wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST
@@ -257,7 +262,8 @@ func authenticationOf(authentication v1alpha1.QueueAuthentication) (*wirev1.Queu
 
 func roleOf(client string, operations []v1alpha1.QueueOperation) *wirev1.QueueRole {
 	return &wirev1.QueueRole{
-		Client: client, Put: slices.Contains(operations, v1alpha1.QueueOperationPut), Get: slices.Contains(operations, v1alpha1.QueueOperationGet),
+		Client: client, Put: slices.Contains(operations, v1alpha1.QueueOperationPut),
+		Get: slices.Contains(operations, v1alpha1.QueueOperationGet),
 	}
 }
 
@@ -275,7 +281,9 @@ func tokenKeys(tokens *v1alpha1.QueueTokens) []string {
 
 // redeliveryOf is what becomes of messages that clients of gRPC and HTTP do not acknowledge.
 func redeliveryOf(redelivery v1alpha1.QueueRedelivery) *wirev1.QueueRedelivery {
-	wire := &wirev1.QueueRedelivery{VisibilityTimeout: durationpb.New(duration(redelivery.VisibilityTimeout, 30*time.Second)), MaxDeliveries: 5}
+	wire := &wirev1.QueueRedelivery{
+		VisibilityTimeout: durationpb.New(duration(redelivery.VisibilityTimeout, 30*time.Second)), MaxDeliveries: 5,
+	}
 	if redelivery.MaxDeliveries != nil {
 		wire.MaxDeliveries = uint32(max(*redelivery.MaxDeliveries, 0))
 	}

@@ -44,10 +44,15 @@ func TestWantOfMinimumSizes(t *testing.T) {
 		"off, for this queue": {quantity("0"), []v1alpha1.CompressionPolicy{sized}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Compression = &v1alpha1.QueueCompression{MinSize: test.inline} }), test.policies...).Config
+			c := want(t, newQueue(func(s *v1alpha1.QueueSpec) {
+				s.Compression = &v1alpha1.QueueCompression{MinSize: test.inline}
+			}), test.policies...).Config
 			if c.GetCompressionMinSize() != test.size || c.GetCompression().GetHardwareMinSize() != test.hardware ||
 				c.GetCompression().GetSoftwareMinSize() != test.software {
-				t.Errorf("sizes %d, %d in hardware, %d in software", c.GetCompressionMinSize(), c.GetCompression().GetHardwareMinSize(), c.GetCompression().GetSoftwareMinSize())
+				t.Errorf(
+					"sizes %d, %d in hardware, %d in software", c.GetCompressionMinSize(), c.GetCompression().GetHardwareMinSize(),
+					c.GetCompression().GetSoftwareMinSize(),
+				)
 			}
 		})
 	}
@@ -56,12 +61,14 @@ func TestWantOfMinimumSizes(t *testing.T) {
 func TestWantOfLimits(t *testing.T) {
 	c := want(t, newQueue(func(s *v1alpha1.QueueSpec) {
 		s.Limits = v1alpha1.QueueLimits{
-			MaxMessages: ptr.To[int64](7), MaxBytes: ptr.To(resource.MustParse("8Mi")), MaxAge: &metav1.Duration{Duration: time.Hour},
+			MaxMessages: ptr.To[int64](7), MaxBytes: ptr.To(resource.MustParse("8Mi")),
+			MaxAge:         &metav1.Duration{Duration: time.Hour},
 			MaxMessageSize: ptr.To(resource.MustParse("2Mi")), Overflow: v1alpha1.QueueOverflowDropOldest, MaxConnections: 9,
 		}
 	})).Config
 	l := c.GetLimits()
-	if l.GetMaxMessages() != 7 || l.GetMaxBytes() != 8<<20 || l.GetMaxAge().AsDuration() != time.Hour || l.GetMaxMessageSize() != 2<<20 ||
+	if l.GetMaxMessages() != 7 || l.GetMaxBytes() != 8<<20 || l.GetMaxAge().AsDuration() != time.Hour ||
+		l.GetMaxMessageSize() != 2<<20 ||
 		l.GetOverflow() != wirev1.QueueOverflow_QUEUE_OVERFLOW_DROP_OLDEST || l.GetMaxConnections() != 9 {
 		t.Errorf("limits %v", l)
 	}
@@ -80,10 +87,12 @@ func TestWantRefuses(t *testing.T) {
 		says   string
 	}{
 		"a policy that is not there": {
-			func(s *v1alpha1.QueueSpec) { s.Compression = &v1alpha1.QueueCompression{PolicyName: "gone"} }, v1alpha1.ReasonPolicyNotFound, "gone",
+			func(s *v1alpha1.QueueSpec) { s.Compression = &v1alpha1.QueueCompression{PolicyName: "gone"} },
+			v1alpha1.ReasonPolicyNotFound, "gone",
 		},
 		"room for less than a message": {
-			func(s *v1alpha1.QueueSpec) { s.Limits.MaxBytes = ptr.To(resource.MustParse("64Ki")) }, v1alpha1.ReasonInvalidSpec, "spec.limits.maxBytes",
+			func(s *v1alpha1.QueueSpec) { s.Limits.MaxBytes = ptr.To(resource.MustParse("64Ki")) }, v1alpha1.ReasonInvalidSpec,
+			"spec.limits.maxBytes",
 		},
 		"a volume for less than some messages": {func(s *v1alpha1.QueueSpec) {
 			s.Storage.Size, s.Limits.MaxMessageSize = resource.MustParse("64Mi"), ptr.To(resource.MustParse("32Mi"))
@@ -124,11 +133,19 @@ func TestMembersRestartOnlyForWhatCountsAtTheStart(t *testing.T) {
 		}, false},
 		"storage": {func(s *v1alpha1.QueueSpec) { s.Storage.Size = resource.MustParse("2Gi") }, true},
 		"syncs": {func(s *v1alpha1.QueueSpec) {
-			s.Storage.Sync = &v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncInterval, Interval: &metav1.Duration{Duration: 10 * time.Second}}
+			s.Storage.Sync = &v1alpha1.QueueSync{
+				Mode: v1alpha1.QueueSyncInterval, Interval: &metav1.Duration{Duration: 10 * time.Second},
+			}
 		}, true},
-		"every put synced":   {func(s *v1alpha1.QueueSpec) { s.Storage.Sync = &v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncAlways} }, true},
-		"longest message":    {func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("2Mi")) }, false},
-		"longer message yet": {func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("20Mi")) }, true},
+		"every put synced": {
+			func(s *v1alpha1.QueueSpec) { s.Storage.Sync = &v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncAlways} }, true,
+		},
+		"longest message": {
+			func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("2Mi")) }, false,
+		},
+		"longer message yet": {
+			func(s *v1alpha1.QueueSpec) { s.Limits.MaxMessageSize = ptr.To(resource.MustParse("20Mi")) }, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, changed := template(test.change)
@@ -150,8 +167,11 @@ func TestWantOfSync(t *testing.T) {
 	}{
 		"built in":    {nil, false, 0},
 		"no interval": {&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncInterval}, false, 0},
-		"interval":    {&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncInterval, Interval: &metav1.Duration{Duration: time.Minute}}, false, time.Minute},
-		"always":      {&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncAlways}, true, 0},
+		"interval": {
+			&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncInterval, Interval: &metav1.Duration{Duration: time.Minute}}, false,
+			time.Minute,
+		},
+		"always": {&v1alpha1.QueueSync{Mode: v1alpha1.QueueSyncAlways}, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			storage := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Storage.Sync = test.sync })).Config.GetStorage()
@@ -169,11 +189,17 @@ func TestWantOfRedelivery(t *testing.T) {
 		deliveries uint32
 	}{
 		"built in": {v1alpha1.QueueRedelivery{}, 30 * time.Second, 5},
-		"stated":   {v1alpha1.QueueRedelivery{VisibilityTimeout: &metav1.Duration{Duration: time.Minute}, MaxDeliveries: ptr.To[int32](0)}, time.Minute, 0},
+		"stated": {
+			v1alpha1.QueueRedelivery{
+				VisibilityTimeout: &metav1.Duration{Duration: time.Minute}, MaxDeliveries: ptr.To[int32](0),
+			},
+			time.Minute, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := want(t, newQueue(func(s *v1alpha1.QueueSpec) { s.Redelivery = test.spec }))
-			if r := w.Config.GetRedelivery(); r.GetVisibilityTimeout().AsDuration() != test.visibility || r.GetMaxDeliveries() != test.deliveries {
+			if r := w.Config.GetRedelivery(); r.GetVisibilityTimeout().AsDuration() != test.visibility ||
+				r.GetMaxDeliveries() != test.deliveries {
 				t.Errorf("redelivery %v", r)
 			}
 			if w.Config.GetServiceAddress() == "" {
@@ -191,7 +217,9 @@ func TestRoles(t *testing.T) {
 			s.Authentication.Tokens.Roles = roles
 			s.Authentication.ClientCertificates = &v1alpha1.QueueClientCertificates{
 				CABundle: authority(t, "clients"),
-				Roles:    []v1alpha1.QueueCertificateRole{{Certificate: "CN:till", Operations: []v1alpha1.QueueOperation{v1alpha1.QueueOperationGet}}},
+				Roles: []v1alpha1.QueueCertificateRole{
+					{Certificate: "CN:till", Operations: []v1alpha1.QueueOperation{v1alpha1.QueueOperationGet}},
+				},
 			}
 		}))
 		for _, volume := range statefulSet(t, wanted, nil).Spec.Template.Spec.Volumes {
@@ -208,16 +236,22 @@ func TestRoles(t *testing.T) {
 		}
 		return mounted, told
 	}
-	put, both := []v1alpha1.QueueOperation{v1alpha1.QueueOperationPut}, []v1alpha1.QueueOperation{v1alpha1.QueueOperationGet, v1alpha1.QueueOperationPut}
+	put, both := []v1alpha1.QueueOperation{v1alpha1.QueueOperationPut}, []v1alpha1.QueueOperation{
+		v1alpha1.QueueOperationGet, v1alpha1.QueueOperationPut,
+	}
 	const certificate = "CN:till false true; "
 	if mounted, told := keys(); mounted != nil || told != certificate {
 		t.Errorf("without roles: %v, %s", mounted, told)
 	}
-	if mounted, told := keys(v1alpha1.QueueTokenRole{Token: "till", Operations: put}, v1alpha1.QueueTokenRole{Token: "clerk", Operations: both}); !slices.Equal(mounted, []string{"till", "clerk"}) ||
+	if mounted, told := keys(
+		v1alpha1.QueueTokenRole{Token: "till", Operations: put}, v1alpha1.QueueTokenRole{Token: "clerk", Operations: both},
+	); !slices.Equal(mounted, []string{"till", "clerk"}) ||
 		told != "till true false; clerk true true; "+certificate {
 		t.Errorf("with roles: %v, %s", mounted, told)
 	}
-	if mounted, told := keys(v1alpha1.QueueTokenRole{Token: "till", Operations: both}, v1alpha1.QueueTokenRole{Token: "*", Operations: put}); mounted != nil || told != "till true true; * true false; "+certificate {
+	if mounted, told := keys(
+		v1alpha1.QueueTokenRole{Token: "till", Operations: both}, v1alpha1.QueueTokenRole{Token: "*", Operations: put},
+	); mounted != nil || told != "till true true; * true false; "+certificate {
 		t.Errorf("with others: %v, %s", mounted, told)
 	}
 }

@@ -29,7 +29,10 @@ func run(id string, bandwidth int64) quota.Held {
 // wants asks for one run with that bandwidth, waiting since so many seconds after the start; 0: it goes through no
 // network.
 func wants(id string, bandwidth int64, since int) quota.Request {
-	r := quota.Request{ID: id, Name: id, Since: start.Add(time.Duration(since) * time.Second), Amounts: quota.Amounts{quota.RunningTransfers: 1}}
+	r := quota.Request{
+		ID: id, Name: id, Since: start.Add(time.Duration(since) * time.Second),
+		Amounts: quota.Amounts{quota.RunningTransfers: 1},
+	}
 	if bandwidth != 0 {
 		r.Bandwidth = &bandwidth
 	}
@@ -53,29 +56,117 @@ func TestDecide(t *testing.T) {
 		bandwidth int64          // that is granted
 		exceeded  quota.Exceeded // zero: granted
 	}{
-		"no limits":                           {quota.View{}, asks("a", quota.Unlimited), quota.Unlimited, quota.Exceeded{}},
-		"no limits, one of its own":           {quota.View{}, asks("a", 5*mi), 5 * mi, quota.Exceeded{}},
-		"a slot is free":                      {quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)}}, asks("a", quota.Unlimited), quota.Unlimited, quota.Exceeded{}},
-		"the last slot is its own already":    {quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1), run("a", 1)}}, asks("a", 5), 5, quota.Exceeded{}},
-		"all slots are taken":                 {quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1), run("y", 1)}}, asks("a", 5), 0, quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1}},
-		"more is used than allowed":           {quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1), run("y", 1), run("z", 1)}}, asks("a", 5), 0, quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 3, Wanted: 1}},
-		"another has waited for the slot":     {quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)}, Waiting: []quota.Request{wants("b", 5, 1)}}, asks("a", 5), 0, quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1}},
-		"it has waited for longer":            {quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)}, Waiting: []quota.Request{wants("b", 5, 2), wants("a", 5, 1)}}, wants("a", 5, 1), 5, quota.Exceeded{}},
-		"names order those of one moment":     {quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)}, Waiting: []quota.Request{wants("b", 5, 1), wants("a", 5, 1)}}, wants("b", 5, 1), 0, quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1}},
-		"bandwidth of its own":                {quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 40*mi)}}, asks("a", 60*mi), 60 * mi, quota.Exceeded{}},
-		"bandwidth that is not left":          {quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 41*mi)}}, asks("a", 60*mi), 0, quota.Exceeded{Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 41 * mi, Wanted: 60 * mi}},
-		"a limit above all there is":          {quota.View{Limits: []quota.Limits{wire}}, asks("a", 500*mi), 100 * mi, quota.Exceeded{}},
-		"no limit of its own: what is left":   {quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 41*mi)}}, asks("a", quota.Unlimited), 59 * mi, quota.Exceeded{}},
-		"no limit of its own: a share":        {quota.View{Limits: []quota.Limits{both}, Held: []quota.Held{run("x", 60*mi)}}, asks("a", quota.Unlimited), 25 * mi, quota.Exceeded{}},
-		"shares of two quotas":                {quota.View{Limits: []quota.Limits{slots, wire}}, asks("a", quota.Unlimited), 50 * mi, quota.Exceeded{}},
-		"a share that is not left":            {quota.View{Limits: []quota.Limits{both}, Held: []quota.Held{run("x", 80*mi)}}, asks("a", quota.Unlimited), 0, quota.Exceeded{Kind: "DataQuota", Name: "both", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 80 * mi, Wanted: 25 * mi}},
-		"nothing is left":                     {quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 100*mi)}}, asks("a", quota.Unlimited), 0, quota.Exceeded{Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 100 * mi, Wanted: quota.LeastBandwidth}},
-		"one from before the limit has all":   {quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", quota.Unlimited)}}, asks("a", mi), 0, quota.Exceeded{Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 100 * mi, Wanted: mi}},
-		"no network needs no bandwidth":       {quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 100*mi)}}, asks("a", 0), quota.Unlimited, quota.Exceeded{}},
-		"none are allowed":                    {quota.View{Limits: []quota.Limits{limits("none", quota.Amounts{quota.RunningTransfers: 0})}}, asks("a", 5), 0, quota.Exceeded{Kind: "DataQuota", Name: "none", Resource: quota.RunningTransfers, Limit: 0, Wanted: 1}},
-		"the stricter of two":                 {quota.View{Limits: []quota.Limits{both, slots}, Held: []quota.Held{run("x", 1), run("y", 1)}}, asks("a", 5), 0, quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1}},
-		"bandwidth is kept for the one ahead": {quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 50*mi)}, Waiting: []quota.Request{wants("b", 80*mi, 1)}}, asks("a", 20*mi), 0, quota.Exceeded{Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 50 * mi, Wanted: 20 * mi, Behind: true}},
-		"one that needs none goes past it":    {quota.View{Limits: []quota.Limits{both}, Held: []quota.Held{run("x", 50*mi)}, Waiting: []quota.Request{wants("b", 80*mi, 1)}}, asks("a", 0), quota.Unlimited, quota.Exceeded{}},
+		"no limits":                 {quota.View{}, asks("a", quota.Unlimited), quota.Unlimited, quota.Exceeded{}},
+		"no limits, one of its own": {quota.View{}, asks("a", 5*mi), 5 * mi, quota.Exceeded{}},
+		"a slot is free": {
+			quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)}}, asks("a", quota.Unlimited),
+			quota.Unlimited, quota.Exceeded{},
+		},
+		"the last slot is its own already": {
+			quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1), run("a", 1)}}, asks("a", 5), 5,
+			quota.Exceeded{},
+		},
+		"all slots are taken": {
+			quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1), run("y", 1)}}, asks("a", 5), 0,
+			quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1},
+		},
+		"more is used than allowed": {
+			quota.View{Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1), run("y", 1), run("z", 1)}}, asks("a", 5),
+			0, quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 3, Wanted: 1},
+		},
+		"another has waited for the slot": {
+			quota.View{
+				Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)}, Waiting: []quota.Request{wants("b", 5, 1)},
+			},
+			asks("a", 5), 0,
+			quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1},
+		},
+		"it has waited for longer": {
+			quota.View{
+				Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)},
+				Waiting: []quota.Request{wants("b", 5, 2), wants("a", 5, 1)},
+			},
+			wants("a", 5, 1), 5, quota.Exceeded{},
+		},
+		"names order those of one moment": {
+			quota.View{
+				Limits: []quota.Limits{slots}, Held: []quota.Held{run("x", 1)},
+				Waiting: []quota.Request{wants("b", 5, 1), wants("a", 5, 1)},
+			},
+			wants("b", 5, 1), 0,
+			quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1},
+		},
+		"bandwidth of its own": {
+			quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 40*mi)}}, asks("a", 60*mi), 60 * mi,
+			quota.Exceeded{},
+		},
+		"bandwidth that is not left": {
+			quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 41*mi)}}, asks("a", 60*mi), 0,
+			quota.Exceeded{
+				Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 41 * mi, Wanted: 60 * mi,
+			},
+		},
+		"a limit above all there is": {
+			quota.View{Limits: []quota.Limits{wire}}, asks("a", 500*mi), 100 * mi, quota.Exceeded{},
+		},
+		"no limit of its own: what is left": {
+			quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 41*mi)}}, asks("a", quota.Unlimited), 59 * mi,
+			quota.Exceeded{},
+		},
+		"no limit of its own: a share": {
+			quota.View{Limits: []quota.Limits{both}, Held: []quota.Held{run("x", 60*mi)}}, asks("a", quota.Unlimited), 25 * mi,
+			quota.Exceeded{},
+		},
+		"shares of two quotas": {
+			quota.View{Limits: []quota.Limits{slots, wire}}, asks("a", quota.Unlimited), 50 * mi, quota.Exceeded{},
+		},
+		"a share that is not left": {
+			quota.View{Limits: []quota.Limits{both}, Held: []quota.Held{run("x", 80*mi)}}, asks("a", quota.Unlimited), 0,
+			quota.Exceeded{
+				Kind: "DataQuota", Name: "both", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 80 * mi, Wanted: 25 * mi,
+			},
+		},
+		"nothing is left": {
+			quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 100*mi)}}, asks("a", quota.Unlimited), 0,
+			quota.Exceeded{
+				Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 100 * mi,
+				Wanted: quota.LeastBandwidth,
+			},
+		},
+		"one from before the limit has all": {
+			quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", quota.Unlimited)}}, asks("a", mi), 0,
+			quota.Exceeded{
+				Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 100 * mi, Wanted: mi,
+			},
+		},
+		"no network needs no bandwidth": {
+			quota.View{Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 100*mi)}}, asks("a", 0), quota.Unlimited,
+			quota.Exceeded{},
+		},
+		"none are allowed": {
+			quota.View{Limits: []quota.Limits{limits("none", quota.Amounts{quota.RunningTransfers: 0})}}, asks("a", 5), 0,
+			quota.Exceeded{Kind: "DataQuota", Name: "none", Resource: quota.RunningTransfers, Limit: 0, Wanted: 1},
+		},
+		"the stricter of two": {
+			quota.View{Limits: []quota.Limits{both, slots}, Held: []quota.Held{run("x", 1), run("y", 1)}}, asks("a", 5), 0,
+			quota.Exceeded{Kind: "DataQuota", Name: "slots", Resource: quota.RunningTransfers, Limit: 2, Used: 2, Wanted: 1},
+		},
+		"bandwidth is kept for the one ahead": {
+			quota.View{
+				Limits: []quota.Limits{wire}, Held: []quota.Held{run("x", 50*mi)}, Waiting: []quota.Request{wants("b", 80*mi, 1)},
+			},
+			asks("a", 20*mi), 0,
+			quota.Exceeded{
+				Kind: "DataQuota", Name: "wire", Resource: quota.Bandwidth, Limit: 100 * mi, Used: 50 * mi, Wanted: 20 * mi,
+				Behind: true,
+			},
+		},
+		"one that needs none goes past it": {
+			quota.View{
+				Limits: []quota.Limits{both}, Held: []quota.Held{run("x", 50*mi)}, Waiting: []quota.Request{wants("b", 80*mi, 1)},
+			},
+			asks("a", 0), quota.Unlimited, quota.Exceeded{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := quota.Decide(c.view, c.request)
@@ -95,7 +186,9 @@ func TestDecide(t *testing.T) {
 // does.
 func TestQueuesKeepNothing(t *testing.T) {
 	queue := func(id string, bytes int64, since int) quota.Request {
-		return quota.Request{ID: id, Since: start.Add(time.Duration(since) * time.Second), Amounts: quota.Amounts{quota.QueueBytes: bytes}}
+		return quota.Request{
+			ID: id, Since: start.Add(time.Duration(since) * time.Second), Amounts: quota.Amounts{quota.QueueBytes: bytes},
+		}
 	}
 	view := quota.View{
 		Limits:  []quota.Limits{limits("q", quota.Amounts{quota.QueueBytes: 100})},
@@ -178,13 +271,18 @@ func TestNobodyStarves(t *testing.T) {
 // TestOrderDoesNotMatter: the answer does not depend on the order in which a list comes.
 func TestOrderDoesNotMatter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	view := quota.View{Limits: []quota.Limits{limits("q", quota.Amounts{quota.RunningTransfers: 4, quota.Bandwidth: 50 * mi})}, Held: []quota.Held{run("x", mi)}}
+	view := quota.View{
+		Limits: []quota.Limits{limits("q", quota.Amounts{quota.RunningTransfers: 4, quota.Bandwidth: 50 * mi})},
+		Held:   []quota.Held{run("x", mi)},
+	}
 	for i := range 12 {
 		view.Waiting = append(view.Waiting, wants(fmt.Sprint(i), int64(i%5)*10*mi, i/3))
 	}
 	first := quota.Next(view)
 	for range 100 {
-		random.Shuffle(len(view.Waiting), func(i, j int) { view.Waiting[i], view.Waiting[j] = view.Waiting[j], view.Waiting[i] })
+		random.Shuffle(len(view.Waiting), func(i, j int) {
+			view.Waiting[i], view.Waiting[j] = view.Waiting[j], view.Waiting[i]
+		})
 		if got := quota.Next(view); !slices.Equal(got, first) {
 			t.Fatalf("%v, and in another order %v", first, got)
 		}

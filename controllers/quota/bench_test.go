@@ -17,7 +17,9 @@ import (
 // BenchmarkDecide is one request in a namespace where five Transfers run and about 10,000 wait.
 func BenchmarkDecide(b *testing.B) {
 	five := int32(5)
-	quotas := []v1alpha1.DataQuota{{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningTransfers: &five}}}}
+	quotas := []v1alpha1.DataQuota{
+		{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningTransfers: &five}}},
+	}
 	var transfers []v1alpha1.Transfer
 	for i := range 10_000 {
 		name := fmt.Sprint(i)

@@ -87,7 +87,8 @@ func DeliveryWaits(delivery *v1alpha1.Delivery) (Request, bool) {
 func DeliveryRequest(delivery *v1alpha1.Delivery) Request {
 	created := delivery.CreationTimestamp.Time
 	return Request{
-		ID: string(delivery.UID), Since: created, Created: created, Name: delivery.Name, Amounts: Amounts{RunningDeliveries: 1},
+		ID: string(delivery.UID), Since: created, Created: created, Name: delivery.Name,
+		Amounts: Amounts{RunningDeliveries: 1},
 	}
 }
 

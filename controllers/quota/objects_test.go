@@ -26,14 +26,29 @@ func TestTransferHolds(t *testing.T) {
 		change func(*v1alpha1.Transfer)
 		want   quota.Amounts // nil: nothing
 	}{
-		"an attempt":                  {func(*v1alpha1.Transfer) {}, quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi}},
-		"an attempt, suspended":       {func(x *v1alpha1.Transfer) { x.Spec.Suspend = true }, quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi}},
-		"an attempt, being deleted":   {func(x *v1alpha1.Transfer) { x.DeletionTimestamp = &at }, quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi}},
-		"an attempt without a limit":  {func(x *v1alpha1.Transfer) { x.Status.Run.BandwidthLimit = nil }, quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: quota.Unlimited}},
-		"a pod with both claims":      {func(x *v1alpha1.Transfer) { x.Status.Run.Route = v1alpha1.RoutePod }, quota.Amounts{quota.RunningTransfers: 1}},
-		"a spec that promises little": {func(x *v1alpha1.Transfer) { x.Spec.BandwidthLimit = ptr.To(resource.MustParse("256Ki")) }, quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi}},
-		"no run":                      {func(x *v1alpha1.Transfer) { x.Status.Run = nil }, nil},
-		"a run that has ended":        {func(x *v1alpha1.Transfer) { x.Status.Run.CompletionTime = &at }, nil},
+		"an attempt": {
+			func(*v1alpha1.Transfer) {}, quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi},
+		},
+		"an attempt, suspended": {
+			func(x *v1alpha1.Transfer) { x.Spec.Suspend = true }, quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi},
+		},
+		"an attempt, being deleted": {
+			func(x *v1alpha1.Transfer) { x.DeletionTimestamp = &at },
+			quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi},
+		},
+		"an attempt without a limit": {
+			func(x *v1alpha1.Transfer) { x.Status.Run.BandwidthLimit = nil },
+			quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: quota.Unlimited},
+		},
+		"a pod with both claims": {
+			func(x *v1alpha1.Transfer) { x.Status.Run.Route = v1alpha1.RoutePod }, quota.Amounts{quota.RunningTransfers: 1},
+		},
+		"a spec that promises little": {
+			func(x *v1alpha1.Transfer) { x.Spec.BandwidthLimit = ptr.To(resource.MustParse("256Ki")) },
+			quota.Amounts{quota.RunningTransfers: 1, quota.Bandwidth: mi},
+		},
+		"no run":               {func(x *v1alpha1.Transfer) { x.Status.Run = nil }, nil},
+		"a run that has ended": {func(x *v1alpha1.Transfer) { x.Status.Run.CompletionTime = &at }, nil},
 		"a back-off": {func(x *v1alpha1.Transfer) {
 			x.Status.Run.NextAttemptTime = &at
 			x.Status.Conditions = ready(v1alpha1.ReasonRetrying)
@@ -53,7 +68,9 @@ func TestTransferHolds(t *testing.T) {
 	} {
 		transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Status: v1alpha1.TransferStatus{
 			Conditions: ready(v1alpha1.ReasonTransferring),
-			Run:        &v1alpha1.RunStatus{ID: "abcde", Attempt: 1, Route: v1alpha1.RouteGateway, BandwidthLimit: ptr.To(resource.MustParse("1Mi"))},
+			Run: &v1alpha1.RunStatus{
+				ID: "abcde", Attempt: 1, Route: v1alpha1.RouteGateway, BandwidthLimit: ptr.To(resource.MustParse("1Mi")),
+			},
 		}}
 		c.change(transfer)
 		held, holds := quota.TransferHolds(transfer)
@@ -96,15 +113,29 @@ func TestDeliveries(t *testing.T) {
 	at := metav1.NewTime(start)
 	list := []v1alpha1.Delivery{
 		{ObjectMeta: metav1.ObjectMeta{UID: "runs"}, Status: v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{}}},
-		{ObjectMeta: metav1.ObjectMeta{UID: "goes", DeletionTimestamp: &at}, Status: v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{}}},
-		{ObjectMeta: metav1.ObjectMeta{UID: "ended"}, Status: v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{CompletionTime: &at}}},
+		{
+			ObjectMeta: metav1.ObjectMeta{UID: "goes", DeletionTimestamp: &at},
+			Status:     v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{}},
+		},
+		{
+			ObjectMeta: metav1.ObjectMeta{UID: "ended"},
+			Status:     v1alpha1.DeliveryStatus{Run: &v1alpha1.RunStatus{CompletionTime: &at}},
+		},
 		{ObjectMeta: metav1.ObjectMeta{UID: "new"}},
-		{ObjectMeta: metav1.ObjectMeta{UID: "waits"}, Status: v1alpha1.DeliveryStatus{Conditions: ready(v1alpha1.ReasonQuotaExceeded)}},
-		{ObjectMeta: metav1.ObjectMeta{UID: "first", CreationTimestamp: metav1.NewTime(start.Add(-time.Hour))}, Status: v1alpha1.DeliveryStatus{Conditions: ready(v1alpha1.ReasonQuotaExceeded)}},
+		{
+			ObjectMeta: metav1.ObjectMeta{UID: "waits"},
+			Status:     v1alpha1.DeliveryStatus{Conditions: ready(v1alpha1.ReasonQuotaExceeded)},
+		},
+		{
+			ObjectMeta: metav1.ObjectMeta{UID: "first", CreationTimestamp: metav1.NewTime(start.Add(-time.Hour))},
+			Status:     v1alpha1.DeliveryStatus{Conditions: ready(v1alpha1.ReasonQuotaExceeded)},
+		},
 	}
 	list[4].CreationTimestamp = at
 	three := int32(3)
-	quotas := []v1alpha1.DataQuota{{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningDeliveries: &three}}}}
+	quotas := []v1alpha1.DataQuota{
+		{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningDeliveries: &three}}},
+	}
 	view := quota.Deliveries(quotas, list)
 	if used := quota.Used(view.Limits[0].Hard, view.Held); used[quota.RunningDeliveries] != 2 {
 		t.Errorf("used are %v", used)
@@ -152,7 +183,8 @@ func TestAmountsOfTheAPI(t *testing.T) {
 		t.Errorf("%v", amounts)
 	}
 	back := amounts.API()
-	if *back.RunningTransfers != 5 || back.Bandwidth.String() != "200Mi" || back.QueueBytes != nil || back.RunningDeliveries != nil {
+	if *back.RunningTransfers != 5 || back.Bandwidth.String() != "200Mi" || back.QueueBytes != nil ||
+		back.RunningDeliveries != nil {
 		t.Errorf("%+v", back)
 	}
 }

@@ -101,20 +101,23 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 	if len(packed) == 0 {
 		spec.Mode = v1alpha1.CompressionNever
 		if user != "" {
-			return spec, fmt.Sprintf("by the objective %s: mode Never, since %s does the same with every %s over whatever link, and it is best over more of them than any other: %s%s",
+			return spec, fmt.Sprintf("by the objective %s: mode Never, since %s does the same with every %s over whatever "+
+				"link, and it is best over more of them than any other: %s%s",
 				cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), user, unit, reasons(in.winners()), in.hopeless())
 		}
-		return spec, fmt.Sprintf("by the objective %s nothing is better than to send these data as they are, over any of the links: mode Never%s",
+		return spec, fmt.Sprintf("by the objective %s nothing is better than to send these data as they are, over any of "+
+			"the links: mode Never%s",
 			cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), in.hopeless())
 	}
 	spec.Mode = v1alpha1.CompressionAuto
 	spec.Codecs = codecs(packed)
 	spec.Level = mostEffort(packed)
-	why := []string{fmt.Sprintf("by the objective %s: mode Auto, which chooses block by block, with codecs [%s] up to level %s, because %s",
+	why := []string{fmt.Sprintf("by the objective %s: mode Auto, which chooses block by block, with codecs [%s] up to "+
+		"level %s, because %s",
 		cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), join(spec.Codecs), spec.Level, reasons(in.winners()))}
 	if user != "" {
-		why = []string{fmt.Sprintf("by the objective %s: %s at level %s, which %s uses for every %s (each was measured alone, at its size) over whatever link, since it is best over more "+
-			"of them than any other: %s", cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), spec.Codecs[0], spec.Level, user, unit, reasons(in.winners()))}
+		why = []string{fmt.Sprintf("by the objective %s: %s at level %s, which %s uses for every %s (each was measured "+
+			"alone, at its size) over whatever link, since it is best over more of them than any other: %s", cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), spec.Codecs[0], spec.Level, user, unit, reasons(in.winners()))}
 	}
 	accelerated := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine == placement.EngineHardware })
 	software := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine != placement.EngineHardware })

@@ -20,7 +20,12 @@ import (
 func result(codec, engine, level, ratio, cpu, cost string, seconds ...string) v1alpha1.TrialResult {
 	r := v1alpha1.TrialResult{Codec: codec, Engine: engine, Level: level, Ratio: ratio}
 	for i, s := range seconds {
-		r.Predictions = append(r.Predictions, v1alpha1.TrialPrediction{Link: []string{"wan", "lan", "bus"}[i], SecondsPerGiB: s, CPUSecondsPerGiB: cpu, CostPerGiB: cost})
+		r.Predictions = append(
+			r.Predictions,
+			v1alpha1.TrialPrediction{
+				Link: []string{"wan", "lan", "bus"}[i], SecondsPerGiB: s, CPUSecondsPerGiB: cpu, CostPerGiB: cost,
+			},
+		)
 	}
 	return r
 }
@@ -41,12 +46,15 @@ func input(best ...int) recommend.Input {
 		},
 	}
 	for i := range best {
-		s.Links = append(s.Links, v1alpha1.TrialLink{Name: []string{"wan", "lan", "bus"}[i], BytesPerSecond: resource.MustParse("125M")})
+		s.Links = append(
+			s.Links, v1alpha1.TrialLink{Name: []string{"wan", "lan", "bus"}[i], BytesPerSecond: resource.MustParse("125M")},
+		)
 	}
 	return recommend.Input{
 		Name: "ledger", Status: s, Best: best, Current: v1alpha1.PolicyStatus{
 			Name: "priced", Objective: v1alpha1.ObjectiveElapsed, Placement: v1alpha1.PlacementPreferHardware,
-			HardwareMinSize: ptr.To(resource.MustParse("20000")), Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
+			HardwareMinSize: ptr.To(resource.MustParse("20000")),
+			Prices:          &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
 		},
 	}
 }
@@ -61,16 +69,33 @@ func TestRecommend(t *testing.T) {
 		placement v1alpha1.Placement
 		says      []string
 	}{
-		"one":          {[]int{isal}, func(in *recommend.Input) { in.Status.Results[accelerated].Problem = "x" }, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", "PreferHardware", []string{"since no accelerator was measured"}},
-		"most first":   {[]int{zstdBalanced, isal, isal}, nil, []v1alpha1.Codec{"deflate", "zstd"}, "Balanced", "Auto", "AnyNode", []string{"zstd by libzstd at Balanced is best over wan", "deflate by isa-l at Fast is best over lan, bus"}},
-		"accelerator":  {[]int{accelerated, accelerated, stored}, nil, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", "PreferHardware", []string{"the accelerator was best", "no compression is best over bus", "25 %"}},
-		"second place": {[]int{zstdBalanced, zstdBalanced, accelerated}, nil, []v1alpha1.Codec{"zstd", "deflate"}, "Balanced", "Auto", "AnyNode", []string{"not best over most"}},
-		"nothing":      {[]int{stored}, nil, nil, "", "Never", "", []string{"nothing is better"}},
+		"one": {
+			[]int{isal}, func(in *recommend.Input) { in.Status.Results[accelerated].Problem = "x" }, []v1alpha1.Codec{"deflate"},
+			"Fast", "Auto", "PreferHardware", []string{"since no accelerator was measured"},
+		},
+		"most first": {
+			[]int{zstdBalanced, isal, isal}, nil, []v1alpha1.Codec{"deflate", "zstd"}, "Balanced", "Auto", "AnyNode",
+			[]string{"zstd by libzstd at Balanced is best over wan", "deflate by isa-l at Fast is best over lan, bus"},
+		},
+		"accelerator": {
+			[]int{accelerated, accelerated, stored}, nil, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", "PreferHardware",
+			[]string{"the accelerator was best", "no compression is best over bus", "25 %"},
+		},
+		"second place": {
+			[]int{zstdBalanced, zstdBalanced, accelerated}, nil, []v1alpha1.Codec{"zstd", "deflate"}, "Balanced", "Auto",
+			"AnyNode", []string{"not best over most"},
+		},
+		"nothing": {[]int{stored}, nil, nil, "", "Never", "", []string{"nothing is better"}},
 		"forbidden": {[]int{zstdBalanced}, func(in *recommend.Input) {
 			in.Current.SoftwareDisabled, in.Current.Placement = true, v1alpha1.PlacementRequireHardware
 			in.Status.Results[accelerated].Problem = "x"
-		}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", "PreferHardware", []string{"software is allowed", "no accelerator does zstd"}},
-		"hardware alone": {[]int{accelerated}, func(in *recommend.Input) { in.Current.SoftwareDisabled = true }, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", "PreferHardware", nil},
+		}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", "PreferHardware", []string{
+			"software is allowed", "no accelerator does zstd",
+		}},
+		"hardware alone": {
+			[]int{accelerated}, func(in *recommend.Input) { in.Current.SoftwareDisabled = true }, []v1alpha1.Codec{"deflate"},
+			"Fast", "Auto", "PreferHardware", nil,
+		},
 	} {
 		in := input(test.best...)
 		if test.change != nil {
@@ -88,8 +113,10 @@ func TestRecommend(t *testing.T) {
 		if err := policy.ValidateSpec(p.Spec); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if p.Kind != "CompressionPolicy" || p.Name != "ledger" || !slices.Equal(p.Spec.Codecs, test.codecs) || p.Spec.Level != test.level || p.Spec.Mode != test.mode ||
-			p.Spec.Placement != test.placement || p.Spec.Objective != v1alpha1.ObjectiveElapsed || p.Spec.Prices.NetworkGiB != "0.05" || p.Spec.Hardware.MinSize.Value() != 20000 {
+		if p.Kind != "CompressionPolicy" || p.Name != "ledger" || !slices.Equal(p.Spec.Codecs, test.codecs) ||
+			p.Spec.Level != test.level || p.Spec.Mode != test.mode ||
+			p.Spec.Placement != test.placement || p.Spec.Objective != v1alpha1.ObjectiveElapsed ||
+			p.Spec.Prices.NetworkGiB != "0.05" || p.Spec.Hardware.MinSize.Value() != 20000 {
 			t.Errorf("%s: %s", name, r.Policy)
 		}
 		if disabled := p.Spec.Software != nil && p.Spec.Software.Disabled; disabled != (name == "hardware alone") {
@@ -117,12 +144,29 @@ func TestOneForAll(t *testing.T) {
 		mode  v1alpha1.CompressionMode
 		says  []string
 	}{
-		"body":        {v1alpha1.TrialUnitBody, []int{zstdBalanced}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", []string{"zstd at level Balanced, which an HTTPEndpoint uses for every body", "codings: [zstd, gzip]"}},
-		"most links":  {v1alpha1.TrialUnitBody, []int{zstdBalanced, isal, isal}, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", []string{"deflate at level Fast", "codings: [gzip] in its spec", "zstd by libzstd at Balanced is best over wan"}},
-		"two engines": {v1alpha1.TrialUnitMessage, []int{zstdBalanced, isal, accelerated}, []v1alpha1.Codec{"deflate"}, "Fast", "Auto", []string{"which a Queue uses for every message", "placement PreferHardware"}},
-		"as many":     {v1alpha1.TrialUnitMessage, []int{zstdBalanced, isal}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", nil},
-		"not worth":   {v1alpha1.TrialUnitMessage, []int{zstdBalanced, stored, stored}, nil, "", "Never", []string{"mode Never, since a Queue does the same with every message", "no compression is best over lan, bus"}},
-		"blocks":      {v1alpha1.TrialUnitBlock, []int{zstdBalanced, stored, isal}, []v1alpha1.Codec{"zstd", "deflate"}, "Balanced", "Auto", []string{"chooses block by block", "up to level Balanced"}},
+		"body": {
+			v1alpha1.TrialUnitBody, []int{zstdBalanced}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto",
+			[]string{"zstd at level Balanced, which an HTTPEndpoint uses for every body", "codings: [zstd, gzip]"},
+		},
+		"most links": {
+			v1alpha1.TrialUnitBody, []int{zstdBalanced, isal, isal}, []v1alpha1.Codec{"deflate"}, "Fast", "Auto",
+			[]string{"deflate at level Fast", "codings: [gzip] in its spec", "zstd by libzstd at Balanced is best over wan"},
+		},
+		"two engines": {
+			v1alpha1.TrialUnitMessage, []int{zstdBalanced, isal, accelerated}, []v1alpha1.Codec{"deflate"}, "Fast", "Auto",
+			[]string{"which a Queue uses for every message", "placement PreferHardware"},
+		},
+		"as many": {
+			v1alpha1.TrialUnitMessage, []int{zstdBalanced, isal}, []v1alpha1.Codec{"zstd"}, "Balanced", "Auto", nil,
+		},
+		"not worth": {
+			v1alpha1.TrialUnitMessage, []int{zstdBalanced, stored, stored}, nil, "", "Never",
+			[]string{"mode Never, since a Queue does the same with every message", "no compression is best over lan, bus"},
+		},
+		"blocks": {
+			v1alpha1.TrialUnitBlock, []int{zstdBalanced, stored, isal}, []v1alpha1.Codec{"zstd", "deflate"}, "Balanced", "Auto",
+			[]string{"chooses block by block", "up to level Balanced"},
+		},
 	} {
 		in := input(test.best...)
 		in.Status.Sample.Unit = test.unit
@@ -134,7 +178,8 @@ func TestOneForAll(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(r.Policy), &p); err != nil {
 			t.Fatalf("%s: %v: %s", name, err, r.Policy)
 		}
-		if err := policy.ValidateSpec(p.Spec); err != nil || !slices.Equal(p.Spec.Codecs, test.codec) || p.Spec.Level != test.level || p.Spec.Mode != test.mode {
+		if err := policy.ValidateSpec(p.Spec); err != nil || !slices.Equal(p.Spec.Codecs, test.codec) ||
+			p.Spec.Level != test.level || p.Spec.Mode != test.mode {
 			t.Errorf("%s: %v %s", name, err, r.Policy)
 		}
 		for _, say := range test.says {
@@ -142,7 +187,8 @@ func TestOneForAll(t *testing.T) {
 				t.Errorf("%s: %q lacks %q", name, r.Message, say)
 			}
 		}
-		if test.unit != v1alpha1.TrialUnitBody && strings.Contains(r.Message, "codings") || test.unit != v1alpha1.TrialUnitBlock && strings.Contains(r.Message, "up to level") {
+		if test.unit != v1alpha1.TrialUnitBody && strings.Contains(r.Message, "codings") ||
+			test.unit != v1alpha1.TrialUnitBlock && strings.Contains(r.Message, "up to level") {
 			t.Errorf("%s: %q", name, r.Message)
 		}
 	}
@@ -150,10 +196,11 @@ func TestOneForAll(t *testing.T) {
 
 func TestChoicesAreExplained(t *testing.T) {
 	for objective, want := range map[v1alpha1.CompressionObjective]string{
-		v1alpha1.ObjectiveElapsed: "zstd by libzstd at Balanced over wan (125M bytes per second): 22 s for a GiB; no compression: 86 s (+291 %); deflate by dfltcc at Fast: 29 s (+32 %)",
-		v1alpha1.ObjectiveCost:    "USD 0.01250 for a GiB; no compression: USD 0.05002 (+300 %)",
-		v1alpha1.ObjectiveCPU:     "8 CPU seconds for a GiB; no compression: 3 CPU seconds (-62 %)",
-		v1alpha1.ObjectiveBytes:   "256 MiB for a GiB; no compression: 1024 MiB (+300 %)",
+		v1alpha1.ObjectiveElapsed: "zstd by libzstd at Balanced over wan (125M bytes per second): 22 s for a GiB; no " +
+			"compression: 86 s (+291 %); deflate by dfltcc at Fast: 29 s (+32 %)",
+		v1alpha1.ObjectiveCost:  "USD 0.01250 for a GiB; no compression: USD 0.05002 (+300 %)",
+		v1alpha1.ObjectiveCPU:   "8 CPU seconds for a GiB; no compression: 3 CPU seconds (-62 %)",
+		v1alpha1.ObjectiveBytes: "256 MiB for a GiB; no compression: 1024 MiB (+300 %)",
 	} {
 		in := input(zstdBalanced, zstdBalanced)
 		in.Current.Objective = objective
@@ -165,7 +212,8 @@ func TestChoicesAreExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other := r.Choices[1].Message; (objective == v1alpha1.ObjectiveCPU || objective == v1alpha1.ObjectiveCost) != strings.Contains(other, "77") {
+		if other := r.Choices[1].Message; (objective == v1alpha1.ObjectiveCPU ||
+			objective == v1alpha1.ObjectiveCost) != strings.Contains(other, "77") {
 			t.Errorf("%s: %s", objective, other)
 		}
 		if got := r.Choices[0]; !strings.Contains(got.Message, want) || got.Link != "wan" || got.Engine != "libzstd" {

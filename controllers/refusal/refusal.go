@@ -51,7 +51,8 @@ func ControllerOptions(concurrency int) controller.Options {
 // with what was to be written, or a quota, a policy or a role forbids it.
 func Final(err error) (words string, final bool) {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+	if !errors.As(err, &status) ||
+		!apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return "", false
 	}
 	return status.Status().Message, true
@@ -61,7 +62,8 @@ func Final(err error) (words string, final bool) {
 // object is there, is not, or has changed is no rejection.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err)
+	return errors.As(err, &status) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) &&
+		!apierrors.IsConflict(err)
 }
 
 // Streaks know since when the API server rejects what objects need. They live in memory. The zero value is ready for
@@ -119,7 +121,9 @@ type Shower struct {
 // Show is called with what became of a look at an object, and returns it. When the API server has rejected something
 // for 10 s the object's status says so, unless it says already that the object waits for somebody, or that nothing is
 // to be done. empty is an object of the kind, and list its conditions.
-func (s *Shower) Show(ctx context.Context, name types.NamespacedName, empty client.Object, list *[]metav1.Condition, err error) error {
+func (s *Shower) Show(
+	ctx context.Context, name types.NamespacedName, empty client.Object, list *[]metav1.Condition, err error,
+) error {
 	if !s.streaks.Persists(name, err, s.Clock.Now()) {
 		return err
 	}
@@ -139,11 +143,16 @@ func (s *Shower) Show(ctx context.Context, name types.NamespacedName, empty clie
 	if message == "" {
 		message = words
 	}
-	*list = conditions.Merge(*list, conditions.Reconciling(v1alpha1.ReasonRefused, message), empty.GetGeneration(), s.Clock.Now().Truncate(time.Second))
+	*list = conditions.Merge(
+		*list, conditions.Reconciling(v1alpha1.ReasonRefused, message), empty.GetGeneration(),
+		s.Clock.Now().Truncate(time.Second),
+	)
 	if _, unwritten := conditions.WriteStatus(ctx, s.Client, before, empty); unwritten != nil {
 		return errors.Join(err, unwritten)
 	}
-	s.Recorder.Eventf(empty, nil, corev1.EventTypeWarning, v1alpha1.ReasonRefused, "Reconcile", "%s", conditions.Shorten(words))
+	s.Recorder.Eventf(
+		empty, nil, corev1.EventTypeWarning, v1alpha1.ReasonRefused, "Reconcile", "%s", conditions.Shorten(words),
+	)
 	return err
 }
 

@@ -51,7 +51,8 @@ func TestPersists(t *testing.T) {
 	} {
 		var streaks refusal.Streaks
 		for second := range 12 {
-			if got := streaks.Persists(ledger, c.err, start.Add(time.Duration(second)*time.Second)); got != (c.persists && second >= 10) {
+			if got := streaks.Persists(ledger, c.err, start.Add(time.Duration(second)*time.Second)); got != (c.persists &&
+				second >= 10) {
 				t.Errorf("%s: %v after %d s", name, got, second)
 			}
 		}
@@ -90,11 +91,17 @@ func TestShow(t *testing.T) {
 		want    string
 		secret  bool
 	}{
-		"new":               {nil, "", errWebhook, v1alpha1.ReasonRefused, false},
-		"working":           {running, "", errWebhook, v1alpha1.ReasonRefused, false},
-		"done":              {conditions.Ready(v1alpha1.ReasonSucceeded, "done"), "", errWebhook, v1alpha1.ReasonSucceeded, false},
-		"needs somebody":    {conditions.Stalled(v1alpha1.ReasonNotGranted, "no"), "", errWebhook, v1alpha1.ReasonNotGranted, false},
-		"suspended":         {conditions.Resting(v1alpha1.ReasonSuspended, "off"), "", errWebhook, v1alpha1.ReasonSuspended, false},
+		"new":     {nil, "", errWebhook, v1alpha1.ReasonRefused, false},
+		"working": {running, "", errWebhook, v1alpha1.ReasonRefused, false},
+		"done": {
+			conditions.Ready(v1alpha1.ReasonSucceeded, "done"), "", errWebhook, v1alpha1.ReasonSucceeded, false,
+		},
+		"needs somebody": {
+			conditions.Stalled(v1alpha1.ReasonNotGranted, "no"), "", errWebhook, v1alpha1.ReasonNotGranted, false,
+		},
+		"suspended": {
+			conditions.Resting(v1alpha1.ReasonSuspended, "off"), "", errWebhook, v1alpha1.ReasonSuspended, false,
+		},
 		"for a peer":        {running, "ask there", errWebhook, v1alpha1.ReasonRefused, true},
 		"another namespace": {running, "", refusal.Elsewhere(errWebhook), v1alpha1.ReasonRefused, true},
 	} {

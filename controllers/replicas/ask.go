@@ -32,7 +32,9 @@ const (
 // LookAgain is how soon to look at an object again: when a pod that is not ready has had its time to start, when
 // certificates may be due, of which half of the lifetime is left then, or when something else is, after a wait that is
 // 0 if nothing is.
-func LookAgain(pods []*corev1.Pod, startGrace, lifetime, other time.Duration, problem bool, now time.Time) time.Duration {
+func LookAgain(
+	pods []*corev1.Pod, startGrace, lifetime, other time.Duration, problem bool, now time.Time,
+) time.Duration {
 	next := lookAgain
 	if problem {
 		next = tryAgain
@@ -68,7 +70,9 @@ type Heard[R any] struct {
 
 // Listen returns what the agents of pods said last, and has no others of the object's asked. serverName is what their
 // certificates hold.
-func Listen[R any](reports agentpoll.Poller[R], object types.NamespacedName, pods []*corev1.Pod, port int, serverName string) Heard[R] {
+func Listen[R any](
+	reports agentpoll.Poller[R], object types.NamespacedName, pods []*corev1.Pod, port int, serverName string,
+) Heard[R] {
 	var targets []agentpoll.Target
 	for _, pod := range pods {
 		if Answers(pod) {

@@ -19,7 +19,9 @@ import (
 
 // CheckCertificates is about the certificate for clients in a Secret, in the replicas' words; nil if nothing is wrong
 // with it. who is what the replicas are called.
-func CheckCertificates(who, namespace, secret string, certificates []*wirev1.HTTPCertificate, now time.Time) []metav1.Condition {
+func CheckCertificates(
+	who, namespace, secret string, certificates []*wirev1.HTTPCertificate, now time.Time,
+) []metav1.Condition {
 	for _, certificate := range certificates {
 		meanwhile := "; no client is served until then"
 		if expires := certificate.GetNotAfter(); expires != nil {
@@ -27,15 +29,16 @@ func CheckCertificates(who, namespace, secret string, certificates []*wirev1.HTT
 		}
 		switch certificate.GetState() {
 		case wirev1.CertificateState_CERTIFICATE_STATE_MISSING:
-			return conditions.Stalled(v1alpha1.ReasonCertificateNotFound, fmt.Sprintf("Secret %q in namespace %q does not exist or lacks tls.crt or "+
-				"tls.key; create it, as type kubernetes.io/tls%s (%s notice it within about two minutes)", secret, namespace, meanwhile, who))
+			return conditions.Stalled(v1alpha1.ReasonCertificateNotFound, fmt.Sprintf("Secret %q in namespace %q does not "+
+				"exist or lacks tls.crt or tls.key; create it, as type kubernetes.io/tls%s (%s notice it within about two "+
+				"minutes)", secret, namespace, meanwhile, who))
 		case wirev1.CertificateState_CERTIFICATE_STATE_INVALID:
-			return conditions.Stalled(v1alpha1.ReasonCertificateInvalid, fmt.Sprintf("Secret %q in namespace %q holds no usable key pair: %s; correct "+
-				"tls.crt and tls.key%s", secret, namespace, certificate.GetMessage(), meanwhile))
+			return conditions.Stalled(v1alpha1.ReasonCertificateInvalid, fmt.Sprintf("Secret %q in namespace %q holds no "+
+				"usable key pair: %s; correct tls.crt and tls.key%s", secret, namespace, certificate.GetMessage(), meanwhile))
 		case wirev1.CertificateState_CERTIFICATE_STATE_LOADED:
 			if expires := certificate.GetNotAfter(); expires != nil && !now.Before(expires.AsTime()) {
-				return conditions.Stalled(v1alpha1.ReasonCertificateExpired, fmt.Sprintf("the certificate in Secret %q expired on %s, so clients refuse "+
-					"it; renew it", secret, date(expires)))
+				return conditions.Stalled(v1alpha1.ReasonCertificateExpired, fmt.Sprintf("the certificate in Secret %q expired "+
+					"on %s, so clients refuse it; renew it", secret, date(expires)))
 			}
 		}
 	}

@@ -17,7 +17,12 @@ import (
 func TestLookAgain(t *testing.T) {
 	now := time.Now()
 	pod := func(age time.Duration, conditions ...corev1.PodCondition) []*corev1.Pod {
-		return []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-age))}, Status: corev1.PodStatus{Conditions: conditions}}}
+		return []*corev1.Pod{
+			{
+				ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-age))},
+				Status:     corev1.PodStatus{Conditions: conditions},
+			},
+		}
 	}
 	for name, test := range map[string]struct {
 		pods            []*corev1.Pod
@@ -32,7 +37,8 @@ func TestLookAgain(t *testing.T) {
 		"a pod that starts": {pod(50 * time.Second), 24 * time.Hour, 0, false, 11 * time.Second},
 		"a pod that hangs":  {pod(time.Hour), 24 * time.Hour, 0, false, 2 * time.Minute},
 		"a pod that is ready": {
-			pod(50*time.Second, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}), 24 * time.Hour, 0, false, 2 * time.Minute,
+			pod(50*time.Second, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}), 24 * time.Hour, 0,
+			false, 2 * time.Minute,
 		},
 	} {
 		if got := replicas.LookAgain(test.pods, time.Minute, test.lifetime, test.other, test.problem, now); got != test.want {
@@ -49,14 +55,17 @@ func TestApart(t *testing.T) {
 			t.Errorf("a constraint on %s has the scheduler ignore all nodes without that label", constraint.TopologyKey)
 		}
 	}
-	nodes := &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100}}}
+	nodes := &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100}},
+	}
 	for name, before := range map[string]*corev1.Affinity{"none": nil, "of nodes": {NodeAffinity: nodes}} {
 		t.Run(name, func(t *testing.T) {
 			got := replicas.Apart(before, selector, "pod-template-hash")
 			keys := map[string]int32{}
 			for _, term := range got.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
 				keys[term.PodAffinityTerm.TopologyKey] = term.Weight
-				if term.PodAffinityTerm.LabelSelector.MatchLabels["a"] != "b" || term.PodAffinityTerm.MatchLabelKeys[0] != "pod-template-hash" {
+				if term.PodAffinityTerm.LabelSelector.MatchLabels["a"] != "b" ||
+					term.PodAffinityTerm.MatchLabelKeys[0] != "pod-template-hash" {
 					t.Errorf("%+v", term)
 				}
 			}

@@ -36,12 +36,15 @@ func (s *Sum) Add(report *wirev1.Report, reset string, network *float64) {
 			Hardware: &wirev1.Operations{}, Software: &wirev1.Operations{}, Stored: &wirev1.Operations{},
 			Skipped: map[string]uint64{}, Reasons: map[string]uint64{},
 		}
-		all.Decompression = &wirev1.Decompression{Hardware: &wirev1.Operations{}, Software: &wirev1.Operations{}, Fallback: &wirev1.Operations{}}
+		all.Decompression = &wirev1.Decompression{
+			Hardware: &wirev1.Operations{}, Software: &wirev1.Operations{}, Fallback: &wirev1.Operations{},
+		}
 		all.Cpu = &wirev1.CPU{}
 	}
 	c, d, cpu := report.GetCompression(), report.GetDecompression(), report.GetCpu()
 	s.addCompression(c)
-	if done := c.GetHardware().GetOperations() + c.GetSoftware().GetOperations() + c.GetStored().GetOperations(); s.Count == 0 || done > s.most {
+	if done := c.GetHardware().GetOperations() + c.GetSoftware().GetOperations() +
+		c.GetStored().GetOperations(); s.Count == 0 || done > s.most {
 		all.Compression.Codec, all.Compression.Engine, all.Compression.Reason = c.GetCodec(), c.GetEngine(), c.GetReason()
 		all.Compression.Level = c.GetLevel()
 		s.most = done

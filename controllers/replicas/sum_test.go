@@ -15,7 +15,8 @@ import (
 func report(engine string, operations, wire uint64) *wirev1.Report {
 	return &wirev1.Report{
 		Compression: &wirev1.Compression{
-			Engine: engine, Hardware: &wirev1.Operations{Operations: operations, Bytes: 10 * operations}, Skipped: map[string]uint64{"BelowMinimum": 1},
+			Engine: engine, Hardware: &wirev1.Operations{Operations: operations, Bytes: 10 * operations},
+			Skipped: map[string]uint64{"BelowMinimum": 1},
 		},
 		Cpu: &wirev1.CPU{SendNanos: 5}, WireBytes: wire,
 	}
@@ -29,7 +30,8 @@ func TestSum(t *testing.T) {
 	s.Add(report("zlib-ng", 2, 100), "monday", ptr.To(1.0))
 	s.Add(report("dfltcc", 7, 300), "monday", ptr.To(2.0))
 	c := s.Report.GetCompression()
-	if c.GetEngine() != "dfltcc" || c.GetHardware().GetOperations() != 9 || c.GetHardware().GetBytes() != 90 || c.GetSkipped()["BelowMinimum"] != 2 ||
+	if c.GetEngine() != "dfltcc" || c.GetHardware().GetOperations() != 9 || c.GetHardware().GetBytes() != 90 ||
+		c.GetSkipped()["BelowMinimum"] != 2 ||
 		s.Report.GetCpu().GetSendNanos() != 10 {
 		t.Errorf("sum %v", &s.Report)
 	}

@@ -25,7 +25,10 @@ func TestText(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	for n, want := range map[float64]string{0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 5 * 1024 * 1024 * 1024: "5.00 GiB", 1 << 50: "1.00 PiB", 1 << 60: "1024.00 PiB"} {
+	for n, want := range map[float64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 5 * 1024 * 1024 * 1024: "5.00 GiB", 1 << 50: "1.00 PiB",
+		1 << 60: "1024.00 PiB",
+	} {
 		if got := table.Bytes(n); got != want {
 			t.Errorf("%g bytes: %s, want %s", n, got, want)
 		}

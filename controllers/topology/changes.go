@@ -20,7 +20,9 @@ import (
 
 // changes tells of what comes, goes, and changes so that it matters. What counts rejects comes and goes without a
 // wake-up. initial: it was there before anybody looked.
-func changes[T client.Object](counts func(T) bool, matters func(before, after T) bool, tell func(initial bool)) toolscache.ResourceEventHandler {
+func changes[T client.Object](
+	counts func(T) bool, matters func(before, after T) bool, tell func(initial bool),
+) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
 			if now, is := object.(T); is && counts(now) {
@@ -58,7 +60,10 @@ func NodeChanged() predicate.Predicate {
 func nodeChanged(before, after *corev1.Node) bool {
 	return !maps.Equal(before.Labels, after.Labels) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) || ready(before) != ready(after) ||
-		!equality.Semantic.DeepEqual(before.Status.Allocatable[v1alpha1.AcceleratorSlotsResource], after.Status.Allocatable[v1alpha1.AcceleratorSlotsResource])
+		!equality.Semantic.DeepEqual(
+			before.Status.Allocatable[v1alpha1.AcceleratorSlotsResource],
+			after.Status.Allocatable[v1alpha1.AcceleratorSlotsResource],
+		)
 }
 
 // profileChanged: conditions, and when the figures were taken, say nothing of where agents are placed.

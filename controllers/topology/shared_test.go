@@ -92,11 +92,16 @@ func TestUnchanged(t *testing.T) {
 	heartbeat := before.DeepCopy()
 	heartbeat.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
 	f.nodes.Update(before, heartbeat)
-	profile := &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.NodeProfileStatus{MeasuredTime: &metav1.Time{Time: time.Unix(1e9, 0)}}}
+	profile := &v1alpha1.NodeProfile{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status:     v1alpha1.NodeProfileStatus{MeasuredTime: &metav1.Time{Time: time.Unix(1e9, 0)}},
+	}
 	measured := profile.DeepCopy()
 	measured.Status.MeasuredTime = &metav1.Time{Time: time.Unix(2e9, 0)}
 	f.profiles.Update(profile, measured)
-	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: map[string]string{plan.AppLabel: plan.AppName}}}
+	agent := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: map[string]string{plan.AppLabel: plan.AppName}},
+	}
 	f.agents.Add(agent)
 	started := agent.DeepCopy()
 	started.Spec.NodeName = "a"
@@ -123,14 +128,19 @@ func TestChanged(t *testing.T) {
 	create(t, f.client, b)
 	f.nodes.Add(b)
 	agent := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "agent", Labels: map[string]string{plan.AppLabel: plan.AppName}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: "agent", Labels: map[string]string{plan.AppLabel: plan.AppName},
+		},
 		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: resource.MustParse("1")},
 		}}}},
 	}
 	create(t, f.client, agent)
 	f.agents.Add(agent)
-	profile := &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Status: v1alpha1.NodeProfileStatus{MeasuredTime: &metav1.Time{Time: time.Unix(1e9, 0)}}}
+	profile := &v1alpha1.NodeProfile{
+		ObjectMeta: metav1.ObjectMeta{Name: "b"},
+		Status:     v1alpha1.NodeProfileStatus{MeasuredTime: &metav1.Time{Time: time.Unix(1e9, 0)}},
+	}
 	create(t, f.client, profile)
 	f.profiles.Add(profile)
 	facts := f.facts(t)

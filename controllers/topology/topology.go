@@ -48,7 +48,8 @@ type nodes struct {
 // New returns a Topology that reads from a cache with the fields of package index. Watch keeps it up to date.
 func New(reader client.Reader) *Topology {
 	t := &Topology{reader: reader}
-	t.nodes.build, t.profiles.build, t.slots.build, t.cluster.build = t.listNodes, t.listProfiles, t.countSlots, t.newCluster
+	t.nodes.build, t.profiles.build, t.slots.build, t.cluster.build = t.listNodes, t.listProfiles, t.countSlots,
+		t.newCluster
 	return t
 }
 
@@ -198,11 +199,15 @@ func onOneNode(modes []corev1.PersistentVolumeAccessMode) bool {
 // or will be because the node is lost.
 func (t *Topology) attached(ctx context.Context, volume string, ready map[string]bool) (string, error) {
 	var attachments storagev1.VolumeAttachmentList
-	if err := t.reader.List(ctx, &attachments, client.MatchingFields{index.Volume: volume}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := t.reader.List(
+		ctx, &attachments, client.MatchingFields{index.Volume: volume}, client.UnsafeDisableDeepCopy,
+	); err != nil {
 		return "", fmt.Errorf("looking for the VolumeAttachments of %s: %w", volume, err)
 	}
 	// In the order of their names, so that the answer is the same each time.
-	slices.SortFunc(attachments.Items, func(a, b storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(attachments.Items, func(a, b storagev1.VolumeAttachment) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	node, certain := "", false
 	for i := range attachments.Items {
 		a := &attachments.Items[i]

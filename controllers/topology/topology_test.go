@@ -32,7 +32,9 @@ func volume(name string, phase corev1.PersistentVolumePhase, namespace, claim st
 		Spec: corev1.PersistentVolumeSpec{
 			ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: claim},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}}},
+				MatchFields: []corev1.NodeSelectorRequirement{
+					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+				},
 			}}}},
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: phase},
@@ -62,7 +64,10 @@ func TestFacts(t *testing.T) {
 	anywhere.Spec.NodeAffinity = nil
 	reader := clusterOf(t,
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
-		&v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.NodeProfileStatus{Architecture: "s390x", MeasuredTime: &at}},
+		&v1alpha1.NodeProfile{
+			ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status:     v1alpha1.NodeProfileStatus{Architecture: "s390x", MeasuredTime: &at},
+		},
 		&v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 		volume("mine", corev1.VolumeBound, "bank", "ledger"),
 		volume("released", corev1.VolumeReleased, "bank", "ledger"),
@@ -99,11 +104,17 @@ func TestAttached(t *testing.T) {
 		attachments []attachment
 		want        string
 	}{
-		"not in use":          {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"other", "z", true, false}}, ""},
-		"in use":              {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"other", "z", true, false}, {"rbd", "x", true, false}}, "x"},
-		"by one pod":          {[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}, []attachment{{"rbd", "x", true, false}}, "x"},
-		"about to be":         {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "x", false, false}}, "x"},
-		"about to move":       {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "a", false, false}, {"rbd", "x", true, false}}, "x"},
+		"not in use": {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"other", "z", true, false}}, ""},
+		"in use": {
+			[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"other", "z", true, false}, {"rbd", "x", true, false}}, "x",
+		},
+		"by one pod": {
+			[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}, []attachment{{"rbd", "x", true, false}}, "x",
+		},
+		"about to be": {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "x", false, false}}, "x"},
+		"about to move": {
+			[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "a", false, false}, {"rbd", "x", true, false}}, "x",
+		},
 		"being detached":      {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "x", true, true}}, ""},
 		"on several at once":  {[]corev1.PersistentVolumeAccessMode{once, many}, []attachment{{"rbd", "x", true, false}}, ""},
 		"a node that is lost": {[]corev1.PersistentVolumeAccessMode{once}, []attachment{{"rbd", "lost", true, false}}, ""},
@@ -115,7 +126,12 @@ func TestAttached(t *testing.T) {
 			pv.Spec.NodeAffinity, pv.Spec.AccessModes = nil, test.modes
 			objects := []client.Object{volume("another", corev1.VolumeBound, "shop", "ledger"), pv}
 			for _, name := range []string{"a", "x", "z", "lost"} {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+				node := &corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: name},
+					Status: corev1.NodeStatus{
+						Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+					},
+				}
 				if name == "lost" {
 					node.Status.Conditions[0].Status = corev1.ConditionUnknown
 				}
@@ -124,8 +140,10 @@ func TestAttached(t *testing.T) {
 			for i, a := range test.attachments {
 				object := &storagev1.VolumeAttachment{
 					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%d", i)},
-					Spec:       storagev1.VolumeAttachmentSpec{NodeName: a.node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &a.volume}},
-					Status:     storagev1.VolumeAttachmentStatus{Attached: a.attached},
+					Spec: storagev1.VolumeAttachmentSpec{
+						NodeName: a.node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &a.volume},
+					},
+					Status: storagev1.VolumeAttachmentStatus{Attached: a.attached},
 				}
 				if a.going {
 					at := metav1.NewTime(time.Unix(1e9, 0))
@@ -154,11 +172,13 @@ func TestDetached(t *testing.T) {
 	going := attached.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
 	passes := topology.Detached()
-	if passes.Create(event.CreateEvent{Object: attached}) || passes.Update(event.UpdateEvent{ObjectOld: attached, ObjectNew: attached}) ||
+	if passes.Create(event.CreateEvent{Object: attached}) ||
+		passes.Update(event.UpdateEvent{ObjectOld: attached, ObjectNew: attached}) ||
 		passes.Update(event.UpdateEvent{ObjectOld: going, ObjectNew: going}) {
 		t.Error("woken for nothing")
 	}
-	if !passes.Update(event.UpdateEvent{ObjectOld: attached, ObjectNew: going}) || !passes.Delete(event.DeleteEvent{Object: attached}) {
+	if !passes.Update(event.UpdateEvent{ObjectOld: attached, ObjectNew: going}) ||
+		!passes.Delete(event.DeleteEvent{Object: attached}) {
 		t.Error("not woken")
 	}
 }
@@ -173,7 +193,8 @@ func TestFreeSlots(t *testing.T) {
 	agent := func(name, node string, phase corev1.PodPhase, asks bool) *corev1.Pod {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: name, Labels: map[string]string{plan.AppLabel: plan.AppName}},
-			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{}}}, Status: corev1.PodStatus{Phase: phase},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{}}},
+			Status:     corev1.PodStatus{Phase: phase},
 		}
 		if asks {
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{slot: resource.MustParse("1")}
@@ -185,7 +206,10 @@ func TestFreeSlots(t *testing.T) {
 		pod.DeletionTimestamp, pod.Finalizers = &at, []string{"batch.kubernetes.io/job-tracking"}
 		return pod
 	}
-	waiting := []client.Object{agent("w1", "", corev1.PodPending, true), agent("w2", "", corev1.PodPending, true), agent("w3", "", corev1.PodPending, true), agent("w4", "", corev1.PodPending, true)}
+	waiting := []client.Object{
+		agent("w1", "", corev1.PodPending, true), agent("w2", "", corev1.PodPending, true),
+		agent("w3", "", corev1.PodPending, true), agent("w4", "", corev1.PodPending, true),
+	}
 	for name, test := range map[string]struct {
 		objects []client.Object
 		want    map[string]int64
@@ -195,10 +219,20 @@ func TestFreeSlots(t *testing.T) {
 		"used": {[]client.Object{
 			capped("y"), capped("z"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 			agent("runs", "z", corev1.PodRunning, true), agent("starts", "z", corev1.PodPending, true),
-			agent("done", "z", corev1.PodSucceeded, true), agent("without", "z", corev1.PodRunning, false), agent("waits", "", corev1.PodPending, true),
+			agent("done", "z", corev1.PodSucceeded, true), agent("without", "z", corev1.PodRunning, false),
+			agent("waits", "", corev1.PodPending, true),
 		}, map[string]int64{"y": 3, "z": 1}, 1},
-		"all promised": {append(waiting, capped("y"), capped("z"), agent("runs", "y", corev1.PodRunning, true), agent("also", "z", corev1.PodRunning, true)), map[string]int64{"y": 2, "z": 2}, 4},
-		"on its way out": {[]client.Object{capped("y"), going(agent("w1", "", corev1.PodPending, true)), going(agent("runs", "y", corev1.PodRunning, true)), agent("gone", "x", corev1.PodRunning, true)},
+		"all promised": {
+			append(
+				waiting, capped("y"), capped("z"), agent("runs", "y", corev1.PodRunning, true),
+				agent("also", "z", corev1.PodRunning, true),
+			),
+			map[string]int64{"y": 2, "z": 2}, 4,
+		},
+		"on its way out": {[]client.Object{
+			capped("y"), going(agent("w1", "", corev1.PodPending, true)), going(agent("runs", "y", corev1.PodRunning, true)),
+			agent("gone", "x", corev1.PodRunning, true),
+		},
 			map[string]int64{"y": 2}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +254,8 @@ func TestTrimmedSlots(t *testing.T) {
 	for capped, want := range map[bool]map[string]int64{true: {"y": 3}, false: nil} {
 		resources := corev1.ResourceList{slot: resource.MustParse("3"), corev1.ResourceCPU: resource.MustParse("8")}
 		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "y"}, Status: corev1.NodeStatus{Capacity: resources.DeepCopy(), Allocatable: resources},
+			ObjectMeta: metav1.ObjectMeta{Name: "y"},
+			Status:     corev1.NodeStatus{Capacity: resources.DeepCopy(), Allocatable: resources},
 		}
 		if _, err := topology.Trim(capped)(node); err != nil || len(node.Status.Capacity) != len(want) {
 			t.Errorf("%v, %+v", err, node.Status)
@@ -237,11 +272,16 @@ func TestTrimmedSlots(t *testing.T) {
 
 func TestNodeChanged(t *testing.T) {
 	before := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"x": "y"}, Annotations: map[string]string{"heartbeat": "1"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "a", Labels: map[string]string{"x": "y"}, Annotations: map[string]string{"heartbeat": "1"},
+		},
 		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{Architecture: "s390x", KernelVersion: "6.4"},
-			Images:     []corev1.ContainerImage{{Names: []string{"x"}}},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			NodeInfo: corev1.NodeSystemInfo{Architecture: "s390x", KernelVersion: "6.4"},
+			Images:   []corev1.ContainerImage{{Names: []string{"x"}}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure},
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			},
 		},
 	}
 	for name, test := range map[string]struct {
@@ -266,10 +306,13 @@ func TestNodeChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := topology.NodeChanged().Update(event.UpdateEvent{ObjectOld: trimmed[0], ObjectNew: trimmed[1]}); got != test.want {
+		if got := topology.NodeChanged().Update(
+			event.UpdateEvent{ObjectOld: trimmed[0], ObjectNew: trimmed[1]},
+		); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if after.Status.Images != nil || len(after.Status.Conditions) != 1 || after.Status.NodeInfo != (corev1.NodeSystemInfo{Architecture: "s390x"}) {
+		if after.Status.Images != nil || len(after.Status.Conditions) != 1 ||
+			after.Status.NodeInfo != (corev1.NodeSystemInfo{Architecture: "s390x"}) {
 			t.Errorf("not trimmed: %+v", after.Status)
 		}
 	}

@@ -22,7 +22,9 @@ func Trim(capped bool) func(object any) (any, error) {
 			o.ManagedFields = nil
 			o.Annotations = nil
 			o.Status = corev1.NodeStatus{
-				Conditions:  slices.DeleteFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady }),
+				Conditions: slices.DeleteFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool {
+					return c.Type != corev1.NodeReady
+				}),
 				Addresses:   o.Status.Addresses,
 				NodeInfo:    corev1.NodeSystemInfo{Architecture: o.Status.NodeInfo.Architecture},
 				Capacity:    slotsOf(o.Status.Capacity, capped),
@@ -30,7 +32,9 @@ func Trim(capped bool) func(object any) (any, error) {
 			}
 		case *corev1.PersistentVolume:
 			o.ManagedFields, o.Annotations, o.Labels = nil, nil, nil
-			o.Spec = corev1.PersistentVolumeSpec{ClaimRef: o.Spec.ClaimRef, AccessModes: o.Spec.AccessModes, NodeAffinity: o.Spec.NodeAffinity}
+			o.Spec = corev1.PersistentVolumeSpec{
+				ClaimRef: o.Spec.ClaimRef, AccessModes: o.Spec.AccessModes, NodeAffinity: o.Spec.NodeAffinity,
+			}
 			o.Status = corev1.PersistentVolumeStatus{Phase: o.Status.Phase}
 		case *storagev1.VolumeAttachment:
 			o.ManagedFields, o.Annotations = nil, nil

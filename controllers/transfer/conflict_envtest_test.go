@@ -75,7 +75,8 @@ func TestTransferOfAGuest(t *testing.T) {
 	guest.create()
 	guest.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonDestinationInUse)
 	for _, condition := range guest.transfer.Status.Conditions {
-		if strings.Contains(condition.Message, f.transfer.Name) || strings.Contains(condition.Message, f.transfer.Spec.Destination.PersistentVolumeClaim.Path) {
+		if strings.Contains(condition.Message, f.transfer.Name) ||
+			strings.Contains(condition.Message, f.transfer.Spec.Destination.PersistentVolumeClaim.Path) {
 			t.Errorf("the guest is told: %s", condition.Message)
 		}
 	}

@@ -61,7 +61,9 @@ func (r *Reconciler) markDeleting(ctx context.Context, transfer *v1alpha1.Transf
 }
 
 // endAgent removes Jobs and Secrets; waiting is true while a pod may still open a run at the peer.
-func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration) (waiting bool, err error) {
+func (r *Reconciler) endAgent(
+	ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration,
+) (waiting bool, err error) {
 	if err := r.Attempts.Retire(ctx, transfer, v1alpha1.TransferLabel, ""); err != nil {
 		return false, err
 	}
@@ -78,7 +80,9 @@ func (r *Reconciler) endAgent(ctx context.Context, transfer *v1alpha1.Transfer, 
 
 // withdraw tells the peer; again is true when it is to be tried once more. A Transfer that never ran is not known
 // there.
-func (r *Reconciler) withdraw(ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration) (again bool, err error) {
+func (r *Reconciler) withdraw(
+	ctx context.Context, transfer *v1alpha1.Transfer, deleted time.Duration,
+) (again bool, err error) {
 	if plan.IsLocal(transfer) {
 		return false, r.dismissAll(ctx, transfer)
 	}

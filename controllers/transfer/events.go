@@ -18,7 +18,8 @@ func (r *Reconciler) tell(transfer *v1alpha1.Transfer, before []metav1.Condition
 	}
 	stalled := meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionStalled)
 	was := meta.FindStatusCondition(before, v1alpha1.ConditionReady)
-	if was != nil && was.Reason == ready.Reason && meta.IsStatusConditionTrue(before, v1alpha1.ConditionStalled) == stalled {
+	if was != nil && was.Reason == ready.Reason &&
+		meta.IsStatusConditionTrue(before, v1alpha1.ConditionStalled) == stalled {
 		return
 	}
 	r.Recorder.Eventf(transfer, nil, warning(stalled, ready.Reason), ready.Reason, "Reconcile", "%s", ready.Message)

@@ -24,7 +24,8 @@ import (
 func (r *Reconciler) gather(ctx context.Context, transfer *v1alpha1.Transfer) (plan.TransferFacts, error) {
 	facts := plan.TransferFacts{Now: r.now(), NewRunID: newRunID(), CertificateLifetime: r.Attempts.CertificateLifetime()}
 	for _, step := range []func(context.Context, *v1alpha1.Transfer, *plan.TransferFacts) error{
-		r.gatherPeer, r.gatherLocal, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement, r.gatherQuotas, r.gatherAttempt,
+		r.gatherPeer, r.gatherLocal, r.gatherClaim, r.gatherNamespace, r.gatherOthers, r.gatherPolicies, r.gatherPlacement,
+		r.gatherQuotas, r.gatherAttempt,
 	} {
 		if err := step(ctx, transfer, &facts); err != nil {
 			return facts, err
@@ -55,7 +56,9 @@ func (r *Reconciler) gatherClaim(ctx context.Context, transfer *v1alpha1.Transfe
 	return err
 }
 
-func (r *Reconciler) gatherNamespace(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+func (r *Reconciler) gatherNamespace(
+	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
+) error {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: transfer.Namespace}, namespace)
@@ -65,7 +68,9 @@ func (r *Reconciler) gatherNamespace(ctx context.Context, transfer *v1alpha1.Tra
 
 func (r *Reconciler) gatherOthers(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
 	others := &v1alpha1.TransferList{}
-	err := r.Client.List(ctx, others, client.InNamespace(transfer.Namespace), client.MatchingFields{index.Destination: plan.DestinationKey(transfer)},
+	err := r.Client.List(ctx, others, client.InNamespace(transfer.Namespace), client.MatchingFields{
+		index.Destination: plan.DestinationKey(transfer),
+	},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing Transfers into %s: %w", plan.DestinationKey(transfer), err)
@@ -83,7 +88,9 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, _ *v1alpha1.Transfer, f
 	return nil
 }
 
-func (r *Reconciler) gatherPlacement(ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts) error {
+func (r *Reconciler) gatherPlacement(
+	ctx context.Context, transfer *v1alpha1.Transfer, facts *plan.TransferFacts,
+) error {
 	if !plan.NeedsPlacement(transfer.Status.Run, transfer.Status.Placement) {
 		return nil
 	}
@@ -112,10 +119,14 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, transfer *v1alpha1.Trans
 			return err
 		}
 	}
-	heard := attempt.Listen(r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)))
+	heard := attempt.Listen(
+		r.Reports, client.ObjectKeyFromObject(transfer), facts.Job, facts.Pod, pki.SendServerName(string(transfer.UID)),
+	)
 	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent
 	if sent := heard.Report.GetCompression(); heard.Report != nil {
-		facts.Samples = r.tracker.Add(transfer.UID, attemptName(transfer), r.Clock.Now().Add(-heard.Age), sent.GetUncompressedBytes())
+		facts.Samples = r.tracker.Add(
+			transfer.UID, attemptName(transfer), r.Clock.Now().Add(-heard.Age), sent.GetUncompressedBytes(),
+		)
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func TestMovesWithinANamespace(t *testing.T) {
 	f.wait(v1alpha1.TransferTransferring, v1alpha1.ConditionReconciling, v1alpha1.ReasonTransferring)
 	cluster.EndPod(t, pod, 0, encode(t, succeeded()))
 	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
-	if status := f.transfer.Status; status.Run.Route != v1alpha1.RoutePod || status.Peer != v1alpha1.ThisCluster || len(status.History) != 1 {
+	if status := f.transfer.Status; status.Run.Route != v1alpha1.RoutePod || status.Peer != v1alpha1.ThisCluster ||
+		len(status.History) != 1 {
 		t.Errorf("%+v", status)
 	}
 	if left := f.deliveries(f.namespace); len(left) != 0 {
@@ -77,7 +78,13 @@ func TestMovesToAnotherNamespace(t *testing.T) {
 	f.create()
 	f.wait(v1alpha1.TransferPending, v1alpha1.ConditionStalled, v1alpha1.ReasonNotGranted)
 	message := meta.FindStatusCondition(f.transfer.Status.Conditions, v1alpha1.ConditionReady).Message
-	if !strings.Contains(message, fmt.Sprintf("spec: {from: [{namespaces: [%s]}], to: [{kind: PersistentVolumeClaim, name: copy, path: \"/ledger\"}]}", f.namespace)) {
+	if !strings.Contains(
+		message,
+		fmt.Sprintf(
+			"spec: {from: [{namespaces: [%s]}], to: [{kind: PersistentVolumeClaim, name: copy, path: \"/ledger\"}]}",
+			f.namespace,
+		),
+	) {
 		t.Errorf("the message does not say what to create: %s", message)
 	}
 	cluster.Create(t, &v1alpha1.PeerGrant{
@@ -103,7 +110,9 @@ func TestMovesToAnotherNamespace(t *testing.T) {
 	// Nobody looks after Deliveries here.
 	delivery.Status.Phase, delivery.Status.Peer = v1alpha1.DeliveryWaiting, v1alpha1.ThisCluster
 	delivery.Status.Endpoint, delivery.Status.ServerName = "10.0.0.7:8443", pki.ReceiveServerName(string(delivery.UID))
-	delivery.Status.Conditions = conditions.Merge(nil, conditions.Reconciling(v1alpha1.ReasonOpening, "the agent waits"), 1, metav1.Now().Time)
+	delivery.Status.Conditions = conditions.Merge(
+		nil, conditions.Reconciling(v1alpha1.ReasonOpening, "the agent waits"), 1, metav1.Now().Time,
+	)
 	if err := cluster.Client.Status().Update(ctx, &delivery); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +122,8 @@ func TestMovesToAnotherNamespace(t *testing.T) {
 	if err := cluster.Client.Get(ctx, key, secret); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(secret.Data["config.json"], []byte("10.0.0.7:8443")) || !bytes.Equal(secret.Data["peer-ca.crt"], secret.Data["cluster-ca.crt"]) {
+	if !bytes.Contains(secret.Data["config.json"], []byte("10.0.0.7:8443")) ||
+		!bytes.Equal(secret.Data["peer-ca.crt"], secret.Data["cluster-ca.crt"]) {
 		t.Errorf("the sender is told %s", secret.Data["config.json"])
 	}
 	pod := cluster.RunPod(t, job, "node-1")

@@ -31,13 +31,18 @@ func TestProgressIsSmall(t *testing.T) {
 	f := prepare(t)
 	cluster.Create(t, &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: f.namespace},
-		Spec:       v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "36", NetworkGiB: "0.5"}},
+		Spec: v1alpha1.CompressionPolicySpec{
+			Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "36", NetworkGiB: "0.5"},
+		},
 	})
 	f.transfer.Spec.Compression = &v1alpha1.Compression{PolicyName: f.namespace}
 	f.create()
 	report := transferring()
 	for i := range 13 { // as many as there are
-		report.Omissions = append(report.Omissions, &wirev1.Omission{What: fmt.Sprint("what", i), Count: 1, Examples: []string{strings.Repeat("a", 200)}})
+		report.Omissions = append(
+			report.Omissions,
+			&wirev1.Omission{What: fmt.Sprint("what", i), Count: 1, Examples: []string{strings.Repeat("a", 200)}},
+		)
 	}
 	agents.Say(f.serverName(), report)
 	cluster.RunPod(t, f.job(1), "node-1")
@@ -46,7 +51,8 @@ func TestProgressIsSmall(t *testing.T) {
 	f.status(func(status *v1alpha1.TransferStatus) {
 		for i := range 10 {
 			status.History = append(status.History, v1alpha1.AttemptRecord{
-				RunID: "a2b3c", Attempt: int32(i + 1), Reason: v1alpha1.ReasonConnectionLost, Message: strings.Repeat("m", 1024), CompletionTime: &now,
+				RunID: "a2b3c", Attempt: int32(i + 1), Reason: v1alpha1.ReasonConnectionLost, Message: strings.Repeat("m", 1024),
+				CompletionTime: &now,
 			})
 		}
 	})
@@ -59,7 +65,9 @@ func TestProgressIsSmall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("patch %d bytes, object %d bytes, managed fields %d bytes", len(patch), size(t, after), size(t, after.ManagedFields))
+		t.Logf(
+			"patch %d bytes, object %d bytes, managed fields %d bytes", len(patch), size(t, after), size(t, after.ManagedFields),
+		)
 		if len(patch) > maxProgress || strings.Contains(string(patch), "history") {
 			t.Errorf("%d bytes are written: %.4000s", len(patch), patch)
 		}

@@ -28,7 +28,8 @@ func (r *Reconciler) gatherQuotas(ctx context.Context, transfer *v1alpha1.Transf
 // newLine is that of Transfers.
 func (r *Reconciler) newLine() *line.Line[*v1alpha1.Transfer] {
 	return &line.Line[*v1alpha1.Transfer]{
-		Client: r.Client, Reader: r.Reader, List: transfers, Holds: quota.TransferHolds, Waits: quota.TransferWaits, View: r.view,
+		Client: r.Client, Reader: r.Reader, List: transfers, Holds: quota.TransferHolds, Waits: quota.TransferWaits,
+		View: r.view,
 	}
 }
 

@@ -42,7 +42,9 @@ func prepareTenants(t *testing.T) *tenants {
 // limit makes a DataQuota, and waits until the manager knows of it.
 func (f *tenants) limit(name string, hard v1alpha1.DataQuotaResources) *v1alpha1.DataQuota {
 	f.Helper()
-	quota := &v1alpha1.DataQuota{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.DataQuotaSpec{Hard: hard}}
+	quota := &v1alpha1.DataQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.DataQuotaSpec{Hard: hard},
+	}
 	cluster.Create(f, quota)
 	controllertest.Eventually(f, func() error {
 		return cached.Get(context.Background(), client.ObjectKeyFromObject(quota), &v1alpha1.DataQuota{})
@@ -81,7 +83,10 @@ func (f *tenants) list() (running, queued []v1alpha1.Transfer) {
 		}
 	}
 	slices.SortFunc(queued, func(a, b v1alpha1.Transfer) int {
-		return cmp.Or(a.Status.Queued.Time.Compare(b.Status.Queued.Time.Time), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			a.Status.Queued.Time.Compare(b.Status.Queued.Time.Time), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
 	})
 	return running, queued
 }
@@ -196,8 +201,10 @@ func TestManyTransfersShareTwoSlots(t *testing.T) {
 	})
 	for _, transfer := range queued {
 		ready := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionReady)
-		if transfer.Status.Phase != v1alpha1.TransferPending || transfer.Status.Run != nil || ready.Reason != v1alpha1.ReasonQuotaExceeded ||
-			!meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionReconciling) || !strings.Contains(ready.Message, `DataQuota "team"`) {
+		if transfer.Status.Phase != v1alpha1.TransferPending || transfer.Status.Run != nil ||
+			ready.Reason != v1alpha1.ReasonQuotaExceeded ||
+			!meta.IsStatusConditionTrue(transfer.Status.Conditions, v1alpha1.ConditionReconciling) ||
+			!strings.Contains(ready.Message, `DataQuota "team"`) {
 			t.Errorf("%s is %s: %+v", transfer.Name, transfer.Status.Phase, ready)
 		}
 	}
@@ -231,7 +238,8 @@ func TestManyTransfersShareTwoSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, transfer := range list.Items {
-		if run := transfer.Status.Run; run == nil || run.Attempt != 1 || run.Failures != 0 || transfer.Status.Phase != v1alpha1.TransferComplete {
+		if run := transfer.Status.Run; run == nil || run.Attempt != 1 || run.Failures != 0 ||
+			transfer.Status.Phase != v1alpha1.TransferComplete {
 			t.Errorf("%s is %s: %+v", transfer.Name, transfer.Status.Phase, run)
 		}
 	}

@@ -159,7 +159,9 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, transfer *v1alpha1.Tra
 }
 
 // writeStatus writes what was decided, if it differs, and tells of it once.
-func (r *Reconciler) writeStatus(ctx context.Context, transfer *v1alpha1.Transfer, decision plan.TransferDecision) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, transfer *v1alpha1.Transfer, decision plan.TransferDecision,
+) error {
 	before := transfer.DeepCopy()
 	transfer.Status = decision.Status
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, transfer); err != nil {

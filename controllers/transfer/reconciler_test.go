@@ -39,12 +39,15 @@ const attemptJob = "ledger-a2b3c-1"
 
 func endedFixture() (*v1alpha1.Transfer, *stubborn, reconcile.Reconciler) {
 	object := &v1alpha1.Transfer{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "uid", Finalizers: []string{v1alpha1.Finalizer}},
-		Status:     v1alpha1.TransferStatus{Phase: v1alpha1.TransferStarting, Run: &v1alpha1.RunStatus{ID: "a2b3c", Attempt: 1}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: "ledger", UID: "uid", Finalizers: []string{v1alpha1.Finalizer},
+		},
+		Status: v1alpha1.TransferStatus{Phase: v1alpha1.TransferStarting, Run: &v1alpha1.RunStatus{ID: "a2b3c", Attempt: 1}},
 	}
 	s := newStubborn(append(endedAgent(object, attemptJob), object)...)
 	return object, s, transfer.NewReconciler(transfer.Options{
-		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}), Topology: topology.New(s), Reports: controllertest.Asking[*wirev1.Report](nil), Metrics: metrics.NewTransfers(prometheus.NewRegistry()),
+		Client: s, Attempts: attempt.NewCluster(attempt.Options{Client: s, Reader: s}), Topology: topology.New(s),
+		Reports: controllertest.Asking[*wirev1.Report](nil), Metrics: metrics.NewTransfers(prometheus.NewRegistry()),
 		Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Cluster: "east",
 	})
 }
@@ -63,7 +66,9 @@ func newStubborn(objects ...client.Object) *stubborn {
 		}
 	}
 	s := &stubborn{}
-	s.WithWatch = indextest.In(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Transfer{}).
+	s.WithWatch = indextest.In(
+		fake.NewClientBuilder().WithScheme(scheme),
+	).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Transfer{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 				if s.deletes != nil {
@@ -72,7 +77,8 @@ func newStubborn(objects ...client.Object) *stubborn {
 				return c.Delete(ctx, object, options...)
 			},
 			SubResourcePatch: func(
-				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
+				options ...client.SubResourcePatchOption,
 			) error {
 				if s.writes != nil {
 					return s.writes
@@ -104,7 +110,9 @@ func endedAgent(owner client.Object, name string) []client.Object {
 }
 
 // look reconciles once and says how far the Transfer is, and whether the Secret is there.
-func look(t *testing.T, s *stubborn, r reconcile.Reconciler, object *v1alpha1.Transfer, name string) (result reconcile.Result, secret bool, err error) {
+func look(
+	t *testing.T, s *stubborn, r reconcile.Reconciler, object *v1alpha1.Transfer, name string,
+) (result reconcile.Result, secret bool, err error) {
 	t.Helper()
 	key := client.ObjectKeyFromObject(object)
 	result, err = r.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
@@ -122,12 +130,14 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 	object, s, r := endedFixture()
 	failure := errors.New("the API server is busy")
 	s.deletes = failure
-	if _, secret, err := look(t, s, r, object, attemptJob); !errors.Is(err, failure) || !secret || object.Status.Phase != v1alpha1.TransferStarting {
+	if _, secret, err := look(t, s, r, object, attemptJob); !errors.Is(err, failure) || !secret ||
+		object.Status.Phase != v1alpha1.TransferStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	// A crash between the two leaves less than there was, and it is done again.
 	s.deletes, s.writes = nil, failure
-	if _, secret, err := look(t, s, r, object, attemptJob); !errors.Is(err, failure) || secret || object.Status.Phase != v1alpha1.TransferStarting {
+	if _, secret, err := look(t, s, r, object, attemptJob); !errors.Is(err, failure) || secret ||
+		object.Status.Phase != v1alpha1.TransferStarting {
 		t.Fatalf("%v, Secret there: %v, %s", err, secret, object.Status.Phase)
 	}
 	s.writes = nil
@@ -139,7 +149,9 @@ func TestNoKeyIsLeftBehind(t *testing.T) {
 // TestStaleRead: a conflict is no error to be logged; it is looked at again soon.
 func TestStaleRead(t *testing.T) {
 	object, s, r := endedFixture()
-	s.writes = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "transfers"}, object.Name, nil)
+	s.writes = apierrors.NewConflict(
+		schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "transfers"}, object.Name, nil,
+	)
 	result, _, err := look(t, s, r, object, attemptJob)
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
 		t.Fatal(result, err)

@@ -33,7 +33,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	r := NewReconciler(o)
 	// Writing a status is no reason to look again.
 	specOrAnnotations := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	later, specChanged := builder.WithPredicates(wake.Later()), builder.WithPredicates(
+		predicate.GenerationChangedPredicate{},
+	)
 	// Others may have the place that a Transfer has left, by its attempt's end or for good.
 	left := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -47,15 +49,23 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	err := r.line.Watch(ctrl.NewControllerManagedBy(mgr), &v1alpha1.Transfer{}).
 		For(&v1alpha1.Transfer{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&batchv1.Job{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, transfers, v1alpha1.TransferLabel)), later).
+		Watches(
+			&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(wake.Labelled(r.Client, transfers, v1alpha1.TransferLabel)), later,
+		).
 		Watches(&corev1.Pod{}, r.line.Next(), builder.WithPredicates(attempt.PodEnded(v1alpha1.TransferLabel))).
 		Watches(&v1alpha1.Transfer{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(left)).
 		Watches(&v1alpha1.Delivery{}, handler.EnqueueRequestsFromMapFunc(r.ofDelivery), later).
 		Watches(&v1alpha1.PeerGrant{}, handler.EnqueueRequestsFromMapFunc(r.ofGrant), later, specChanged).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer), later).
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later, builder.WithPredicates(specOrAnnotations)).
+		Watches(
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			builder.WithPredicates(specOrAnnotations),
+		).
 		WatchesRawSource(o.Topology.Waiting(r.waiting)).
-		Watches(&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(topology.Detached())).
+		Watches(
+			&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume),
+			builder.WithPredicates(topology.Detached()),
+		).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
@@ -70,7 +80,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 func transfers() client.ObjectList { return &v1alpha1.TransferList{} }
 
-func (r *Reconciler) requests(ctx context.Context, keep func(*v1alpha1.Transfer) bool, options ...client.ListOption) []reconcile.Request {
+func (r *Reconciler) requests(
+	ctx context.Context, keep func(*v1alpha1.Transfer) bool, options ...client.ListOption,
+) []reconcile.Request {
 	return wake.Requests(ctx, r.Client, transfers(), keep, options...)
 }
 
@@ -117,9 +129,13 @@ func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconci
 }
 
 // mounting are those from a claim, and those within this cluster into it.
-func (r *Reconciler) mounting(ctx context.Context, namespace, claim string, keep func(*v1alpha1.Transfer) bool) []reconcile.Request {
+func (r *Reconciler) mounting(
+	ctx context.Context, namespace, claim string, keep func(*v1alpha1.Transfer) bool,
+) []reconcile.Request {
 	sources := r.requests(ctx, keep, client.InNamespace(namespace), client.MatchingFields{index.SourceClaim: claim})
-	return append(sources, r.requests(ctx, keep, client.MatchingFields{index.Destination: plan.LocalDestinationKey(namespace, claim)})...)
+	return append(sources, r.requests(
+		ctx, keep, client.MatchingFields{index.Destination: plan.LocalDestinationKey(namespace, claim)},
+	)...)
 }
 
 // ofDelivery wakes the Transfer that a Delivery is of, and those that it is in the way of.

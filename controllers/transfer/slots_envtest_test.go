@@ -27,7 +27,9 @@ import (
 func makeNode(t *testing.T, name, deflate string, slots int64) *corev1.Node {
 	t.Helper()
 	ctx := context.Background()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.DeflateLabel: deflate}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.DeflateLabel: deflate}},
+	}
 	cluster.Create(t, node)
 	t.Cleanup(func() {
 		if err := cluster.Client.Delete(ctx, node); err != nil {
@@ -42,7 +44,9 @@ func makeNode(t *testing.T, name, deflate string, slots int64) *corev1.Node {
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	if slots > 0 {
 		// What the manager advertises, and a kubelet offers then.
-		node.Status.Capacity = corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: *resource.NewQuantity(slots, resource.DecimalSI)}
+		node.Status.Capacity = corev1.ResourceList{
+			v1alpha1.AcceleratorSlotsResource: *resource.NewQuantity(slots, resource.DecimalSI),
+		}
 		node.Status.Allocatable = node.Status.Capacity.DeepCopy()
 	}
 	if err := cluster.Client.Status().Update(ctx, node); err != nil {
@@ -80,7 +84,8 @@ func TestSlotsOfAnAccelerator(t *testing.T) {
 	f.transfer.Spec.Compression = required
 	f.create()
 	job := f.job(1)
-	if where := f.transfer.Status.Placement; asked(job) != 1 || where == nil || where.Reason != v1alpha1.PlacementReasonHardware {
+	if where := f.transfer.Status.Placement; asked(job) != 1 || where == nil ||
+		where.Reason != v1alpha1.PlacementReasonHardware {
 		t.Fatalf("the first asks for %d slots: %+v", asked(job), where)
 	}
 	pod := cluster.RunPod(t, job, fast.Name)
@@ -98,7 +103,8 @@ func TestSlotsOfAnAccelerator(t *testing.T) {
 	f.transfer = f.make("prefers")
 	f.create()
 	job = f.job(1)
-	if where := f.transfer.Status.Placement; asked(job) != 0 || mayRunOn(t, job, fast) || !mayRunOn(t, job, plain) || where == nil ||
+	if where := f.transfer.Status.Placement; asked(job) != 0 || mayRunOn(t, job, fast) || !mayRunOn(t, job, plain) ||
+		where == nil ||
 		where.Reason != v1alpha1.PlacementReasonAcceleratorBusy || !strings.Contains(where.Message, fast.Name) {
 		t.Errorf("one that prefers the accelerator asks for %d slots: %+v", asked(job), where)
 	}
@@ -107,7 +113,8 @@ func TestSlotsOfAnAccelerator(t *testing.T) {
 	f.transfer.Spec.Compression = required
 	f.create()
 	job = f.job(1)
-	if where := f.transfer.Status.Placement; asked(job) != 1 || !mayRunOn(t, job, fast) || mayRunOn(t, job, plain) || where == nil ||
+	if where := f.transfer.Status.Placement; asked(job) != 1 || !mayRunOn(t, job, fast) || mayRunOn(t, job, plain) ||
+		where == nil ||
 		where.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
 		t.Errorf("one that needs the accelerator asks for %d slots: %+v", asked(job), where)
 	}

@@ -31,7 +31,9 @@ type counted struct {
 	transfers, nodes atomic.Int64
 }
 
-func (c *counted) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c *counted) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	if _, ok := object.(*v1alpha1.Transfer); ok {
 		c.mu.Lock()
 		c.reads[key]++
@@ -67,7 +69,9 @@ func TestStart(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("start-%03d", i)},
 			Spec: v1alpha1.TransferSpec{
 				Suspend: true,
-				Source:  v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: fmt.Sprintf("claim-%03d", i)}},
+				Source: v1alpha1.TransferSource{
+					PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: fmt.Sprintf("claim-%03d", i)},
+				},
 				Destination: v1alpha1.TransferDestination{
 					Peer: "nowhere", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: fmt.Sprintf("copy-%03d", i)},
 				},

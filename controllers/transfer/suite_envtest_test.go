@@ -89,7 +89,8 @@ func startManagerWith(adjust func(*ctrl.Options)) error {
 	}
 	err = transfer.Setup(mgr, transfer.Options{
 		Topology: seen,
-		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(pool, "transfer", agents), Gateways: gateways,
+		Client:   mgr.GetClient(), Reader: mgr.GetAPIReader(), Reports: attempt.Reports(pool, "transfer", agents),
+		Gateways: gateways,
 		Attempts: attempt.NewCluster(attempt.Options{
 			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Authority: cluster.Authority(), Lifetime: time.Hour,
 		}),

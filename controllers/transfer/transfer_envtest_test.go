@@ -173,22 +173,33 @@ var start = time.Now().Add(-time.Minute)
 // transferring is a report half way.
 func transferring() *wirev1.Report {
 	return &wirev1.Report{
-		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Version: "test", Architecture: "s390x", StartTime: timestamppb.New(start),
-		Progress: &wirev1.Progress{Files: 120, FilesTotal: 4000, Bytes: 4 << 30, BytesTotal: 8 << 30, Scanned: true, UnchangedFiles: 3, UnchangedBytes: 7},
-		Compression: &wirev1.Compression{
-			Codec: "deflate", Engine: "dfltcc", Reason: v1alpha1.CompressionHardwareUsed, UncompressedBytes: 4 << 30, CompressedBytes: 1 << 30,
-			Hardware: &wirev1.Operations{Operations: 4096, Bytes: 4 << 30}, Skipped: map[string]uint64{v1alpha1.CompressionBelowMinimum: 12},
+		State: wirev1.AgentState_AGENT_STATE_TRANSFERRING, Version: "test", Architecture: "s390x",
+		StartTime: timestamppb.New(start),
+		Progress: &wirev1.Progress{
+			Files: 120, FilesTotal: 4000, Bytes: 4 << 30, BytesTotal: 8 << 30, Scanned: true, UnchangedFiles: 3,
+			UnchangedBytes: 7,
 		},
-		Decompression: &wirev1.Decompression{Software: &wirev1.Operations{Operations: 4096, Bytes: 4 << 30}, Fallback: &wirev1.Operations{Operations: 4096, Bytes: 4 << 30}},
-		Cpu:           &wirev1.CPU{SendNanos: 6.6e9, ReceiveNanos: 5.4e9, CompressNanos: 1.9e9, DecompressNanos: 1.2e9},
-		WireBytes:     1 << 30,
+		Compression: &wirev1.Compression{
+			Codec: "deflate", Engine: "dfltcc", Reason: v1alpha1.CompressionHardwareUsed, UncompressedBytes: 4 << 30,
+			CompressedBytes: 1 << 30,
+			Hardware:        &wirev1.Operations{Operations: 4096, Bytes: 4 << 30},
+			Skipped:         map[string]uint64{v1alpha1.CompressionBelowMinimum: 12},
+		},
+		Decompression: &wirev1.Decompression{
+			Software: &wirev1.Operations{Operations: 4096, Bytes: 4 << 30},
+			Fallback: &wirev1.Operations{Operations: 4096, Bytes: 4 << 30},
+		},
+		Cpu:       &wirev1.CPU{SendNanos: 6.6e9, ReceiveNanos: 5.4e9, CompressNanos: 1.9e9, DecompressNanos: 1.2e9},
+		WireBytes: 1 << 30,
 	}
 }
 
 func succeeded() *wirev1.Report {
 	report := transferring()
 	report.State = wirev1.AgentState_AGENT_STATE_SUCCEEDED
-	report.Progress = &wirev1.Progress{Files: 4000, FilesTotal: 4000, Bytes: 8 << 30, BytesTotal: 8 << 30, Scanned: true, UnchangedFiles: 3}
+	report.Progress = &wirev1.Progress{
+		Files: 4000, FilesTotal: 4000, Bytes: 8 << 30, BytesTotal: 8 << 30, Scanned: true, UnchangedFiles: 3,
+	}
 	report.Compression.UncompressedBytes, report.Compression.CompressedBytes = 8<<30, 2<<30
 	report.Cpu = &wirev1.CPU{SendNanos: 12e9, ReceiveNanos: 10e9, CompressNanos: 3.6e9, DecompressNanos: 3.6e9}
 	report.WireBytes = 2 << 30
@@ -201,7 +212,9 @@ func TestRunsToCompletion(t *testing.T) {
 	f := prepare(t)
 	cluster.Create(t, &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: f.namespace},
-		Spec:       v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "36", NetworkGiB: "0.5"}},
+		Spec: v1alpha1.CompressionPolicySpec{
+			Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "36", NetworkGiB: "0.5"},
+		},
 	})
 	profile := &v1alpha1.NodeProfile{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	cluster.Create(t, profile)
@@ -216,7 +229,9 @@ func TestRunsToCompletion(t *testing.T) {
 	if !f.secretExists(job.Name) {
 		t.Error("the attempt has no Secret")
 	}
-	agents.Say(f.serverName(), &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_OPENING, Detail: "the peer starts its agent"})
+	agents.Say(
+		f.serverName(), &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_OPENING, Detail: "the peer starts its agent"},
+	)
 	pod := cluster.RunPod(t, job, f.namespace)
 	f.wait(v1alpha1.TransferOpening, v1alpha1.ConditionReconciling, v1alpha1.ReasonOpening)
 	agents.Say(f.serverName(), transferring())
@@ -232,17 +247,21 @@ func TestRunsToCompletion(t *testing.T) {
 
 	status := f.transfer.Status
 	want := v1alpha1.CPUStatus{
-		SendSeconds: "12.00", ReceiveSeconds: "10.00", CompressSeconds: "3.60", DecompressSeconds: "3.60", NetworkSeconds: "3.00", SecondsPerGiB: "3.12",
+		SendSeconds: "12.00", ReceiveSeconds: "10.00", CompressSeconds: "3.60", DecompressSeconds: "3.60",
+		NetworkSeconds: "3.00", SecondsPerGiB: "3.12",
 	}
 	if *status.CPU != want {
 		t.Errorf("cpu %+v", *status.CPU)
 	}
 	// 25 s of CPU at 36 an hour, 2 GiB at 0.5, 6 GiB saved less 7.2 s.
-	if got := (v1alpha1.CostStatus{Currency: "USD", CPU: "0.2500", Network: "1.0000", Saved: "2.9280"}); *status.Cost != got {
+	if got := (v1alpha1.CostStatus{
+		Currency: "USD", CPU: "0.2500", Network: "1.0000", Saved: "2.9280",
+	}); *status.Cost != got {
 		t.Errorf("cost %+v", *status.Cost)
 	}
 	c := status.Compression
-	if c.Ratio != "4.00" || c.SavedPercent != 75 || c.Engine != "dfltcc" || c.Codec != "deflate" || c.Hardware.Operations != 4096 || c.Skipped["BelowMinimum"] != 12 {
+	if c.Ratio != "4.00" || c.SavedPercent != 75 || c.Engine != "dfltcc" || c.Codec != "deflate" ||
+		c.Hardware.Operations != 4096 || c.Skipped["BelowMinimum"] != 12 {
 		t.Errorf("compression %+v", c)
 	}
 	p := status.Progress
@@ -252,7 +271,8 @@ func TestRunsToCompletion(t *testing.T) {
 	if d := status.Decompression; d == nil || d.Fallback.Operations != 4096 {
 		t.Errorf("decompression %+v", d)
 	}
-	if run := status.Run; run.Node != f.namespace || run.Architecture != "s390x" || run.StartTime == nil || run.CompletionTime == nil {
+	if run := status.Run; run.Node != f.namespace || run.Architecture != "s390x" || run.StartTime == nil ||
+		run.CompletionTime == nil {
 		t.Errorf("run %+v", run)
 	}
 	if status.Policy == nil || status.Policy.Name != f.namespace || status.Policy.Source != "Named" {
@@ -346,10 +366,12 @@ func TestRetriesAndGivesUp(t *testing.T) {
 	f.fail(2, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL, "no room left on the volume; enlarge it")
 	f.wait(v1alpha1.TransferFailed, v1alpha1.ConditionStalled, v1alpha1.ReasonMaxAttemptsReached)
 	status := f.transfer.Status
-	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionFailed) || status.Run.CompletionTime == nil || len(status.History) != 2 {
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionFailed) || status.Run.CompletionTime == nil ||
+		len(status.History) != 2 {
 		t.Fatalf("%+v", status)
 	}
-	if status.History[0].Reason != v1alpha1.ReasonDestinationFull || status.History[1].Reason != v1alpha1.ReasonConnectionLost {
+	if status.History[0].Reason != v1alpha1.ReasonDestinationFull ||
+		status.History[1].Reason != v1alpha1.ReasonConnectionLost {
 		t.Fatalf("history %+v", status.History)
 	}
 	if jobs := f.jobs(); len(jobs) != 1 {
@@ -420,7 +442,9 @@ func TestWaitsForWhatIsMissing(t *testing.T) {
 		"privilege": {
 			v1alpha1.ReasonPrivilegeNotAllowed,
 			func(f *fixture) {
-				f.transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64)}}
+				f.transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
+					SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64)},
+				}
 			},
 			func(f *fixture) {
 				namespace := &corev1.Namespace{}
@@ -521,7 +545,8 @@ func TestRunAnnotationStartsAnotherRun(t *testing.T) {
 	})
 	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonStarting)
 	status := f.transfer.Status
-	if status.Run.ID == first || status.Run.Attempt != 1 || status.LastRunRequest != "again" || status.Progress != nil || len(status.History) != 1 {
+	if status.Run.ID == first || status.Run.Attempt != 1 || status.LastRunRequest != "again" || status.Progress != nil ||
+		len(status.History) != 1 {
 		t.Fatalf("%+v", status)
 	}
 }
@@ -532,7 +557,8 @@ func TestPodThatCannotStart(t *testing.T) {
 	pod := cluster.PendingPod(t, f.job(1))
 	cluster.SetPod(t, pod, func(status *corev1.PodStatus) {
 		status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available: 2 Insufficient cpu.",
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: "0/2 nodes are available: 2 Insufficient cpu.",
 		}}
 	})
 	f.wait(v1alpha1.TransferStarting, v1alpha1.ConditionReconciling, v1alpha1.ReasonUnschedulable)
@@ -553,7 +579,8 @@ func TestReportSurvivesTheManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wait(v1alpha1.TransferComplete, v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
-	if status := f.transfer.Status; status.Progress.Percent != 100 || status.Compression.Ratio != "4.00" || status.CPU == nil {
+	if status := f.transfer.Status; status.Progress.Percent != 100 || status.Compression.Ratio != "4.00" ||
+		status.CPU == nil {
 		t.Fatalf("%+v", status)
 	}
 }

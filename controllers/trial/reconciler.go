@@ -133,7 +133,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // start makes the attempt after what earlier ones left is removed. The problem is why it could not be made.
-func (r *Reconciler) start(ctx context.Context, trial *v1alpha1.CompressionTrial, wanted *plan.Attempt) (*plan.Problem, error) {
+func (r *Reconciler) start(
+	ctx context.Context, trial *v1alpha1.CompressionTrial, wanted *plan.Attempt,
+) (*plan.Problem, error) {
 	if wanted == nil {
 		return nil, nil
 	}
@@ -162,7 +164,9 @@ func (r *Reconciler) expire(ctx context.Context, trial *v1alpha1.CompressionTria
 }
 
 // writeStatus writes what was decided, if it differs, and tells of it once.
-func (r *Reconciler) writeStatus(ctx context.Context, trial *v1alpha1.CompressionTrial, decision plan.TrialDecision) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, trial *v1alpha1.CompressionTrial, decision plan.TrialDecision,
+) error {
 	before := trial.DeepCopy()
 	trial.Status = decision.Status
 	if _, err := conditions.WriteStatus(ctx, r.Client, before, trial); err != nil {
@@ -171,9 +175,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, trial *v1alpha1.Compressio
 	if !decision.Later {
 		r.Reports.Shown(client.ObjectKeyFromObject(trial))
 	}
-	ready, was := meta.FindStatusCondition(trial.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady)
+	ready, was := meta.FindStatusCondition(
+		trial.Status.Conditions, v1alpha1.ConditionReady,
+	), meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady)
 	stalled := meta.IsStatusConditionTrue(trial.Status.Conditions, v1alpha1.ConditionStalled)
-	if ready == nil || was != nil && was.Reason == ready.Reason && meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStalled) == stalled {
+	if ready == nil || was != nil && was.Reason == ready.Reason &&
+		meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStalled) == stalled {
 		return nil
 	}
 	kind := corev1.EventTypeNormal
@@ -212,7 +219,9 @@ func (r *Reconciler) gather(ctx context.Context, trial *v1alpha1.CompressionTria
 }
 
 // gatherAttempt looks at the attempt that status names, and at what its agent said.
-func (r *Reconciler) gatherAttempt(ctx context.Context, trial *v1alpha1.CompressionTrial, facts *plan.TrialFacts) error {
+func (r *Reconciler) gatherAttempt(
+	ctx context.Context, trial *v1alpha1.CompressionTrial, facts *plan.TrialFacts,
+) error {
 	run := trial.Status.Run
 	ended := run == nil || run.CompletionTime != nil || run.NextAttemptTime != nil
 	if ended {
@@ -226,7 +235,9 @@ func (r *Reconciler) gatherAttempt(ctx context.Context, trial *v1alpha1.Compress
 	if err != nil || run.CompletionTime != nil {
 		return err
 	}
-	heard := attempt.Listen(r.Reports, client.ObjectKeyFromObject(trial), facts.Job, facts.Pod, pki.TrialServerName(string(trial.UID)))
+	heard := attempt.Listen(
+		r.Reports, client.ObjectKeyFromObject(trial), facts.Job, facts.Pod, pki.TrialServerName(string(trial.UID)),
+	)
 	facts.Report, facts.Early, facts.Silent = heard.Report, heard.Early, heard.Silent
 	return nil
 }

@@ -35,11 +35,22 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.CompressionTrial{}, builder.WithPredicates(specOrAnnotations)).
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), later).
-		Watches(&v1alpha1.HTTPEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofHTTPEndpoint), later, builder.WithPredicates(specOrAnnotations)).
-		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), later, builder.WithPredicates(specOrAnnotations)).
-		Watches(&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later, builder.WithPredicates(specOrAnnotations)).
+		Watches(
+			&v1alpha1.HTTPEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofHTTPEndpoint), later,
+			builder.WithPredicates(specOrAnnotations),
+		).
+		Watches(
+			&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.ofQueue), later, builder.WithPredicates(specOrAnnotations),
+		).
+		Watches(
+			&v1alpha1.CompressionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy), later,
+			builder.WithPredicates(specOrAnnotations),
+		).
 		WatchesRawSource(o.Topology.Waiting(func(ctx context.Context) []reconcile.Request { return r.waiting(ctx, nil) })).
-		Watches(&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(topology.Detached())).
+		Watches(
+			&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume),
+			builder.WithPredicates(topology.Detached()),
+		).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), later,
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
@@ -55,7 +66,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 func trials() client.ObjectList { return &v1alpha1.CompressionTrialList{} }
 
 // waiting are those whose agent has no node yet, and that something about them may help.
-func (r *Reconciler) waiting(ctx context.Context, keep func(*v1alpha1.CompressionTrial) bool, options ...client.ListOption) []reconcile.Request {
+func (r *Reconciler) waiting(
+	ctx context.Context, keep func(*v1alpha1.CompressionTrial) bool, options ...client.ListOption,
+) []reconcile.Request {
 	return wake.Requests(ctx, r.Client, trials(), keep, append(options, client.MatchingFields{index.Waits: index.Yes})...)
 }
 
@@ -63,7 +76,9 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.R
 	labels := pod.GetLabels()
 	if labels[v1alpha1.HTTPEndpointLabel] != "" || labels[v1alpha1.QueueLabel] != "" {
 		// A trial may wait for a replica or a member to be ready.
-		return r.waiting(ctx, func(t *v1alpha1.CompressionTrial) bool { return claimName(t) == "" }, client.InNamespace(pod.GetNamespace()))
+		return r.waiting(ctx, func(t *v1alpha1.CompressionTrial) bool {
+			return claimName(t) == ""
+		}, client.InNamespace(pod.GetNamespace()))
 	}
 	return wake.Labelled(r.Client, trials, v1alpha1.TrialLabel)(ctx, pod)
 }
@@ -73,7 +88,9 @@ func (r *Reconciler) ofClaim(ctx context.Context, claim client.Object) []reconci
 }
 
 func (r *Reconciler) sampling(ctx context.Context, claim client.ObjectKey) []reconcile.Request {
-	return r.waiting(ctx, func(t *v1alpha1.CompressionTrial) bool { return claimName(t) == claim.Name }, client.InNamespace(claim.Namespace))
+	return r.waiting(ctx, func(t *v1alpha1.CompressionTrial) bool {
+		return claimName(t) == claim.Name
+	}, client.InNamespace(claim.Namespace))
 }
 
 // ofVolume wakes those that sample the volume of an attachment.

@@ -30,18 +30,24 @@ func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.Compressi
 	switch {
 	case source.PersistentVolumeClaim != nil:
 		claim := &corev1.PersistentVolumeClaim{}
-		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: trial.Namespace, Name: source.PersistentVolumeClaim.ClaimName}, claim)
+		found, err := lookup.Get(
+			ctx, r.Client, client.ObjectKey{Namespace: trial.Namespace, Name: source.PersistentVolumeClaim.ClaimName}, claim,
+		)
 		if found {
 			facts.Claim = claim
 		}
 		return err
 	case source.HTTPEndpoint != nil:
 		endpoint := &v1alpha1.HTTPEndpoint{}
-		found, err := lookup.Get(ctx, r.Client, client.ObjectKey{Namespace: trial.Namespace, Name: source.HTTPEndpoint.Name}, endpoint)
+		found, err := lookup.Get(
+			ctx, r.Client, client.ObjectKey{Namespace: trial.Namespace, Name: source.HTTPEndpoint.Name}, endpoint,
+		)
 		if err != nil || !found {
 			return err
 		}
-		facts.Sampled, err = r.sampled(ctx, endpoint, v1alpha1.HTTPEndpointLabel, "ReplicaSet", pki.HTTPServerName(string(endpoint.UID)))
+		facts.Sampled, err = r.sampled(
+			ctx, endpoint, v1alpha1.HTTPEndpointLabel, "ReplicaSet", pki.HTTPServerName(string(endpoint.UID)),
+		)
 		return err
 	case source.Queue != nil:
 		queue := &v1alpha1.Queue{}
@@ -57,9 +63,13 @@ func (r *Reconciler) gatherSource(ctx context.Context, trial *v1alpha1.Compressi
 
 // sampled are the agents of an object that are ready. Whoever bears the label without having the key of the object's
 // Secret is asked and cannot answer.
-func (r *Reconciler) sampled(ctx context.Context, object client.Object, label, owner, serverName string) (*plan.Sampled, error) {
+func (r *Reconciler) sampled(
+	ctx context.Context, object client.Object, label, owner, serverName string,
+) (*plan.Sampled, error) {
 	pods := &corev1.PodList{}
-	err := r.Client.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.MatchingLabels{label: string(object.GetUID())},
+	err := r.Client.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.MatchingLabels{
+		label: string(object.GetUID()),
+	},
 		client.MatchingFields{index.Owner: string(object.GetUID())})
 	if err != nil {
 		return nil, fmt.Errorf("listing the agents of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
@@ -70,7 +80,8 @@ func (r *Reconciler) sampled(ctx context.Context, object client.Object, label, o
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		controller := metav1.GetControllerOf(pod)
-		if replicas.Ended(pod) || !replicas.Answers(pod) || !ready(pod) || controller == nil || controller.Kind != owner || len(s.Addresses) == plan.MaxSampled {
+		if replicas.Ended(pod) || !replicas.Answers(pod) || !ready(pod) || controller == nil || controller.Kind != owner ||
+			len(s.Addresses) == plan.MaxSampled {
 			continue
 		}
 		s.Addresses = append(s.Addresses, replicas.Address(pod, plan.ControlPort))

@@ -24,7 +24,9 @@ import (
 func newEndpoint(namespace string) *v1alpha1.HTTPEndpoint {
 	return &v1alpha1.HTTPEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
-		Spec:       v1alpha1.HTTPEndpointSpec{Backend: v1alpha1.HTTPBackend{Service: &v1alpha1.HTTPService{Name: "shop", Port: 8080}}},
+		Spec: v1alpha1.HTTPEndpointSpec{
+			Backend: v1alpha1.HTTPBackend{Service: &v1alpha1.HTTPService{Name: "shop", Port: 8080}},
+		},
 	}
 }
 
@@ -44,7 +46,9 @@ func TestWaitsForReplicas(t *testing.T) {
 	endpoint := newEndpoint(namespace)
 	cluster.Create(t, endpoint)
 	expect(t, trial, v1alpha1.TrialPending, v1alpha1.ConditionStalled, v1alpha1.ReasonSourceNotReady)
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-1"}, Spec: appsv1.ReplicaSetSpec{
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "shop-1",
+	}, Spec: appsv1.ReplicaSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 		Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
@@ -56,7 +60,9 @@ func TestWaitsForReplicas(t *testing.T) {
 		p := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.HTTPEndpointLabel: string(endpoint.UID)},
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+				OwnerReferences: []metav1.OwnerReference{
+					*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+				},
 			},
 			Spec: set.Spec.Template.Spec,
 		}
@@ -83,7 +89,8 @@ func TestWaitsForReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := string(secret.Data["config.json"])
-	if !strings.Contains(config, `"10.1.2.3:9443"`) || strings.Contains(config, "10.1.2.4") || strings.Contains(config, "10.1.2.5") ||
+	if !strings.Contains(config, `"10.1.2.3:9443"`) || strings.Contains(config, "10.1.2.4") ||
+		strings.Contains(config, "10.1.2.5") ||
 		!strings.Contains(config, pki.HTTPServerName(string(endpoint.UID))) || !strings.Contains(config, "TRIAL_UNIT_BODY") {
 		t.Errorf("%s", config)
 	}
@@ -100,14 +107,26 @@ func TestSources(t *testing.T) {
 		include []string
 		says    string
 	}{
-		"claim":        {source: v1alpha1.TrialSource{PersistentVolumeClaim: claim}, include: []string{"*.x"}},
-		"endpoint":     {source: v1alpha1.TrialSource{HTTPEndpoint: endpoint}},
-		"queue":        {source: v1alpha1.TrialSource{Queue: queue}},
-		"none":         {says: "spec.source"},
-		"two":          {source: v1alpha1.TrialSource{HTTPEndpoint: endpoint, Queue: queue}, says: "exactly one of persistentVolumeClaim, httpEndpoint and queue must be given"},
-		"patterns":     {source: v1alpha1.TrialSource{Queue: queue}, include: []string{"*.x"}, says: "include and exclude choose among files"},
-		"too long":     {source: v1alpha1.TrialSource{HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop", Duration: &metav1.Duration{Duration: time.Hour}}}, says: "between 1s and 10m"},
-		"strange name": {source: v1alpha1.TrialSource{Queue: &v1alpha1.TrialQueue{Name: "Orders!"}}, says: "spec.source.queue.name"},
+		"claim":    {source: v1alpha1.TrialSource{PersistentVolumeClaim: claim}, include: []string{"*.x"}},
+		"endpoint": {source: v1alpha1.TrialSource{HTTPEndpoint: endpoint}},
+		"queue":    {source: v1alpha1.TrialSource{Queue: queue}},
+		"none":     {says: "spec.source"},
+		"two": {
+			source: v1alpha1.TrialSource{HTTPEndpoint: endpoint, Queue: queue},
+			says:   "exactly one of persistentVolumeClaim, httpEndpoint and queue must be given",
+		},
+		"patterns": {
+			source: v1alpha1.TrialSource{Queue: queue}, include: []string{"*.x"}, says: "include and exclude choose among files",
+		},
+		"too long": {
+			source: v1alpha1.TrialSource{
+				HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop", Duration: &metav1.Duration{Duration: time.Hour}},
+			},
+			says: "between 1s and 10m",
+		},
+		"strange name": {
+			source: v1alpha1.TrialSource{Queue: &v1alpha1.TrialQueue{Name: "Orders!"}}, says: "spec.source.queue.name",
+		},
 	} {
 		trial := newTrial(namespace)
 		trial.Name = strings.ReplaceAll(name, " ", "-")

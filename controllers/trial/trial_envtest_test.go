@@ -71,17 +71,24 @@ func report(t *testing.T) string {
 	t.Helper()
 	result, err := proto.Marshal(&wirev1.TrialResult{
 		Sample: &wirev1.TrialSample{Bytes: 64 << 20, Files: 3, BytesTotal: 5 << 30, FilesTotal: 9}, Cores: 2,
-		Accelerator: &wirev1.AcceleratorMeasurement{State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, Reason: "NoInstruction", Message: "none"},
+		Accelerator: &wirev1.AcceleratorMeasurement{
+			State: wirev1.AcceleratorState_ACCELERATOR_STATE_ABSENT, Reason: "NoInstruction", Message: "none",
+		},
 		Rows: []*wirev1.TrialRow{
 			{Codec: "none", Engine: "none", WireBytes: 64 << 20, CpuNanos: 3e9, ElapsedNanos: []uint64{86e9}},
-			{Codec: "zstd", Engine: "libzstd", Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED, WireBytes: 16 << 20, CpuNanos: 8e9, ElapsedNanos: []uint64{22e9}},
+			{
+				Codec: "zstd", Engine: "libzstd", Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED, WireBytes: 16 << 20,
+				CpuNanos: 8e9, ElapsedNanos: []uint64{22e9},
+			},
 		},
 		Best: []uint32{1}, WaitCpuNanos: []uint64{1e9}, WaitCostNanos: []uint64{0},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, err := protojson.Marshal(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Architecture: "amd64", Trial: result})
+	message, err := protojson.Marshal(
+		&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_SUCCEEDED, Architecture: "amd64", Trial: result},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,14 +107,21 @@ func TestMeasuresAndRecommends(t *testing.T) {
 	made := job(t, trial)
 	secret := &corev1.Secret{}
 	secretKey := client.ObjectKey{Namespace: made.Namespace, Name: plan.AttemptSecretName(made.Name, trial)}
-	if err := cluster.Client.Get(ctx, secretKey, secret); err != nil || !strings.Contains(string(secret.Data["config.json"]), "12500000") {
+	if err := cluster.Client.Get(ctx, secretKey, secret); err != nil ||
+		!strings.Contains(string(secret.Data["config.json"]), "12500000") {
 		t.Fatalf("%v: %s", err, secret.Data["config.json"])
 	}
 	pod := cluster.RunPod(t, made, "node-1")
 	name := pki.TrialServerName(string(trial.UID))
-	agents.Say(name, &wirev1.Report{State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "measuring go at Fast, 3 of 9", Architecture: "amd64"})
+	agents.Say(
+		name,
+		&wirev1.Report{
+			State: wirev1.AgentState_AGENT_STATE_MEASURING, Detail: "measuring go at Fast, 3 of 9", Architecture: "amd64",
+		},
+	)
 	expect(t, trial, v1alpha1.TrialMeasuring, v1alpha1.ConditionReconciling, v1alpha1.ReasonMeasuring)
-	if trial.Status.Run.Node != "node-1" || trial.Status.Run.Architecture != "amd64" || trial.Status.Placement.Node != "node-1" {
+	if trial.Status.Run.Node != "node-1" || trial.Status.Run.Architecture != "amd64" ||
+		trial.Status.Placement.Node != "node-1" {
 		t.Errorf("%+v %+v", trial.Status.Run, trial.Status.Placement)
 	}
 	agents.Say(name, nil)
@@ -199,21 +213,30 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	for says, change := range map[string]func(*v1alpha1.CompressionTrialSpec){
-		"spec.links":                     func(s *v1alpha1.CompressionTrialSpec) { s.Links = nil },
-		"must be between 1k and 1T":      func(s *v1alpha1.CompressionTrialSpec) { s.Links[0].BytesPerSecond = resource.MustParse("-1") },
-		"bytesPerSecond must be between": func(s *v1alpha1.CompressionTrialSpec) { s.Links[0].BytesPerSecond = resource.MustParse("2T") },
-		"Duplicate value":                func(s *v1alpha1.CompressionTrialSpec) { s.Links = append(s.Links, s.Links[0]) },
-		"path must not contain":          func(s *v1alpha1.CompressionTrialSpec) { s.Source.PersistentVolumeClaim.Path = "/a/../.." },
+		"spec.links": func(s *v1alpha1.CompressionTrialSpec) { s.Links = nil },
+		"must be between 1k and 1T": func(s *v1alpha1.CompressionTrialSpec) {
+			s.Links[0].BytesPerSecond = resource.MustParse("-1")
+		},
+		"bytesPerSecond must be between": func(s *v1alpha1.CompressionTrialSpec) {
+			s.Links[0].BytesPerSecond = resource.MustParse("2T")
+		},
+		"Duplicate value":       func(s *v1alpha1.CompressionTrialSpec) { s.Links = append(s.Links, s.Links[0]) },
+		"path must not contain": func(s *v1alpha1.CompressionTrialSpec) { s.Source.PersistentVolumeClaim.Path = "/a/../.." },
 		"size must be between": func(s *v1alpha1.CompressionTrialSpec) {
 			s.Sample = &v1alpha1.TrialSample{Size: ptr.To(resource.MustParse("1Gi"))}
 		},
-		"should be greater than or equal to 0": func(s *v1alpha1.CompressionTrialSpec) { s.Sample = &v1alpha1.TrialSample{Seed: -1} },
-		"supported values: \"Any\"":            func(s *v1alpha1.CompressionTrialSpec) { s.NodeClass = &v1alpha1.TrialNodeClass{Class: "Quick"} },
-		"cannot begin with":                    func(s *v1alpha1.CompressionTrialSpec) { s.Include = []string{"!x"} },
+		"should be greater than or equal to 0": func(s *v1alpha1.CompressionTrialSpec) {
+			s.Sample = &v1alpha1.TrialSample{Seed: -1}
+		},
+		"supported values: \"Any\"": func(s *v1alpha1.CompressionTrialSpec) {
+			s.NodeClass = &v1alpha1.TrialNodeClass{Class: "Quick"}
+		},
+		"cannot begin with": func(s *v1alpha1.CompressionTrialSpec) { s.Include = []string{"!x"} },
 	} {
 		trial := newTrial(namespace)
 		change(&trial.Spec)
-		if err := cluster.Client.Create(context.Background(), trial); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {
+		if err := cluster.Client.Create(context.Background(), trial); !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}

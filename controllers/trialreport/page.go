@@ -15,9 +15,10 @@ import (
 )
 
 // assumptions are what the predictions rest on.
-const assumptions = "Ratios and the CPU time of compressing and inflating were measured on the sample. Total CPU time, elapsed time and cost are predicted by the model " +
-	"with which mode Auto begins: for a sender and a receiver like the measured node, with usual costs of reading, TLS, sockets and writing, and the link as the only other bound. " +
-	"A row is one codec, engine and level for everything; mode Auto chooses for each block, body or message."
+const assumptions = "Ratios and the CPU time of compressing and inflating were measured on the sample. Total CPU " +
+	"time, elapsed time and cost are predicted by the model with which mode Auto begins: for a sender and a receiver " +
+	"like the measured node, with usual costs of reading, TLS, sockets and writing, and the link as the only other " +
+	"bound. A row is one codec, engine and level for everything; mode Auto chooses for each block, body or message."
 
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en">
@@ -114,14 +115,21 @@ func facts(trial *v1alpha1.CompressionTrial) []string {
 		all = append(all, fmt.Sprintf("Run %s on node %s (%s), %d cores.", run.ID, run.Node, run.Architecture, s.Cores))
 	}
 	if sample := s.Sample; sample != nil {
-		all = append(all, sampled(trial.Spec.Source, sample)+fmt.Sprintf("; %s of the sample look as if they did not shrink.", table.Bytes(sample.HopelessBytes)))
+		all = append(
+			all,
+			sampled(trial.Spec.Source, sample)+fmt.Sprintf(
+				"; %s of the sample look as if they did not shrink.", table.Bytes(sample.HopelessBytes),
+			),
+		)
 	}
 	var links []string
 	for _, link := range s.Links {
 		links = append(links, link.Name+" of "+table.Rate(link.BytesPerSecond.AsApproximateFloat64()))
 	}
 	if len(links) > 0 {
-		all = append(all, fmt.Sprintf("Predicted for the links %s, by the objective %s.", strings.Join(links, ", "), objective(trial)))
+		all = append(
+			all, fmt.Sprintf("Predicted for the links %s, by the objective %s.", strings.Join(links, ", "), objective(trial)),
+		)
 	}
 	if a := s.Accelerator; a != nil && a.State != v1alpha1.AcceleratorVerified {
 		all = append(all, fmt.Sprintf("No accelerator was measured (%s): %s.", a.Reason, a.Message))
@@ -136,10 +144,12 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 	var text string
 	switch {
 	case source.HTTPEndpoint != nil:
-		text = fmt.Sprintf("Sample of HTTPEndpoint %s: %d bodies of %s, each compressed alone at its size, of %d that passed with %s",
+		text = fmt.Sprintf("Sample of HTTPEndpoint %s: %d bodies of %s, each compressed alone at its size, of %d that "+
+			"passed with %s",
 			source.HTTPEndpoint.Name, sample.Items, table.Bytes(sample.Bytes), sample.ItemsTotal, table.Bytes(sample.BytesTotal))
 	case source.Queue != nil:
-		text = fmt.Sprintf("Sample of Queue %s: %d messages of %s, each compressed alone at its size, of %d that are stored in %s",
+		text = fmt.Sprintf("Sample of Queue %s: %d messages of %s, each compressed alone at its size, of %d that are "+
+			"stored in %s",
 			source.Queue.Name, sample.Items, table.Bytes(sample.Bytes), sample.ItemsTotal, table.Bytes(sample.BytesTotal))
 	case source.PersistentVolumeClaim != nil:
 		return fmt.Sprintf("Sample of claim %s: %s in %d files, of %s in %d files",
@@ -152,7 +162,10 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 		text += fmt.Sprintf("; %d could not be inflated and are left out", sample.UnreadableItems)
 	}
 	if sample.SilentAgents > 0 {
-		text += fmt.Sprintf("; %d of %d agents that were asked gave nothing (%s)", sample.SilentAgents, sample.SilentAgents+sample.Agents, sample.SilentMessage)
+		text += fmt.Sprintf(
+			"; %d of %d agents that were asked gave nothing (%s)", sample.SilentAgents, sample.SilentAgents+sample.Agents,
+			sample.SilentMessage,
+		)
 	}
 	return text + "; what each request or acknowledgement takes beside is not predicted"
 }

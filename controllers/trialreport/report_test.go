@@ -26,10 +26,17 @@ var keep = flag.String("keep", "", "directory to write the pages to")
 
 func result(codec, engine, level, ratio string, seconds ...string) v1alpha1.TrialResult {
 	r := v1alpha1.TrialResult{
-		Codec: codec, Engine: engine, Level: level, Ratio: ratio, CompressSecondsPerGiB: "1.90", DecompressSecondsPerGiB: "1.10",
+		Codec: codec, Engine: engine, Level: level, Ratio: ratio, CompressSecondsPerGiB: "1.90",
+		DecompressSecondsPerGiB: "1.10",
 	}
 	for i, s := range seconds {
-		r.Predictions = append(r.Predictions, v1alpha1.TrialPrediction{Link: []string{"wan", "lan"}[i], SecondsPerGiB: s, CPUSecondsPerGiB: []string{"5.40", "4.90"}[i], CostPerGiB: []string{"0.0171", "0.0168"}[i]})
+		r.Predictions = append(
+			r.Predictions,
+			v1alpha1.TrialPrediction{
+				Link: []string{"wan", "lan"}[i], SecondsPerGiB: s, CPUSecondsPerGiB: []string{"5.40", "4.90"}[i],
+				CostPerGiB: []string{"0.0171", "0.0168"}[i],
+			},
+		)
 	}
 	return r
 }
@@ -37,16 +44,23 @@ func result(codec, engine, level, ratio string, seconds ...string) v1alpha1.Tria
 func trial() *v1alpha1.CompressionTrial {
 	return &v1alpha1.CompressionTrial{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"},
-		Spec:       v1alpha1.CompressionTrialSpec{Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}}},
+		Spec: v1alpha1.CompressionTrialSpec{
+			Source: v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
+		},
 		Status: v1alpha1.CompressionTrialStatus{
-			Run:    &v1alpha1.RunStatus{ID: "abcde", Node: "worker-1", Architecture: "amd64"},
-			Cores:  2,
-			Sample: &v1alpha1.TrialSampleStatus{Bytes: 64 << 20, Files: 12, BytesTotal: 5 << 30, FilesTotal: 4000, HopelessBytes: 4 << 20},
+			Run:   &v1alpha1.RunStatus{ID: "abcde", Node: "worker-1", Architecture: "amd64"},
+			Cores: 2,
+			Sample: &v1alpha1.TrialSampleStatus{
+				Bytes: 64 << 20, Files: 12, BytesTotal: 5 << 30, FilesTotal: 4000, HopelessBytes: 4 << 20,
+			},
 			Policy: &v1alpha1.PolicyStatus{Objective: v1alpha1.ObjectiveElapsed, Prices: &v1alpha1.Prices{Currency: "USD"}},
 			Links: []v1alpha1.TrialLink{
-				{Name: "wan", BytesPerSecond: resource.MustParse("12500k")}, {Name: "lan", BytesPerSecond: resource.MustParse("1250M")},
+				{Name: "wan", BytesPerSecond: resource.MustParse("12500k")},
+				{Name: "lan", BytesPerSecond: resource.MustParse("1250M")},
 			},
-			Accelerator: &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorAbsent, Reason: "NoInstruction", Message: "architecture amd64 has no accelerator"},
+			Accelerator: &v1alpha1.AcceleratorProfile{
+				State: v1alpha1.AcceleratorAbsent, Reason: "NoInstruction", Message: "architecture amd64 has no accelerator",
+			},
 			Results: []v1alpha1.TrialResult{
 				result("none", "none", "", "1.000", "86.30", "1.20"),
 				result("deflate", "isa-l", "Fast", "2.900", "29.60", "2.30"),
@@ -111,7 +125,9 @@ func TestSVG(t *testing.T) {
 		}
 		if name == "whole" {
 			leave(t, "trial.svg", []byte(picture))
-			for _, want := range []string{"zstd libzstd High", ">22.40<", `font-weight="bold">1.20<`, "wan, 12.5 MB/s", "lan, 1.25 GB/s"} {
+			for _, want := range []string{
+				"zstd libzstd High", ">22.40<", `font-weight="bold">1.20<`, "wan, 12.5 MB/s", "lan, 1.25 GB/s",
+			} {
 				if !strings.Contains(picture, want) {
 					t.Errorf("%q is not in %s", want, picture)
 				}
@@ -150,10 +166,14 @@ func TestHTML(t *testing.T) {
 		}
 	}
 	// 7 results and the head; what the agent said is text.
-	if count["tr"] != 8 || count["svg"] != 1 || count["li"] != 2 || count["b"] != 0 || count["memory"] != 0 || count["script"] != 0 {
+	if count["tr"] != 8 || count["svg"] != 1 || count["li"] != 2 || count["b"] != 0 || count["memory"] != 0 ||
+		count["script"] != 0 {
 		t.Errorf("%v", count)
 	}
-	for _, want := range []string{"because <b>it</b> is so", `no <memory> & "nothing"`, "kind: CompressionPolicy", "64.00 MiB in 12 files, of 5.00 GiB in 4000 files", "No accelerator was measured (NoInstruction)", "USD/GiB"} {
+	for _, want := range []string{
+		"because <b>it</b> is so", `no <memory> & "nothing"`, "kind: CompressionPolicy",
+		"64.00 MiB in 12 files, of 5.00 GiB in 4000 files", "No accelerator was measured (NoInstruction)", "USD/GiB",
+	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in the page", want)
 		}
@@ -163,10 +183,12 @@ func TestHTML(t *testing.T) {
 // TestItems: the page says that bodies and messages were compressed one by one.
 func TestItems(t *testing.T) {
 	for want, source := range map[string]v1alpha1.TrialSource{
-		"HTTPEndpoint shop: 4000 bodies of 4.00 MiB, each compressed alone at its size, of 90000 that passed with 1.00 GiB; of 3 that are long only": {
+		"HTTPEndpoint shop: 4000 bodies of 4.00 MiB, each compressed alone at its size, of 90000 that passed with 1.00 " +
+			"GiB; of 3 that are long only": {
 			HTTPEndpoint: &v1alpha1.TrialHTTPEndpoint{Name: "shop"},
 		},
-		"Queue orders: 4000 messages of 4.00 MiB, each compressed alone at its size, of 90000 that are stored in 1.00 GiB; of 3": {Queue: &v1alpha1.TrialQueue{Name: "orders"}},
+		"Queue orders: 4000 messages of 4.00 MiB, each compressed alone at its size, of 90000 that are stored in 1.00 GiB; " +
+			"of 3": {Queue: &v1alpha1.TrialQueue{Name: "orders"}},
 	} {
 		sampled := trial()
 		sampled.Spec.Source = source
@@ -189,7 +211,11 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave(t, "trial.txt", out.Bytes())
-	for _, want := range []string{"zstd     libzstd  High      4.100", "WAN S/GIB", "links wan of 12.5 MB/s, lan of 1.25 GB/s, by the objective Elapsed", "Recommended: because", "kind: CompressionPolicy"} {
+	for _, want := range []string{
+		"zstd     libzstd  High      4.100", "WAN S/GIB",
+		"links wan of 12.5 MB/s, lan of 1.25 GB/s, by the objective Elapsed", "Recommended: because",
+		"kind: CompressionPolicy",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
@@ -202,12 +228,14 @@ func TestTerminal(t *testing.T) {
 	hostile := trial()
 	s := &hostile.Status
 	s.Accelerator.Message, s.Results[1].Engine, s.Results[6].Problem, s.Links[0].Name = bad, bad, bad, bad
-	s.Recommendation.Message, s.Recommendation.Choices[0].Message, s.Recommendation.Policy = bad, bad, "kind: CompressionPolicy\n# \x1b[31m\n"
+	s.Recommendation.Message, s.Recommendation.Choices[0].Message, s.Recommendation.Policy = bad, bad,
+		"kind: CompressionPolicy\n# \x1b[31m\n"
 	var out bytes.Buffer
 	if err := trialreport.Text(&out, hostile); err != nil {
 		t.Fatal(err)
 	}
-	if strings.ContainsAny(out.String(), "\x1b\a\r\t") || strings.Count(out.String(), "\nRecommended:") != 1 || !strings.HasSuffix(out.String(), "kind: CompressionPolicy\n#  [31m\n") {
+	if strings.ContainsAny(out.String(), "\x1b\a\r\t") || strings.Count(out.String(), "\nRecommended:") != 1 ||
+		!strings.HasSuffix(out.String(), "kind: CompressionPolicy\n#  [31m\n") {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -54,15 +54,23 @@ func SVG(trial *v1alpha1.CompressionTrial) string {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="12" fill="#1f2328">
 <rect width="%g" height="%g" fill="#ffffff"/>
 <text x="%g" y="26" font-size="15" font-weight="bold">%s</text>
-`, width, height, width, height, width, height, margin, html.EscapeString("Trial "+trial.Namespace+"/"+trial.Name+": predicted seconds for a GiB"))
+`, width, height, width, height, width, height, margin, html.EscapeString(
+		"Trial "+trial.Namespace+"/"+trial.Name+": predicted seconds for a GiB",
+	))
 	x := margin
 	for _, legend := range []struct{ name, colour string }{
 		{"as it is", "#8c959f"}, {"deflate", "#0969da"}, {"deflate, accelerator", "#bc4c00"}, {"zstd", "#1a7f37"},
 	} {
-		fmt.Fprintf(&b, `<rect x="%g" y="40" width="12" height="12" fill="%s"/><text x="%g" y="50">%s</text>`+"\n", x, legend.colour, x+17, legend.name)
+		fmt.Fprintf(
+			&b, `<rect x="%g" y="40" width="12" height="12" fill="%s"/><text x="%g" y="50">%s</text>`+"\n", x, legend.colour,
+			x+17, legend.name,
+		)
 		x += 30 + 7*float64(len(legend.name))
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="50" font-weight="bold">bold: best by the objective %s</text>`+"\n", x+10, html.EscapeString(objective(trial)))
+	fmt.Fprintf(
+		&b, `<text x="%g" y="50" font-weight="bold">bold: best by the objective %s</text>`+"\n", x+10,
+		html.EscapeString(objective(trial)),
+	)
 	for i, r := range s.Results {
 		y := top + row*float64(i) + bar - 3
 		ratio := "x " + r.Ratio
@@ -80,7 +88,10 @@ func SVG(trial *v1alpha1.CompressionTrial) string {
 }
 
 func drawLink(b *strings.Builder, trial *v1alpha1.CompressionTrial, i int, link v1alpha1.TrialLink, x float64) {
-	fmt.Fprintf(b, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", x, top-10, html.EscapeString(link.Name+", "+table.Rate(link.BytesPerSecond.AsApproximateFloat64())))
+	fmt.Fprintf(
+		b, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", x, top-10,
+		html.EscapeString(link.Name+", "+table.Rate(link.BytesPerSecond.AsApproximateFloat64())),
+	)
 	longest := 0.0
 	for _, r := range trial.Status.Results {
 		longest = max(longest, seconds(r, i))
@@ -96,7 +107,8 @@ func drawLink(b *strings.Builder, trial *v1alpha1.CompressionTrial, i int, link 
 			fmt.Fprintf(b, `<rect x="%g" y="%g" width="%g" height="%g" fill="#fff8c5"/>`+"\n", x-4, y-4, panel+space-8, row)
 		}
 		fmt.Fprintf(b, `<rect x="%g" y="%g" width="%.1f" height="%g" fill="%s"/><text x="%.1f" y="%g" font-weight="%s">%s</text>`+"\n",
-			x, y, max(1, panel*took/longest), bar, colour(r), x+panel*took/longest+6, y+bar-3, weight, html.EscapeString(r.Predictions[i].SecondsPerGiB))
+			x, y, max(1, panel*took/longest), bar, colour(r), x+panel*took/longest+6, y+
+				bar-3, weight, html.EscapeString(r.Predictions[i].SecondsPerGiB))
 	}
 }
 

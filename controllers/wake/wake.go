@@ -58,7 +58,9 @@ func Labelled(reader client.Reader, list func() client.ObjectList, label string)
 		if uid == "" {
 			return nil
 		}
-		return Requests[client.Object](ctx, reader, list(), nil, client.InNamespace(object.GetNamespace()), client.MatchingFields{index.UID: uid})
+		return Requests[client.Object](
+			ctx, reader, list(), nil, client.InNamespace(object.GetNamespace()), client.MatchingFields{index.UID: uid},
+		)
 	}
 }
 

@@ -41,7 +41,9 @@ func newCluster(t *testing.T, objects ...client.Object) client.Client {
 }
 
 func transfer(namespace, name string) *v1alpha1.Transfer {
-	return &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "-" + name)}}
+	return &v1alpha1.Transfer{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "-" + name)},
+	}
 }
 
 // TestLabelled: the label is tenants' input, so it finds nothing in another namespace.
@@ -53,7 +55,9 @@ func TestLabelled(t *testing.T) {
 		"shop-ledger": nil,
 		"":            nil,
 	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Labels: map[string]string{v1alpha1.TransferLabel: uid}}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Labels: map[string]string{v1alpha1.TransferLabel: uid}},
+		}
 		if got := of(context.Background(), pod); !slices.Equal(got, want) {
 			t.Errorf("%q: %v", uid, got)
 		}
@@ -86,7 +90,10 @@ func TestAgain(t *testing.T) {
 		result, want reconcile.Result
 		err, wantErr error
 	}{
-		"again":  {result: reconcile.Result{RequeueAfter: time.Second}, want: reconcile.Result{RequeueAfter: time.Second, Priority: new(int)}},
+		"again": {
+			result: reconcile.Result{RequeueAfter: time.Second},
+			want:   reconcile.Result{RequeueAfter: time.Second, Priority: new(int)},
+		},
 		"failed": {err: failure, wantErr: failure, want: reconcile.Result{Priority: new(int)}},
 		"chosen": {result: reconcile.Result{Priority: &own}, want: reconcile.Result{Priority: &own}},
 		"stale": {
@@ -94,9 +101,12 @@ func TestAgain(t *testing.T) {
 			want: reconcile.Result{RequeueAfter: 200 * time.Millisecond, Priority: new(int)},
 		},
 	} {
-		r := wake.Again(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return test.result, test.err }))
+		r := wake.Again(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			return test.result, test.err
+		}))
 		got, err := r.Reconcile(context.Background(), reconcile.Request{})
-		if !errors.Is(err, test.wantErr) || got.RequeueAfter != test.want.RequeueAfter || got.Priority == nil || *got.Priority != *test.want.Priority {
+		if !errors.Is(err, test.wantErr) || got.RequeueAfter != test.want.RequeueAfter || got.Priority == nil ||
+			*got.Priority != *test.want.Priority {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}

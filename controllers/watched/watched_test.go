@@ -21,7 +21,9 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for text, want := range map[string]watched.Namespaces{"": nil, "bank": {"bank", "lighterage-system"}, "shop,bank,shop": {"bank", "lighterage-system", "shop"}} {
+	for text, want := range map[string]watched.Namespaces{
+		"": nil, "bank": {"bank", "lighterage-system"}, "shop,bank,shop": {"bank", "lighterage-system", "shop"},
+	} {
 		got, err := watched.Parse(text, "lighterage-system")
 		if err != nil || !cmp.Equal(got, want) {
 			t.Errorf("%q: %v %v", text, got, err)
@@ -44,10 +46,14 @@ func TestReader(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	api := fake.NewClientBuilder().WithRESTMapper(mapper).WithObjects(pod("bank", "a"), pod("shop", "b"), pod("evil", "c"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	api := fake.NewClientBuilder().WithRESTMapper(mapper).WithObjects(
+		pod("bank", "a"), pod("shop", "b"), pod("evil", "c"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+	)
 	forbidden := errors.New("forbidden")
 	asked := api.WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+		) error {
 			if key.Namespace == "evil" {
 				return forbidden
 			}

@@ -57,7 +57,9 @@ func (w *workspace) down() error {
 		fmt.Fprintln(os.Stderr, "There are no local clusters")
 		return nil
 	}
-	fmt.Fprintf(os.Stderr, "Clusters are gone (%.0f s). Built programs stay in %s\n", time.Since(begin).Seconds(), w.builder.Cache)
+	fmt.Fprintf(
+		os.Stderr, "Clusters are gone (%.0f s). Built programs stay in %s\n", time.Since(begin).Seconds(), w.builder.Cache,
+	)
 	return nil
 }
 
@@ -115,7 +117,8 @@ func unmountBelow(dir string) error {
 		}
 		slices.Reverse(mounts)
 		for _, m := range mounts {
-			if err := unix.Unmount(m, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			if err := unix.Unmount(m, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) &&
+				!errors.Is(err, unix.ENOENT) {
 				return fmt.Errorf("unmounting %s: %w", m, err)
 			}
 		}

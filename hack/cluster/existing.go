@@ -23,20 +23,30 @@ import (
 // useExisting checks two clusters of the user's and publishes them as east and west.
 func (w *workspace) useExisting(ctx context.Context, east, west string) error {
 	if east == "" || west == "" {
-		return errors.New("one of EAST_KUBECONFIG and WEST_KUBECONFIG is set: set both, to kubeconfigs of two clusters, or neither, for local clusters")
+		return errors.New(
+			"one of EAST_KUBECONFIG and WEST_KUBECONFIG is set: set both, to kubeconfigs of two clusters, or neither, for " +
+				"local clusters",
+		)
 	}
 	registry := os.Getenv("REGISTRY")
 	if registry == "" {
-		return errors.New("existing clusters need a registry that both can pull from and this machine can push to: set REGISTRY, for example REGISTRY=registry.example.org/lighterage")
+		return errors.New(
+			"existing clusters need a registry that both can pull from and this machine can push to: set REGISTRY, for " +
+				"example REGISTRY=registry.example.org/lighterage",
+		)
 	}
-	if env, err := os.ReadFile(filepath.Join(w.cluster, "env")); err == nil && (environment{mode: "local"}).is(string(env)) {
+	if env, err := os.ReadFile(filepath.Join(w.cluster, "env")); err == nil &&
+		(environment{mode: "local"}).is(string(env)) {
 		return errors.New("the local clusters are up: run `make clusters-down` first")
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	e := environment{mode: "existing", registry: registry, nodes: map[string][]string{}}
 	ids, configs := map[string]string{}, map[string][]byte{}
-	for _, c := range []struct{ name, variable, path string }{{"east", "EAST_KUBECONFIG", east}, {"west", "WEST_KUBECONFIG", west}} {
+	for _, c := range []struct{ name, variable, path string }{
+		{"east", "EAST_KUBECONFIG", east},
+		{"west", "WEST_KUBECONFIG", west},
+	} {
 		data, err := flatten(c.path)
 		if err != nil {
 			return fmt.Errorf("%s=%s: %w", c.variable, c.path, err)

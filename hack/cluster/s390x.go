@@ -52,7 +52,9 @@ func (w *workspace) s390x(ctx context.Context, image, as string) error {
 		{"images", "pull", "--plain-http", "--platform", "linux/s390x", image},
 		{"images", "tag", "--force", image, as},
 	} {
-		cmd := exec.CommandContext(ctx, filepath.Join(bin, "ctr"), append([]string{"--address", node.ContainerdSocket(), "--namespace", "k8s.io"}, args...)...)
+		cmd := exec.CommandContext(ctx, filepath.Join(bin, "ctr"), append([]string{
+			"--address", node.ContainerdSocket(), "--namespace", "k8s.io",
+		}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("giving %s the image %s: %w\n%s", node.Name, image, err, out)
 		}

@@ -54,7 +54,10 @@ func (w *workspace) up(ctx context.Context) error {
 		return w.useExisting(ctx, east, west)
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("local clusters need root, for network namespaces and mounts: run this with sudo, or name two clusters that exist already in EAST_KUBECONFIG and WEST_KUBECONFIG")
+		return errors.New(
+			"local clusters need root, for network namespaces and mounts: run this with sudo, or name two clusters that exist " +
+				"already in EAST_KUBECONFIG and WEST_KUBECONFIG",
+		)
 	}
 	lock, err := w.builder.Lock()
 	if err != nil {
@@ -76,8 +79,13 @@ func (w *workspace) up(ctx context.Context) error {
 	if err := m.publish(); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "Clusters east and west are up (%.0f s). Logs: %s\n", time.Since(begin).Seconds(), layout.LogsDir())
-	fmt.Fprintf(os.Stderr, "Try: %s --kubeconfig %s get nodes\n", rel(w.root, filepath.Join(w.cluster, "bin", "kubectl")), rel(w.root, w.kubeconfig("east")))
+	fmt.Fprintf(
+		os.Stderr, "Clusters east and west are up (%.0f s). Logs: %s\n", time.Since(begin).Seconds(), layout.LogsDir(),
+	)
+	fmt.Fprintf(
+		os.Stderr, "Try: %s --kubeconfig %s get nodes\n", rel(w.root, filepath.Join(w.cluster, "bin", "kubectl")),
+		rel(w.root, w.kubeconfig("east")),
+	)
 	return nil
 }
 
@@ -308,7 +316,8 @@ func (m *machine) startCluster(ctx context.Context, c layout.Cluster) error {
 		return err
 	}
 	for _, n := range c.Nodes {
-		err := m.set.Wait(ctx, "containerd of "+n.Name, startTimeout, []string{n.Name + ".containerd"}, func(ctx context.Context) error {
+		err := m.set.Wait(ctx, "containerd of "+n.Name, startTimeout, []string{n.Name +
+			".containerd"}, func(ctx context.Context) error {
 			return dial(ctx, "unix", n.ContainerdSocket())
 		})
 		if err != nil {
@@ -374,7 +383,10 @@ func dial(ctx context.Context, network, address string) error {
 
 // publish writes what other programs need to reach the clusters.
 func (m *machine) publish() error {
-	e := environment{mode: "local", registry: layout.Registry(), kubectl: filepath.Join(m.w.cluster, "bin", "kubectl"), nodes: map[string][]string{}}
+	e := environment{
+		mode: "local", registry: layout.Registry(), kubectl: filepath.Join(m.w.cluster, "bin", "kubectl"),
+		nodes: map[string][]string{},
+	}
 	for _, c := range layout.Clusters() {
 		data, err := pki.Admin(c)
 		if err != nil {

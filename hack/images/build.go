@@ -37,7 +37,8 @@ const modelRepository = "agent-dfltcc-model"
 
 // model is the agent for s390x with a software model of the accelerator: for tests, never to be released.
 var model = component{
-	name: "agent", pkg: "./agent/cmd/agent", description: "The data plane of Lighterage with a software model of DFLTCC, for tests", engines: true,
+	name: "agent", pkg: "./agent/cmd/agent",
+	description: "The data plane of Lighterage with a software model of DFLTCC, for tests", engines: true,
 	script: "test/dfltcc/env.sh",
 }
 
@@ -45,7 +46,10 @@ var modelPlatform = v1.Platform{OS: "linux", Architecture: "s390x"}
 
 var components = []component{
 	{name: "manager", pkg: "./controllers/cmd/manager", description: "The controllers of Lighterage"},
-	{name: "gateway", pkg: "./controllers/cmd/gateway", description: "The port through which other clusters reach this one"},
+	{
+		name: "gateway", pkg: "./controllers/cmd/gateway",
+		description: "The port through which other clusters reach this one",
+	},
 	{name: "agent", pkg: "./agent/cmd/agent", description: "The data plane of Lighterage", engines: true},
 }
 

@@ -71,7 +71,9 @@ func setClock(ctx context.Context, dir string, offset time.Duration) (toolexec s
 // package's interface.
 func shiftClock(source string, offset time.Duration) (string, error) {
 	if n := strings.Count(source, nowBody); n != 1 {
-		return "", fmt.Errorf("want one %q in it, found %d: this version of Go reads the clock in another way", strings.TrimSpace(nowBody), n)
+		return "", fmt.Errorf(
+			"want one %q in it, found %d: this version of Go reads the clock in another way", strings.TrimSpace(nowBody), n,
+		)
 	}
 	return strings.Replace(source, nowBody, fmt.Sprintf("%s; sec += %d", nowBody, int64(offset/time.Second)), 1), nil
 }

@@ -19,7 +19,8 @@ import (
 // TestSetClock: a program that is built so has another time, and measures durations as ever.
 func TestSetClock(t *testing.T) {
 	root := newModule(t)
-	main := "package main\n\nimport \"time\"\n\nfunc main() {\n\tbegin := time.Now()\n\tprintln(begin.Unix(), int64(time.Since(begin)))\n}\n"
+	main := "package main\n\nimport \"time\"\n\nfunc main() {\n\tbegin := time.Now()\n\tprintln(begin.Unix(), " +
+		"int64(time.Since(begin)))\n}\n"
 	if err := os.WriteFile(filepath.Join(root, "cmd", "main.go"), []byte(main), 0o600); err != nil {
 		t.Fatal(err)
 	}

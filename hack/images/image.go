@@ -91,7 +91,9 @@ func newLayer(name, path string) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("closing the archive: %w", err)
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil },
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	},
 		tarball.WithMediaType(types.OCILayer))
 }
 
@@ -110,7 +112,9 @@ func annotations(c component, version string) map[string]string {
 func newIndex(c component, version string, images []platformImage) v1.ImageIndex {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range images {
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: p.image, Descriptor: v1.Descriptor{Platform: &p.platform}})
+		index = mutate.AppendManifests(
+			index, mutate.IndexAddendum{Add: p.image, Descriptor: v1.Descriptor{Platform: &p.platform}},
+		)
 	}
 	return mutate.Annotations(index, annotations(c, version)).(v1.ImageIndex)
 }

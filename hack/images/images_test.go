@@ -44,7 +44,9 @@ func newModule(t *testing.T) string {
 
 // TestPublish builds for two platforms, pushes to a registry and looks at what a client pulls.
 func TestPublish(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	server := httptest.NewServer(
+		registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)),
+	)
 	defer server.Close()
 	platforms, err := parsePlatforms("linux/amd64,linux/s390x")
 	if err != nil {
@@ -86,7 +88,8 @@ func TestPublish(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cfg.Architecture != platform.Architecture || cfg.Config.User != "65532:65532" || !cmp.Equal(cfg.Config.Entrypoint, []string{"/manager"}) {
+		if cfg.Architecture != platform.Architecture || cfg.Config.User != "65532:65532" ||
+			!cmp.Equal(cfg.Config.Entrypoint, []string{"/manager"}) {
 			t.Errorf("%s: configuration %+v", platform, cfg)
 		}
 		checkContent(t, img)
@@ -170,14 +173,17 @@ func checkReferrer(t *testing.T, image string, platform v1.Platform) {
 	if err := json.NewDecoder(r).Decode(&doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Format != "CycloneDX" || doc.Metadata.Component.Version != "v1.2.3" || len(doc.Components) == 0 || doc.Components[0].Name != "std" {
+	if doc.Format != "CycloneDX" || doc.Metadata.Component.Version != "v1.2.3" || len(doc.Components) == 0 ||
+		doc.Components[0].Name != "std" {
 		t.Errorf("bill of materials %+v", doc)
 	}
 }
 
 func TestSBOMNamesTheCLibraries(t *testing.T) {
 	root := newModule(t)
-	bin, err := build(context.Background(), root, t.TempDir(), testComponent, "v1", v1.Platform{OS: "linux", Architecture: "amd64"})
+	bin, err := build(
+		context.Background(), root, t.TempDir(), testComponent, "v1", v1.Platform{OS: "linux", Architecture: "amd64"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +192,9 @@ func TestSBOMNamesTheCLibraries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"pkg:github/zlib-ng/zlib-ng@2.3.3"`, `"2.31.0+496255c"`, `"pkg:github/intel/isa-l@v2.31.0"`} {
+	for _, want := range []string{
+		`"pkg:github/zlib-ng/zlib-ng@2.3.3"`, `"2.31.0+496255c"`, `"pkg:github/intel/isa-l@v2.31.0"`,
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in %s", want, text)
 		}
@@ -201,7 +209,9 @@ func TestSBOMNamesTheCLibraries(t *testing.T) {
 func TestBuildReportsFailure(t *testing.T) {
 	c := testComponent
 	c.pkg = "./absent"
-	if _, err := build(context.Background(), newModule(t), t.TempDir(), c, "v1", v1.Platform{OS: "linux", Architecture: "amd64"}); err == nil {
+	if _, err := build(
+		context.Background(), newModule(t), t.TempDir(), c, "v1", v1.Platform{OS: "linux", Architecture: "amd64"},
+	); err == nil {
 		t.Error("building a package that does not exist succeeded")
 	}
 }

@@ -39,13 +39,32 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.registry, "registry", "", "where to push: host[:port][/path]; images are named REGISTRY/lighterage/COMPONENT")
-	flag.StringVar(&o.version, "version", "", "tag of the images and version of the binaries (default: the Git tag of a clean tree, or dev-HASH of the source)")
-	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/s390x", "comma-separated platforms: linux/amd64, linux/arm64, linux/s390x")
-	flag.BoolVar(&o.plainHTTP, "plain-http", false, "the registry speaks http; understood by itself for loopback and private addresses")
+	flag.StringVar(
+		&o.registry, "registry", "", "where to push: host[:port][/path]; images are named REGISTRY/lighterage/COMPONENT",
+	)
+	flag.StringVar(
+		&o.version, "version", "",
+		"tag of the images and version of the binaries (default: the Git tag of a clean tree, or dev-HASH of the source)",
+	)
+	flag.StringVar(
+		&o.platforms, "platforms", "linux/amd64,linux/s390x",
+		"comma-separated platforms: linux/amd64, linux/arm64, linux/s390x",
+	)
+	flag.BoolVar(
+		&o.plainHTTP, "plain-http", false,
+		"the registry speaks http; understood by itself for loopback and private addresses",
+	)
 	flag.BoolVar(&o.printVersion, "print-version", false, "print the version that would be built, and nothing else")
-	flag.BoolVar(&o.model, "dfltcc-model", false, "build, in place of the three, the agent for s390x with the software model of the accelerator, for tests: "+modelRepository)
-	flag.DurationVar(&o.clockOffset, "clock-offset", 0, "build programs whose clock is off by this, for tests; the tag ends with it, such as -clock24h0m0s or -clockminus24h0m0s")
+	flag.BoolVar(
+		&o.model, "dfltcc-model", false,
+		"build, in place of the three, the agent for s390x with the software model of the accelerator, for tests: "+
+			modelRepository,
+	)
+	flag.DurationVar(
+		&o.clockOffset, "clock-offset", 0,
+		"build programs whose clock is off by this, for tests; the tag ends with it, such as -clock24h0m0s or "+
+			"-clockminus24h0m0s",
+	)
 	flag.Parse()
 
 	if err := run(o); err != nil {
@@ -154,11 +173,16 @@ func publishModel(ctx context.Context, p *publisher, registry, root, work, versi
 }
 
 // publish builds component c for every platform and pushes its index and SBOMs.
-func publish(ctx context.Context, p *publisher, ref name.Tag, root, work string, c component, version string, platforms []v1.Platform) (v1.Hash, error) {
+func publish(
+	ctx context.Context, p *publisher, ref name.Tag, root, work string, c component, version string,
+	platforms []v1.Platform,
+) (v1.Hash, error) {
 	images := make([]platformImage, 0, len(platforms))
 	for _, platform := range platforms {
 		say("building %s %s for %s", c.name, version, platform)
-		bin, err := build(ctx, root, filepath.Join(work, strings.ReplaceAll(platform.String(), "/", "-")), c, version, platform)
+		bin, err := build(
+			ctx, root, filepath.Join(work, strings.ReplaceAll(platform.String(), "/", "-")), c, version, platform,
+		)
 		if err != nil {
 			return v1.Hash{}, err
 		}

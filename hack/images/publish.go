@@ -37,7 +37,9 @@ func (p *publisher) reference(registry, component, version string) (name.Tag, er
 		err = fmt.Errorf("the registry %q has a scheme", registry)
 	}
 	if err != nil {
-		return name.Tag{}, fmt.Errorf("naming the image: %w; give a registry as host[:port][/path] and a version that can be a tag", err)
+		return name.Tag{}, fmt.Errorf(
+			"naming the image: %w; give a registry as host[:port][/path] and a version that can be a tag", err,
+		)
 	}
 	return tag, nil
 }
@@ -54,7 +56,9 @@ func (p *publisher) present(ref name.Tag, platforms []v1.Platform) (v1.Hash, boo
 		return v1.Hash{}, false
 	}
 	for _, want := range platforms {
-		if !slices.ContainsFunc(manifest.Manifests, func(d v1.Descriptor) bool { return d.Platform != nil && d.Platform.Equals(want) }) {
+		if !slices.ContainsFunc(manifest.Manifests, func(d v1.Descriptor) bool {
+			return d.Platform != nil && d.Platform.Equals(want)
+		}) {
 			return v1.Hash{}, false
 		}
 	}

@@ -57,24 +57,35 @@ func newSBOM(c component, version string, bin binary) ([]byte, error) {
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "GOOS", "GOARCH", "CGO_ENABLED", "-tags":
-			doc.Metadata.Component.Properties = append(doc.Metadata.Component.Properties, bomProperty{Name: "lighterage:go:" + s.Key, Value: s.Value})
+			doc.Metadata.Component.Properties = append(
+				doc.Metadata.Component.Properties, bomProperty{Name: "lighterage:go:" + s.Key, Value: s.Value},
+			)
 		}
 	}
 	toolchain := strings.TrimPrefix(info.GoVersion, "go")
-	doc.Components = append(doc.Components, bomComponent{Type: "library", Name: "std", Version: toolchain, PURL: "pkg:golang/std@" + toolchain})
+	doc.Components = append(
+		doc.Components, bomComponent{Type: "library", Name: "std", Version: toolchain, PURL: "pkg:golang/std@" + toolchain},
+	)
 	for _, m := range info.Deps {
 		m = cmp.Or(m.Replace, m)
-		doc.Components = append(doc.Components, bomComponent{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version})
+		doc.Components = append(
+			doc.Components,
+			bomComponent{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version},
+		)
 	}
 	for _, library := range bin.libraries {
 		name, version, _ := strings.Cut(library, "@")
 		purl, ok := libraryPURLs[name]
 		if !ok {
-			return nil, fmt.Errorf("the library %s is linked in and nobody wrote down where it comes from; add it to libraryPURLs", library)
+			return nil, fmt.Errorf(
+				"the library %s is linked in and nobody wrote down where it comes from; add it to libraryPURLs", library,
+			)
 		}
 		// After a plus stands the commit, when the source is not exactly the release.
 		release, _, _ := strings.Cut(version, "+")
-		doc.Components = append(doc.Components, bomComponent{Type: "library", Name: name, Version: version, PURL: purl + release})
+		doc.Components = append(
+			doc.Components, bomComponent{Type: "library", Name: name, Version: version, PURL: purl + release},
+		)
 	}
 	out, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {

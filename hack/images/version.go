@@ -18,7 +18,10 @@ import (
 )
 
 // sources are the paths that the content of an image depends on.
-var sources = []string{"agent", "api", "controllers", "go.mod", "go.sum", "hack/engines", "hack/images", "hack/isa-l", "hack/zlib-ng", "hack/zstd"}
+var sources = []string{
+	"agent", "api", "controllers", "go.mod", "go.sum", "hack/engines", "hack/images", "hack/isa-l", "hack/zlib-ng",
+	"hack/zstd",
+}
 
 // sourceVersion names the version of the tree at root: the Git tag when the tree is exactly that, else dev- and a hash
 // of the source. The second result is true when the name stands for the content, so that two trees of that name are

@@ -129,7 +129,8 @@ func (l *linter) checkField(t *typeDecl, f field) {
 		l.add(where, "omitempty", "needs omitempty or omitzero: what nobody set is not written")
 	}
 	for _, m := range f.markers {
-		if name, _, _ := strings.Cut(m, "="); countMarker(f.markers, name) > 1 && !strings.Contains(name, "XValidation") && !strings.HasPrefix(name, "listMapKey") {
+		if name, _, _ := strings.Cut(m, "="); countMarker(f.markers, name) > 1 && !strings.Contains(name, "XValidation") &&
+			!strings.HasPrefix(name, "listMapKey") {
 			l.add(where, "uniquemarkers", "the marker %s is given twice", name)
 			break
 		}
@@ -161,7 +162,8 @@ func (l *linter) checkFieldType(where string, t *typeDecl, f field) {
 	if strings.HasPrefix(f.typ, "[]") && f.typ != "[]byte" {
 		l.checkList(where, t, f, base)
 	}
-	if base == "metav1.Condition" && (value(f.markers, "listType") != "map" || value(f.markers, "listMapKey") != "type" || f.jsonName != "conditions") {
+	if base == "metav1.Condition" && (value(f.markers, "listType") != "map" || value(f.markers, "listMapKey") != "type" ||
+		f.jsonName != "conditions") {
 		l.add(where, "conditions", "conditions are a list of type map with the key type")
 	}
 	if !l.inSpec[t.name] {
@@ -173,14 +175,18 @@ func (l *linter) checkFieldType(where string, t *typeDecl, f field) {
 	if named != nil {
 		markers = append(slices.Clone(markers), named.markers...)
 	}
-	if (isString && !has(markers, "kubebuilder:validation:MaxLength", "kubebuilder:validation:items:MaxLength", "kubebuilder:validation:Enum")) ||
+	if (isString && !has(
+		markers, "kubebuilder:validation:MaxLength", "kubebuilder:validation:items:MaxLength", "kubebuilder:validation:Enum",
+	)) ||
 		f.typ == "[]byte" && !has(markers, "kubebuilder:validation:MaxLength") {
 		l.add(where, "maxlength", "what a user writes has a MaxLength or is an enum")
 	}
-	if slices.Contains(numbers, base) && (!has(markers, "kubebuilder:validation:Minimum") || !has(markers, "kubebuilder:validation:Maximum")) {
+	if slices.Contains(numbers, base) && (!has(markers, "kubebuilder:validation:Minimum") ||
+		!has(markers, "kubebuilder:validation:Maximum")) {
 		l.add(where, "numericbounds", "a number that a user writes has a Minimum and a Maximum")
 	}
-	if has(f.markers, "optional") && named != nil && named.under == "struct" && f.typ == base && !slices.Contains(f.options, "omitzero") {
+	if has(f.markers, "optional") && named != nil && named.under == "struct" && f.typ == base &&
+		!slices.Contains(f.options, "omitzero") {
 		l.add(where, "optionalstruct", "an optional struct is a pointer or has omitzero")
 	}
 	if has(f.markers, "default", "kubebuilder:default") && has(f.markers, "required") {
@@ -194,7 +200,9 @@ func (l *linter) checkList(where string, t *typeDecl, f field, base string) {
 	case "map":
 		key := value(f.markers, "listMapKey")
 		item, ok := l.types[base]
-		if ok && !slices.ContainsFunc(item.fields, func(f field) bool { return f.jsonName == key && has(f.markers, "required") }) {
+		if ok && !slices.ContainsFunc(item.fields, func(f field) bool {
+			return f.jsonName == key && has(f.markers, "required")
+		}) {
 			l.add(where, "listtype", "the key %q is not a required field of %s", key, base)
 		}
 	default:

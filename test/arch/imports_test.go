@@ -34,12 +34,14 @@ var bans = []ban{
 		in:     []string{"controllers"},
 		what:   []string{module + "/agent"},
 		except: []string{module + "/agent/wire"},
-		reason: "the halves meet in the protobuf contract alone, so that either can be changed, tested and released without the other",
+		reason: "the halves meet in the protobuf contract alone, so that either can be changed, tested and released " +
+			"without the other",
 	},
 	{
-		in:     []string{"agent"},
-		what:   []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/controllers"},
-		reason: "the data plane knows nothing of Kubernetes: it runs and is tested without a cluster, and a flaw in it cannot reach the API server",
+		in:   []string{"agent"},
+		what: []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/controllers"},
+		reason: "the data plane knows nothing of Kubernetes: it runs and is tested without a cluster, and a flaw in it " +
+			"cannot reach the API server",
 	},
 	{
 		in:     []string{"api"},
@@ -47,12 +49,18 @@ var bans = []ban{
 		reason: "other programs import the types and must not get our code, or a version of controller-runtime, with them",
 	},
 	{
-		in:     []string{"agent/codec", "agent/frame", "agent/estimate", "agent/policy", "agent/meter"},
-		what:   []string{"net", "os", "io/fs", "path/filepath", "google.golang.org/grpc", module + "/agent/transport", module + "/agent/tree", module + "/agent/journal", module + "/agent/transfer", module + "/agent/control"},
-		reason: "compressing, framing and deciding are shared by transfers, queues and HTTP, and know nothing of transport or files",
+		in: []string{"agent/codec", "agent/frame", "agent/estimate", "agent/policy", "agent/meter"},
+		what: []string{
+			"net", "os", "io/fs", "path/filepath", "google.golang.org/grpc", module + "/agent/transport", module + "/agent/tree",
+			module + "/agent/journal", module + "/agent/transfer", module + "/agent/control",
+		},
+		reason: "compressing, framing and deciding are shared by transfers, queues and HTTP, and know nothing of transport " +
+			"or files",
 	},
 	{
-		in:     []string{"agent/compression", "agent/httpagent", "agent/httpproxy", "agent/queue", "agent/queueagent", "agent/trial"},
+		in: []string{
+			"agent/compression", "agent/httpagent", "agent/httpproxy", "agent/queue", "agent/queueagent", "agent/trial",
+		},
 		what:   []string{module + "/agent/transfer"},
 		reason: "what serves messages and bodies moves no files: what it shares with Transfers is in packages of its own",
 	},
@@ -60,7 +68,8 @@ var bans = []ban{
 		in:     []string{"controllers/plan"},
 		what:   []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go", "net/http", "os"},
 		direct: true,
-		reason: "planning is a pure function of what was gathered: it reads no cluster, file or network, so every case of it is a table test",
+		reason: "planning is a pure function of what was gathered: it reads no cluster, file or network, so every case of " +
+			"it is a table test",
 	},
 	{
 		in:     []string{"agent/policy", "agent/estimate"},

@@ -124,7 +124,9 @@ func selects(selector, labels map[string]any) bool {
 
 // TestCopies holds the chart's copies to what make generate wrote into config.
 func TestCopies(t *testing.T) {
-	for from, to := range map[string]string{"config/crd/bases/*.yaml": "files/crds", "config/rbac/*_role.yaml": "files/rbac"} {
+	for from, to := range map[string]string{
+		"config/crd/bases/*.yaml": "files/crds", "config/rbac/*_role.yaml": "files/rbac",
+	} {
 		sources, err := filepath.Glob(filepath.Join(root, from))
 		if err != nil || len(sources) == 0 {
 			t.Fatalf("%s: %d files, %v", from, len(sources), err)

@@ -25,7 +25,8 @@ func TestEveryKindIsInTheUsersRoles(t *testing.T) {
 		t.Fatalf("%d CRDs: %v", len(files), err)
 	}
 	chart, _ := both(t)
-	view, edit, admin := role(t, chart, "lighterage-view"), role(t, chart, "lighterage-edit"), role(t, chart, "lighterage-admin")
+	view, edit, admin := role(t, chart, "lighterage-view"), role(t, chart, "lighterage-edit"),
+		role(t, chart, "lighterage-admin")
 	write := []string{"create", "delete", "deletecollection", "patch", "update"}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -52,7 +53,10 @@ func TestEveryKindIsInTheUsersRoles(t *testing.T) {
 			}
 		default:
 			if !slices.Equal(edit[name], write) == !slices.Equal(admin[name], write) {
-				t.Errorf("%s belongs into one of config/rbac/edit_role.yaml and admin_role.yaml, with %v; there are %v and %v", name, write, edit[name], admin[name])
+				t.Errorf(
+					"%s belongs into one of config/rbac/edit_role.yaml and admin_role.yaml, with %v; there are %v and %v", name, write,
+					edit[name], admin[name],
+				)
 			}
 		}
 	}

@@ -27,7 +27,8 @@ var digest = "sha256:" + strings.Repeat("0123456789abcdef", 4)
 
 func TestTemplate(t *testing.T) {
 	apart := []any{
-		"spec", "template", "spec", "affinity", "podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution", 0, "podAffinityTerm", "topologyKey",
+		"spec", "template", "spec", "affinity", "podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution", 0,
+		"podAffinityTerm", "topologyKey",
 	}
 	for _, c := range []struct {
 		name   string
@@ -37,40 +38,134 @@ func TestTemplate(t *testing.T) {
 		path   []any
 		want   any
 	}{
-		{"image", nil, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/manager:v0.1.0"},
-		{"tag", []string{"image.tag=v9"}, "DaemonSet", "lighterage-node-agent", []any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/agent:v9"},
-		{"agent's image", []string{"image.tag=v9"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "args", 0}, "--agent-image=registry.example/team/lighterage/agent:v9"},
-		{"pull secrets", []string{"image.pullSecrets={one}"}, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "imagePullSecrets", 0, "name"}, "one"},
-		{"keep", nil, "CustomResourceDefinition", "transfers.lighterage.dev", []any{"metadata", "annotations", "helm.sh/resource-policy"}, "keep"},
+		{
+			"image", nil, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "image"},
+			"registry.example/team/lighterage/manager:v0.1.0",
+		},
+		{
+			"tag", []string{"image.tag=v9"}, "DaemonSet", "lighterage-node-agent",
+			[]any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/agent:v9",
+		},
+		{
+			"agent's image", []string{"image.tag=v9"}, "Deployment", "lighterage-manager",
+			[]any{"spec", "template", "spec", "containers", 0, "args", 0},
+			"--agent-image=registry.example/team/lighterage/agent:v9",
+		},
+		{
+			"pull secrets", []string{"image.pullSecrets={one}"}, "Deployment", "lighterage-gateway",
+			[]any{"spec", "template", "spec", "imagePullSecrets", 0, "name"}, "one",
+		},
+		{
+			"keep", nil, "CustomResourceDefinition", "transfers.lighterage.dev",
+			[]any{"metadata", "annotations", "helm.sh/resource-policy"}, "keep",
+		},
 		{"no CRDs", []string{"crds.install=false"}, "CustomResourceDefinition", "transfers.lighterage.dev", nil, nil},
 		{"one replica has no budget", nil, "PodDisruptionBudget", "lighterage-gateway", nil, nil},
-		{"two replicas", []string{"gateway.replicas=2"}, "PodDisruptionBudget", "lighterage-gateway", []any{"spec", "maxUnavailable"}, int64(1)},
-		{"standby", []string{"manager.replicas=2"}, "PodDisruptionBudget", "lighterage-manager", []any{"spec", "maxUnavailable"}, int64(1)},
-		{"eviction of what is not ready", []string{"gateway.replicas=2"}, "PodDisruptionBudget", "lighterage-gateway", []any{"spec", "unhealthyPodEvictionPolicy"}, "AlwaysAllow"},
-		{"one replica is anywhere", nil, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "affinity"}, nil},
-		{"gateways apart", []string{"gateway.replicas=2"}, "Deployment", "lighterage-gateway", apart, "kubernetes.io/hostname"},
-		{"managers apart", []string{"manager.replicas=2"}, "Deployment", "lighterage-manager", apart, "kubernetes.io/hostname"},
-		{"node port", []string{"gateway.service.type=NodePort", "gateway.service.nodePort=30843"}, "Service", "lighterage-gateway", []any{"spec", "ports", 0, "nodePort"}, int64(30843)},
-		{"source ranges", []string{"gateway.service.loadBalancerSourceRanges={192.0.2.0/24}"}, "Service", "lighterage-gateway", []any{"spec", "loadBalancerSourceRanges", 0}, "192.0.2.0/24"},
+		{
+			"two replicas", []string{"gateway.replicas=2"}, "PodDisruptionBudget", "lighterage-gateway",
+			[]any{"spec", "maxUnavailable"}, int64(1),
+		},
+		{
+			"standby", []string{"manager.replicas=2"}, "PodDisruptionBudget", "lighterage-manager",
+			[]any{"spec", "maxUnavailable"}, int64(1),
+		},
+		{
+			"eviction of what is not ready", []string{"gateway.replicas=2"}, "PodDisruptionBudget", "lighterage-gateway",
+			[]any{"spec", "unhealthyPodEvictionPolicy"}, "AlwaysAllow",
+		},
+		{
+			"one replica is anywhere", nil, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "affinity"},
+			nil,
+		},
+		{
+			"gateways apart", []string{"gateway.replicas=2"}, "Deployment", "lighterage-gateway", apart,
+			"kubernetes.io/hostname",
+		},
+		{
+			"managers apart", []string{"manager.replicas=2"}, "Deployment", "lighterage-manager", apart,
+			"kubernetes.io/hostname",
+		},
+		{
+			"node port", []string{"gateway.service.type=NodePort", "gateway.service.nodePort=30843"}, "Service",
+			"lighterage-gateway", []any{"spec", "ports", 0, "nodePort"}, int64(30843),
+		},
+		{
+			"source ranges", []string{"gateway.service.loadBalancerSourceRanges={192.0.2.0/24}"}, "Service",
+			"lighterage-gateway", []any{"spec", "loadBalancerSourceRanges", 0}, "192.0.2.0/24",
+		},
 		{"no node agent", []string{"nodeAgent.enabled=false"}, "DaemonSet", "lighterage-node-agent", nil, nil},
-		{"tolerations", []string{"nodeAgent.tolerations[0].operator=Exists"}, "DaemonSet", "lighterage-node-agent", []any{"spec", "template", "spec", "tolerations", 0, "operator"}, "Exists"},
-		{"priority", []string{"gateway.priorityClassName=high"}, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "priorityClassName"}, "high"},
-		{"node selector", []string{"manager.nodeSelector.zone=a"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "nodeSelector", "zone"}, "a"},
-		{"affinity", []string{"manager.affinity.nodeAffinity.x=y"}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "affinity", "nodeAffinity", "x"}, "y"},
-		{"annotations", []string{"gateway.podAnnotations.a=b"}, "Deployment", "lighterage-gateway", []any{"spec", "template", "metadata", "annotations", "a"}, "b"},
-		{"digest", []string{"image.digests.agent=" + digest}, "DaemonSet", "lighterage-node-agent", []any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/agent@" + digest},
-		{"digest of what the manager starts", []string{"image.digests.agent=" + digest}, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "args", 0}, "--agent-image=registry.example/team/lighterage/agent@" + digest},
-		{"digest of what it may start", []string{"image.digests.agent=" + digest}, "ValidatingAdmissionPolicy", "lighterage-agents", []any{"spec", "variables", 0, "expression"}, "'registry.example/team/lighterage/agent@" + digest + "'"},
-		{"memory of the manager", nil, "Deployment", "lighterage-manager", []any{"spec", "template", "spec", "containers", 0, "env", 2, "valueFrom", "resourceFieldRef", "resource"}, "limits.memory"},
-		{"memory of the gateway", nil, "Deployment", "lighterage-gateway", []any{"spec", "template", "spec", "containers", 0, "env", 0, "valueFrom", "resourceFieldRef", "resource"}, "limits.memory"},
-		{"no admission", []string{"admissionPolicies.enabled=false"}, "ValidatingAdmissionPolicy", "lighterage-agents", nil, nil},
-		{"traffic policy", []string{"gateway.service.externalTrafficPolicy=Local"}, "Service", "lighterage-gateway", []any{"spec", "externalTrafficPolicy"}, "Local"},
+		{
+			"tolerations", []string{"nodeAgent.tolerations[0].operator=Exists"}, "DaemonSet", "lighterage-node-agent",
+			[]any{"spec", "template", "spec", "tolerations", 0, "operator"}, "Exists",
+		},
+		{
+			"priority", []string{"gateway.priorityClassName=high"}, "Deployment", "lighterage-gateway",
+			[]any{"spec", "template", "spec", "priorityClassName"}, "high",
+		},
+		{
+			"node selector", []string{"manager.nodeSelector.zone=a"}, "Deployment", "lighterage-manager",
+			[]any{"spec", "template", "spec", "nodeSelector", "zone"}, "a",
+		},
+		{
+			"affinity", []string{"manager.affinity.nodeAffinity.x=y"}, "Deployment", "lighterage-manager",
+			[]any{"spec", "template", "spec", "affinity", "nodeAffinity", "x"}, "y",
+		},
+		{
+			"annotations", []string{"gateway.podAnnotations.a=b"}, "Deployment", "lighterage-gateway",
+			[]any{"spec", "template", "metadata", "annotations", "a"}, "b",
+		},
+		{
+			"digest", []string{"image.digests.agent=" + digest}, "DaemonSet", "lighterage-node-agent",
+			[]any{"spec", "template", "spec", "containers", 0, "image"}, "registry.example/team/lighterage/agent@" + digest,
+		},
+		{
+			"digest of what the manager starts", []string{"image.digests.agent=" + digest}, "Deployment", "lighterage-manager",
+			[]any{"spec", "template", "spec", "containers", 0, "args", 0},
+			"--agent-image=registry.example/team/lighterage/agent@" + digest,
+		},
+		{
+			"digest of what it may start", []string{"image.digests.agent=" + digest}, "ValidatingAdmissionPolicy",
+			"lighterage-agents", []any{"spec", "variables", 0, "expression"},
+			"'registry.example/team/lighterage/agent@" + digest + "'",
+		},
+		{
+			"memory of the manager", nil, "Deployment", "lighterage-manager",
+			[]any{"spec", "template", "spec", "containers", 0, "env", 2, "valueFrom", "resourceFieldRef", "resource"},
+			"limits.memory",
+		},
+		{
+			"memory of the gateway", nil, "Deployment", "lighterage-gateway",
+			[]any{"spec", "template", "spec", "containers", 0, "env", 0, "valueFrom", "resourceFieldRef", "resource"},
+			"limits.memory",
+		},
+		{
+			"no admission", []string{"admissionPolicies.enabled=false"}, "ValidatingAdmissionPolicy", "lighterage-agents", nil,
+			nil,
+		},
+		{
+			"traffic policy", []string{"gateway.service.externalTrafficPolicy=Local"}, "Service", "lighterage-gateway",
+			[]any{"spec", "externalTrafficPolicy"}, "Local",
+		},
 		{"no policies", []string{"networkPolicy.enabled=false"}, "NetworkPolicy", "lighterage-gateway", nil, nil},
-		{"policy of the gateway", nil, "NetworkPolicy", "lighterage-gateway", []any{"spec", "ingress", 0, "ports", 2, "port"}, int64(8443)},
-		{"policy of the node agent", nil, "NetworkPolicy", "lighterage-node-agent", []any{"spec", "ingress", 0, "from", 0, "podSelector", "matchLabels", "app.kubernetes.io/component"}, "manager"},
-		{"port of the API server", []string{"networkPolicy.apiServerPorts={7443}"}, "NetworkPolicy", "lighterage-gateway", []any{"spec", "egress", 0, "ports", 0, "port"}, int64(7443)},
-		{"port of peers", []string{"networkPolicy.peerPorts={9000}"}, "NetworkPolicy", "lighterage-manager", []any{"spec", "egress", 3, "ports", 0, "port"}, int64(9000)},
-		{"policy without node agent", []string{"nodeAgent.enabled=false"}, "NetworkPolicy", "lighterage-node-agent", nil, nil},
+		{
+			"policy of the gateway", nil, "NetworkPolicy", "lighterage-gateway", []any{"spec", "ingress", 0, "ports", 2, "port"},
+			int64(8443),
+		},
+		{
+			"policy of the node agent", nil, "NetworkPolicy", "lighterage-node-agent",
+			[]any{"spec", "ingress", 0, "from", 0, "podSelector", "matchLabels", "app.kubernetes.io/component"}, "manager",
+		},
+		{
+			"port of the API server", []string{"networkPolicy.apiServerPorts={7443}"}, "NetworkPolicy", "lighterage-gateway",
+			[]any{"spec", "egress", 0, "ports", 0, "port"}, int64(7443),
+		},
+		{
+			"port of peers", []string{"networkPolicy.peerPorts={9000}"}, "NetworkPolicy", "lighterage-manager",
+			[]any{"spec", "egress", 3, "ports", 0, "port"}, int64(9000),
+		},
+		{
+			"policy without node agent", []string{"nodeAgent.enabled=false"}, "NetworkPolicy", "lighterage-node-agent", nil, nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +253,9 @@ func TestSlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		role, binding := find(objects, "ClusterRole", "lighterage-accelerator-slots"), find(objects, "ClusterRoleBinding", "lighterage-accelerator-slots")
+		role, binding := find(objects, "ClusterRole", "lighterage-accelerator-slots"), find(
+			objects, "ClusterRoleBinding", "lighterage-accelerator-slots",
+		)
 		told := slices.Contains(arguments(t, objects, "lighterage-manager"), "--accelerator-slots="+slots)
 		if (role != nil) != want || (binding != nil) != want || told != want {
 			t.Errorf("%s slots: role %v, binding %v, told %v", slots, role, binding, told)
@@ -206,7 +303,9 @@ func arguments(t *testing.T, objects []unstructured.Unstructured, deployment str
 // TestFlagsExist holds what the chart tells the programs to the flags that they define.
 func TestFlagsExist(t *testing.T) {
 	t.Parallel()
-	objects, err := template(t, registry, withoutCRDs, "ca.existingSecret=my-ca", "accelerator.slotsPerNode=3", "watchNamespaces={bank}")
+	objects, err := template(
+		t, registry, withoutCRDs, "ca.existingSecret=my-ca", "accelerator.slotsPerNode=3", "watchNamespaces={bank}",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +350,8 @@ func defined(t *testing.T, program string) map[string]bool {
 			if set, ok := method.X.(*ast.Ident); !ok || set.Name != "flags" {
 				return true
 			}
-			for _, argument := range call.Args { // the first text is the name, before it there is at most the place for the value
+			// the first text is the name, before it there is at most the place for the value
+			for _, argument := range call.Args {
 				if text, ok := argument.(*ast.BasicLit); ok && text.Kind == token.STRING {
 					found[strings.Trim(text.Value, "`\"")] = true
 					break
@@ -284,7 +384,10 @@ func TestRefused(t *testing.T) {
 		{"gateway.service.type=ClusterIP,gateway.service.externalTrafficPolicy=Local", "externalTrafficPolicy needs"},
 		{"networkPolicy.apiServerPorts={}", "/networkPolicy/apiServerPorts"},
 		{"gateway.service.type=ClusterIP,gateway.service.nodePort=30000", "gateway.service.nodePort needs"},
-		{"gateway.service.type=NodePort,gateway.service.loadBalancerSourceRanges={192.0.2.0/24}", "loadBalancerSourceRanges needs"},
+		{
+			"gateway.service.type=NodePort,gateway.service.loadBalancerSourceRanges={192.0.2.0/24}",
+			"loadBalancerSourceRanges needs",
+		},
 	} {
 		t.Run(c.set, func(t *testing.T) {
 			t.Parallel()

@@ -16,7 +16,10 @@ import (
 
 // ofNoNamespace are resources of Kubernetes that the operator has rights to and that are of no namespace; kinds of the
 // API say it themselves.
-var ofNoNamespace = []string{"namespaces", "nodes", "nodes/status", "persistentvolumes", "servicecidrs", "volumeattachments", "tokenreviews", "subjectaccessreviews"}
+var ofNoNamespace = []string{
+	"namespaces", "nodes", "nodes/status", "persistentvolumes", "servicecidrs", "volumeattachments", "tokenreviews",
+	"subjectaccessreviews",
+}
 
 // M5: with watchNamespaces, ClusterRoles have rights to what is of no namespace only, and Roles in the namespaces have
 // all others.
@@ -43,7 +46,9 @@ func TestWatchNamespaces(t *testing.T) {
 		for right := range after {
 			resource := strings.Split(right, " ")[1]
 			if !slices.Contains(clusterKinds, resource) {
-				t.Errorf("%s may %s in every namespace: add %s to lighterage.clusterResources, or not to it", account, right, resource)
+				t.Errorf(
+					"%s may %s in every namespace: add %s to lighterage.clusterResources, or not to it", account, right, resource,
+				)
 			}
 		}
 		for _, namespace := range []string{"bank", "shop", "lighterage-system"} {
@@ -70,7 +75,9 @@ func TestWatchNamespaces(t *testing.T) {
 		if args := arguments(t, some, account); !slices.Contains(args, "--watch-namespaces=bank,lighterage-system,shop") {
 			t.Errorf("%s is told %v", account, args)
 		}
-		if args := arguments(t, all, account); slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--watch") }) {
+		if args := arguments(t, all, account); slices.ContainsFunc(args, func(a string) bool {
+			return strings.HasPrefix(a, "--watch")
+		}) {
 			t.Errorf("%s is told %v", account, args)
 		}
 	}
@@ -104,7 +111,9 @@ func rights(t *testing.T, objects []unstructured.Unstructured, kind, name, names
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					found[strings.Join([]string{verb, resource, strings.Join(rule.APIGroups, ","), strings.Join(rule.ResourceNames, ",")}, " ")] = true
+					found[strings.Join(
+						[]string{verb, resource, strings.Join(rule.APIGroups, ","), strings.Join(rule.ResourceNames, ",")}, " ",
+					)] = true
 				}
 			}
 		}

@@ -83,7 +83,9 @@ func connect(c Cluster, root, name string) (*Cluster, error) {
 	}
 	var peers v1alpha1.PeerList
 	if err := c.List(context.Background(), &peers); err != nil {
-		return nil, fmt.Errorf("list the peers of cluster %s (is Lighterage installed? make demo-install does it): %w", name, err)
+		return nil, fmt.Errorf(
+			"list the peers of cluster %s (is Lighterage installed? make demo-install does it): %w", name, err,
+		)
 	}
 	return &c, nil
 }
@@ -97,7 +99,9 @@ func (c *Cluster) Command(args ...string) *exec.Cmd {
 func (c *Cluster) Plugin(directory string, args ...string) *exec.Cmd {
 	// A flag before the name of a plugin is not for plugins.
 	command := exec.Command(c.kubectl, args...) //nolint:gosec,noctx // the test's own arguments and time limit
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+directory+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(
+		os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+directory+string(os.PathListSeparator)+os.Getenv("PATH"),
+	)
 	return command
 }
 

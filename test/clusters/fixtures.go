@@ -39,7 +39,9 @@ func (p *Pair) Namespace(t *testing.T, prefix string) string {
 		t.Fatalf("create a namespace in east: %v", err)
 	}
 	name := object.Name
-	if err := p.West.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: object.Labels}}); err != nil {
+	if err := p.West.Create(
+		ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: object.Labels}},
+	); err != nil {
 		t.Fatalf("create namespace %s in west: %v", name, err)
 	}
 	t.Cleanup(func() {
@@ -104,7 +106,9 @@ func (c *Cluster) Claim(t *testing.T, namespace, name, class, size string, chang
 	ctx := context.Background()
 	spec := corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+		},
 	}
 	if class != "" {
 		spec.StorageClassName = &class
@@ -192,7 +196,9 @@ func NewTransfer(namespace, name string) *v1alpha1.Transfer {
 	return &v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.TransferSpec{
-			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"}},
+			Source: v1alpha1.TransferSource{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"},
+			},
 			Destination: v1alpha1.TransferDestination{
 				Peer:                  "west",
 				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"},
@@ -203,16 +209,21 @@ func NewTransfer(namespace, name string) *v1alpha1.Transfer {
 
 // WaitFor waits until a condition of the Transfer in p.East has the status and, when reason is not empty, the reason;
 // it returns the message.
-func (p *Pair) WaitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string) string {
+func (p *Pair) WaitFor(
+	t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string,
+) string {
 	t.Helper()
 	return p.East.WaitFor(t, transfer, condition, status, reason)
 }
 
 // WaitFor is Pair.WaitFor for a Transfer in this cluster.
-func (c *Cluster) WaitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string) string {
+func (c *Cluster) WaitFor(
+	t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string,
+) string {
 	t.Helper()
 	message := ""
-	Eventually(t, 6*time.Minute, "Transfer "+transfer.Name+" to have "+condition+"="+string(status)+" "+reason, func() (bool, string) {
+	Eventually(t, 6*time.Minute, "Transfer "+transfer.Name+" to have "+condition+"="+string(status)+" "+
+		reason, func() (bool, string) {
 		if err := c.Get(context.Background(), client.ObjectKeyFromObject(transfer), transfer); err != nil {
 			return false, err.Error()
 		}

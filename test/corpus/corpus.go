@@ -28,8 +28,14 @@ type Corpus struct {
 func All() []Corpus {
 	return []Corpus{
 		{Name: "xml", About: "payment messages of 1 to 2 KB", Generate: xml, Shrinks: true, Ordinary: true},
-		{Name: "json", About: "log lines of a web service, with trace identifiers", Generate: json, Shrinks: true, Ordinary: true},
-		{Name: "records", About: "binary accounting records with fixed fields", Generate: records, Shrinks: true, Ordinary: true},
+		{
+			Name: "json", About: "log lines of a web service, with trace identifiers", Generate: json, Shrinks: true,
+			Ordinary: true,
+		},
+		{
+			Name: "records", About: "binary accounting records with fixed fields", Generate: records, Shrinks: true,
+			Ordinary: true,
+		},
 		{Name: "csv", About: "a ledger of bookings with running balances", Generate: ledger, Shrinks: true, Ordinary: true},
 		{Name: "source", About: "lines that resemble program text", Generate: source, Shrinks: true, Ordinary: true},
 		{Name: "base64", About: "noise in base64: Huffman coding helps, matching does not", Generate: encoded},

@@ -40,7 +40,10 @@ func json(n int) []byte {
 
 var (
 	methods = []string{"GET", "GET", "GET", "GET", "POST", "POST", "PUT", "DELETE"}
-	agents  = []string{"Mozilla/5.0 (X11; Linux x86_64)", "curl/8.5.0", "Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5)", "client-go/1.33", "okhttp/4.12.0"}
+	agents  = []string{
+		"Mozilla/5.0 (X11; Linux x86_64)", "curl/8.5.0", "Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5)", "client-go/1.33",
+		"okhttp/4.12.0",
+	}
 )
 
 // logLine appends one line, a little later than the line before.
@@ -51,8 +54,10 @@ func logLine(r *rand.Rand, clock *uint64, b []byte) []byte {
 		level, status = "error", 500+r.IntN(4)
 	}
 	return fmt.Appendf(b, `{"ts":%d.%03d,"level":"%s","logger":"%s.%s","msg":"%s","method":"%s","path":"/api/v1/%s/%d","status":%d,"bytes":%d,"seconds":0.%06d,"remote":"10.%d.%d.%d","agent":"%s","trace":"%016x%016x","span":"%016x"}`+"\n",
-		*clock/1000, *clock%1000, level, vocabulary[skewed(r, 40)], vocabulary[skewed(r, 100)], phrase(r, 3+r.IntN(6)), methods[r.IntN(len(methods))],
-		vocabulary[skewed(r, 60)], skewed(r, 1_000_000), status, skewed(r, 200_000), skewed(r, 1_000_000), r.IntN(4), r.IntN(256), r.IntN(256),
+		*clock/1000, *clock%1000, level, vocabulary[skewed(r, 40)], vocabulary[skewed(r, 100)], phrase(r, 3+r.IntN(6)),
+		methods[r.IntN(len(methods))],
+		vocabulary[skewed(r, 60)], skewed(r, 1_000_000), status, skewed(r, 200_000), skewed(r, 1_000_000), r.IntN(4),
+		r.IntN(256), r.IntN(256),
 		agents[r.IntN(len(agents))], r.Uint64(), r.Uint64(), r.Uint64())
 }
 
@@ -71,8 +76,10 @@ func ledger(n int) []byte {
 		account := skewed(r, len(balances))
 		amount := skewed(r, 5_000_000) - 100_000
 		balances[account] += amount
-		return fmt.Appendf(b, "2026-%02d-%02d;%d;%08d;%s;%s;%d.%02d;EUR;%d.%02d;%s\n", 1+day/28%12, 1+day%28, booking, 70_000_000+account*37,
-			iban(r), name(r), amount/100, abs(amount%100), balances[account]/100, abs(balances[account]%100), phrase(r, 2+r.IntN(5)))
+		return fmt.Appendf(b, "2026-%02d-%02d;%d;%08d;%s;%s;%d.%02d;EUR;%d.%02d;%s\n", 1+day/28%12, 1+
+			day%28, booking, 70_000_000+account*37,
+			iban(r), name(r), amount/100, abs(amount%100), balances[account]/100, abs(balances[account]%100), phrase(r, 2+
+				r.IntN(5)))
 	})
 }
 
@@ -85,13 +92,20 @@ func source(n int) []byte {
 	return fill(n, streamSource, func(r *rand.Rand, b []byte) []byte {
 		switch r.IntN(5) {
 		case 0:
-			return fmt.Appendf(b, "func (%c *%s) %s%s(%s []byte) (int, error) {\n", 'a'+r.IntN(26), word(r), word(r), word(r), word(r))
+			return fmt.Appendf(
+				b, "func (%c *%s) %s%s(%s []byte) (int, error) {\n", 'a'+r.IntN(26), word(r), word(r), word(r), word(r),
+			)
 		case 1:
-			return fmt.Appendf(b, "\tif err := %s.%s(%s, %d); err != nil {\n\t\treturn 0, fmt.Errorf(\"%s the %s: %%w\", err)\n\t}\n", word(r), word(r), word(r), r.IntN(1<<16), word(r), word(r))
+			return fmt.Appendf(
+				b, "\tif err := %s.%s(%s, %d); err != nil {\n\t\treturn 0, fmt.Errorf(\"%s the %s: %%w\", err)\n\t}\n", word(r),
+				word(r), word(r), r.IntN(1<<16), word(r), word(r),
+			)
 		case 2:
 			return fmt.Appendf(b, "\t// %s\n", phrase(r, 5+r.IntN(10)))
 		case 3:
-			return fmt.Appendf(b, "\tfor i := range %s {\n\t\t%s[i] += %s.%s[i^0x%x]\n\t}\n", word(r), word(r), word(r), word(r), r.IntN(1<<12))
+			return fmt.Appendf(
+				b, "\tfor i := range %s {\n\t\t%s[i] += %s.%s[i^0x%x]\n\t}\n", word(r), word(r), word(r), word(r), r.IntN(1<<12),
+			)
 		default:
 			return fmt.Appendf(b, "\t%s, %s := %s.%s(), %d\n\n", word(r), word(r), word(r), word(r), r.IntN(1000))
 		}

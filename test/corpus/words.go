@@ -11,7 +11,9 @@ import (
 // vocabulary has words that look like words, the short ones first, as in
 // languages.
 var vocabulary = func() []string {
-	onsets := []string{"b", "c", "d", "f", "g", "h", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st", "tr", "pl", "gr", "sh", "ch", "br"}
+	onsets := []string{
+		"b", "c", "d", "f", "g", "h", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st", "tr", "pl", "gr", "sh", "ch", "br",
+	}
 	vowels := []string{"a", "e", "i", "o", "u", "ai", "ea", "ou", "ie"}
 	codas := []string{"", "", "", "n", "r", "s", "t", "l", "m", "nd", "st", "ck"}
 	r := seeded(1)

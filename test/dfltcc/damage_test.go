@@ -46,7 +46,9 @@ func TestDamage(t *testing.T) {
 		model(t, step, "")
 		streams := map[string][]byte{"stored": goPack(t, 0, src[:300]), "go": goPack(t, 6, src)}
 		for name, reproducible := range map[string]bool{"model": false, "software": true} {
-			packed, err := pack(t, dfltcc.Raw, 4, reproducible, src, pieces{in: 4000, out: 1 << 30, flushes: []dfltcc.Flush{dfltcc.SyncFlush}})
+			packed, err := pack(
+				t, dfltcc.Raw, 4, reproducible, src, pieces{in: 4000, out: 1 << 30, flushes: []dfltcc.Flush{dfltcc.SyncFlush}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -144,7 +144,8 @@ func TestVerdicts(t *testing.T) {
 		system := z15
 		system.Auxv = nil
 		system.CPUInfo = nil
-		if engine, verdict := hardware.FindOn(context.Background(), system); engine != nil || verdict.State != hardware.Absent {
+		if engine, verdict := hardware.FindOn(context.Background(), system); engine != nil ||
+			verdict.State != hardware.Absent {
 			t.Errorf("%v, engine %v", verdict.State, engine != nil)
 		}
 	})
@@ -218,11 +219,15 @@ func TestBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, err := frame.ParseHeader(block)
-		if err != nil || h.Class != codec.Hardware || outcome.Path != meter.Hardware || outcome.Reason != policy.HardwareUsed {
+		if err != nil || h.Class != codec.Hardware || outcome.Path != meter.Hardware ||
+			outcome.Reason != policy.HardwareUsed {
 			t.Fatalf("block of %d: class %v, %+v, %v", size, h.Class, outcome, err)
 		}
 		if generated := dfltcc.Calls(dfltcc.Generate) - before; generated != 1 || deflateType(block) != dynamicCodes {
-			t.Errorf("block of %d: %d tables were made, and DEFLATE's type is %d; want one table, which the block has", size, generated, deflateType(block))
+			t.Errorf(
+				"block of %d: %d tables were made, and DEFLATE's type is %d; want one table, which the block has", size, generated,
+				deflateType(block),
+			)
 		}
 		for d, want := range map[*frame.Decoder]meter.Path{software: meter.Fallback, accelerated: meter.Hardware} {
 			out, outcome, err := d.Decode(nil, block)

@@ -55,7 +55,9 @@ func TestHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			model(t, dfltcc.DefaultStep, test.fault)
 			before := dfltcc.Calls(dfltcc.Compress)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/"+strconv.Itoa(test.size)+"/"+strconv.FormatBool(test.known), nil)
+			req, err := http.NewRequestWithContext(
+				t.Context(), http.MethodGet, url+"/"+strconv.Itoa(test.size)+"/"+strconv.FormatBool(test.known), nil,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +80,8 @@ func TestHTTP(t *testing.T) {
 			if err != nil || !bytes.Equal(got, plain(test.size)) {
 				t.Errorf("%d bytes expand to %d: %v", test.size, len(got), err)
 			}
-			if said := res.Header.Get("Lighterage-Compression"); said != test.want || res.Header.Get("Content-Encoding") != test.coding {
+			if said := res.Header.Get("Lighterage-Compression"); said != test.want ||
+				res.Header.Get("Content-Encoding") != test.coding {
 				t.Errorf("%q, coding %q; want %q, %q", said, res.Header.Get("Content-Encoding"), test.want, test.coding)
 			}
 			if used := dfltcc.Calls(dfltcc.Compress) > before; used != (test.want == "dfltcc;HardwareUsed") {
@@ -110,7 +113,8 @@ func endpoint(t *testing.T, engine codec.Engine) string {
 	server, err := httpproxy.New(httpproxy.Options{
 		Settings: httpproxy.Settings{
 			Egress:  egress.Policy{Loopback: true},
-			Backend: behind.Listener.Addr().String(), Codings: []negotiate.Coding{negotiate.Gzip, negotiate.Deflate}, Explain: true,
+			Backend: behind.Listener.Addr().String(), Codings: []negotiate.Coding{negotiate.Gzip, negotiate.Deflate},
+			Explain: true,
 			Engines: codec.NewRegistry(append([]codec.Engine{engine}, engines.All()...)...),
 			Policy:  policy.Settings{Mode: policy.Auto, Level: codec.Fast, HardwareMinSize: 20000, SoftwareMinSize: 1024},
 		},

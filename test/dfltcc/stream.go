@@ -104,7 +104,9 @@ func NewInflate(f Format) (*Stream, error) {
 // buffer it used.
 func (s *Stream) Call(dst, src []byte, flush Flush) (written, read int, status Status) {
 	w, r := C.uint32_t(len(dst)), C.uint32_t(len(src))
-	n := C.stream_call(s.c, s.inflate, (*C.uint8_t)(unsafe.SliceData(dst)), &w, (*C.uint8_t)(unsafe.SliceData(src)), &r, C.int(flush))
+	n := C.stream_call(
+		s.c, s.inflate, (*C.uint8_t)(unsafe.SliceData(dst)), &w, (*C.uint8_t)(unsafe.SliceData(src)), &r, C.int(flush),
+	)
 	return int(w), int(r), Status(n)
 }
 

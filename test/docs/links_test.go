@@ -53,12 +53,14 @@ func TestLinks(t *testing.T) {
 
 // TestLinksAreFound shows what counts as a link, and which anchors headings have, on GitHub and on the site alike.
 func TestLinksAreFound(t *testing.T) {
-	const text = "# A `kubectl` _get_: what's new?\n## Twice\n[a](b.md#c) ![d](e.svg) `[no](f)`\n[r]: g.md\n```\n# no heading\n[no](h)\n```\n" +
-		"## Twice\n<a id=\"given\"></a>\n## [Linked](i.md \"title\") heading - 2\n"
+	const text = "# A `kubectl` _get_: what's new?\n## Twice\n[a](b.md#c) ![d](e.svg) `[no](f)`\n[r]: g.md\n```\n# no " +
+		"heading\n[no](h)\n```\n## Twice\n<a id=\"given\"></a>\n## [Linked](i.md \"title\") heading - 2\n"
 	if got, want := links(text), []string{"b.md#c", "e.svg", "i.md", "g.md"}; !slices.Equal(got, want) {
 		t.Errorf("links %q, want %q", got, want)
 	}
-	if got, want := anchors(text), []string{"a-kubectl-get-whats-new", "twice", "linked-heading---2", "given"}; !slices.Equal(got, want) {
+	if got, want := anchors(text), []string{
+		"a-kubectl-get-whats-new", "twice", "linked-heading---2", "given",
+	}; !slices.Equal(got, want) {
 		t.Errorf("anchors %q, want %q", got, want)
 	}
 }

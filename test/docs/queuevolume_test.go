@@ -17,8 +17,14 @@ func TestLeastQueueVolumes(t *testing.T) {
 	const mib = 1 << 20
 	crd := strings.Join(strings.Fields(read(t, "config/crd/bases/lighterage.dev_queues.yaml")), " ")
 	for _, rule := range []string{
-		fmt.Sprintf("has(self.engine.external) || quantity(string(self.storage.size)).compareTo(quantity('%dMi')) >= 0", queuevolume.Least/mib),
-		fmt.Sprintf("self.replicas == 1 || quantity(string(self.storage.size)).compareTo(quantity('%dMi')) >= 0", queuevolume.LeastOfThree/mib),
+		fmt.Sprintf(
+			"has(self.engine.external) || quantity(string(self.storage.size)).compareTo(quantity('%dMi')) >= 0",
+			queuevolume.Least/mib,
+		),
+		fmt.Sprintf(
+			"self.replicas == 1 || quantity(string(self.storage.size)).compareTo(quantity('%dMi')) >= 0",
+			queuevolume.LeastOfThree/mib,
+		),
 	} {
 		// Quotes are doubled in YAML strings with single quotes.
 		if !strings.Contains(crd, rule) && !strings.Contains(crd, strings.ReplaceAll(rule, "'", "''")) {

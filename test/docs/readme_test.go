@@ -21,7 +21,10 @@ const maxReadme = 7000
 func TestReadmeIsShort(t *testing.T) {
 	text := read(t, "README.md")
 	if len(text) > maxReadme {
-		t.Errorf("README.md has %d bytes, and %d are allowed: move what is not for the first two minutes to docs/", len(text), maxReadme)
+		t.Errorf(
+			"README.md has %d bytes, and %d are allowed: move what is not for the first two minutes to docs/", len(text),
+			maxReadme,
+		)
 	}
 }
 
@@ -44,7 +47,8 @@ func TestMakeTargets(t *testing.T) {
 }
 
 func TestMakeTargetsAreFound(t *testing.T) {
-	const text = "Run `make demo` or `A=1 make test-unit`, not `make TARGET`; we make tea.\n\n```sh\nmake images REGISTRY=x\nA=~/a B=b make demo-two # make tea\n```\n\n```\nmake nothing\n```\n"
+	const text = "Run `make demo` or `A=1 make test-unit`, not `make TARGET`; we make tea.\n\n```sh\nmake images " +
+		"REGISTRY=x\nA=~/a B=b make demo-two # make tea\n```\n\n```\nmake nothing\n```\n"
 	if got, want := makeTargets(text), []string{"demo", "test-unit", "images", "demo-two"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -38,15 +38,21 @@ func TestAccelerator(t *testing.T) {
 	grant(t, namespace, "copy")
 
 	transfer := newTransfer(namespace, "prefers")
-	transfer.Spec.Compression = &v1alpha1.Compression{Placement: v1alpha1.PlacementPreferHardware, Mode: v1alpha1.CompressionAlways}
+	transfer.Spec.Compression = &v1alpha1.Compression{
+		Placement: v1alpha1.PlacementPreferHardware, Mode: v1alpha1.CompressionAlways,
+	}
 	transfer.Spec.Destination.PersistentVolumeClaim.Path = "/prefers"
 	create(t, transfer)
 	waitFor(t, transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	usedHardware(t, transfer, node)
 	// The receiver has no accelerator.
-	if s := transfer.Status; s.Decompression == nil || s.Decompression.Fallback.Operations == 0 || s.Decompression.Fallback.Bytes != s.Compression.Hardware.Bytes ||
-		s.Decompression.Hardware.Operations != 0 || s.CPU == nil || s.CPU.DecompressSeconds == "" || s.CPU.DecompressSeconds == "0.00" {
-		t.Errorf("the receiver counts no fallback: %+v, %+v; the sender compressed %+v", s.Decompression, s.CPU, s.Compression)
+	if s := transfer.Status; s.Decompression == nil || s.Decompression.Fallback.Operations == 0 ||
+		s.Decompression.Fallback.Bytes != s.Compression.Hardware.Bytes ||
+		s.Decompression.Hardware.Operations != 0 || s.CPU == nil || s.CPU.DecompressSeconds == "" ||
+		s.CPU.DecompressSeconds == "0.00" {
+		t.Errorf(
+			"the receiver counts no fallback: %+v, %+v; the sender compressed %+v", s.Decompression, s.CPU, s.Compression,
+		)
 	}
 	arrived(t, namespace, "prefers")
 
@@ -55,12 +61,15 @@ func TestAccelerator(t *testing.T) {
 	write(t, namespace, "second.txt")
 	again(t, transfer)
 	where := transfer.Status.Placement
-	if where == nil || where.Node == node || where.Engine == "dfltcc" || where.Reason != v1alpha1.CompressionNoAccelerator ||
-		len(where.Alternatives) != 1 || where.Alternatives[0].Node != node || where.Alternatives[0].Reason != v1alpha1.PlacementReasonCordoned {
+	if where == nil || where.Node == node || where.Engine == "dfltcc" ||
+		where.Reason != v1alpha1.CompressionNoAccelerator ||
+		len(where.Alternatives) != 1 || where.Alternatives[0].Node != node ||
+		where.Alternatives[0].Reason != v1alpha1.PlacementReasonCordoned {
 		t.Errorf("placement with the node cordoned: %+v", where)
 	}
 	fell := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionHardwareCompression)
-	if fell == nil || fell.Status != metav1.ConditionFalse || fell.Reason != v1alpha1.CompressionNoAccelerator || !strings.Contains(fell.Message, node+": cordoned") {
+	if fell == nil || fell.Status != metav1.ConditionFalse || fell.Reason != v1alpha1.CompressionNoAccelerator ||
+		!strings.Contains(fell.Message, node+": cordoned") {
 		t.Errorf("HardwareCompression is %+v", fell)
 	}
 	if c := transfer.Status.Compression; c.Engine == "dfltcc" || c.Software.Operations == 0 || c.Hardware.Operations != 0 {
@@ -69,10 +78,14 @@ func TestAccelerator(t *testing.T) {
 	arrived(t, namespace, "prefers")
 
 	required := newTransfer(namespace, "requires")
-	required.Spec.Compression = &v1alpha1.Compression{Placement: v1alpha1.PlacementRequireHardware, Mode: v1alpha1.CompressionAlways}
+	required.Spec.Compression = &v1alpha1.Compression{
+		Placement: v1alpha1.PlacementRequireHardware, Mode: v1alpha1.CompressionAlways,
+	}
 	required.Spec.Destination.PersistentVolumeClaim.Path = "/requires"
 	create(t, required)
-	if message := waitFor(t, required, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.CompressionNoAccelerator); !strings.Contains(message, node+": cordoned") {
+	if message := waitFor(
+		t, required, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.CompressionNoAccelerator,
+	); !strings.Contains(message, node+": cordoned") {
 		t.Errorf("Stalled says %s", message)
 	}
 	cordon(t, node, false)
@@ -87,8 +100,12 @@ func measured(t *testing.T, node string) {
 	ctx := context.Background()
 	// One that was started before the node had its image runs what every other node runs.
 	var before v1alpha1.NodeProfile
-	if err := east.Get(ctx, client.ObjectKey{Name: node}, &before); err == nil && before.Status.Architecture != "" && before.Status.Architecture != "s390x" {
-		out, err := east.command("-n", "lighterage-system", "delete", "pods", "-l", "app.kubernetes.io/component=node-agent", "--field-selector=spec.nodeName="+node).CombinedOutput()
+	if err := east.Get(ctx, client.ObjectKey{Name: node}, &before); err == nil && before.Status.Architecture != "" &&
+		before.Status.Architecture != "s390x" {
+		out, err := east.command(
+			"-n", "lighterage-system", "delete", "pods", "-l", "app.kubernetes.io/component=node-agent",
+			"--field-selector=spec.nodeName="+node,
+		).CombinedOutput()
 		if err != nil {
 			t.Fatalf("restarting the node agent: %v\n%s", err, out)
 		}
@@ -105,17 +122,22 @@ func measured(t *testing.T, node string) {
 		found := profile.Status.Accelerator
 		return profile.Status.Architecture == "s390x" && found != nil && found.State == v1alpha1.AcceleratorVerified &&
 				labelled.Labels[v1alpha1.DeflateLabel] == "hardware",
-			fmt.Sprintf("architecture %s, accelerator %+v, labels %v, conditions %+v", profile.Status.Architecture, found, labelled.Labels, profile.Status.Conditions)
+			fmt.Sprintf(
+				"architecture %s, accelerator %+v, labels %v, conditions %+v", profile.Status.Architecture, found, labelled.Labels,
+				profile.Status.Conditions,
+			)
 	})
 }
 
 func usedHardware(t *testing.T, transfer *v1alpha1.Transfer, node string) {
 	t.Helper()
 	s := transfer.Status
-	if where := s.Placement; where == nil || where.Node != node || where.Engine != "dfltcc" || where.Reason != v1alpha1.PlacementReasonHardware {
+	if where := s.Placement; where == nil || where.Node != node || where.Engine != "dfltcc" ||
+		where.Reason != v1alpha1.PlacementReasonHardware {
 		t.Errorf("%s: placement %+v", transfer.Name, where)
 	}
-	if s.Run.Node != node || s.Run.Architecture != "s390x" || s.Compression.Engine != "dfltcc" || s.Compression.Hardware.Operations == 0 {
+	if s.Run.Node != node || s.Run.Architecture != "s390x" || s.Compression.Engine != "dfltcc" ||
+		s.Compression.Hardware.Operations == 0 {
 		t.Errorf("%s: run %+v, compression %+v", transfer.Name, s.Run, s.Compression)
 	}
 	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionHardwareCompression) {
@@ -134,20 +156,25 @@ func sharedClaim(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	write(t, namespace, "first.txt")
-	none, kind, size := "", corev1.HostPathDirectory, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("100Mi")}
+	none, kind, size := "", corev1.HostPathDirectory, corev1.ResourceList{
+		corev1.ResourceStorage: resource.MustParse("100Mi"),
+	}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: "source"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: shared(namespace), Type: &kind}},
+			ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: "source"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: shared(namespace), Type: &kind},
+			},
 		},
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "source"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: modes, StorageClassName: &none, VolumeName: namespace, Resources: corev1.VolumeResourceRequirements{Requests: size},
+			AccessModes: modes, StorageClassName: &none, VolumeName: namespace,
+			Resources: corev1.VolumeResourceRequirements{Requests: size},
 		},
 	}
 	t.Cleanup(func() {
@@ -216,14 +243,19 @@ func again(t *testing.T, transfer *v1alpha1.Transfer) {
 		if err := east.Get(ctx, client.ObjectKeyFromObject(transfer), transfer); err != nil {
 			return false, err.Error()
 		}
-		return transfer.Status.Run.ID != before && transfer.Status.Phase == v1alpha1.TransferComplete, string(transfer.Status.Phase)
+		return transfer.Status.Run.ID != before &&
+			transfer.Status.Phase == v1alpha1.TransferComplete, string(transfer.Status.Phase)
 	})
 }
 
 func cordon(t *testing.T, node string, unschedulable bool) {
 	t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, unschedulable))
-	if err := east.Patch(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch); err != nil {
+	patch := client.RawPatch(
+		"application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, unschedulable),
+	)
+	if err := east.Patch(
+		context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch,
+	); err != nil {
 		t.Fatalf("cordoning %s (%v): %v", node, unschedulable, err)
 	}
 }

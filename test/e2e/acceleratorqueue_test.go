@@ -30,7 +30,8 @@ func TestAcceleratorQueue(t *testing.T) {
 	ctx := context.Background()
 	namespace := newNamespace(t)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-tokens"}, Data: map[string][]byte{"clerk": []byte("let the clerk in\n")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-tokens"},
+		Data:       map[string][]byte{"clerk": []byte("let the clerk in\n")},
 	}
 	queue := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"},
@@ -49,7 +50,9 @@ func TestAcceleratorQueue(t *testing.T) {
 	t.Cleanup(func() { east.abandonQueue(t, queue) })
 	waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	var members corev1.PodList
-	if err := east.List(ctx, &members, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)}); err != nil {
+	if err := east.List(
+		ctx, &members, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)},
+	); err != nil {
 		t.Fatal(err)
 	}
 	on := map[string]int{}
@@ -68,7 +71,8 @@ func TestAcceleratorQueue(t *testing.T) {
 	trial := newTrial(namespace, "orders", v1alpha1.TrialSource{Queue: &v1alpha1.TrialQueue{Name: queue.Name}})
 	complete(t, trial)
 	// A message may be read from a member that has it a moment later than the others.
-	if s := trial.Status.Sample; s.Unit != v1alpha1.TrialUnitMessage || s.Items < 1 || s.Items > int64(len(messages)) || s.UnreadableItems != 0 ||
+	if s := trial.Status.Sample; s.Unit != v1alpha1.TrialUnitMessage || s.Items < 1 || s.Items > int64(len(messages)) ||
+		s.UnreadableItems != 0 ||
 		s.Agents != 1 || s.ItemsTotal < s.Items || s.ItemsTotal > int64(len(messages)) {
 		t.Errorf("of %d messages: %+v", len(messages), s)
 	}

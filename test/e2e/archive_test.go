@@ -28,7 +28,8 @@ func TestArchive(t *testing.T) {
 	east.claim(t, namespace, "archives", "", "100Mi")
 	archive := func(s *v1alpha1.QueueSpec) {
 		s.Archive = &v1alpha1.QueueArchive{
-			PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Interval: &metav1.Duration{Duration: time.Second},
+			PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"},
+			Interval:              &metav1.Duration{Duration: time.Second},
 		}
 	}
 	lost, putter := east.newQueue(t, namespace, "orders", archive)
@@ -40,11 +41,13 @@ func TestArchive(t *testing.T) {
 	putter.close()
 	settled := time.Now()
 	east.see(t, lost, "be archived", func(s v1alpha1.QueueStatus) bool {
-		return s.Archive != nil && s.Archive.Sequence == int64(len(messages)) && s.Archive.LastTime != nil && s.Archive.LastTime.After(settled) && s.Archive.Behind == 0 &&
+		return s.Archive != nil && s.Archive.Sequence == int64(len(messages)) && s.Archive.LastTime != nil &&
+			s.Archive.LastTime.After(settled) && s.Archive.Behind == 0 &&
 			meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionArchived)
 	})
 	// Some of the first may have been acknowledged before they could be archived.
-	if a := lost.Status.Archive; a.Messages+a.Passed != int64(len(messages)) || a.Messages < 30 || a.Ranges < 1 || a.RangeBytes != a.CompressedBytes || a.Bytes < a.CompressedBytes || a.Ratio == "" || a.LastError != nil {
+	if a := lost.Status.Archive; a.Messages+a.Passed != int64(len(messages)) || a.Messages < 30 || a.Ranges < 1 ||
+		a.RangeBytes != a.CompressedBytes || a.Bytes < a.CompressedBytes || a.Ratio == "" || a.LastError != nil {
 		t.Errorf("archive %+v", *a)
 	}
 	files := east.sh(t, namespace, "archives", "ls -l /data")
@@ -61,10 +64,13 @@ func TestArchive(t *testing.T) {
 
 	again, getter := east.newQueue(t, namespace, "orders-again", func(s *v1alpha1.QueueSpec) {
 		archive(s)
-		s.Restore = &v1alpha1.QueueRestore{PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders"}
+		s.Restore = &v1alpha1.QueueRestore{
+			PersistentVolumeClaim: v1alpha1.QueueArchiveClaim{ClaimName: "archives"}, Queue: "orders",
+		}
 	})
 	east.waitForQueue(t, again, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
-	if c := meta.FindStatusCondition(again.Status.Conditions, v1alpha1.ConditionRestored); c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonRestored {
+	if c := meta.FindStatusCondition(again.Status.Conditions, v1alpha1.ConditionRestored); c == nil ||
+		c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonRestored {
 		t.Errorf("%s is %+v", v1alpha1.ConditionRestored, c)
 	}
 	bytes := int64(0)
@@ -72,12 +78,14 @@ func TestArchive(t *testing.T) {
 		bytes += int64(len(message))
 	}
 	r := again.Status.Restore
-	if r == nil || r.State != "Restored" || r.Messages != 30 || r.Bytes != bytes || r.ArchiveBytes <= 0 || r.Duration == nil {
+	if r == nil || r.State != "Restored" || r.Messages != 30 || r.Bytes != bytes || r.ArchiveBytes <= 0 ||
+		r.Duration == nil {
 		t.Fatalf("restore %+v", r)
 	}
 	t.Logf("restore %+v", *r)
 	// It has two decimals, and is 0 for so little on a machine that is slow.
-	if rate, err := strconv.ParseFloat(r.MegabytesPerSecond, 64); err != nil || rate <= 0 && r.Duration.Duration < 10*time.Second {
+	if rate, err := strconv.ParseFloat(r.MegabytesPerSecond, 64); err != nil ||
+		rate <= 0 && r.Duration.Duration < 10*time.Second {
 		t.Errorf("megabytesPerSecond is %q after %v", r.MegabytesPerSecond, r.Duration.Duration)
 	}
 	if cpu, err := strconv.ParseFloat(r.CPUSecondsPerMegabyte, 64); err != nil || cpu <= 0 {
@@ -89,6 +97,8 @@ func TestArchive(t *testing.T) {
 	endMember(t, again)
 	getter.connect(t)
 	getter.get(t, messages[20:])
-	east.see(t, again, "be empty", func(s v1alpha1.QueueStatus) bool { return s.Statistics != nil && s.Statistics.Depth == 0 })
+	east.see(t, again, "be empty", func(s v1alpha1.QueueStatus) bool {
+		return s.Statistics != nil && s.Statistics.Depth == 0
+	})
 	getter.close()
 }

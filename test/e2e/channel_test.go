@@ -22,15 +22,22 @@ import (
 )
 
 // newQueue makes a Queue with a client's token in a cluster, and takes it away at the end.
-func (c *cluster) newQueue(t *testing.T, namespace, name string, change func(*v1alpha1.QueueSpec)) (*v1alpha1.Queue, *queueClient) {
+func (c *cluster) newQueue(
+	t *testing.T, namespace, name string, change func(*v1alpha1.QueueSpec),
+) (*v1alpha1.Queue, *queueClient) {
 	t.Helper()
 	token := "let the clerk in"
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-tokens"}, Data: map[string][]byte{"clerk": []byte(token)}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-tokens"},
+		Data:       map[string][]byte{"clerk": []byte(token)},
+	}
 	queue := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.QueueSpec{
-			Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("100Mi")},
-			Compression:    &v1alpha1.QueueCompression{MinSize: ptr.To(resource.MustParse("10000")), Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd}},
+			Storage: v1alpha1.QueueStorage{Size: resource.MustParse("100Mi")},
+			Compression: &v1alpha1.QueueCompression{
+				MinSize: ptr.To(resource.MustParse("10000")), Codecs: []v1alpha1.Codec{v1alpha1.CodecZstd},
+			},
 			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: secret.Name}},
 		},
 	}
@@ -52,7 +59,10 @@ func (c *cluster) see(t *testing.T, queue *v1alpha1.Queue, what string, ok func(
 			return false, err.Error()
 		}
 		s := queue.Status
-		return ok(s), fmt.Sprintf("conditions %v, channel %+v, received %+v, archive %+v, statistics %+v", s.Conditions, s.Channel, s.Received, s.Archive, s.Statistics)
+		return ok(s), fmt.Sprintf(
+			"conditions %v, channel %+v, received %+v, archive %+v, statistics %+v", s.Conditions, s.Channel, s.Received,
+			s.Archive, s.Statistics,
+		)
 	})
 }
 
@@ -66,8 +76,9 @@ func TestChannel(t *testing.T) {
 	to, getter := west.newQueue(t, namespace, "invoices", func(*v1alpha1.QueueSpec) {})
 	from, putter := east.newQueue(t, namespace, "orders", func(s *v1alpha1.QueueSpec) {
 		s.Channel = &v1alpha1.QueueChannel{
-			Peer: "west", Queue: to.Name, Codings: []v1alpha1.ChannelCoding{v1alpha1.ChannelCodingZstd, v1alpha1.ChannelCodingDeflate},
-			Batch: v1alpha1.QueueChannelBatch{Messages: 10},
+			Peer: "west", Queue: to.Name,
+			Codings: []v1alpha1.ChannelCoding{v1alpha1.ChannelCodingZstd, v1alpha1.ChannelCodingDeflate},
+			Batch:   v1alpha1.QueueChannelBatch{Messages: 10},
 		}
 	})
 	west.waitForQueue(t, to, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
@@ -78,7 +89,8 @@ func TestChannel(t *testing.T) {
 	putter.connect(t)
 	putter.put(t, messages[:first])
 	east.see(t, from, "keep what cannot be sent", func(s v1alpha1.QueueStatus) bool {
-		return s.Statistics != nil && s.Statistics.Depth == first && s.Channel != nil && s.Channel.State == "Retrying" && s.Channel.Messages == 0
+		return s.Statistics != nil && s.Statistics.Depth == first && s.Channel != nil && s.Channel.State == "Retrying" &&
+			s.Channel.Messages == 0
 	})
 	grant := &v1alpha1.PeerGrant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-from-east"},
@@ -97,12 +109,15 @@ func TestChannel(t *testing.T) {
 	compressed := int64(first / 2)
 	east.see(t, from, "count what it sent", func(s v1alpha1.QueueStatus) bool {
 		c := s.Channel
-		return s.Statistics.Depth == 0 && c.State == "Running" && c.NegotiatedCodec == "zstd" && c.Messages == first && c.Batches >= first/10 && c.InDoubt == 0 &&
+		return s.Statistics.Depth == 0 && c.State == "Running" && c.NegotiatedCodec == "zstd" && c.Messages == first &&
+			c.Batches >= first/10 && c.InDoubt == 0 &&
 			c.Recoded == 0 && c.Bytes*2 < c.UncompressedBytes && c.WireBytes > c.Bytes && c.LastError != nil
 	})
 	west.see(t, to, "count what arrived", func(s v1alpha1.QueueStatus) bool {
-		return s.Statistics.Depth == 0 && s.Statistics.Puts.Count == 0 && s.Statistics.Compressions.Count == 0 && s.Statistics.Decompressions.Count == compressed &&
-			len(s.Received) == 1 && s.Received[0].Source == "east/"+namespace+"/"+from.Name && s.Received[0].Connected && s.Received[0].Messages == first
+		return s.Statistics.Depth == 0 && s.Statistics.Puts.Count == 0 && s.Statistics.Compressions.Count == 0 &&
+			s.Statistics.Decompressions.Count == compressed &&
+			len(s.Received) == 1 && s.Received[0].Source == "east/"+namespace+"/"+from.Name && s.Received[0].Connected &&
+			s.Received[0].Messages == first
 	})
 
 	// Members are killed while messages are on their way: what was put is put, and nothing comes twice.
@@ -117,15 +132,18 @@ func TestChannel(t *testing.T) {
 	west.waitForNext(t, receiver)
 	east.waitForNext(t, sender)
 	west.see(t, to, "hold each message once", func(s v1alpha1.QueueStatus) bool {
-		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && s.Statistics.Depth == rest && len(s.Received) == 1 && s.Received[0].Position == first+rest
+		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && s.Statistics.Depth == rest &&
+			len(s.Received) == 1 && s.Received[0].Position == first+rest
 	})
 	east.see(t, from, "be empty", func(s v1alpha1.QueueStatus) bool {
-		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && s.Statistics.Depth == 0 && s.Channel.State == "Running" && s.Channel.Recoded == 0
+		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && s.Statistics.Depth == 0 &&
+			s.Channel.State == "Running" && s.Channel.Recoded == 0
 	})
 	getter.connect(t)
 	getter.get(t, messages[first:])
 	west.see(t, to, "be empty", func(s v1alpha1.QueueStatus) bool {
-		return s.Statistics.Depth == 0 && s.Statistics.Unacknowledged == 0 && len(s.Received) == 1 && s.Received[0].Position == first+rest
+		return s.Statistics.Depth == 0 && s.Statistics.Unacknowledged == 0 && len(s.Received) == 1 &&
+			s.Received[0].Position == first+rest
 	})
 
 	if err := west.Delete(ctx, grant); err != nil {

@@ -34,7 +34,9 @@ func TestZstd(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.CompressionPolicySpec{
 			Mode: v1alpha1.CompressionAlways, Codecs: zstd, Level: v1alpha1.CompressionBalanced,
-			Software: &v1alpha1.SoftwareCompression{Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGoZstd, v1alpha1.EngineZlibNG}},
+			Software: &v1alpha1.SoftwareCompression{
+				Engines: []v1alpha1.SoftwareEngine{v1alpha1.EngineGoZstd, v1alpha1.EngineZlibNG},
+			},
 		},
 	}
 	if err := east.Create(ctx, policy); err != nil {
@@ -63,15 +65,18 @@ func TestZstd(t *testing.T) {
 		}
 
 		c := transfer.Status.Compression
-		if c == nil || c.Codec != "zstd" || c.Engine != string(test.engine) || c.Reason != v1alpha1.CompressionCodecNotAccelerated ||
+		if c == nil || c.Codec != "zstd" || c.Engine != string(test.engine) ||
+			c.Reason != v1alpha1.CompressionCodecNotAccelerated ||
 			c.Software.Operations == 0 || c.Hardware.Operations != 0 || c.SavedPercent < 50 {
 			t.Errorf("%s: compression is %+v", test.name, c)
 		}
 		condition := meta.FindStatusCondition(transfer.Status.Conditions, v1alpha1.ConditionHardwareCompression)
-		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.CompressionCodecNotAccelerated {
+		if condition == nil || condition.Status != metav1.ConditionFalse ||
+			condition.Reason != v1alpha1.CompressionCodecNotAccelerated {
 			t.Errorf("%s: the condition %s is %+v", test.name, v1alpha1.ConditionHardwareCompression, condition)
 		}
-		if p := transfer.Status.Policy; p == nil || test.compression.PolicyName != "" && !slices.Equal(p.SoftwareEngines, policy.Spec.Software.Engines) {
+		if p := transfer.Status.Policy; p == nil ||
+			test.compression.PolicyName != "" && !slices.Equal(p.SoftwareEngines, policy.Spec.Software.Engines) {
 			t.Errorf("%s: the policy is %+v", test.name, p)
 		}
 		table, err := east.command("-n", namespace, "get", "transfer", test.name).CombinedOutput()

@@ -28,7 +28,10 @@ func TestMirrorOfAPart(t *testing.T) {
 	grant(t, namespace, "copy")
 	east.sh(t, namespace, "source", `cd /data; mkdir -p books/tmp other; head -c 8388608 /dev/urandom > image
 for name in books/a books/b.log books/last.log books/tmp/x other/y; do echo $name > $name; done`)
-	west.sh(t, namespace, "copy", `cd /data; mkdir -p books/gone other; for name in books/gone/z books/old.log other/mine; do echo mine > $name; done`)
+	west.sh(
+		t, namespace, "copy",
+		`cd /data; mkdir -p books/gone other; for name in books/gone/z books/old.log other/mine; do echo mine > $name; done`,
+	)
 
 	transfer := newTransfer(namespace, "books")
 	transfer.Spec.Include = []string{"/books/", "/image"}
@@ -40,7 +43,8 @@ for name in books/a books/b.log books/last.log books/tmp/x other/y; do echo $nam
 	waitFor(t, transfer, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	// What is left out is not moved, and not removed either.
 	const tree = "cd /data; find . ! -name . | sort"
-	if got, want := west.sh(t, namespace, "copy", tree), "./books\n./books/a\n./books/last.log\n./books/old.log\n./image\n./other\n./other/mine\n"; got != want {
+	if got, want := west.sh(t, namespace, "copy", tree),
+		"./books\n./books/a\n./books/last.log\n./books/old.log\n./image\n./other\n./other/mine\n"; got != want {
 		t.Errorf("the destination has\n%swant\n%s", got, want)
 	}
 	if p := transfer.Status.Progress; p.Removed != 2 || p.Files != 3 || p.ReusedBytes != 0 {
@@ -61,9 +65,11 @@ echo new > books/new; rm books/a; echo more >> books/b.log`)
 		if err := east.Get(ctx, client.ObjectKeyFromObject(transfer), transfer); err != nil {
 			return false, err.Error()
 		}
-		return transfer.Status.Run.ID != first && transfer.Status.Phase == v1alpha1.TransferComplete, string(transfer.Status.Phase)
+		return transfer.Status.Run.ID != first &&
+			transfer.Status.Phase == v1alpha1.TransferComplete, string(transfer.Status.Phase)
 	})
-	if got, want := west.sh(t, namespace, "copy", tree), "./books\n./books/last.log\n./books/new\n./books/old.log\n./image\n./other\n./other/mine\n"; got != want {
+	if got, want := west.sh(t, namespace, "copy", tree),
+		"./books\n./books/last.log\n./books/new\n./books/old.log\n./image\n./other\n./other/mine\n"; got != want {
 		t.Errorf("the destination has\n%swant\n%s", got, want)
 	}
 	const sums = "cd /data; sha256sum image books/new books/last.log"
@@ -72,7 +78,8 @@ echo new > books/new; rm books/a; echo more >> books/b.log`)
 	}
 	// Parts of 64 KiB are compared: at most three of them have a changed byte.
 	s := transfer.Status
-	if s.Progress.Removed != 1 || s.Progress.UnchangedFiles != 1 || s.Progress.ReusedBytes < large-3<<16 || s.Compression.UncompressedBytes > 3<<16+100 {
+	if s.Progress.Removed != 1 || s.Progress.UnchangedFiles != 1 || s.Progress.ReusedBytes < large-3<<16 ||
+		s.Compression.UncompressedBytes > 3<<16+100 {
 		t.Errorf("the second run: %+v, %+v", s.Progress, s.Compression)
 	}
 }

@@ -68,7 +68,9 @@ func (c *cluster) profiled(t *testing.T) {
 	})
 }
 
-func waitFor(t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string) string {
+func waitFor(
+	t *testing.T, transfer *v1alpha1.Transfer, condition string, status metav1.ConditionStatus, reason string,
+) string {
 	t.Helper()
 	return pair.WaitFor(t, transfer, condition, status, reason)
 }

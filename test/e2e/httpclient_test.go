@@ -42,8 +42,9 @@ func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{key: newKey(t)}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.certificate = a.sign(t, template, template, a.key)
 	return a
@@ -77,7 +78,8 @@ func (a *authority) issue(t *testing.T, name string) (map[string][]byte, string)
 	a.serial++
 	key := newKey(t)
 	certificate := a.sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(1000 + a.serial), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
+		SerialNumber: big.NewInt(1000 + a.serial), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(12 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, a.certificate, key)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
@@ -144,7 +146,9 @@ func (f *front) get(transport http.RoundTripper, accept string) (coding, serial 
 		return "", "", err
 	}
 	if !bytes.Equal(plain, f.body) {
-		return "", "", fmt.Errorf("coding %q: %d bytes that differ from the %d of the backend", coding, len(plain), len(f.body))
+		return "", "", fmt.Errorf(
+			"coding %q: %d bytes that differ from the %d of the backend", coding, len(plain), len(f.body),
+		)
 	}
 	return coding, response.TLS.PeerCertificates[0].SerialNumber.String(), nil
 }
@@ -200,7 +204,10 @@ func (f *front) start() *load {
 				l.mu.Lock()
 				l.requests++
 				if err != nil {
-					l.failures = append(l.failures, fmt.Sprintf("%s http2=%t again=%t: %v", time.Now().Format(time.TimeOnly), kind.http2, kind.again, err))
+					l.failures = append(
+						l.failures,
+						fmt.Sprintf("%s http2=%t again=%t: %v", time.Now().Format(time.TimeOnly), kind.http2, kind.again, err),
+					)
 				}
 				l.mu.Unlock()
 			}

@@ -41,7 +41,8 @@ func backend(t *testing.T, namespace string) []byte {
 			AutomountServiceAccountToken:  ptr.To(false),
 			TerminationGracePeriodSeconds: ptr.To[int64](1),
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532), FSGroup: ptr.To[int64](65532),
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532),
+				FSGroup:        ptr.To[int64](65532),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
@@ -51,12 +52,16 @@ func backend(t *testing.T, namespace string) []byte {
 					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 				ReadinessProbe: &corev1.Probe{
-					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/table.html", Port: intstr.FromInt32(8080)}},
+					ProbeHandler: corev1.ProbeHandler{
+						HTTPGet: &corev1.HTTPGetAction{Path: "/table.html", Port: intstr.FromInt32(8080)},
+					},
 					// A machine that is busy is not a backend that is ill.
 					PeriodSeconds: 1, TimeoutSeconds: 60, FailureThreshold: 60,
 				},
 			}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			Volumes: []corev1.Volume{
+				{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			},
 		},
 	}
 	service := &corev1.Service{
@@ -68,7 +73,9 @@ func backend(t *testing.T, namespace string) []byte {
 			t.Fatal(err)
 		}
 	}
-	if out, err := east.command("-n", namespace, "wait", "pod/api", "--for=condition=Ready", "--timeout=6m").CombinedOutput(); err != nil {
+	if out, err := east.command(
+		"-n", namespace, "wait", "pod/api", "--for=condition=Ready", "--timeout=6m",
+	).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	body, err := east.command("-n", namespace, "exec", "api", "--", "cat", "/data/www/table.html").Output()
@@ -89,7 +96,8 @@ func waitForEndpoint(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, condition, r
 		if found == nil {
 			return false, "no such condition yet"
 		}
-		return endpoint.Status.ObservedGeneration == endpoint.Generation && found.Status == metav1.ConditionTrue && found.Reason == reason,
+		return endpoint.Status.ObservedGeneration == endpoint.Generation && found.Status == metav1.ConditionTrue &&
+				found.Reason == reason,
 			string(found.Status) + " " + found.Reason + ": " + found.Message
 	})
 }
@@ -129,7 +137,9 @@ func TestHTTPEndpoint(t *testing.T) {
 	ca := newAuthority(t)
 	name := "front." + namespace + ".svc"
 	data, first := ca.issue(t, name)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front-tls"}, Type: corev1.SecretTypeTLS, Data: data}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front-tls"}, Type: corev1.SecretTypeTLS, Data: data,
+	}
 	endpoint := &v1alpha1.HTTPEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front"},
 		Spec: v1alpha1.HTTPEndpointSpec{
@@ -190,7 +200,11 @@ func TestHTTPEndpoint(t *testing.T) {
 	}
 
 	checkStatistics(t, endpoint, f)
-	for _, args := range [][]string{{"get", "httpendpoints"}, {"get", "httpendpoints", "-o", "wide"}, {"describe", "httpendpoint", "front"}} {
+	for _, args := range [][]string{
+		{"get", "httpendpoints"},
+		{"get", "httpendpoints", "-o", "wide"},
+		{"describe", "httpendpoint", "front"},
+	} {
 		out, err := east.command(append([]string{"-n", namespace}, args...)...).CombinedOutput()
 		if err != nil {
 			t.Error(err)
@@ -225,7 +239,10 @@ func changeCertificate(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front, 
 	t.Helper()
 	patch(t, secret, func() { secret.Data[corev1.TLSCertKey] = []byte("this is no certificate\n") })
 	waitForEndpoint(t, endpoint, v1alpha1.ConditionStalled, v1alpha1.ReasonCertificateInvalid)
-	t.Logf("with a broken certificate: %s", meta.FindStatusCondition(endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message)
+	t.Logf(
+		"with a broken certificate: %s",
+		meta.FindStatusCondition(endpoint.Status.Conditions, v1alpha1.ConditionStalled).Message,
+	)
 	f.expectCoding(t, "gzip", "gzip")
 	data, serial := ca.issue(t, f.serverName)
 	patch(t, secret, func() { secret.Data = data })
@@ -268,7 +285,10 @@ func restart(t *testing.T, endpoint *v1alpha1.HTTPEndpoint) {
 func deploymentOf(t *testing.T, endpoint *v1alpha1.HTTPEndpoint) *appsv1.Deployment {
 	t.Helper()
 	var list appsv1.DeploymentList
-	err := east.List(context.Background(), &list, client.InNamespace(endpoint.Namespace), client.MatchingLabels{v1alpha1.HTTPEndpointLabel: string(endpoint.UID)})
+	err := east.List(
+		context.Background(), &list, client.InNamespace(endpoint.Namespace),
+		client.MatchingLabels{v1alpha1.HTTPEndpointLabel: string(endpoint.UID)},
+	)
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d Deployments, %v", len(list.Items), err)
 	}
@@ -297,7 +317,8 @@ func checkStatistics(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, f *front) {
 	if err != nil || ratio < 2 {
 		t.Errorf("the average ratio is %q", s.AverageRatio)
 	}
-	if s.AverageUncompressedSize != int64(len(f.body)) || s.AverageCompressSeconds == "" || c.Engine == "" || c.SavedPercent <= 0 ||
+	if s.AverageUncompressedSize != int64(len(f.body)) || s.AverageCompressSeconds == "" || c.Engine == "" ||
+		c.SavedPercent <= 0 ||
 		endpoint.Status.CPU == nil || endpoint.Status.CPU.CompressSeconds == "" {
 		t.Errorf("unexpected status: %+v %+v %+v", s, c, endpoint.Status.CPU)
 	}

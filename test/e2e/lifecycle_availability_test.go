@@ -38,7 +38,9 @@ func (c *cluster) leader(t *testing.T) (pod string, since time.Time) {
 	t.Helper()
 	eventually(t, 6*time.Minute, "a manager of "+c.name+" that leads", func() (bool, string) {
 		var lease coordinationv1.Lease
-		if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "manager.lighterage.dev"}, &lease); err != nil {
+		if err := c.Get(
+			context.Background(), client.ObjectKey{Namespace: system, Name: "manager.lighterage.dev"}, &lease,
+		); err != nil {
 			return false, err.Error()
 		}
 		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.AcquireTime == nil {
@@ -90,7 +92,10 @@ func TestLifecycleHandover(t *testing.T) {
 		f.goesOn("after the lease of " + c.name + " was lost")
 	}
 	var gateways corev1.PodList
-	if err := west.List(context.Background(), &gateways, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "gateway"}); err != nil {
+	if err := west.List(
+		context.Background(), &gateways, client.InNamespace(system),
+		client.MatchingLabels{"app.kubernetes.io/component": "gateway"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if len(gateways.Items) != 2 {
@@ -152,7 +157,9 @@ func TestLifecycleOutage(t *testing.T) {
 func (f *traffic) evictMembers(node string) {
 	f.t.Helper()
 	var pods corev1.PodList
-	if err := east.List(context.Background(), &pods, client.InNamespace(f.namespace), client.HasLabels{v1alpha1.QueueLabel}); err != nil {
+	if err := east.List(
+		context.Background(), &pods, client.InNamespace(f.namespace), client.HasLabels{v1alpha1.QueueLabel},
+	); err != nil {
 		f.t.Fatal(err)
 	}
 	for i := range pods.Items {
@@ -181,7 +188,8 @@ func (f *traffic) memberIsBack(evicted *corev1.Pod) {
 			return false, err.Error()
 		}
 		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-		return pod.UID != evicted.UID && i >= 0 && pod.Status.Conditions[i].Status == corev1.ConditionTrue, fmt.Sprint(pod.Status.Conditions)
+		return pod.UID != evicted.UID && i >= 0 &&
+			pod.Status.Conditions[i].Status == corev1.ConditionTrue, fmt.Sprint(pod.Status.Conditions)
 	})
 	east.waitForQueue(f.t, f.queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 }

@@ -114,7 +114,10 @@ func TestLifecycleRestoreObjects(t *testing.T) {
 	}
 	kept := int64(stream.CachedInfo().State.Msgs) //nolint:gosec // few
 	var claims corev1.PersistentVolumeClaimList
-	if err := east.List(context.Background(), &claims, client.InNamespace(f.namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)}); err != nil {
+	if err := east.List(
+		context.Background(), &claims, client.InNamespace(f.namespace),
+		client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)},
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, object := range []client.Object{queue.DeepCopy(), transfer.DeepCopy()} {
@@ -230,9 +233,12 @@ func (c *cluster) stopControlPlane(t *testing.T) (data string) {
 	if data == "" {
 		t.Fatalf("etcd of %s runs as %q", c.name, command)
 	}
-	for _, program := range []string{"kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kube-apiserver", "etcd\x00"} {
+	for _, program := range []string{
+		"kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kube-apiserver", "etcd\x00",
+	} {
 		for _, pid := range clusters.Processes("/lighterage/"+c.name+"-", program) {
-			if group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)); err != nil || !strings.Contains(string(group), "/system") {
+			if group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)); err != nil ||
+				!strings.Contains(string(group), "/system") {
 				continue
 			}
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {

@@ -29,7 +29,9 @@ func TestLifecycleRotation(t *testing.T) {
 
 	to, getter := west.newQueue(t, f.namespace, "invoices", func(*v1alpha1.QueueSpec) {})
 	from, putter := east.newQueue(t, f.namespace, "outgoing", func(s *v1alpha1.QueueSpec) {
-		s.Channel = &v1alpha1.QueueChannel{Peer: "west", Queue: to.Name, Codings: []v1alpha1.ChannelCoding{v1alpha1.ChannelCodingZstd}}
+		s.Channel = &v1alpha1.QueueChannel{
+			Peer: "west", Queue: to.Name, Codings: []v1alpha1.ChannelCoding{v1alpha1.ChannelCodingZstd},
+		}
 	})
 	grant := &v1alpha1.PeerGrant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "outgoing-from-east"},
@@ -58,7 +60,8 @@ func TestLifecycleRotation(t *testing.T) {
 	east.trustOnly(t, "west", toWest.CertificatePEM)
 	putter.roots, getter.roots = pool(toEast.CertificatePEM), pool(toWest.CertificatePEM)
 	for _, c := range []*queueClient{putter, getter} {
-		eventually(t, 6*time.Minute, "Queue "+c.queue.Name+" to serve with a certificate of the new CA", func() (bool, string) {
+		eventually(t, 6*time.Minute, "Queue "+c.queue.Name+
+			" to serve with a certificate of the new CA", func() (bool, string) {
 			conn, err := c.dial(t, c.roots, c.token)
 			if err != nil {
 				return false, err.Error()

@@ -70,7 +70,9 @@ func installIn(t *testing.T, r installable, in ...*cluster) {
 	}
 	for _, c := range in {
 		var manager appsv1.Deployment
-		if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager); err != nil {
+		if err := c.Get(
+			context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if image := manager.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+r.version) {
@@ -115,7 +117,10 @@ func (f *traffic) beginTransfer() {
 	f.t.Helper()
 	east.claim(f.t, f.namespace, "source", "", "1Gi")
 	west.claim(f.t, f.namespace, "copy", "", "1Gi")
-	east.sh(f.t, f.namespace, "source", fmt.Sprintf("head -c %d /dev/urandom > /data/large; echo small > /data/small; ln -s large /data/link", trafficBytes))
+	east.sh(
+		f.t, f.namespace, "source",
+		fmt.Sprintf("head -c %d /dev/urandom > /data/large; echo small > /data/small; ln -s large /data/link", trafficBytes),
+	)
 	grant(f.t, f.namespace, "copy")
 	f.transfer = newTransfer(f.namespace, "ledger")
 	f.transfer.Spec.CheckpointInterval = resource.NewQuantity(1<<20, resource.BinarySI)
@@ -152,7 +157,9 @@ func (f *traffic) beginRequests() {
 	ca := newAuthority(f.t)
 	name := "front." + f.namespace + ".svc"
 	data, _ := ca.issue(f.t, name)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "front-tls"}, Type: corev1.SecretTypeTLS, Data: data}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "front-tls"}, Type: corev1.SecretTypeTLS, Data: data,
+	}
 	f.endpoint = &v1alpha1.HTTPEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "front"},
 		Spec: v1alpha1.HTTPEndpointSpec{
@@ -244,7 +251,10 @@ func (f *traffic) finishTransfer() {
 		f.t.Errorf("the destination has %q", got)
 	}
 	for _, h := range f.transfer.Status.History {
-		f.t.Logf("attempt %d: %s, %d bytes sent, %d resumed, %d sent again", h.Attempt, h.Reason, h.Bytes, h.ResumedBytes, h.ResentBytes)
+		f.t.Logf(
+			"attempt %d: %s, %d bytes sent, %d resumed, %d sent again", h.Attempt, h.Reason, h.Bytes, h.ResumedBytes,
+			h.ResentBytes,
+		)
 	}
 }
 
@@ -282,11 +292,15 @@ func exchange(t *testing.T, when string) {
 		if err := way.from.Create(ctx, transfer); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 6*time.Minute, fmt.Sprintf("a Transfer from %s to %s %s", way.from.name, way.to.name, when), func() (bool, string) {
+		eventually(t, 6*time.Minute, fmt.Sprintf(
+			"a Transfer from %s to %s %s", way.from.name, way.to.name, when,
+		), func() (bool, string) {
 			if err := way.from.Get(ctx, client.ObjectKeyFromObject(transfer), transfer); err != nil {
 				return false, err.Error()
 			}
-			return transfer.Status.Phase == v1alpha1.TransferComplete, fmt.Sprintf("%s %v", transfer.Status.Phase, transfer.Status.Conditions)
+			return transfer.Status.Phase == v1alpha1.TransferComplete, fmt.Sprintf(
+				"%s %v", transfer.Status.Phase, transfer.Status.Conditions,
+			)
 		})
 		if want, got := way.from.sh(t, namespace, source, listing), way.to.sh(t, namespace, copied, listing); want != got {
 			t.Errorf("%s, from %s to %s, the two sides differ:\n%s\n%s", when, way.from.name, way.to.name, want, got)
@@ -325,7 +339,8 @@ func (f *traffic) rolled(r installable) {
 // expectNothing fails if a cluster has objects of ours in a namespace.
 func (c *cluster) expectNothing(t *testing.T, namespace string) {
 	t.Helper()
-	eventually(t, 6*time.Minute, "everything of ours to go from namespace "+namespace+" of "+c.name, func() (bool, string) {
+	eventually(t, 6*time.Minute, "everything of ours to go from namespace "+namespace+" of "+
+		c.name, func() (bool, string) {
 		out, err := c.command("-n", namespace, "get", "jobs,deployments,statefulsets,services,pods,poddisruptionbudgets,secrets,networkpolicies",
 			"-o", "name", "-l", "app.kubernetes.io/name=lighterage-agent").CombinedOutput()
 		return err == nil && len(bytes.TrimSpace(out)) == 0, string(out)

@@ -110,10 +110,15 @@ func TestLifecycleUninstall(t *testing.T) {
 		if left := c.must(t, "get", "crds", "-o", "name"); strings.Contains(left, ".lighterage.dev") {
 			t.Errorf("%s: definitions are left:\n%s", c.name, left)
 		}
-		if left := c.must(t, "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"); strings.Contains(left, "/lighterage-") {
+		if left := c.must(
+			t, "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o",
+			"name",
+		); strings.Contains(left, "/lighterage-") {
 			t.Errorf("%s: cluster objects are left:\n%s", c.name, left)
 		}
-		left := strings.Fields(c.must(t, "-n", system, "get", "all,configmaps,secrets,serviceaccounts,leases,networkpolicies", "-o", "name"))
+		left := strings.Fields(
+			c.must(t, "-n", system, "get", "all,configmaps,secrets,serviceaccounts,leases,networkpolicies", "-o", "name"),
+		)
 		for _, name := range left {
 			switch name {
 			case "configmap/kube-root-ca.crt", "serviceaccount/default", // every namespace has them

@@ -32,7 +32,10 @@ func noAgents(t *testing.T, namespace string) {
 	t.Helper()
 	eventually(t, 2*time.Minute, "the agents' Jobs and pods to be gone", func() (bool, string) {
 		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}} {
-			err := east.List(context.Background(), list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "lighterage-agent"})
+			err := east.List(
+				context.Background(), list, client.InNamespace(namespace),
+				client.MatchingLabels{"app.kubernetes.io/name": "lighterage-agent"},
+			)
 			if n := itemCount(list); err != nil || n > 0 {
 				return false, fmt.Sprintf("%d in a %T, %v", n, list, err)
 			}
@@ -48,7 +51,9 @@ func TestWithinANamespace(t *testing.T) {
 	namespace := newNamespace(t)
 	east.claim(t, namespace, "source", "", "100Mi")
 	node := nodeOf(t, namespace, "source")
-	east.claimAt(t, namespace, "copy", func(pod *corev1.PodSpec) { pod.NodeSelector = map[string]string{corev1.LabelHostname: node} })
+	east.claimAt(t, namespace, "copy", func(pod *corev1.PodSpec) {
+		pod.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	})
 	east.sh(t, namespace, "source", fill)
 	transfer := newLocalTransfer(namespace, "ledger")
 	if err := east.Create(ctx, transfer); err != nil {
@@ -59,10 +64,12 @@ func TestWithinANamespace(t *testing.T) {
 		t.Errorf("the two claims differ:\nsource:\n%s\ncopy:\n%s", want, got)
 	}
 	s := transfer.Status
-	if s.Run.Route != v1alpha1.RoutePod || s.Peer != v1alpha1.ThisCluster || s.Run.Attempt != 1 || s.Progress.Files != 303 || len(s.History) != 1 {
+	if s.Run.Route != v1alpha1.RoutePod || s.Peer != v1alpha1.ThisCluster || s.Run.Attempt != 1 ||
+		s.Progress.Files != 303 || len(s.History) != 1 {
 		t.Errorf("%+v %+v", s.Run, s.Progress)
 	}
-	if c := s.Compression; c.Reason != v1alpha1.CompressionNoNetwork || c.Engine != "none" || c.Stored.Bytes != c.UncompressedBytes || c.UncompressedBytes < 12_000_000 {
+	if c := s.Compression; c.Reason != v1alpha1.CompressionNoNetwork || c.Engine != "none" ||
+		c.Stored.Bytes != c.UncompressedBytes || c.UncompressedBytes < 12_000_000 {
 		t.Errorf("%+v", c)
 	}
 	noAgents(t, namespace)
@@ -147,7 +154,8 @@ func TestToAnotherNamespace(t *testing.T) {
 			return false, fmt.Sprintf("%d Deliveries", len(deliveries.Items))
 		}
 		status := deliveries.Items[0].Status
-		return status.Phase == v1alpha1.DeliveryComplete && status.Peer == v1alpha1.ThisCluster, fmt.Sprintf("%s from %q", status.Phase, status.Peer)
+		return status.Phase == v1alpha1.DeliveryComplete &&
+			status.Peer == v1alpha1.ThisCluster, fmt.Sprintf("%s from %q", status.Phase, status.Peer)
 	})
 	if transfer.Status.Run.Route != v1alpha1.RouteDirect || transfer.Status.Compression.Software.Operations == 0 {
 		t.Errorf("%+v %+v", transfer.Status.Run, transfer.Status.Compression)

@@ -82,7 +82,9 @@ func TestExplain(t *testing.T) {
 	grant(t, namespace, "copy")
 	policy := &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec:       v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionAlways, Prices: &v1alpha1.Prices{Currency: "XTS", CPUHour: "0.031", NetworkGiB: "0.05"}},
+		Spec: v1alpha1.CompressionPolicySpec{
+			Mode: v1alpha1.CompressionAlways, Prices: &v1alpha1.Prices{Currency: "XTS", CPUHour: "0.031", NetworkGiB: "0.05"},
+		},
 	}
 	if err := east.Create(ctx, policy); err != nil {
 		t.Fatal(err)
@@ -111,9 +113,12 @@ func TestExplain(t *testing.T) {
 	if err := json.Unmarshal([]byte(east.says(t, append(args, "-o", "json"))), &e); err != nil {
 		t.Fatal(err)
 	}
-	if e.Running || e.Run.Node != s.Run.Node || e.Placement == nil || e.Placement.Node != s.Placement.Node || e.Placement.Reason != s.Placement.Reason ||
-		e.Decision == nil || e.Decision.Engine != s.Compression.Engine || e.Decision.Reason != s.Compression.Reason || e.Decision.Sentence == "" ||
-		e.Measured == nil || e.Measured.UncompressedBytes != s.Compression.UncompressedBytes || e.Measured.CompressedBytes != s.Compression.CompressedBytes {
+	if e.Running || e.Run.Node != s.Run.Node || e.Placement == nil || e.Placement.Node != s.Placement.Node ||
+		e.Placement.Reason != s.Placement.Reason ||
+		e.Decision == nil || e.Decision.Engine != s.Compression.Engine || e.Decision.Reason != s.Compression.Reason ||
+		e.Decision.Sentence == "" ||
+		e.Measured == nil || e.Measured.UncompressedBytes != s.Compression.UncompressedBytes ||
+		e.Measured.CompressedBytes != s.Compression.CompressedBytes {
 		t.Errorf("the explanation differs from status %+v:\n%+v", s, e)
 	}
 	codecs := map[string]int{}

@@ -53,7 +53,9 @@ func prepareOwners(t *testing.T, allowed ...*cluster) (namespace string) {
 	for _, c := range []*cluster{east, west} {
 		c.allow(t, namespace)
 		if !slices.Contains(allowed, c) {
-			if out, err := c.command("annotate", "namespace", namespace, v1alpha1.AllowPrivilegedAnnotation+"-").CombinedOutput(); err != nil {
+			if out, err := c.command(
+				"annotate", "namespace", namespace, v1alpha1.AllowPrivilegedAnnotation+"-",
+			).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
@@ -69,7 +71,9 @@ func prepareOwners(t *testing.T, allowed ...*cluster) (namespace string) {
 func sendOwners(t *testing.T, namespace string) *v1alpha1.Transfer {
 	t.Helper()
 	transfer := newTransfer(namespace, "owners")
-	transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
+	transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
+		SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)},
+	}
 	if err := east.Create(context.Background(), transfer); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +125,9 @@ func TestReceiverWithoutPrivilegeCounts(t *testing.T) {
 		}
 	}
 	transfer := sendOwners(t, namespace)
-	if got := west.sh(t, namespace, "copy", "cd /data; cat program secret; stat -c '%u %f' program"); got != "program\nsecret\n65532 81c9\n" {
+	if got := west.sh(
+		t, namespace, "copy", "cd /data; cat program secret; stat -c '%u %f' program",
+	); got != "program\nsecret\n65532 81c9\n" {
 		t.Errorf("what arrived is %q", got)
 	}
 	left := omitted(transfer)
@@ -138,7 +144,9 @@ func TestSenderWithoutPrivilegeIsRefused(t *testing.T) {
 	east.claim(t, namespace, "source", "", "10Mi")
 	transfer := newLocalTransfer(namespace, "owners")
 	transfer.Spec.Destination.Peer = "west"
-	transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
+	transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
+		SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)},
+	}
 	transfer.Spec.Suspend = true
 	if err := east.Create(ctx, transfer.DeepCopy()); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		t.Fatalf("a Transfer that asks for privilege was to be rejected: %v", err)
@@ -149,11 +157,15 @@ func TestSenderWithoutPrivilegeIsRefused(t *testing.T) {
 		return err == nil, fmt.Sprint(err)
 	})
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	withdrawn := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"`+v1alpha1.AllowPrivilegedAnnotation+`": null}}}`))
+	withdrawn := client.RawPatch(
+		types.MergePatchType, []byte(`{"metadata": {"annotations": {"`+v1alpha1.AllowPrivilegedAnnotation+`": null}}}`),
+	)
 	if err := east.Patch(ctx, object, withdrawn); err != nil {
 		t.Fatal(err)
 	}
-	if err := east.Patch(ctx, transfer, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"suspend": false}}`))); err != nil {
+	if err := east.Patch(
+		ctx, transfer, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"suspend": false}}`)),
+	); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, transfer, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPrivilegeNotAllowed)
@@ -172,7 +184,9 @@ func TestPrivilegeInOnePod(t *testing.T) {
 	})
 	east.sh(t, namespace, "source", ownersFill)
 	transfer := newLocalTransfer(namespace, "owners")
-	transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}}
+	transfer.Spec.PodTemplate = &v1alpha1.AgentPodTemplate{
+		SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)},
+	}
 	if err := east.Create(context.Background(), transfer); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func waitForQueue(t *testing.T, queue *v1alpha1.Queue, condition, reason string)
 func (c *cluster) waitForQueue(t *testing.T, queue *v1alpha1.Queue, condition, reason string) string {
 	t.Helper()
 	message := ""
-	eventually(t, 6*time.Minute, "Queue "+queue.Name+" of "+c.name+" to be "+condition+" for "+reason, func() (bool, string) {
+	eventually(t, 6*time.Minute, "Queue "+queue.Name+" of "+c.name+" to be "+condition+" for "+
+		reason, func() (bool, string) {
 		if err := c.Get(context.Background(), client.ObjectKeyFromObject(queue), queue); err != nil {
 			return false, err.Error()
 		}
@@ -46,7 +47,8 @@ func (c *cluster) waitForQueue(t *testing.T, queue *v1alpha1.Queue, condition, r
 			return false, "no such condition yet"
 		}
 		message = found.Message
-		return queue.Status.ObservedGeneration == queue.Generation && found.Status == metav1.ConditionTrue && found.Reason == reason,
+		return queue.Status.ObservedGeneration == queue.Generation && found.Status == metav1.ConditionTrue &&
+				found.Reason == reason,
 			string(found.Status) + " " + found.Reason + ": " + found.Message
 	})
 	return message
@@ -59,7 +61,8 @@ func TestQueue(t *testing.T) {
 	ctx := context.Background()
 	namespace := newNamespace(t)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-tokens"}, Data: map[string][]byte{"clerk": []byte("let the clerk in\n")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-tokens"},
+		Data:       map[string][]byte{"clerk": []byte("let the clerk in\n")},
 	}
 	queue := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"},
@@ -109,7 +112,8 @@ func TestQueue(t *testing.T) {
 	eventually(t, 6*time.Minute, "the Queue to go with everything that it was made of", func() (bool, string) {
 		out, err := east.command("-n", namespace, "get", "statefulsets,services,secrets,pods,poddisruptionbudgets,persistentvolumeclaims",
 			"-o", "name", "-l", v1alpha1.QueueLabel).CombinedOutput()
-		return err == nil && len(bytes.TrimSpace(out)) == 0 && apierrors.IsNotFound(east.Get(ctx, client.ObjectKeyFromObject(queue), queue)), string(out)
+		return err == nil && len(bytes.TrimSpace(out)) == 0 &&
+			apierrors.IsNotFound(east.Get(ctx, client.ObjectKeyFromObject(queue), queue)), string(out)
 	})
 }
 
@@ -129,7 +133,9 @@ func expectServiceInside(t *testing.T, queue *v1alpha1.Queue) {
 			},
 			Containers: []corev1.Container{{
 				Name: "visitor", Image: east.Busybox(),
-				Command: []string{"/bin/sh", "-ec", "nc " + queue.Name + "." + queue.Namespace + ".svc 4222 </dev/null | grep '^INFO '"},
+				Command: []string{
+					"/bin/sh", "-ec", "nc " + queue.Name + "." + queue.Namespace + ".svc 4222 </dev/null | grep '^INFO '",
+				},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
@@ -144,7 +150,8 @@ func expectServiceInside(t *testing.T, queue *v1alpha1.Queue) {
 		return err == nil && pod.Status.Phase == corev1.PodSucceeded, fmt.Sprintf("%s, %v", pod.Status.Phase, err)
 	})
 	said, err := east.command("-n", pod.Namespace, "logs", pod.Name).Output()
-	if err != nil || !bytes.Contains(said, []byte(`"tls_required":true`)) || !bytes.Contains(said, []byte(`"auth_required":true`)) {
+	if err != nil || !bytes.Contains(said, []byte(`"tls_required":true`)) ||
+		!bytes.Contains(said, []byte(`"auth_required":true`)) {
 		t.Errorf("the Service says %s, %v; want TLS and authentication to be required", said, err)
 	}
 }
@@ -160,7 +167,11 @@ func checkQueueStatistics(t *testing.T, queue *v1alpha1.Queue, messages [][]byte
 		problem := statisticsProblem(queue, messages, got)
 		return problem == "", problem
 	})
-	for _, args := range [][]string{{"get", "queues"}, {"get", "queues", "-o", "wide"}, {"describe", "queue", queue.Name}} {
+	for _, args := range [][]string{
+		{"get", "queues"},
+		{"get", "queues", "-o", "wide"},
+		{"describe", "queue", queue.Name},
+	} {
 		out, err := east.command(append([]string{"-n", queue.Namespace}, args...)...).CombinedOutput()
 		if err != nil {
 			t.Error(err)
@@ -193,18 +204,22 @@ func statisticsProblem(queue *v1alpha1.Queue, messages [][]byte, got int) string
 	if s.Depth != left || s.Puts.Count != put || s.Gets.Count != int64(got) || s.Unacknowledged != 0 {
 		return fmt.Sprintf("depth, puts, gets or unacknowledged: %+v", *s)
 	}
-	if s.Compressions.Count != compressed || s.Decompressions.Count != decompressed || s.AverageUncompressedSize != plain/compressed {
+	if s.Compressions.Count != compressed || s.Decompressions.Count != decompressed ||
+		s.AverageUncompressedSize != plain/compressed {
 		return fmt.Sprintf("%d compressions of %d bytes, %d decompressions; want %d of %d, %d", s.Compressions.Count, s.AverageUncompressedSize,
 			s.Decompressions.Count, compressed, plain/compressed, decompressed)
 	}
 	if ratio, err := strconv.ParseFloat(s.AverageRatio, 64); err != nil || ratio <= 2 {
 		return fmt.Sprintf("the average ratio is %q, want more than 2", s.AverageRatio)
 	}
-	if s.Persistent.Count != left || s.Persistent.Bytes <= 0 || s.Persistent.Bytes*2 > plainLeft || s.NonPersistent.Count != 0 || s.OldestMessageTime == nil ||
-		ptr.Deref(s.FileBytes, 0) <= 0 || s.Consumers != 1 || s.Connections < 1 || s.FailedAuthentications < 1 || s.AverageCompressSeconds == "" || s.Puts.HighPerSecond == "" {
+	if s.Persistent.Count != left || s.Persistent.Bytes <= 0 || s.Persistent.Bytes*2 > plainLeft ||
+		s.NonPersistent.Count != 0 || s.OldestMessageTime == nil ||
+		ptr.Deref(s.FileBytes, 0) <= 0 || s.Consumers != 1 || s.Connections < 1 || s.FailedAuthentications < 1 ||
+		s.AverageCompressSeconds == "" || s.Puts.HighPerSecond == "" {
 		return fmt.Sprintf("unexpected statistics: %+v", *s)
 	}
-	if c == nil || c.Engine == "" || c.SavedPercent <= 0 || status.CPU == nil || status.Ready != "1/1" || len(status.Members) != 1 ||
+	if c == nil || c.Engine == "" || c.SavedPercent <= 0 || status.CPU == nil || status.Ready != "1/1" ||
+		len(status.Members) != 1 ||
 		!status.Members[0].Leader || !status.Members[0].Current || status.Members[0].State != "Serving" ||
 		status.Address != "tls://orders."+queue.Namespace+".svc:4222" {
 		return fmt.Sprintf("unexpected status: %+v", status)
@@ -226,7 +241,9 @@ func endMember(t *testing.T, queue *v1alpha1.Queue) {
 func (c *cluster) member(t *testing.T, queue *v1alpha1.Queue) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := c.Get(context.Background(), client.ObjectKey{Namespace: queue.Namespace, Name: queue.Status.Members[0].Name}, pod); err != nil {
+	if err := c.Get(
+		context.Background(), client.ObjectKey{Namespace: queue.Namespace, Name: queue.Status.Members[0].Name}, pod,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return pod
@@ -274,7 +291,9 @@ func (c *cluster) abandonQueue(t *testing.T, queue *v1alpha1.Queue) {
 			t.Logf("kubectl %s\n%s", strings.Join(args, " "), out)
 		}
 	}
-	leave := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.DeleteMessagesAnnotation))
+	leave := client.RawPatch(
+		types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.DeleteMessagesAnnotation),
+	)
 	if err := client.IgnoreNotFound(c.Patch(ctx, queue, leave)); err != nil {
 		t.Errorf("let Queue %s go: %v", client.ObjectKeyFromObject(queue), err)
 	}
@@ -287,7 +306,9 @@ func (c *cluster) abandonQueue(t *testing.T, queue *v1alpha1.Queue) {
 func (c *cluster) certificateAuthority(t *testing.T) *x509.CertPool {
 	t.Helper()
 	config := &corev1.ConfigMap{}
-	if err := c.Get(context.Background(), client.ObjectKey{Namespace: "lighterage-system", Name: "lighterage-ca"}, config); err != nil {
+	if err := c.Get(
+		context.Background(), client.ObjectKey{Namespace: "lighterage-system", Name: "lighterage-ca"}, config,
+	); err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()

@@ -69,7 +69,11 @@ func (c *queueClient) dial(t *testing.T, roots *x509.CertPool, token string) (*n
 	t.Helper()
 	address := c.cluster.forward(t, c.queue.Namespace, "service/"+c.queue.Name, 4222)
 	conn, err := nats.Connect("tls://"+address, nats.Token(token), nats.Timeout(patience), nats.NoReconnect(),
-		nats.Secure(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: c.queue.Name + "." + c.queue.Namespace + ".svc"}))
+		nats.Secure(
+			&tls.Config{
+				MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: c.queue.Name + "." + c.queue.Namespace + ".svc",
+			},
+		))
 	if err == nil {
 		t.Cleanup(conn.Close)
 	}

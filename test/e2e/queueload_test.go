@@ -41,8 +41,10 @@ func (a *authority) clientCertificate(t *testing.T) *tls.Certificate {
 	a.serial++
 	key := newKey(t)
 	certificate := a.sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2000 + a.serial), Subject: pkix.Name{CommonName: "clerk " + rand.Text()}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(12 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(2000 + a.serial), Subject: pkix.Name{CommonName: "clerk " + rand.Text()},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(12 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, a.certificate, key)
 	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key}
 }
@@ -70,7 +72,10 @@ func (f *forwarded) Close() error {
 // Dial implements nats.CustomDialer. The address is nobody's.
 func (d *memberDialer) Dial(string, string) (net.Conn, error) {
 	var pods corev1.PodList
-	if err := d.cluster.List(context.Background(), &pods, client.InNamespace(d.queue.Namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(d.queue.UID)}); err != nil {
+	if err := d.cluster.List(
+		context.Background(), &pods, client.InNamespace(d.queue.Namespace),
+		client.MatchingLabels{v1alpha1.QueueLabel: string(d.queue.UID)},
+	); err != nil {
 		return nil, err
 	}
 	var ready []string
@@ -126,14 +131,20 @@ func endProcess(command *exec.Cmd) {
 
 // client connects to a member with a certificate, or none, and to another one whenever that is lost, unless options say
 // something else.
-func (d *memberDialer) client(roots *x509.CertPool, certificate *tls.Certificate, options ...nats.Option) (*nats.Conn, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: d.queue.Name + "." + d.queue.Namespace + ".svc"}
+func (d *memberDialer) client(
+	roots *x509.CertPool, certificate *tls.Certificate, options ...nats.Option,
+) (*nats.Conn, error) {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: d.queue.Name + "." + d.queue.Namespace + ".svc",
+	}
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
 	return nats.Connect("tls://127.0.0.1:4222", append([]nats.Option{
-		nats.SetCustomDialer(d), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(), nats.Secure(config), nats.Timeout(patience),
-		nats.PermissionErrOnSubscribe(true), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.SetCustomDialer(d), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(), nats.Secure(config),
+		nats.Timeout(patience),
+		nats.PermissionErrOnSubscribe(true), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(0, 0),
 		// What was put into a connection that was lost is put again, and must not come by itself when all is over.
 		nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(), nats.PingInterval(answerTime), nats.MaxPingsOutstanding(2),
 	}, options...)...)
@@ -186,7 +197,9 @@ type queueLoad struct {
 }
 
 // beginLoad starts a client for each key that puts, and one that gets.
-func beginLoad(t *testing.T, queue *v1alpha1.Queue, looker jetstream.JetStream, connect func() (*nats.Conn, error), keys ...string) *queueLoad {
+func beginLoad(
+	t *testing.T, queue *v1alpha1.Queue, looker jetstream.JetStream, connect func() (*nats.Conn, error), keys ...string,
+) *queueLoad {
 	t.Helper()
 	putting, stop := context.WithCancel(context.Background())
 	getting, end := context.WithCancel(context.Background())
@@ -230,7 +243,8 @@ func (l *queueLoad) waiting() int {
 // putUntilAcknowledged goes on when putting is to stop: what is not acknowledged could come at any time.
 func (l *queueLoad) putUntilAcknowledged(js jetstream.JetStream, m *nats.Msg, number uint64) bool {
 	put := queuefaults.Event{
-		Kind: queuefaults.Put, ID: m.Header.Get(nats.MsgIdHdr), Key: m.Header.Get(keyHeader), Number: number, Digest: sha256.Sum256(m.Data),
+		Kind: queuefaults.Put, ID: m.Header.Get(nats.MsgIdHdr), Key: m.Header.Get(keyHeader), Number: number,
+		Digest: sha256.Sum256(m.Data),
 	}
 	for deadline := time.Now().Add(6 * time.Minute); ; time.Sleep(putPause) {
 		l.history.Add(put)
@@ -264,7 +278,8 @@ func (l *queueLoad) getSome(ctx context.Context, js jetstream.JetStream) error {
 	asking, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	consumer, err := js.CreateOrUpdateConsumer(asking, l.queue.Name, jetstream.ConsumerConfig{
-		Durable: loadConsumer, FilterSubject: l.queue.Name + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1,
+		Durable: loadConsumer, FilterSubject: l.queue.Name + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		MaxAckPending: 1,
 	})
 	if err != nil {
 		return err
@@ -330,8 +345,13 @@ func (l *queueLoad) finish() {
 	l.end()
 	l.getting.Wait()
 	count := l.history.Count
-	l.t.Logf("%d puts, %d acknowledged; %d gets, %d acknowledged", count(queuefaults.Put), count(queuefaults.PutAcknowledged), count(queuefaults.Got), count(queuefaults.GetAcknowledged))
-	for _, violation := range queuefaults.Check(l.history.Events(), queuefaults.Rules{Window: time.Minute, InTurn: []string{loadConsumer}}) {
+	l.t.Logf(
+		"%d puts, %d acknowledged; %d gets, %d acknowledged", count(queuefaults.Put), count(queuefaults.PutAcknowledged),
+		count(queuefaults.Got), count(queuefaults.GetAcknowledged),
+	)
+	for _, violation := range queuefaults.Check(
+		l.history.Events(), queuefaults.Rules{Window: time.Minute, InTurn: []string{loadConsumer}},
+	) {
 		l.t.Error(violation)
 	}
 }

@@ -29,7 +29,9 @@ func TestOnlyClaimLost(t *testing.T) {
 	clerk.connect(t)
 	messages := orders(5)
 	clerk.put(t, messages)
-	east.see(t, queue, "count its messages", func(s v1alpha1.QueueStatus) bool { return s.Statistics != nil && s.Statistics.Depth == 5 })
+	east.see(t, queue, "count its messages", func(s v1alpha1.QueueStatus) bool {
+		return s.Statistics != nil && s.Statistics.Depth == 5
+	})
 	clerk.close()
 
 	pod := east.member(t, queue)

@@ -50,7 +50,9 @@ func TestQueueService(t *testing.T) {
 	t.Cleanup(visitor.CloseIdleConnections)
 	say := func(method, path, token string, body []byte, header ...string) (int, http.Header, []byte) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(context.Background(), method, "https://"+address+path, bytes.NewReader(body))
+		request, err := http.NewRequestWithContext(
+			context.Background(), method, "https://"+address+path, bytes.NewReader(body),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +77,9 @@ func TestQueueService(t *testing.T) {
 		t.Errorf("with a token that is none of the Secret's: %d %s", code, answer)
 	}
 	for _, want := range []int{http.StatusCreated, http.StatusOK} {
-		if code, _, answer := say(http.MethodPost, "/v1/message", clerk.token, letter, "Lighterage-Message-Id", "1", "Lighterage-Key", "a"); code != want {
+		if code, _, answer := say(
+			http.MethodPost, "/v1/message", clerk.token, letter, "Lighterage-Message-Id", "1", "Lighterage-Key", "a",
+		); code != want {
 			t.Fatalf("put: %d %s; want %d", code, answer, want)
 		}
 	}
@@ -83,7 +87,9 @@ func TestQueueService(t *testing.T) {
 	if code != http.StatusOK || !bytes.Equal(answer, letter) || header.Get("Lighterage-Message-Id") != "1" {
 		t.Fatalf("get: %d, %d bytes of %d, %v", code, len(answer), len(letter), header)
 	}
-	if code, _, answer := say(http.MethodDelete, "/v1/message/"+header.Get("Lighterage-Receipt"), clerk.token, nil); code >= http.StatusBadRequest {
+	if code, _, answer := say(
+		http.MethodDelete, "/v1/message/"+header.Get("Lighterage-Receipt"), clerk.token, nil,
+	); code >= http.StatusBadRequest {
 		t.Errorf("acknowledge: %d %s", code, answer)
 	}
 

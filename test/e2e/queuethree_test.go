@@ -44,7 +44,9 @@ func TestQueueOfThree(t *testing.T) {
 		s.Replicas, s.Authentication, s.Storage.Size = 3, only(ours), resource.MustParse("128Mi")
 	})
 	tenant, _ := east.newQueue(t, elsewhere, "orders", func(s *v1alpha1.QueueSpec) {
-		s.Storage, s.Authentication = v1alpha1.QueueStorage{Type: v1alpha1.QueueStorageMemory, Size: resource.MustParse("32Mi")}, only(theirs)
+		s.Storage, s.Authentication = v1alpha1.QueueStorage{
+			Type: v1alpha1.QueueStorageMemory, Size: resource.MustParse("32Mi"),
+		}, only(theirs)
 	})
 	east.waitForQueue(t, queue, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
 	east.waitForQueue(t, tenant, v1alpha1.ConditionReady, v1alpha1.ReasonServing)
@@ -57,7 +59,10 @@ func TestQueueOfThree(t *testing.T) {
 	expectStrangersKeptOut(t, queue, map[string]func() (*nats.Conn, error){
 		"without a certificate": connect(members, nil), "with one of a tenant's CA": connect(members, tenants),
 	})
-	expectStrangersKeptOut(t, tenant, map[string]func() (*nats.Conn, error){"with a certificate of the other queue's CA": connect(neighbours, certificate)})
+	expectStrangersKeptOut(
+		t, tenant,
+		map[string]func() (*nats.Conn, error){"with a certificate of the other queue's CA": connect(neighbours, certificate)},
+	)
 	memory := putInMemory(t, tenant, connect(neighbours, tenants))
 	memory.put(t, 1)
 	memory.put(t, 2)
@@ -93,7 +98,8 @@ func TestQueueOfThree(t *testing.T) {
 				serving++
 			}
 		}
-		return s.Ready == "3/3" && leaders == 1 && serving == 3 && s.Statistics != nil && s.Statistics.Depth == 0 && s.Statistics.Unacknowledged == 0
+		return s.Ready == "3/3" && leaders == 1 && serving == 3 && s.Statistics != nil && s.Statistics.Depth == 0 &&
+			s.Statistics.Unacknowledged == 0
 	})
 	showQueue(t, queue)
 }
@@ -161,7 +167,10 @@ func restarted(t *testing.T, queue *v1alpha1.Queue) string {
 	for _, pod := range pods(t, queue) {
 		for _, c := range pod.Status.ContainerStatuses {
 			if last := c.LastTerminationState.Terminated; c.RestartCount > 0 && last != nil {
-				text += fmt.Sprintf("; %s was restarted %d times, the last time for %s with code %d", pod.Name, c.RestartCount, last.Reason, last.ExitCode)
+				text += fmt.Sprintf(
+					"; %s was restarted %d times, the last time for %s with code %d", pod.Name, c.RestartCount, last.Reason,
+					last.ExitCode,
+				)
 			}
 		}
 	}
@@ -172,10 +181,12 @@ func restarted(t *testing.T, queue *v1alpha1.Queue) string {
 func (m *memoryClient) end(t *testing.T) {
 	t.Helper()
 	east.see(t, m.queue, "have two messages in memory", func(s v1alpha1.QueueStatus) bool {
-		return s.Statistics != nil && s.Statistics.Depth == 2 && s.Statistics.NonPersistent.Count == 2 && s.Statistics.Persistent.Count == 0
+		return s.Statistics != nil && s.Statistics.Depth == 2 && s.Statistics.NonPersistent.Count == 2 &&
+			s.Statistics.Persistent.Count == 0
 	})
 	var claims corev1.PersistentVolumeClaimList
-	if err := east.List(context.Background(), &claims, client.InNamespace(m.queue.Namespace)); err != nil || len(claims.Items) > 0 {
+	if err := east.List(context.Background(), &claims, client.InNamespace(m.queue.Namespace)); err != nil ||
+		len(claims.Items) > 0 {
 		t.Errorf("%d claims, %v", len(claims.Items), err)
 	}
 	m.ended = east.member(t, m.queue)
@@ -220,7 +231,9 @@ func expectOwn(t *testing.T, connect func() (*nats.Conn, error)) {
 		return errors.Is(err, nats.ErrPermissionViolation), err.Error()
 	})
 	// The consumer of the load has passed messages of every subject.
-	_, err = js.CreateOrUpdateConsumer(ctx, "orders", jetstream.ConsumerConfig{Durable: loadConsumer, FilterSubject: "orders.other"})
+	_, err = js.CreateOrUpdateConsumer(
+		ctx, "orders", jetstream.ConsumerConfig{Durable: loadConsumer, FilterSubject: "orders.other"},
+	)
 	var refused *jetstream.APIError
 	if !errors.As(err, &refused) || refused.Code != http.StatusBadRequest {
 		t.Errorf("other filters for a consumer: %v", err)
@@ -262,7 +275,10 @@ func memberOf(t *testing.T, queue *v1alpha1.Queue, name string) *corev1.Pod {
 func pods(t *testing.T, queue *v1alpha1.Queue) []corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
-	if err := east.List(context.Background(), &list, client.InNamespace(queue.Namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)}); err != nil {
+	if err := east.List(
+		context.Background(), &list, client.InNamespace(queue.Namespace),
+		client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return list.Items
@@ -273,7 +289,9 @@ func restartMembers(t *testing.T, queue *v1alpha1.Queue) {
 	t.Helper()
 	before := pods(t, queue)
 	set := before[0].OwnerReferences[0].Name
-	if out, err := east.command("-n", queue.Namespace, "rollout", "restart", "statefulset/"+set).CombinedOutput(); err != nil {
+	if out, err := east.command(
+		"-n", queue.Namespace, "rollout", "restart", "statefulset/"+set,
+	).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for i := range before {
@@ -303,7 +321,8 @@ func loseClaim(t *testing.T, queue *v1alpha1.Queue, js jetstream.JetStream) {
 		if err := east.Get(ctx, key, next); err != nil {
 			return false, err.Error()
 		}
-		return next.UID != claim.UID && next.Status.Phase == corev1.ClaimBound, fmt.Sprintf("deleted at %v, %s", next.DeletionTimestamp, next.Status.Phase)
+		return next.UID != claim.UID &&
+			next.Status.Phase == corev1.ClaimBound, fmt.Sprintf("deleted at %v, %s", next.DeletionTimestamp, next.Status.Phase)
 	})
 	east.waitForNext(t, pod)
 	agreed(t, queue, js)
@@ -313,7 +332,11 @@ func loseClaim(t *testing.T, queue *v1alpha1.Queue, js jetstream.JetStream) {
 // showQueue prints what an operator sees.
 func showQueue(t *testing.T, queue *v1alpha1.Queue) {
 	t.Helper()
-	for _, args := range [][]string{{"get", "queues"}, {"get", "queues", "-o", "wide"}, {"describe", "queue", queue.Name}} {
+	for _, args := range [][]string{
+		{"get", "queues"},
+		{"get", "queues", "-o", "wide"},
+		{"describe", "queue", queue.Name},
+	} {
 		out, err := east.command(append([]string{"-n", queue.Namespace}, args...)...).CombinedOutput()
 		if err != nil {
 			t.Error(err)

@@ -56,15 +56,42 @@ func TestRefusals(t *testing.T) {
 		reason string
 		words  string
 	}{
-		{"unknown-claim", func(s *v1alpha1.TransferSpec) { s.Source.PersistentVolumeClaim.ClaimName = "nothere" }, v1alpha1.ReasonSourceNotFound, "nothere"},
-		{"unknown-path", func(s *v1alpha1.TransferSpec) { s.Source.PersistentVolumeClaim.Path = "/no/such" }, v1alpha1.ReasonSourceNotFound, "no/such"},
-		{"unknown-peer", func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "nobody" }, v1alpha1.ReasonPeerNotFound, "nobody"},
-		{"unknown-policy", func(s *v1alpha1.TransferSpec) { s.Compression = &v1alpha1.Compression{PolicyName: "nosuch"} }, v1alpha1.ReasonPolicyNotFound, "nosuch"},
-		{"wrong-ca", func(s *v1alpha1.TransferSpec) { s.Destination.Peer = stranger }, v1alpha1.ReasonPeerUntrusted, "caBundle"},
-		{"no-answer", func(s *v1alpha1.TransferSpec) { s.Destination.Peer = silent }, v1alpha1.ReasonPeerUnreachable, "endpoint"},
-		{"no-grant", func(s *v1alpha1.TransferSpec) { s.Destination.PersistentVolumeClaim.ClaimName = "secret" }, v1alpha1.ReasonNotGranted, "PeerGrant"},
-		{"grant-for-another", func(s *v1alpha1.TransferSpec) { s.Destination.PersistentVolumeClaim.ClaimName = "theirs" }, v1alpha1.ReasonNotGranted, "PeerGrant"},
-		{"foreign-namespace", func(s *v1alpha1.TransferSpec) { s.Destination.Namespace = "lighterage-system" }, v1alpha1.ReasonNotGranted, "PeerGrant"},
+		{
+			"unknown-claim", func(s *v1alpha1.TransferSpec) { s.Source.PersistentVolumeClaim.ClaimName = "nothere" },
+			v1alpha1.ReasonSourceNotFound, "nothere",
+		},
+		{
+			"unknown-path", func(s *v1alpha1.TransferSpec) { s.Source.PersistentVolumeClaim.Path = "/no/such" },
+			v1alpha1.ReasonSourceNotFound, "no/such",
+		},
+		{
+			"unknown-peer", func(s *v1alpha1.TransferSpec) { s.Destination.Peer = "nobody" }, v1alpha1.ReasonPeerNotFound,
+			"nobody",
+		},
+		{
+			"unknown-policy", func(s *v1alpha1.TransferSpec) { s.Compression = &v1alpha1.Compression{PolicyName: "nosuch"} },
+			v1alpha1.ReasonPolicyNotFound, "nosuch",
+		},
+		{
+			"wrong-ca", func(s *v1alpha1.TransferSpec) { s.Destination.Peer = stranger }, v1alpha1.ReasonPeerUntrusted,
+			"caBundle",
+		},
+		{
+			"no-answer", func(s *v1alpha1.TransferSpec) { s.Destination.Peer = silent }, v1alpha1.ReasonPeerUnreachable,
+			"endpoint",
+		},
+		{
+			"no-grant", func(s *v1alpha1.TransferSpec) { s.Destination.PersistentVolumeClaim.ClaimName = "secret" },
+			v1alpha1.ReasonNotGranted, "PeerGrant",
+		},
+		{
+			"grant-for-another", func(s *v1alpha1.TransferSpec) { s.Destination.PersistentVolumeClaim.ClaimName = "theirs" },
+			v1alpha1.ReasonNotGranted, "PeerGrant",
+		},
+		{
+			"foreign-namespace", func(s *v1alpha1.TransferSpec) { s.Destination.Namespace = "lighterage-system" },
+			v1alpha1.ReasonNotGranted, "PeerGrant",
+		},
 	}
 	transfers := map[string]*v1alpha1.Transfer{}
 	for _, c := range cases {
@@ -112,7 +139,9 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("a fix is picked up", func(t *testing.T) {
-		object := &v1alpha1.CompressionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nosuch"}, Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionAuto}}
+		object := &v1alpha1.CompressionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "nosuch"}, Spec: v1alpha1.CompressionPolicySpec{Mode: v1alpha1.CompressionAuto},
+		}
 		if err := east.Create(ctx, object); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +199,8 @@ func TestDestinationFull(t *testing.T) {
 		t.Errorf("want two attempts that ended DestinationFull, got %+v", transfer.Status.History)
 	}
 	t.Logf("the message: %s", message)
-	if got := west.sh(t, namespace, "copy", "ls -A /data"); strings.Contains(got, "large") || strings.Contains(got, "staging") {
+	if got := west.sh(t, namespace, "copy", "ls -A /data"); strings.Contains(got, "large") ||
+		strings.Contains(got, "staging") {
 		t.Errorf("the file that did not fit should have left nothing, the destination holds %q", got)
 	}
 }
@@ -182,7 +212,11 @@ func TestDeletedInTheMiddle(t *testing.T) {
 	namespace := newNamespace(t)
 	east.claim(t, namespace, "source", "", "2Gi")
 	west.claim(t, namespace, "copy", "", "2Gi")
-	east.sh(t, namespace, "source", "cd /data; for i in 1 2 3 4 5 6; do head -c 100000000 /dev/urandom > $i; done; yes 'a line that keeps the engine busy for a while' | head -c 900000000 > z")
+	east.sh(
+		t, namespace, "source",
+		"cd /data; for i in 1 2 3 4 5 6; do head -c 100000000 /dev/urandom > $i; done; yes 'a line that keeps the engine "+
+			"busy for a while' | head -c 900000000 > z",
+	)
 	grant(t, namespace, "copy")
 	transfer := newTransfer(namespace, "cut-short")
 	transfer.Spec.Compression = &v1alpha1.Compression{Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh}
@@ -247,7 +281,9 @@ func gatewayOf(t *testing.T, name string) string {
 func peerWith(t *testing.T, name, endpoint string, ca []byte) string {
 	t.Helper()
 	ctx := context.Background()
-	peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{Endpoint: endpoint, CABundle: ca}}
+	peer := &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{Endpoint: endpoint, CABundle: ca},
+	}
 	if err := east.Create(ctx, peer); err != nil {
 		t.Fatalf("create peer %s: %v", name, err)
 	}

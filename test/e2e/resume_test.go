@@ -29,7 +29,10 @@ func TestResume(t *testing.T) {
 	namespace := newNamespace(t)
 	east.claim(t, namespace, "source", "", "1Gi")
 	west.claim(t, namespace, "copy", "", "1Gi")
-	east.sh(t, namespace, "source", fmt.Sprintf("head -c %d /dev/urandom > /data/large; echo small > /data/small; ln -s large /data/link", size))
+	east.sh(
+		t, namespace, "source",
+		fmt.Sprintf("head -c %d /dev/urandom > /data/large; echo small > /data/small; ln -s large /data/link", size),
+	)
 	grant(t, namespace, "copy")
 
 	transfer := newTransfer(namespace, "ledger")
@@ -43,7 +46,9 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	staged := func() int64 {
-		text := strings.Fields(west.sh(t, namespace, "copy", "du -k /data/.lighterage-staging 2>/dev/null | tail -n1; echo 0"))
+		text := strings.Fields(
+			west.sh(t, namespace, "copy", "du -k /data/.lighterage-staging 2>/dev/null | tail -n1; echo 0"),
+		)
 		n, err := strconv.ParseInt(text[0], 10, 64)
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +80,8 @@ func TestResume(t *testing.T) {
 	const streams = 16 // at most
 	for i, least := range []int64{350 << 20, 100 << 20, 0} {
 		h := s.History[i]
-		if h.Attempt != int32(3-i) || h.ResumedBytes < least || h.ResentBytes > streams*interval || h.Node == "" || h.Duration == nil {
+		if h.Attempt != int32(3-i) || h.ResumedBytes < least || h.ResentBytes > streams*interval || h.Node == "" ||
+			h.Duration == nil {
 			t.Errorf("attempt %d is recorded as %+v", 3-i, h)
 		}
 		t.Logf("attempt %d: %s after %s, %d bytes sent, %d resumed, %d sent again",

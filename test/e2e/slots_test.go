@@ -60,7 +60,8 @@ func TestAcceleratorSlots(t *testing.T) {
 		if err := east.Get(ctx, client.ObjectKeyFromObject(holder), holder); err != nil {
 			return false, err.Error()
 		}
-		return holder.Status.Phase == v1alpha1.TransferTransferring && holder.Status.Run.Node == node, fmt.Sprintf("%s %+v", holder.Status.Phase, holder.Status.Run)
+		return holder.Status.Phase == v1alpha1.TransferTransferring &&
+			holder.Status.Run.Node == node, fmt.Sprintf("%s %+v", holder.Status.Phase, holder.Status.Run)
 	})
 
 	prefers := newOne("prefers", v1alpha1.PlacementPreferHardware)
@@ -69,24 +70,34 @@ func TestAcceleratorSlots(t *testing.T) {
 	waitFor(t, prefers, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	where := prefers.Status.Placement
 	if where == nil || where.Node == "" || where.Node == node || where.Reason != v1alpha1.PlacementReasonAcceleratorBusy ||
-		len(where.Alternatives) != 1 || where.Alternatives[0].Node != node || where.Alternatives[0].Reason != v1alpha1.PlacementReasonAcceleratorBusy ||
+		len(where.Alternatives) != 1 || where.Alternatives[0].Node != node ||
+		where.Alternatives[0].Reason != v1alpha1.PlacementReasonAcceleratorBusy ||
 		prefers.Status.Compression.Engine == "dfltcc" {
 		t.Errorf("one that prefers the accelerator: %+v, %+v", where, prefers.Status.Compression)
 	}
 	fell := meta.FindStatusCondition(prefers.Status.Conditions, v1alpha1.ConditionHardwareCompression)
-	if busy := "as many agents as may share the accelerator of " + node; fell == nil || fell.Status != metav1.ConditionFalse || !strings.Contains(fell.Message, busy) {
+	if busy := "as many agents as may share the accelerator of " + node; fell == nil ||
+		fell.Status != metav1.ConditionFalse || !strings.Contains(fell.Message, busy) {
 		t.Errorf("one that prefers the accelerator: HardwareCompression is %+v", fell)
 	}
-	t.Log(east.says(t, []string{"explain", "transfer/prefers", "-n", namespace}, v1alpha1.PlacementReasonAcceleratorBusy+": ", node))
+	t.Log(
+		east.says(
+			t, []string{"explain", "transfer/prefers", "-n", namespace}, v1alpha1.PlacementReasonAcceleratorBusy+": ", node,
+		),
+	)
 
 	needs := newOne("needs", v1alpha1.PlacementRequireHardware)
 	needs.Spec.Exclude = []string{"/large"}
 	create(t, needs)
-	t.Logf("one that needs the accelerator: %s", waitFor(t, needs, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.PlacementReasonAcceleratorBusy))
+	t.Logf(
+		"one that needs the accelerator: %s",
+		waitFor(t, needs, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.PlacementReasonAcceleratorBusy),
+	)
 	if where := needs.Status.Placement; where == nil || where.Reason != v1alpha1.PlacementReasonAcceleratorBusy {
 		t.Errorf("one that needs the accelerator: %+v", where)
 	}
-	if err := east.Get(ctx, client.ObjectKeyFromObject(holder), holder); err != nil || holder.Status.Phase != v1alpha1.TransferTransferring {
+	if err := east.Get(ctx, client.ObjectKeyFromObject(holder), holder); err != nil ||
+		holder.Status.Phase != v1alpha1.TransferTransferring {
 		t.Errorf("meanwhile the holder of the slot is %s, %v", holder.Status.Phase, err)
 	}
 	if err := east.Delete(ctx, holder); err != nil {

@@ -49,7 +49,9 @@ func TestTransfer(t *testing.T) {
 
 	policy := &v1alpha1.CompressionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec:       v1alpha1.CompressionPolicySpec{Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"}},
+		Spec: v1alpha1.CompressionPolicySpec{
+			Prices: &v1alpha1.Prices{Currency: "USD", CPUHour: "0.031", NetworkGiB: "0.05"},
+		},
 	}
 	if err := east.Create(ctx, policy); err != nil {
 		t.Fatal(err)
@@ -78,7 +80,8 @@ func TestTransfer(t *testing.T) {
 		}
 		status := deliveries.Items[0].Status
 		inflated := status.Decompression != nil && status.Decompression.Software.Operations > 0
-		return status.Phase == v1alpha1.DeliveryComplete && inflated, fmt.Sprintf("phase %s, inflated: %v", status.Phase, inflated)
+		return status.Phase == v1alpha1.DeliveryComplete &&
+			inflated, fmt.Sprintf("phase %s, inflated: %v", status.Phase, inflated)
 	})
 
 	// No change, no data: the run that the annotation asks for sends nothing.
@@ -96,7 +99,8 @@ func TestTransfer(t *testing.T) {
 			transfer.Status.Phase == v1alpha1.TransferComplete, string(transfer.Status.Phase)
 	})
 	status := transfer.Status
-	if status.Compression.UncompressedBytes != 0 || status.Progress.UnchangedFiles != status.Progress.FilesTotal || status.Progress.FilesTotal != 303 {
+	if status.Compression.UncompressedBytes != 0 || status.Progress.UnchangedFiles != status.Progress.FilesTotal ||
+		status.Progress.FilesTotal != 303 {
 		t.Errorf("the second run moved data: %+v %+v", status.Progress, status.Compression)
 	}
 
@@ -105,7 +109,9 @@ func TestTransfer(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, namespace)
-	if got := west.sh(t, namespace, "copy", "ls /data/src/ledger.txt; ls -A /data"); got != "/data/src/ledger.txt\nempty\nlogs\nsrc\n" {
+	if got := west.sh(
+		t, namespace, "copy", "ls /data/src/ledger.txt; ls -A /data",
+	); got != "/data/src/ledger.txt\nempty\nlogs\nsrc\n" {
 		t.Errorf("after the deletion the destination should hold what was moved and nothing else, got %q", got)
 	}
 }
@@ -114,24 +120,33 @@ func TestTransfer(t *testing.T) {
 func checkStatus(t *testing.T, transfer *v1alpha1.Transfer) {
 	t.Helper()
 	s := transfer.Status
-	if s.Run == nil || s.Progress == nil || s.Compression == nil || s.Decompression == nil || s.CPU == nil || s.Cost == nil || s.Policy == nil || len(s.History) != 1 {
+	if s.Run == nil || s.Progress == nil || s.Compression == nil || s.Decompression == nil || s.CPU == nil ||
+		s.Cost == nil || s.Policy == nil || len(s.History) != 1 {
 		t.Fatalf("parts of the status are missing: %+v", s)
 	}
 	wanted := map[string]bool{
-		"phase":                   s.Phase == v1alpha1.TransferComplete,
-		"observedGeneration":      s.ObservedGeneration == transfer.Generation,
-		"run":                     s.Run.ID != "" && s.Run.Attempt == 1 && s.Run.StartTime != nil && s.Run.CompletionTime != nil && s.Run.Node != "" && s.Run.Architecture != "",
-		"progress":                s.Progress.Files == 303 && s.Progress.FilesTotal == 303 && s.Progress.Bytes == s.Progress.BytesTotal && s.Progress.Percent == 100 && s.Progress.BytesPerSecond > 0,
-		"codec and engine":        s.Compression.Codec == "deflate" && slices.Contains([]string{"isa-l", "zlib-ng"}, s.Compression.Engine),
-		"reason":                  s.Compression.Reason == v1alpha1.CompressionNoAccelerator || s.Compression.Reason == v1alpha1.CompressionHardwareUsed,
-		"ratio and saved":         s.Compression.Ratio != "" && s.Compression.SavedPercent > 50,
-		"bytes":                   s.Compression.UncompressedBytes > 12_000_000 && s.Compression.CompressedBytes > 3_000_000 && s.Compression.CompressedBytes < 6_000_000,
-		"software":                s.Compression.Software.Operations > 0 && s.Compression.Software.Bytes > 0,
-		"random bytes are stored": s.Compression.Stored.Operations > 0 && s.Compression.Skipped[v1alpha1.CompressionIncompressible]+s.Compression.Skipped[v1alpha1.CompressionDidNotShrink] > 0,
-		"decompression":           s.Decompression.Software.Operations > 0 && s.Decompression.Fallback.Operations == 0,
-		"cpu":                     s.CPU.SendSeconds != "" && s.CPU.ReceiveSeconds != "" && s.CPU.CompressSeconds != "" && s.CPU.DecompressSeconds != "" && s.CPU.NetworkSeconds != "" && s.CPU.SecondsPerGiB != "",
-		"cost":                    s.Cost.Currency == "USD" && s.Cost.CPU != "" && s.Cost.Network != "" && s.Cost.Saved != "",
-		"history":                 s.History[0].Reason == v1alpha1.ReasonSucceeded && s.History[0].Bytes > 0,
+		"phase":              s.Phase == v1alpha1.TransferComplete,
+		"observedGeneration": s.ObservedGeneration == transfer.Generation,
+		"run": s.Run.ID != "" && s.Run.Attempt == 1 && s.Run.StartTime != nil &&
+			s.Run.CompletionTime != nil && s.Run.Node != "" && s.Run.Architecture != "",
+		"progress": s.Progress.Files == 303 && s.Progress.FilesTotal == 303 &&
+			s.Progress.Bytes == s.Progress.BytesTotal && s.Progress.Percent == 100 && s.Progress.BytesPerSecond > 0,
+		"codec and engine": s.Compression.Codec == "deflate" &&
+			slices.Contains([]string{"isa-l", "zlib-ng"}, s.Compression.Engine),
+		"reason": s.Compression.Reason == v1alpha1.CompressionNoAccelerator ||
+			s.Compression.Reason == v1alpha1.CompressionHardwareUsed,
+		"ratio and saved": s.Compression.Ratio != "" && s.Compression.SavedPercent > 50,
+		"bytes": s.Compression.UncompressedBytes > 12_000_000 &&
+			s.Compression.CompressedBytes > 3_000_000 && s.Compression.CompressedBytes < 6_000_000,
+		"software": s.Compression.Software.Operations > 0 && s.Compression.Software.Bytes > 0,
+		"random bytes are stored": s.Compression.Stored.Operations > 0 &&
+			s.Compression.Skipped[v1alpha1.CompressionIncompressible]+
+				s.Compression.Skipped[v1alpha1.CompressionDidNotShrink] > 0,
+		"decompression": s.Decompression.Software.Operations > 0 && s.Decompression.Fallback.Operations == 0,
+		"cpu": s.CPU.SendSeconds != "" && s.CPU.ReceiveSeconds != "" && s.CPU.CompressSeconds != "" &&
+			s.CPU.DecompressSeconds != "" && s.CPU.NetworkSeconds != "" && s.CPU.SecondsPerGiB != "",
+		"cost":    s.Cost.Currency == "USD" && s.Cost.CPU != "" && s.Cost.Network != "" && s.Cost.Saved != "",
+		"history": s.History[0].Reason == v1alpha1.ReasonSucceeded && s.History[0].Bytes > 0,
 	}
 	for what, right := range wanted {
 		if !right {

@@ -30,9 +30,13 @@ func TestTrial(t *testing.T) {
 	namespace := newNamespace(t)
 	east.claim(t, namespace, "source", "", "100Mi")
 	east.sh(t, namespace, "source", fill)
-	trial := newTrial(namespace, "ledger", v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"}})
+	trial := newTrial(
+		namespace, "ledger",
+		v1alpha1.TrialSource{PersistentVolumeClaim: &v1alpha1.PersistentVolumeClaimPath{ClaimName: "source", Path: "/"}},
+	)
 	complete(t, trial)
-	if s := trial.Status.Sample; s.Unit != v1alpha1.TrialUnitBlock || s.BytesTotal < 12_000_000 || s.Bytes == 0 || s.Bytes > 4<<20 {
+	if s := trial.Status.Sample; s.Unit != v1alpha1.TrialUnitBlock || s.BytesTotal < 12_000_000 || s.Bytes == 0 ||
+		s.Bytes > 4<<20 {
 		t.Errorf("%+v", s)
 	}
 	checkMeasured(t, trial)
@@ -53,7 +57,8 @@ func newTrial(namespace, name string, source v1alpha1.TrialSource) *v1alpha1.Com
 			Source: source,
 			Sample: &v1alpha1.TrialSample{Size: ptr.To(resource.MustParse("4Mi"))},
 			Links: []v1alpha1.TrialLink{
-				{Name: "slow", BytesPerSecond: resource.MustParse("100k")}, {Name: "fast", BytesPerSecond: resource.MustParse("1T")},
+				{Name: "slow", BytesPerSecond: resource.MustParse("100k")},
+				{Name: "fast", BytesPerSecond: resource.MustParse("1T")},
 			},
 			Compression: &v1alpha1.TrialCompression{Objective: v1alpha1.ObjectiveElapsed},
 		},
@@ -75,7 +80,9 @@ func complete(t *testing.T, trial *v1alpha1.CompressionTrial) {
 		if ready == nil {
 			return false, "no status"
 		}
-		return meta.IsStatusConditionTrue(trial.Status.Conditions, v1alpha1.ConditionComplete), fmt.Sprintf("%s: %s: %s", trial.Status.Phase, ready.Reason, ready.Message)
+		return meta.IsStatusConditionTrue(trial.Status.Conditions, v1alpha1.ConditionComplete), fmt.Sprintf(
+			"%s: %s: %s", trial.Status.Phase, ready.Reason, ready.Message,
+		)
 	})
 	if s := trial.Status; s.Sample == nil || s.Run == nil || s.Recommendation == nil {
 		t.Fatalf("parts of the status are missing: %+v", s)

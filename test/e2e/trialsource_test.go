@@ -31,7 +31,9 @@ func TestTrialOfHTTPEndpoint(t *testing.T) {
 	body := backend(t, namespace)
 	ca, name := newAuthority(t), "front."+namespace+".svc"
 	data, _ := ca.issue(t, name)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front-tls"}, Type: corev1.SecretTypeTLS, Data: data}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front-tls"}, Type: corev1.SecretTypeTLS, Data: data,
+	}
 	endpoint := &v1alpha1.HTTPEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front"},
 		Spec: v1alpha1.HTTPEndpointSpec{
@@ -40,7 +42,9 @@ func TestTrialOfHTTPEndpoint(t *testing.T) {
 				// A machine that is busy is not a backend that is ill.
 				HealthCheck: &v1alpha1.HTTPHealthCheck{Path: "/table.html", Timeout: &metav1.Duration{Duration: time.Minute}},
 			},
-			Listener:    v1alpha1.HTTPListener{TLS: &v1alpha1.HTTPListenerTLS{SecretName: secret.Name}, ServiceType: v1alpha1.HTTPServiceNodePort},
+			Listener: v1alpha1.HTTPListener{
+				TLS: &v1alpha1.HTTPListenerTLS{SecretName: secret.Name}, ServiceType: v1alpha1.HTTPServiceNodePort,
+			},
 			Compression: &v1alpha1.HTTPCompression{Mode: v1alpha1.CompressionNever},
 		},
 	}
@@ -78,7 +82,8 @@ func TestTrialOfHTTPEndpoint(t *testing.T) {
 	}()
 
 	s, length := trial.Status.Sample, int64(len(body))
-	if s.Unit != v1alpha1.TrialUnitBody || s.Items < 1 || s.ItemsTotal < s.Items || s.CutItems != 0 || s.UnreadableItems != 0 || s.Agents < 1 ||
+	if s.Unit != v1alpha1.TrialUnitBody || s.Items < 1 || s.ItemsTotal < s.Items || s.CutItems != 0 ||
+		s.UnreadableItems != 0 || s.Agents < 1 ||
 		s.Bytes != s.Items*length || s.BytesTotal != s.ItemsTotal*length || s.Bytes > 4<<20 {
 		t.Errorf("of bodies of %d bytes: %+v", length, s)
 	}
@@ -86,8 +91,12 @@ func TestTrialOfHTTPEndpoint(t *testing.T) {
 	checkRecommended(t, trial)
 	report := []string{"trial", "report", trial.Name, "-n", namespace}
 	t.Log(east.says(t, append(report, "-o", "text"), "on node "+trial.Status.Run.Node,
-		fmt.Sprintf("Sample of HTTPEndpoint front: %d bodies of ", s.Items), "each was measured alone", "write codings: [", "libzstd", trial.Status.Recommendation.Policy))
-	if page := east.says(t, report, "Sample of HTTPEndpoint front", "<svg", "</html>"); !strings.HasPrefix(page, "<!DOCTYPE html>") {
+		fmt.Sprintf(
+			"Sample of HTTPEndpoint front: %d bodies of ", s.Items,
+		), "each was measured alone", "write codings: [", "libzstd", trial.Status.Recommendation.Policy))
+	if page := east.says(
+		t, report, "Sample of HTTPEndpoint front", "<svg", "</html>",
+	); !strings.HasPrefix(page, "<!DOCTYPE html>") {
 		t.Errorf("the page begins with %.100s", page)
 	}
 	f.expectCoding(t, "gzip", "")
@@ -100,7 +109,8 @@ func TestTrialOfQueue(t *testing.T) {
 	ctx := context.Background()
 	namespace := newNamespace(t)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-tokens"}, Data: map[string][]byte{"clerk": []byte("let the clerk in\n")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders-tokens"},
+		Data:       map[string][]byte{"clerk": []byte("let the clerk in\n")},
 	}
 	queue := &v1alpha1.Queue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"},
@@ -132,14 +142,19 @@ func TestTrialOfQueue(t *testing.T) {
 		bytes += int64(len(message))
 	}
 	s := trial.Status.Sample
-	if s.Unit != v1alpha1.TrialUnitMessage || s.Items != int64(len(left)) || s.ItemsTotal != s.Items || s.CutItems != 0 || s.UnreadableItems != 0 ||
+	if s.Unit != v1alpha1.TrialUnitMessage || s.Items != int64(len(left)) || s.ItemsTotal != s.Items || s.CutItems != 0 ||
+		s.UnreadableItems != 0 ||
 		s.Agents != 1 || s.Bytes != bytes || s.BytesTotal <= 0 || s.BytesTotal >= bytes {
 		t.Errorf("of %d messages with %d bytes: %+v", len(left), bytes, s)
 	}
 	checkMeasured(t, trial)
 	checkRecommended(t, trial)
-	t.Log(east.says(t, []string{"trial", "report", trial.Name, "-n", namespace, "-o", "text"}, "on node "+trial.Status.Run.Node,
-		fmt.Sprintf("Sample of Queue orders: %d messages of ", s.Items), "each was measured alone", "libzstd", trial.Status.Recommendation.Policy))
+	t.Log(east.says(t, []string{
+		"trial", "report", trial.Name, "-n", namespace, "-o", "text",
+	}, "on node "+trial.Status.Run.Node,
+		fmt.Sprintf(
+			"Sample of Queue orders: %d messages of ", s.Items,
+		), "each was measured alone", "libzstd", trial.Status.Recommendation.Policy))
 
 	clerk.connect(t)
 	clerk.get(t, left)

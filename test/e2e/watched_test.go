@@ -58,7 +58,9 @@ func TestWatchNamespaces(t *testing.T) {
 	}
 	for _, right := range rightsInNamespaces {
 		if !west.may(t, right, other) {
-			t.Fatalf("%s may not %s %s in every namespace, which is what is to change", right.account, right.verb, right.resource)
+			t.Fatalf(
+				"%s may not %s %s in every namespace, which is what is to change", right.account, right.verb, right.resource,
+			)
 		}
 	}
 
@@ -96,7 +98,9 @@ func TestWatchNamespaces(t *testing.T) {
 	arrives, crosses := send(east, shop, shop, "from-east"), send(west, bank, shop, "from-bank")
 	east.WaitFor(t, arrives, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	west.WaitFor(t, crosses, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	if got := west.sh(t, shop, "copy", "cat /data/from-east/ledger /data/from-bank/ledger"); got != "ledger of east\nledger of bank\n" {
+	if got := west.sh(
+		t, shop, "copy", "cat /data/from-east/ledger /data/from-bank/ledger",
+	); got != "ledger of east\nledger of bank\n" {
 		t.Errorf("what arrived is %q", got)
 	}
 	east.WaitFor(t, refusedToPeer, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNotGranted)

@@ -47,7 +47,10 @@ func TestClocksTooFarApart(t *testing.T) {
 
 func clocksApart(t *testing.T, offset time.Duration) {
 	registry, tag := installed(t, west)
-	inRoot(t, "go", "run", "-C", "hack/images", ".", "-registry", registry, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-clock-offset", offset.String())
+	inRoot(
+		t, "go", "run", "-C", "hack/images", ".", "-registry", registry, "-version", tag, "-platforms",
+		"linux/"+runtime.GOARCH, "-clock-offset", offset.String(),
+	)
 	t.Cleanup(func() { install(t, west, tag, 0) })
 	install(t, west, tag+"-clock"+strings.Replace(offset.String(), "-", "minus", 1), offset)
 	r := start(t, 8<<20, options{path: "run", attempts: 10})
@@ -57,7 +60,8 @@ func clocksApart(t *testing.T, offset time.Duration) {
 		if ready == nil {
 			return false, "no condition"
 		}
-		return ready.Reason == v1alpha1.ReasonPeerUntrusted && strings.Contains(ready.Message, "clocks"), ready.Reason + ": " + ready.Message
+		return ready.Reason == v1alpha1.ReasonPeerUntrusted &&
+			strings.Contains(ready.Message, "clocks"), ready.Reason + ": " + ready.Message
 	})
 	install(t, west, tag, 0)
 	r.complete(t, r.wait(t))
@@ -65,7 +69,10 @@ func clocksApart(t *testing.T, offset time.Duration) {
 
 func clockSkew(t *testing.T, c *clusters.Cluster, offset time.Duration) {
 	registry, tag := installed(t, c)
-	inRoot(t, "go", "run", "-C", "hack/images", ".", "-registry", registry, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-clock-offset", offset.String())
+	inRoot(
+		t, "go", "run", "-C", "hack/images", ".", "-registry", registry, "-version", tag, "-platforms",
+		"linux/"+runtime.GOARCH, "-clock-offset", offset.String(),
+	)
 	t.Cleanup(func() { install(t, c, tag, 0) })
 
 	// It lasts longer than an upgrade takes on a loaded machine.
@@ -104,7 +111,8 @@ func (r *run) goesOn(t *testing.T) {
 	clusters.Eventually(t, patience, fmt.Sprintf("another attempt than %d to bring more", attempt), func() (bool, string) {
 		r.refresh(t)
 		now := r.staged(t)
-		return r.transfer.Status.Run.Attempt > attempt && r.transfer.Status.Phase == v1alpha1.TransferTransferring && now > before+interval,
+		return r.transfer.Status.Run.Attempt > attempt && r.transfer.Status.Phase == v1alpha1.TransferTransferring &&
+				now > before+interval,
 			fmt.Sprintf("attempt %d, %s, %d bytes are staged", r.transfer.Status.Run.Attempt, r.transfer.Status.Phase, now)
 	})
 }
@@ -150,7 +158,9 @@ func everyMinute(t *testing.T, namespace string) *v1alpha1.Transfer {
 func minutelyOf(t *testing.T, namespace string) *v1alpha1.Transfer {
 	t.Helper()
 	transfer := &v1alpha1.Transfer{}
-	if err := east.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "minutely"}, transfer); err != nil {
+	if err := east.Get(
+		context.Background(), client.ObjectKey{Namespace: namespace, Name: "minutely"}, transfer,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return transfer
@@ -177,7 +187,9 @@ func nextRun(t *testing.T, transfer *v1alpha1.Transfer) {
 func installed(t *testing.T, c *clusters.Cluster) (registry, tag string) {
 	t.Helper()
 	var manager appsv1.Deployment
-	if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager); err != nil {
+	if err := c.Get(
+		context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager,
+	); err != nil {
 		t.Fatal(err)
 	}
 	image := manager.Spec.Template.Spec.Containers[0].Image
@@ -194,7 +206,8 @@ func installed(t *testing.T, c *clusters.Cluster) (registry, tag string) {
 func install(t *testing.T, c *clusters.Cluster, tag string, offset time.Duration) {
 	t.Helper()
 	inRoot(t, "go", "tool", "-modfile=hack/tools/helm/go.mod", "helm", "upgrade", "lighterage", "charts/lighterage",
-		"--kubeconfig", ".cluster/"+c.Name+".kubeconfig", "--namespace", system, "--reuse-values", "--set", "image.tag="+tag, "--wait", "--timeout", "5m")
+		"--kubeconfig", ".cluster/"+c.Name+".kubeconfig", "--namespace", system, "--reuse-values", "--set", "image.tag="+
+			tag, "--wait", "--timeout", "5m")
 	for _, component := range []string{"manager", "gateway"} {
 		clusters.Eventually(t, patience, "one "+component+" in "+c.Name, func() (bool, string) {
 			n := restarts(t, c, client.MatchingLabels{"app.kubernetes.io/component": component})
@@ -203,7 +216,9 @@ func install(t *testing.T, c *clusters.Cluster, tag string, offset time.Duration
 	}
 	clusters.Eventually(t, patience, "a manager that leads by its clock", func() (bool, string) {
 		var lease coordinationv1.Lease
-		if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "manager.lighterage.dev"}, &lease); err != nil {
+		if err := c.Get(
+			context.Background(), client.ObjectKey{Namespace: system, Name: "manager.lighterage.dev"}, &lease,
+		); err != nil {
 			return false, err.Error()
 		}
 		if lease.Spec.RenewTime == nil {

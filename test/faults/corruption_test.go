@@ -63,7 +63,8 @@ func setEndpoint(t *testing.T, endpoint string) {
 func peersReady(t *testing.T) {
 	t.Helper()
 	for _, side := range []struct{ cluster, other *clusters.Cluster }{{east, west}, {west, east}} {
-		clusters.Eventually(t, patience, "peer "+side.other.Name+" of "+side.cluster.Name+" to be Ready", func() (bool, string) {
+		clusters.Eventually(t, patience, "peer "+side.other.Name+" of "+side.cluster.Name+
+			" to be Ready", func() (bool, string) {
 			var peer v1alpha1.Peer
 			if err := side.cluster.Get(context.Background(), client.ObjectKey{Name: side.other.Name}, &peer); err != nil {
 				return false, err.Error()
@@ -111,7 +112,9 @@ func newFlippingProxy(t *testing.T, target string) *flippingProxy {
 func (p *flippingProxy) flip(t *testing.T, way *atomic.Int32) {
 	t.Helper()
 	way.Store(1)
-	clusters.Eventually(t, patience, "something to pass", func() (bool, string) { return way.Load() == 0, "nothing passes" })
+	clusters.Eventually(t, patience, "something to pass", func() (bool, string) {
+		return way.Load() == 0, "nothing passes"
+	})
 }
 
 func (p *flippingProxy) pass(from net.Conn) {

@@ -102,7 +102,9 @@ func setLifetime(t *testing.T, c *clusters.Cluster, lifetime string) (former str
 	t.Helper()
 	const option = "--run-certificate-lifetime="
 	var manager appsv1.Deployment
-	if err := c.Get(context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager); err != nil {
+	if err := c.Get(
+		context.Background(), client.ObjectKey{Namespace: system, Name: "lighterage-manager"}, &manager,
+	); err != nil {
 		t.Fatal(err)
 	}
 	before := manager.DeepCopy()
@@ -118,7 +120,9 @@ func setLifetime(t *testing.T, c *clusters.Cluster, lifetime string) (former str
 	if err := c.Patch(context.Background(), &manager, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.Command("-n", system, "rollout", "status", "deployment/lighterage-manager", "--timeout=5m").CombinedOutput(); err != nil {
+	if out, err := c.Command(
+		"-n", system, "rollout", "status", "deployment/lighterage-manager", "--timeout=5m",
+	).CombinedOutput(); err != nil {
 		t.Fatalf("wait for the manager of %s: %v\n%s", c.Name, err, out)
 	}
 	return former

@@ -95,9 +95,12 @@ func TestKillKubelet(t *testing.T) {
 		if now == nil || before == nil {
 			return false, "no progress yet"
 		}
-		return now.UncompressedBytes > r.size/3 && r.transfer.Status.Run.Attempt == 1, fmt.Sprintf("%d bytes", now.UncompressedBytes)
+		return now.UncompressedBytes > r.size/3 &&
+			r.transfer.Status.Run.Attempt == 1, fmt.Sprintf("%d bytes", now.UncompressedBytes)
 	})
-	if err := killPodProcess(west, r.namespace, client.MatchingLabels{"app.kubernetes.io/component": "receive"}, "agent"); err != nil {
+	if err := killPodProcess(
+		west, r.namespace, client.MatchingLabels{"app.kubernetes.io/component": "receive"}, "agent",
+	); err != nil {
 		t.Fatal(err)
 	}
 	clustersUp(t)
@@ -156,7 +159,8 @@ func restarts(t *testing.T, c *clusters.Cluster, labels client.MatchingLabels) i
 	if err := c.List(context.Background(), &pods, client.InNamespace(system), labels); err != nil {
 		t.Fatal(err)
 	}
-	if len(pods.Items) != 1 || pods.Items[0].DeletionTimestamp != nil || len(pods.Items[0].Status.ContainerStatuses) != 1 || !pods.Items[0].Status.ContainerStatuses[0].Ready {
+	if len(pods.Items) != 1 || pods.Items[0].DeletionTimestamp != nil ||
+		len(pods.Items[0].Status.ContainerStatuses) != 1 || !pods.Items[0].Status.ContainerStatuses[0].Ready {
 		return -1
 	}
 	return pods.Items[0].Status.ContainerStatuses[0].RestartCount

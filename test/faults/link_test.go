@@ -35,10 +35,19 @@ func slowLink(t *testing.T, rate int) {
 	_ = exec.Command("tc", "qdisc", "del", "dev", westLink, "root").Run()
 	command(t, "tc", "qdisc", "add", "dev", westLink, "root", "handle", "1:", "htb", "default", "2")
 	t.Cleanup(func() { _ = exec.Command("tc", "qdisc", "del", "dev", westLink, "root").Run() })
-	command(t, "tc", "class", "add", "dev", westLink, "parent", "1:", "classid", "1:2", "htb", "rate", "10gbit", "quantum", "200000")
-	command(t, "tc", "class", "add", "dev", westLink, "parent", "1:", "classid", "1:1", "htb", "rate", kibit(rate), "quantum", "60000", "burst", "256kb")
+	command(
+		t, "tc", "class", "add", "dev", westLink, "parent", "1:", "classid", "1:2", "htb", "rate", "10gbit", "quantum",
+		"200000",
+	)
+	command(
+		t, "tc", "class", "add", "dev", westLink, "parent", "1:", "classid", "1:1", "htb", "rate", kibit(rate), "quantum",
+		"60000", "burst", "256kb",
+	)
 	for _, node := range []string{"east-1", "east-2"} {
-		command(t, "tc", "filter", "add", "dev", westLink, "parent", "1:", "protocol", "ip", "u32", "match", "ip", "src", addresses[node]+"/32", "flowid", "1:1")
+		command(
+			t, "tc", "filter", "add", "dev", westLink, "parent", "1:", "protocol", "ip", "u32", "match", "ip", "src",
+			addresses[node]+"/32", "flowid", "1:1",
+		)
 	}
 }
 
@@ -48,8 +57,19 @@ func kibit(rate int) string { return strconv.Itoa(rate*8) + "kibit" }
 func partition(t *testing.T) (heal func()) {
 	t.Helper()
 	var rules [][]string
-	for _, pair := range [][2]string{{"west-1", "east-1"}, {"west-1", "east-2"}, {"east-1", "west-1"}, {"east-2", "west-1"}} {
-		rules = append(rules, []string{"--net=/run/netns/ltg-" + pair[0], "iptables", "-w", "-t", "raw", "", "PREROUTING", "-s", addresses[pair[1]], "-j", "DROP"})
+	for _, pair := range [][2]string{
+		{"west-1", "east-1"},
+		{"west-1", "east-2"},
+		{"east-1", "west-1"},
+		{"east-2", "west-1"},
+	} {
+		rules = append(
+			rules,
+			[]string{
+				"--net=/run/netns/ltg-" + pair[0], "iptables", "-w", "-t", "raw", "", "PREROUTING", "-s", addresses[pair[1]], "-j",
+				"DROP",
+			},
+		)
 	}
 	return drop(t, rules)
 }

@@ -78,7 +78,14 @@ func TestGatewayRestartWithManyRuns(t *testing.T) {
 	for i := range runs {
 		fmt.Fprintf(&sums, "%s  run-%d/large\n", want, i)
 	}
-	got := west.Sh(t, namespace, "copy", fmt.Sprintf("cd /data; for i in $(seq 0 %d); do sha256sum run-$i/large; done; ls -A run-* | grep -vE '^(run-.*:|large|)$' || true", runs-1))
+	got := west.Sh(
+		t, namespace, "copy",
+		fmt.Sprintf(
+			"cd /data; for i in $(seq 0 %d); do sha256sum run-$i/large; done; ls -A run-* | grep -vE '^(run-.*:|large|)$' || "+
+				"true",
+			runs-1,
+		),
+	)
 	if got != sums.String() {
 		t.Errorf("the destination has\n%s\nwant\n%s", got, &sums)
 	}
@@ -119,7 +126,8 @@ func crowd(t *testing.T, c *clusters.Cluster, namespace string) {
 				}}},
 			},
 			MatchConditions: []admissionv1.MatchCondition{{
-				Name: "asks-for-cpu", Expression: `object.spec.containers.all(c, has(c.resources.requests) && "cpu" in c.resources.requests)`,
+				Name:       "asks-for-cpu",
+				Expression: `object.spec.containers.all(c, has(c.resources.requests) && "cpu" in c.resources.requests)`,
 			}},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
@@ -145,12 +153,18 @@ func crowd(t *testing.T, c *clusters.Cluster, namespace string) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Name: "probe", Image: c.Busybox(),
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+				},
 			}}},
 		}
 		yes, no := true, false
-		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
-		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+			RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
+		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
 		if err := c.Create(ctx, pod, client.DryRunAll); err != nil {
 			return false, err.Error()
 		}

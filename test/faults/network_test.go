@@ -46,7 +46,9 @@ func partitionFor(t *testing.T, duration time.Duration) {
 	before := r.staged(t)
 	time.Sleep(duration)
 	if after := r.staged(t); before == 0 || before >= r.size || after > before {
-		t.Errorf("the destination had %d bytes when the clusters were parted and has %d now: the fault did not hit", before, after)
+		t.Errorf(
+			"the destination had %d bytes when the clusters were parted and has %d now: the fault did not hit", before, after,
+		)
 	}
 	heal()
 	r.complete(t, r.wait(t))
@@ -94,7 +96,10 @@ func managerCutOffFor(t *testing.T, duration time.Duration) {
 	time.Sleep(duration - time.Since(begin))
 	r.refresh(t)
 	if after := r.staged(t); r.transfer.Status.Phase != v1alpha1.TransferComplete && after <= before {
-		t.Errorf("the destination had %d bytes when the managers were disconnected and has %d now: the run did not go on", before, after)
+		t.Errorf(
+			"the destination had %d bytes when the managers were disconnected and has %d now: the run did not go on", before,
+			after,
+		)
 	}
 	for _, heal := range heals {
 		heal()
@@ -108,7 +113,10 @@ func podOf(t *testing.T, c *clusters.Cluster, namespace, component string) *core
 	var found *corev1.Pod
 	clusters.Eventually(t, patience, "a pod "+component+" of "+c.Name, func() (bool, string) {
 		var pods corev1.PodList
-		if err := c.List(context.Background(), &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/component": component}); err != nil {
+		if err := c.List(
+			context.Background(), &pods, client.InNamespace(namespace),
+			client.MatchingLabels{"app.kubernetes.io/component": component},
+		); err != nil {
 			return false, err.Error()
 		}
 		for i := range pods.Items {

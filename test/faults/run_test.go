@@ -66,7 +66,8 @@ func start(t *testing.T, size int64, o options) *run {
 	})
 	west.Claim(t, r.namespace, "copy", o.class, cmp.Or(o.space, "1Gi"))
 	east.Sh(t, r.namespace, "source", fmt.Sprintf(
-		"cd /data; head -c %d /dev/urandom > large; mkdir small; for i in 1 2 3 4 5 6 7 8 9; do head -c 9999 /dev/urandom > small/$i; done; ln -s large link", size))
+		"cd /data; head -c %d /dev/urandom > large; mkdir small; for i in 1 2 3 4 5 6 7 8 9; do head -c 9999 /dev/urandom "+
+			"> small/$i; done; ln -s large link", size))
 	pair.Grant(t, r.namespace, "copy")
 	r.transfer = clusters.NewTransfer(r.namespace, "ledger")
 	r.transfer.Spec.Destination.PersistentVolumeClaim.Path = "/" + o.path
@@ -95,7 +96,9 @@ func (r *run) folder() string {
 // staged is how many bytes of the large file are at the destination without its name.
 func (r *run) staged(t *testing.T) int64 {
 	t.Helper()
-	text := strings.Fields(west.Sh(t, r.namespace, "copy", "du -k "+r.folder()+"/.lighterage-staging 2>/dev/null | tail -n1; echo 0"))
+	text := strings.Fields(
+		west.Sh(t, r.namespace, "copy", "du -k "+r.folder()+"/.lighterage-staging 2>/dev/null | tail -n1; echo 0"),
+	)
 	n, err := strconv.ParseInt(text[0], 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,9 @@ func (r *run) staged(t *testing.T) int64 {
 // underway waits until the destination has a part of the large file, in percent, and an attempt is sending more of it.
 func (r *run) underway(t *testing.T, percent int64) {
 	t.Helper()
-	clusters.Eventually(t, patience, fmt.Sprintf("the destination to have %d%% of the file", percent), func() (bool, string) {
+	clusters.Eventually(t, patience, fmt.Sprintf(
+		"the destination to have %d%% of the file", percent,
+	), func() (bool, string) {
 		r.refresh(t)
 		if r.transfer.Status.Phase == v1alpha1.TransferComplete || r.transfer.Status.Phase == v1alpha1.TransferFailed {
 			t.Fatalf("the Transfer has ended before the fault: %s", r.transfer.Status.Phase)
@@ -175,7 +180,10 @@ func (r *run) complete(t *testing.T, attempts int) {
 	}
 	for i := len(history) - 1; i >= 0; i-- {
 		h := history[i]
-		t.Logf("attempt %d: %s, %d bytes sent, %d resumed, %d sent again", h.Attempt, h.Reason, h.Bytes, h.ResumedBytes, h.ResentBytes)
+		t.Logf(
+			"attempt %d: %s, %d bytes sent, %d resumed, %d sent again", h.Attempt, h.Reason, h.Bytes, h.ResumedBytes,
+			h.ResentBytes,
+		)
 		if h.ResentBytes > streams*interval {
 			t.Errorf("attempt %d sent %d bytes again", h.Attempt, h.ResentBytes)
 		}

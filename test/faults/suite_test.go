@@ -39,7 +39,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	if !pair.Local || os.Geteuid() != 0 {
-		fmt.Fprintln(os.Stderr, "these tests kill processes and cut links of the local clusters: run them as root, without EAST_KUBECONFIG and WEST_KUBECONFIG")
+		fmt.Fprintln(
+			os.Stderr,
+			"these tests kill processes and cut links of the local clusters: run them as root, without EAST_KUBECONFIG and "+
+				"WEST_KUBECONFIG",
+		)
 		os.Exit(1)
 	}
 	east, west = pair.East, pair.West

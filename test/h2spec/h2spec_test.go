@@ -75,7 +75,10 @@ func TestH2spec(t *testing.T) {
 		for _, c := range suite.Cases {
 			ran++
 			if c.Failure != nil || c.Error != nil || c.Skipped != nil {
-				t.Errorf("%s, %s: failure %v, error %v, skipped %v", suite.Package, c.Name, value(c.Failure), value(c.Error), c.Skipped != nil)
+				t.Errorf(
+					"%s, %s: failure %v, error %v, skipped %v", suite.Package, c.Name, value(c.Failure), value(c.Error),
+					c.Skipped != nil,
+				)
 			}
 		}
 	}

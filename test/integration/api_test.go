@@ -65,7 +65,9 @@ func externally(server string) client.Object {
 func endpoint(change func(*v1alpha1.HTTPEndpoint)) client.Object {
 	e := &v1alpha1.HTTPEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "bank"},
-		Spec:       v1alpha1.HTTPEndpointSpec{Backend: v1alpha1.HTTPBackend{Service: &v1alpha1.HTTPService{Name: "api", Port: 8080}}},
+		Spec: v1alpha1.HTTPEndpointSpec{
+			Backend: v1alpha1.HTTPBackend{Service: &v1alpha1.HTTPService{Name: "api", Port: 8080}},
+		},
 	}
 	change(e)
 	return e
@@ -90,8 +92,13 @@ func TestRefusals(t *testing.T) {
 		object client.Object
 		want   string
 	}{
-		"relative path":    {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "data" }), "path must be absolute"},
-		"path that climbs": {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "/a/../b" }), "must not contain . or .. elements"},
+		"relative path": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "data" }), "path must be absolute",
+		},
+		"path that climbs": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.Path = "/a/../b" }),
+			"must not contain . or .. elements",
+		},
 		"onto itself": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Destination.Peer = ""
 			t.Spec.Destination.PersistentVolumeClaim = t.Spec.Source.PersistentVolumeClaim
@@ -99,14 +106,25 @@ func TestRefusals(t *testing.T) {
 		"no claim": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Source.PersistentVolumeClaim = v1alpha1.PersistentVolumeClaimPath{Path: "/"}
 		}), "claimName"},
-		"claim with slash":         {transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.ClaimName = "other/ledger" }), "claimName"},
-		"negative attempts":        {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = -1 }), "maxAttempts"},
-		"absurd attempts":          {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = 1000000 }), "maxAttempts"},
-		"tiny checkpoint interval": {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("64Ki"); t.Spec.CheckpointInterval = &q }), "checkpointInterval"},
-		"tiny bandwidth limit":     {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("100k"); t.Spec.BandwidthLimit = &q }), "bandwidthLimit"},
-		"too many streams":         {transfer(func(t *v1alpha1.Transfer) { t.Spec.Streams = 17 }), "streams"},
-		"negative streams":         {transfer(func(t *v1alpha1.Transfer) { t.Spec.Streams = -1 }), "streams"},
-		"huge checkpoint interval": {transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("1Ti"); t.Spec.CheckpointInterval = &q }), "checkpointInterval"},
+		"claim with slash": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Source.PersistentVolumeClaim.ClaimName = "other/ledger" }), "claimName",
+		},
+		"negative attempts": {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = -1 }), "maxAttempts"},
+		"absurd attempts":   {transfer(func(t *v1alpha1.Transfer) { t.Spec.MaxAttempts = 1000000 }), "maxAttempts"},
+		"tiny checkpoint interval": {
+			transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("64Ki"); t.Spec.CheckpointInterval = &q }),
+			"checkpointInterval",
+		},
+		"tiny bandwidth limit": {
+			transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("100k"); t.Spec.BandwidthLimit = &q }),
+			"bandwidthLimit",
+		},
+		"too many streams": {transfer(func(t *v1alpha1.Transfer) { t.Spec.Streams = 17 }), "streams"},
+		"negative streams": {transfer(func(t *v1alpha1.Transfer) { t.Spec.Streams = -1 }), "streams"},
+		"huge checkpoint interval": {
+			transfer(func(t *v1alpha1.Transfer) { q := resource.MustParse("1Ti"); t.Spec.CheckpointInterval = &q }),
+			"checkpointInterval",
+		},
 		"schedule of four fields": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "0 2 * *"}
 		}), "cron must have five fields"},
@@ -116,19 +134,35 @@ func TestRefusals(t *testing.T) {
 		"time zone that is a path": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily", TimeZone: "../x"}
 		}), "timeZone must be a name of the tz database"},
-		"include that excludes":       {transfer(func(t *v1alpha1.Transfer) { t.Spec.Include = []string{"a", "!b"} }), "move it to exclude"},
-		"empty pattern":               {transfer(func(t *v1alpha1.Transfer) { t.Spec.Exclude = []string{""} }), "spec.exclude[0]"},
-		"too many patterns":           {transfer(func(t *v1alpha1.Transfer) { t.Spec.Exclude = slices.Repeat([]string{"x"}, 129) }), "spec.exclude"},
-		"empty source without delete": {transfer(func(t *v1alpha1.Transfer) { t.Spec.AllowEmptySource = true }), "only with delete: true"},
+		"include that excludes": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Include = []string{"a", "!b"} }), "move it to exclude",
+		},
+		"empty pattern": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Exclude = []string{""} }), "spec.exclude[0]",
+		},
+		"too many patterns": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Exclude = slices.Repeat([]string{"x"}, 129) }), "spec.exclude",
+		},
+		"empty source without delete": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.AllowEmptySource = true }), "only with delete: true",
+		},
 		"negative jitter": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Schedule = &v1alpha1.TransferSchedule{Cron: "@daily", Jitter: &metav1.Duration{Duration: -time.Second}}
 		}), "jitter must be between 0s and 24h"},
-		"unknown verify": {transfer(func(t *v1alpha1.Transfer) { t.Spec.Verify = "Hope" }), `supported values: "None", "Digest"`},
+		"unknown verify": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Verify = "Hope" }), `supported values: "None", "Digest"`,
+		},
 		"unknown codec": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Compression = &v1alpha1.Compression{Codecs: []v1alpha1.Codec{"lzw"}}
 		}), `supported values: "deflate"`},
-		"negative minSize":    {transfer(func(t *v1alpha1.Transfer) { t.Spec.Compression = &v1alpha1.Compression{MinSize: quantity("-1")} }), "minSize must be between 0 and 1Gi"},
-		"absurd minSize":      {transfer(func(t *v1alpha1.Transfer) { t.Spec.Compression = &v1alpha1.Compression{MinSize: quantity("1Ei")} }), "minSize must be between 0 and 1Gi"},
+		"negative minSize": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Compression = &v1alpha1.Compression{MinSize: quantity("-1")} }),
+			"minSize must be between 0 and 1Gi",
+		},
+		"absurd minSize": {
+			transfer(func(t *v1alpha1.Transfer) { t.Spec.Compression = &v1alpha1.Compression{MinSize: quantity("1Ei")} }),
+			"minSize must be between 0 and 1Gi",
+		},
 		"endpoint with https": {peer("https://gateway.west.example:8443"), "endpoint must be host:port"},
 		"endpoint, no port":   {peer("gateway.west.example"), "endpoint must be host:port"},
 		"negative price": {policy(func(s *v1alpha1.CompressionPolicySpec) {
@@ -146,11 +180,18 @@ func TestRefusals(t *testing.T) {
 		"price beyond all": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1000000", NetworkGiB: "1"}
 		}), "cpuHour must be a decimal below 1000000"},
-		"unknown objective": {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = "Beauty" }), `supported values: "Cost", "Elapsed", "CPU", "Bytes"`},
-		"cost at no price":  {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = v1alpha1.ObjectiveCost }), "objective Cost needs prices"},
+		"unknown objective": {
+			policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = "Beauty" }),
+			`supported values: "Cost", "Elapsed", "CPU", "Bytes"`,
+		},
+		"cost at no price": {
+			policy(func(s *v1alpha1.CompressionPolicySpec) { s.Objective = v1alpha1.ObjectiveCost }),
+			"objective Cost needs prices",
+		},
 		"price that is no number": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "NaN"}
-		}), `is invalid: spec.prices.networkGiB: Invalid value: "NaN": networkGiB must be a decimal below 1000000, not negative`}, // and nothing else
+			// and nothing else
+		}), `is invalid: spec.prices.networkGiB: Invalid value: "NaN": networkGiB must be a decimal below 1000000, not negative`},
 		"currency that is no code": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "US$", CPUHour: "1", NetworkGiB: "1"}
 		}), "currency must be letters and digits; write for example USD"},
@@ -160,11 +201,16 @@ func TestRefusals(t *testing.T) {
 		"zstd without software": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Codecs, s.Software = []v1alpha1.Codec{"deflate", "zstd"}, &v1alpha1.SoftwareCompression{Disabled: true}
 		}), "no accelerator does zstd"},
-		"unknown codec in a policy": {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"lzw"} }), `supported values: "deflate"`},
+		"unknown codec in a policy": {
+			policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"lzw"} }),
+			`supported values: "deflate"`,
+		},
 		"zstd where hardware is required": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Codecs, s.Placement = []v1alpha1.Codec{"zstd", "deflate"}, v1alpha1.PlacementRequireHardware
 		}), "codecs must have deflate first"},
-		"a codec twice": {policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"zstd", "zstd"} }), "each codec once"},
+		"a codec twice": {
+			policy(func(s *v1alpha1.CompressionPolicySpec) { s.Codecs = []v1alpha1.Codec{"zstd", "zstd"} }), "each codec once",
+		},
 		"a codec twice in a Transfer": {transfer(func(t *v1alpha1.Transfer) {
 			t.Spec.Compression = &v1alpha1.Compression{Codecs: []v1alpha1.Codec{"deflate", "deflate"}}
 		}), "each codec once"},
@@ -183,22 +229,29 @@ func TestRefusals(t *testing.T) {
 		"host with a port": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
 			e.Spec.Backend = v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "api.example:80", Port: 80}}
 		}), "without a port"},
-		"host that is loopback":                 {host("127.0.0.1"), "agents never dial"},
-		"host that is loopback, IPv6":           {host("::1"), "agents never dial"},
-		"host that is link-local":               {host("169.254.169.254"), "agents never dial"},
-		"host that is link-local IPv6":          {host("fe80::1"), "agents never dial"},
-		"host that is unspecified":              {host("0.0.0.0"), "agents never dial"},
-		"localhost":                             {host("LocalHost"), "must not be localhost"},
-		"a name in localhost":                   {host("api.localhost"), "must not be localhost"},
-		"external server on loopback":           {externally("nats://127.0.0.1:4222"), "members never dial"},
-		"external server on localhost":          {externally("nats://LOCALHOST"), "members never dial"},
-		"external server on IPv6 loopback":      {externally("nats://[::1]:4222"), "members never dial"},
-		"external server that is unwritten":     {externally("nats://[::]"), "members never dial"},
-		"external server on a link":             {externally("nats://[fe80::1]:4222"), "members never dial"},
-		"external server of metadata":           {externally("nats://169.254.169.254"), "members never dial"},
-		"endpoint that is no name of a Service": {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = "1.front" }), "beginning with a letter"},
-		"endpoint with a long name":             {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = strings.Repeat("a", 41) }), "at most 40"},
-		"an unknown coding":                     {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Codings = []v1alpha1.HTTPCoding{"br"} }), `supported values: "gzip"`},
+		"host that is loopback":             {host("127.0.0.1"), "agents never dial"},
+		"host that is loopback, IPv6":       {host("::1"), "agents never dial"},
+		"host that is link-local":           {host("169.254.169.254"), "agents never dial"},
+		"host that is link-local IPv6":      {host("fe80::1"), "agents never dial"},
+		"host that is unspecified":          {host("0.0.0.0"), "agents never dial"},
+		"localhost":                         {host("LocalHost"), "must not be localhost"},
+		"a name in localhost":               {host("api.localhost"), "must not be localhost"},
+		"external server on loopback":       {externally("nats://127.0.0.1:4222"), "members never dial"},
+		"external server on localhost":      {externally("nats://LOCALHOST"), "members never dial"},
+		"external server on IPv6 loopback":  {externally("nats://[::1]:4222"), "members never dial"},
+		"external server that is unwritten": {externally("nats://[::]"), "members never dial"},
+		"external server on a link":         {externally("nats://[fe80::1]:4222"), "members never dial"},
+		"external server of metadata":       {externally("nats://169.254.169.254"), "members never dial"},
+		"endpoint that is no name of a Service": {
+			endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = "1.front" }), "beginning with a letter",
+		},
+		"endpoint with a long name": {
+			endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Name = strings.Repeat("a", 41) }), "at most 40",
+		},
+		"an unknown coding": {
+			endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Codings = []v1alpha1.HTTPCoding{"br"} }),
+			`supported values: "gzip"`,
+		},
 		"a coding twice": {endpoint(func(e *v1alpha1.HTTPEndpoint) {
 			e.Spec.Codings = []v1alpha1.HTTPCoding{"gzip", "gzip"}
 		}), "each coding once"},
@@ -226,24 +279,52 @@ func TestRefusals(t *testing.T) {
 		}), "minReplicas must not be above maxReplicas"},
 		"queue with a dot":       {queue(func(q *v1alpha1.Queue) { q.Name = "my.orders" }), "beginning with a letter"},
 		"queue with a long name": {queue(func(q *v1alpha1.Queue) { q.Name = strings.Repeat("a", 41) }), "at most 40"},
-		"queue without room":     {queue(func(q *v1alpha1.Queue) { q.Spec.Storage.Size = resource.MustParse("1Mi") }), "size must be at least 16Mi"},
-		"queue of two":           {queue(func(q *v1alpha1.Queue) { q.Spec.Replicas = 2 }), `supported values: "1", "3"`},
+		"queue without room": {
+			queue(func(q *v1alpha1.Queue) { q.Spec.Storage.Size = resource.MustParse("1Mi") }), "size must be at least 16Mi",
+		},
+		"queue of two": {queue(func(q *v1alpha1.Queue) { q.Spec.Replicas = 2 }), `supported values: "1", "3"`},
 		"memory of a class": {queue(func(q *v1alpha1.Queue) {
 			class := "fast"
 			q.Spec.Storage.Type, q.Spec.Storage.StorageClassName = v1alpha1.QueueStorageMemory, &class
 		}), "storageClassName is for type File"},
-		"messages too large":                   {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxMessageSize = quantity("64Mi") }), "maxMessageSize must be"},
-		"queue that holds nothing":             {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxBytes = quantity("1") }), "maxBytes must be at least 64Ki"},
-		"queue that forgets at once":           {queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxAge = &metav1.Duration{} }), "maxAge must be"},
-		"queue that compresses 1Gi":            {queue(func(q *v1alpha1.Queue) { q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: quantity("1Gi")} }), "minSize must be between 0 and 64Mi"},
-		"too much padding":                     {endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Breach.PaddingMaxBytes = 5000 }), "paddingMaxBytes"},
-		"grant of a relative path":             {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "in"}), "path must be absolute"},
-		"grant of a climbing path":             {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in/.."}), "must not contain . or .."},
-		"grant of an empty element":            {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in//a"}), "empty elements"},
-		"grant of a path that ends in a slash": {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in/"}), "nor end in /"},
-		"grant of a queue's path":              {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Path: "/"}), "are about claims"},
-		"grant of a queue's mirror":            {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, AllowDelete: true}), "are about claims"},
-		"grant of a queue's owners":            {grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, AllowPrivileged: true}), "are about claims"},
+		"messages too large": {
+			queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxMessageSize = quantity("64Mi") }), "maxMessageSize must be",
+		},
+		"queue that holds nothing": {
+			queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxBytes = quantity("1") }), "maxBytes must be at least 64Ki",
+		},
+		"queue that forgets at once": {
+			queue(func(q *v1alpha1.Queue) { q.Spec.Limits.MaxAge = &metav1.Duration{} }), "maxAge must be",
+		},
+		"queue that compresses 1Gi": {
+			queue(func(q *v1alpha1.Queue) { q.Spec.Compression = &v1alpha1.QueueCompression{MinSize: quantity("1Gi")} }),
+			"minSize must be between 0 and 64Mi",
+		},
+		"too much padding": {
+			endpoint(func(e *v1alpha1.HTTPEndpoint) { e.Spec.Breach.PaddingMaxBytes = 5000 }), "paddingMaxBytes",
+		},
+		"grant of a relative path": {
+			grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "in"}), "path must be absolute",
+		},
+		"grant of a climbing path": {
+			grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in/.."}),
+			"must not contain . or ..",
+		},
+		"grant of an empty element": {
+			grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in//a"}), "empty elements",
+		},
+		"grant of a path that ends in a slash": {
+			grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Path: "/in/"}), "nor end in /",
+		},
+		"grant of a queue's path": {
+			grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, Path: "/"}), "are about claims",
+		},
+		"grant of a queue's mirror": {
+			grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, AllowDelete: true}), "are about claims",
+		},
+		"grant of a queue's owners": {
+			grantTo(v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedQueue, AllowPrivileged: true}), "are about claims",
+		},
 		"grant to nobody": {&v1alpha1.PeerGrant{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Namespace: "bank"},
 			Spec:       v1alpha1.PeerGrantSpec{To: []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim}}},
@@ -265,7 +346,9 @@ func TestRefusals(t *testing.T) {
 func grantTo(to v1alpha1.PeerGrantTo) client.Object {
 	return &v1alpha1.PeerGrant{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Namespace: "bank"},
-		Spec:       v1alpha1.PeerGrantSpec{From: []v1alpha1.PeerGrantFrom{{Namespaces: []string{"shop"}}}, To: []v1alpha1.PeerGrantTo{to}},
+		Spec: v1alpha1.PeerGrantSpec{
+			From: []v1alpha1.PeerGrantFrom{{Namespaces: []string{"shop"}}}, To: []v1alpha1.PeerGrantTo{to},
+		},
 	}
 }
 
@@ -287,7 +370,8 @@ func TestEndpointDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := object.Spec
-	if len(spec.Codings) != 3 || spec.Codings[0] != v1alpha1.CodingGzip || spec.Listener.ServiceType != v1alpha1.HTTPServiceClusterIP ||
+	if len(spec.Codings) != 3 || spec.Codings[0] != v1alpha1.CodingGzip ||
+		spec.Listener.ServiceType != v1alpha1.HTTPServiceClusterIP ||
 		spec.Limits.MaxConnections != 20000 || spec.Breach.CrossSiteCookies != v1alpha1.HTTPCrossSiteCookiesDoNotCompress ||
 		spec.ResponseHeader != v1alpha1.HTTPResponseHeaderDisabled || spec.Backend.ResponseTimeout.Duration != time.Minute {
 		t.Errorf("unexpected defaults: %+v", spec)
@@ -300,8 +384,10 @@ func TestQueueDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := object.Spec
-	if spec.Storage.Type != v1alpha1.QueueStorageFile || spec.Replicas != 1 || spec.Limits.Overflow != v1alpha1.QueueOverflowRejectNew ||
-		spec.Limits.MaxMessageSize.Value() != 1<<20 || spec.Limits.MaxConnections != 10000 || spec.DuplicateWindow.Duration != 2*time.Minute {
+	if spec.Storage.Type != v1alpha1.QueueStorageFile || spec.Replicas != 1 ||
+		spec.Limits.Overflow != v1alpha1.QueueOverflowRejectNew ||
+		spec.Limits.MaxMessageSize.Value() != 1<<20 || spec.Limits.MaxConnections != 10000 ||
+		spec.DuplicateWindow.Duration != 2*time.Minute {
 		t.Errorf("unexpected defaults: %+v", spec)
 	}
 }

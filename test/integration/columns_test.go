@@ -36,7 +36,8 @@ func TestNodeProfileColumns(t *testing.T) {
 		Architecture: "s390x",
 		Accelerator:  &v1alpha1.AcceleratorProfile{State: v1alpha1.AcceleratorVerified, Reason: "Proved"},
 		Conditions: []metav1.Condition{{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodeAgentSilent, LastTransitionTime: metav1.Now(),
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodeAgentSilent,
+			LastTransitionTime: metav1.Now(),
 		}},
 	}
 	if err := k8s.Status().Patch(ctx, profile, client.MergeFrom(before)); err != nil {
@@ -44,7 +45,8 @@ func TestNodeProfileColumns(t *testing.T) {
 	}
 	row := columns(t, "nodeprofiles", profile.Name)
 	for column, want := range map[string]string{
-		"Architecture": "s390x", "Accelerator": "Verified", "Accelerator-Reason": "Proved", "Ready": "False", "Reason": v1alpha1.ReasonNodeAgentSilent,
+		"Architecture": "s390x", "Accelerator": "Verified", "Accelerator-Reason": "Proved", "Ready": "False",
+		"Reason": v1alpha1.ReasonNodeAgentSilent,
 	} {
 		if got := row[column]; got != want {
 			t.Errorf("column %s is %q, want %q; the row: %v", column, got, want, row)

@@ -57,7 +57,9 @@ func TestDocuments(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []string{"Transfer", "Queue", "HTTPEndpoint", "Peer", "PeerGrant", "CompressionPolicy", "CompressionTrial", "DataQuota"} {
+	for _, kind := range []string{
+		"Transfer", "Queue", "HTTPEndpoint", "Peer", "PeerGrant", "CompressionPolicy", "CompressionTrial", "DataQuota",
+	} {
 		if !kinds[kind] {
 			t.Errorf("no document shows a %s", kind)
 		}
@@ -119,7 +121,8 @@ func checkRoute(t *testing.T, route *unstructured.Unstructured, objects []*unstr
 	serves := func(backend map[string]any) bool {
 		for _, object := range objects {
 			port, found, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "listener", "port")
-			if object.GetKind() == "HTTPEndpoint" && object.GetNamespace() == route.GetNamespace() && object.GetName() == backend["name"] &&
+			if object.GetKind() == "HTTPEndpoint" && object.GetNamespace() == route.GetNamespace() &&
+				object.GetName() == backend["name"] &&
 				err == nil && found && port == backend["port"] {
 				return true
 			}

@@ -34,13 +34,15 @@ func TestDataQuotaRefusals(t *testing.T) {
 		hard v1alpha1.DataQuotaResources
 		want string // "" is accepted
 	}{
-		"none":             {v1alpha1.DataQuotaResources{RunningTransfers: ptr.To[int32](0)}, ""},
-		"less than none":   {v1alpha1.DataQuotaResources{RunningDeliveries: ptr.To[int32](-1)}, "runningDeliveries"},
-		"too little":       {bandwidth("1Ki"), "bandwidth must be between 256Ki and 1Pi"},
-		"a little":         {bandwidth("256Ki"), ""},
-		"too much":         {bandwidth("1Ei"), "bandwidth must be between 256Ki and 1Pi"},
-		"negative storage": {v1alpha1.DataQuotaResources{QueueBytes: ptr.To(resource.MustParse("-1"))}, "queueBytes must be between 0"},
-		"no storage":       {v1alpha1.DataQuotaResources{QueueBytes: ptr.To(resource.MustParse("0"))}, ""},
+		"none":           {v1alpha1.DataQuotaResources{RunningTransfers: ptr.To[int32](0)}, ""},
+		"less than none": {v1alpha1.DataQuotaResources{RunningDeliveries: ptr.To[int32](-1)}, "runningDeliveries"},
+		"too little":     {bandwidth("1Ki"), "bandwidth must be between 256Ki and 1Pi"},
+		"a little":       {bandwidth("256Ki"), ""},
+		"too much":       {bandwidth("1Ei"), "bandwidth must be between 256Ki and 1Pi"},
+		"negative storage": {
+			v1alpha1.DataQuotaResources{QueueBytes: ptr.To(resource.MustParse("-1"))}, "queueBytes must be between 0",
+		},
+		"no storage": {v1alpha1.DataQuotaResources{QueueBytes: ptr.To(resource.MustParse("0"))}, ""},
 	} {
 		err := k8s.Create(context.Background(), dataQuota(c.hard), client.DryRunAll)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -72,7 +74,9 @@ func TestDataQuotaColumns(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = k8s.Delete(ctx, quota) })
 	before := quota.DeepCopy()
-	quota.Status.Used = &v1alpha1.DataQuotaResources{RunningTransfers: ptr.To[int32](2), Bandwidth: ptr.To(resource.MustParse("80Mi"))}
+	quota.Status.Used = &v1alpha1.DataQuotaResources{
+		RunningTransfers: ptr.To[int32](2), Bandwidth: ptr.To(resource.MustParse("80Mi")),
+	}
 	if err := k8s.Status().Patch(ctx, quota, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,9 @@ func TestSamples(t *testing.T) {
 			kinds[object.GetKind()] = true
 		}
 	}
-	for _, kind := range []string{"Transfer", "Peer", "PeerGrant", "CompressionPolicy", "HTTPEndpoint", "Queue", "DataQuota"} {
+	for _, kind := range []string{
+		"Transfer", "Peer", "PeerGrant", "CompressionPolicy", "HTTPEndpoint", "Queue", "DataQuota",
+	} {
 		if !kinds[kind] {
 			t.Errorf("there is no sample of a %s in config/samples", kind)
 		}

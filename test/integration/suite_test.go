@@ -67,7 +67,11 @@ func run(m *testing.M) (int, error) {
 	}
 	config, err = env.Start()
 	if err != nil {
-		return 1, fmt.Errorf("start the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver; make test-envtest sets it): %w", err)
+		return 1, fmt.Errorf(
+			"start the API server (KUBEBUILDER_ASSETS must name a directory with etcd and kube-apiserver; make test-envtest "+
+				"sets it): %w",
+			err,
+		)
 	}
 	defer func() { _ = env.Stop() }()
 	if k8s, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
@@ -84,7 +88,10 @@ func run(m *testing.M) (int, error) {
 
 // moduleDir returns where the files of a module are that a go.mod requires.
 func moduleDir(modfile, module string) (string, error) {
-	for _, args := range [][]string{{"mod", "download", "-modfile=" + modfile, module}, {"list", "-m", "-modfile=" + modfile, "-f", "{{.Dir}}", module}} {
+	for _, args := range [][]string{
+		{"mod", "download", "-modfile=" + modfile, module},
+		{"list", "-m", "-modfile=" + modfile, "-f", "{{.Dir}}", module},
+	} {
 		command := exec.Command("go", args...)
 		command.Stderr = os.Stderr
 		out, err := command.Output()

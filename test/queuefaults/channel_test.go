@@ -48,10 +48,17 @@ const (
 // far is where a channel leads.
 func far(own, other *transporttest.Authority) site {
 	return site{
-		queue: farName, namespace: farNamespace, authority: own, peer: other, certified: "*." + farDomain, server: "clients." + farDomain, first: 11,
+		queue: farName, namespace: farNamespace, authority: own, peer: other, certified: "*." + farDomain,
+		server: "clients." + farDomain, first: 11,
 		configure: func(c *wirev1.QueueConfig) {
 			c.Acceptance = &wirev1.ChannelAcceptance{
-				AnyCodec: true, Peers: []*wirev1.ChannelPeer{{Name: "east", CaBundle: other.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: homeNamespace, ServerName: wayIntoFar}}}},
+				AnyCodec: true,
+				Peers: []*wirev1.ChannelPeer{
+					{
+						Name: "east", CaBundle: other.PEM(),
+						Namespaces: []*wirev1.ChannelNamespace{{Name: homeNamespace, ServerName: wayIntoFar}},
+					},
+				},
 			}
 		},
 	}
@@ -64,7 +71,8 @@ func near(own, other *transporttest.Authority) site {
 		queue: nearName, namespace: homeNamespace, authority: own, peer: other, certified: name, server: name, first: 21,
 		configure: func(c *wirev1.QueueConfig) {
 			c.Channel = &wirev1.ChannelConfig{
-				GatewayEndpoint: net.JoinHostPort(clientAddress, gatewayPort), Namespace: farNamespace, Queue: farName, Codecs: []string{"zstd", "deflate"},
+				GatewayEndpoint: net.JoinHostPort(clientAddress, gatewayPort), Namespace: farNamespace, Queue: farName,
+				Codecs:        []string{"zstd", "deflate"},
 				BatchMessages: 50, BatchDelay: durationpb.New(5 * time.Millisecond),
 			}
 		},
@@ -169,7 +177,9 @@ func (p *pair) silence(answers, batches bool, d time.Duration) {
 }
 
 // on does to one end what can be done to a queue.
-func on(q *queue, f func(context.Context, *queue, jetstream.JetStream)) func(context.Context, *queue, jetstream.JetStream) {
+func on(
+	q *queue, f func(context.Context, *queue, jetstream.JetStream),
+) func(context.Context, *queue, jetstream.JetStream) {
 	return func(ctx context.Context, _ *queue, _ jetstream.JetStream) { f(ctx, q, q.admin()) }
 }
 
@@ -186,7 +196,10 @@ func (p *pair) receiver() *member {
 func (p *pair) kills() []fault {
 	return []fault{
 		{name: "sending end killed", breaks: on(p.east, killLeader)},
-		{name: "receiving end killed", breaks: func(context.Context, *queue, jetstream.JetStream) { restart(p.receiver(), (*member).kill) }},
+		{
+			name:   "receiving end killed",
+			breaks: func(context.Context, *queue, jetstream.JetStream) { restart(p.receiver(), (*member).kill) },
+		},
 		{name: "both ends killed", breaks: func(ctx context.Context, _ *queue, _ jetstream.JetStream) {
 			for _, m := range append(p.east.members[:len(p.east.members):len(p.east.members)], p.west.members...) {
 				m.kill()

@@ -123,7 +123,8 @@ type reached struct {
 // queue was empty. A message whose put was never acknowledged may be there or not.
 func Check(events []Event, rules Rules) []Violation {
 	c := &checker{
-		rules: rules, messages: make(map[string]*message), byKey: make(map[string][]*message), places: make(map[place]string), turn: make(map[turn]uint64),
+		rules: rules, messages: make(map[string]*message), byKey: make(map[string][]*message), places: make(map[place]string),
+		turn: make(map[turn]uint64),
 		open: make(map[string][]*message), front: make(map[string]reached),
 	}
 	for _, e := range events {
@@ -152,7 +153,8 @@ func (c *checker) read(e Event) {
 			return
 		}
 		m = &message{
-			id: e.ID, key: e.Key, number: e.Number, digest: e.Digest, firstPut: e.Time, sequences: make(map[string][]uint64), dead: make(map[uint64]time.Time),
+			id: e.ID, key: e.Key, number: e.Number, digest: e.Digest, firstPut: e.Time, sequences: make(map[string][]uint64),
+			dead: make(map[uint64]time.Time),
 		}
 		c.messages[e.ID] = m
 		c.byKey[e.Key] = append(c.byKey[e.Key], m)
@@ -209,7 +211,10 @@ func (c *checker) take(m *message, e Event) {
 // compare looks whether a message is what was put.
 func (c *checker) compare(m *message, e Event) {
 	if e.Digest != m.digest || e.Key != m.key || e.Number != m.number {
-		c.find(Changed, m.id, "number %d of key %s with digest %.8x was put, %d of %s with %.8x was got", m.number, m.key, m.digest, e.Number, e.Key, e.Digest)
+		c.find(
+			Changed, m.id, "number %d of key %s with digest %.8x was put, %d of %s with %.8x was got", m.number, m.key, m.digest,
+			e.Number, e.Key, e.Digest,
+		)
 	}
 }
 
@@ -218,10 +223,16 @@ func (c *checker) got(m *message, e Event) {
 	c.compare(m, e)
 	if !m.done.IsZero() && e.Asked.After(m.done) && !m.reportedAgain && !c.deposed(e) {
 		m.reportedAgain = true
-		c.find(Again, m.id, "by %s, %v after the queue had confirmed its acknowledgement, at place %d of the stream", e.Consumer, e.Asked.Sub(m.done).Round(time.Millisecond), e.Sequence)
+		c.find(
+			Again, m.id, "by %s, %v after the queue had confirmed its acknowledgement, at place %d of the stream", e.Consumer,
+			e.Asked.Sub(m.done).Round(time.Millisecond), e.Sequence,
+		)
 	}
 	if e.Asked.After(m.heldSince) && e.Time.Before(m.until) {
-		c.find(Early, m.id, "by %s, %v too early, at place %d of the stream", e.Consumer, m.until.Sub(e.Time).Round(time.Millisecond), e.Sequence)
+		c.find(
+			Early, m.id, "by %s, %v too early, at place %d of the stream", e.Consumer,
+			m.until.Sub(e.Time).Round(time.Millisecond), e.Sequence,
+		)
 	}
 	m.hold(e)
 	if m.key == "" {
@@ -242,7 +253,8 @@ func (c *checker) got(m *message, e Event) {
 
 // deposed reports whether a leader may have given a message that did not know of the other.
 func (c *checker) deposed(e Event) bool {
-	return !slices.Contains(c.rules.OneByOne, e.Consumer) && slices.ContainsFunc(c.rules.Deposed, func(s Span) bool { return s.contains(e.Asked) })
+	return !slices.Contains(c.rules.OneByOne, e.Consumer) &&
+		slices.ContainsFunc(c.rules.Deposed, func(s Span) bool { return s.contains(e.Asked) })
 }
 
 // hold notes until when a message is to be given to nobody else.
@@ -256,7 +268,10 @@ func (c *checker) gotOneByOne(m *message, e Event) {
 	// Who asked before the later one was got may have been given this one before that, and hears of it late.
 	front := c.front[m.key]
 	if m.number < front.number && e.Asked.After(front.at) {
-		c.find(Order, m.id, "%s got number %d of key %s, asked for %v after number %d was got", e.Consumer, m.number, m.key, e.Asked.Sub(front.at).Round(time.Millisecond), front.number)
+		c.find(
+			Order, m.id, "%s got number %d of key %s, asked for %v after number %d was got", e.Consumer, m.number, m.key,
+			e.Asked.Sub(front.at).Round(time.Millisecond), front.number,
+		)
 	}
 	if m.number > front.number {
 		c.front[m.key] = reached{m.number, e.Time}
@@ -286,7 +301,11 @@ func (c *checker) gotDead(m *message, e Event) {
 		return
 	}
 	if !done.IsZero() && e.Asked.After(done) {
-		c.find(Again, m.id, "by %s as a dead letter, %v after the queue had confirmed its acknowledgement, at place %d of the stream", e.Consumer, e.Asked.Sub(done).Round(time.Millisecond), e.Sequence)
+		c.find(
+			Again, m.id,
+			"by %s as a dead letter, %v after the queue had confirmed its acknowledgement, at place %d of the stream",
+			e.Consumer, e.Asked.Sub(done).Round(time.Millisecond), e.Sequence,
+		)
 	}
 }
 
@@ -296,7 +315,10 @@ func (c *checker) judge(m *message) {
 	case m.got == 0:
 		c.find(Lost, m.id, "number %d of key %s, acknowledged at %d", m.number, m.key, m.sequences[""])
 	case !m.asked && m.rejected:
-		c.find(Dropped, m.id, "number %d of key %s at %d was rejected, and is not among the dead letters", m.number, m.key, m.sequences[""])
+		c.find(
+			Dropped, m.id, "number %d of key %s at %d was rejected, and is not among the dead letters", m.number, m.key,
+			m.sequences[""],
+		)
 	case !m.asked:
 		c.find(Dropped, m.id, "number %d of key %s at %d was got %d times", m.number, m.key, m.sequences[""], m.got)
 	}
@@ -310,7 +332,9 @@ func (c *checker) judge(m *message) {
 		case stream == "" && len(places) > 1 && within < c.rules.Window:
 			c.find(Twice, m.id, "at places %d of the stream, put within %v", places, within.Round(time.Millisecond))
 		case stream != "" && len(places) > max(1, len(m.sequences[""])) && within < c.rules.Window:
-			c.find(Twice, m.id, "at places %d of the stream %s, and %d of that where it was put", places, stream, m.sequences[""])
+			c.find(
+				Twice, m.id, "at places %d of the stream %s, and %d of that where it was put", places, stream, m.sequences[""],
+			)
 		}
 	}
 }
@@ -324,7 +348,10 @@ func (c *checker) judgeOrder(messages []*message) {
 		for _, stream := range slices.Sorted(maps.Keys(m.sequences)) { // of the others nobody knows whether it is there
 			places := m.sequences[stream]
 			if before := last[stream]; before != nil && slices.Min(places) < slices.Min(before.sequences[stream]) {
-				c.find(Order, m.id, "number %d of key %s is at %d, number %d at %d", m.number, m.key, places, before.number, before.sequences[stream])
+				c.find(
+					Order, m.id, "number %d of key %s is at %d, number %d at %d", m.number, m.key, places, before.number,
+					before.sequences[stream],
+				)
 			}
 			last[stream] = m
 		}

@@ -117,7 +117,11 @@ func check(tell func(*story)) []queuefaults.Violation {
 // TestWhatMayBe: faults that clients have to live with are no violations.
 func TestWhatMayBe(t *testing.T) {
 	for what, tell := range map[string]func(*story){
-		"got again from a leader that was deposed": func(s *story) { s.all("a", 1, 1); s.at(deposedFrom + 1); s.got("a", 1, 1) },
+		"got again from a leader that was deposed": func(s *story) {
+			s.all("a", 1, 1)
+			s.at(deposedFrom + 1)
+			s.got("a", 1, 1)
+		},
 		"put again behind a channel after the window, and no answer at first": func(s *story) {
 			s.put("a", 1)
 			s.arrived("a", 1, 1)
@@ -452,7 +456,8 @@ func TestHistory(t *testing.T) {
 	}
 	h.Add(queuefaults.Event{Kind: queuefaults.PutAcknowledged, ID: "a0"})
 	events := h.Events()
-	if len(events) != 4 || events[1].Time.Before(events[0].Time) || h.Count(queuefaults.Put) != 3 || h.Count(queuefaults.Got) != 0 {
+	if len(events) != 4 || events[1].Time.Before(events[0].Time) || h.Count(queuefaults.Put) != 3 ||
+		h.Count(queuefaults.Got) != 0 {
 		t.Errorf("%v", events)
 	}
 	var b bytes.Buffer

@@ -55,7 +55,9 @@ func skewedAgent(t *testing.T) string {
 	if n := bytes.Count(source, []byte("func Now() Time {\n\t"+reads)); n != 1 {
 		t.Fatalf("time.Now of %s is not what this test knows how to change", runtime.Version())
 	}
-	source = bytes.Replace(source, []byte("func Now() Time {\n\t"+reads), []byte("func Now() Time {\n\t"+reads+"\tsec += skew\n"), 1)
+	source = bytes.Replace(
+		source, []byte("func Now() Time {\n\t"+reads), []byte("func Now() Time {\n\t"+reads+"\tsec += skew\n"), 1,
+	)
 	source = bytes.Replace(source, []byte(imports), []byte(imports+"\t\"syscall\"\n"), 1)
 	source = append(source, `
 var skew = func() (n int64) {
@@ -74,7 +76,8 @@ var skew = func() (n int64) {
 }()
 `...)
 	work := t.TempDir()
-	replacement, overlay, agent := filepath.Join(work, "time.go"), filepath.Join(work, "overlay.json"), filepath.Join(work, "agent")
+	replacement, overlay, agent := filepath.Join(work, "time.go"), filepath.Join(work, "overlay.json"),
+		filepath.Join(work, "agent")
 	if err := os.WriteFile(replacement, source, 0o600); err != nil {
 		t.Fatal(err)
 	}

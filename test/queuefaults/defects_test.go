@@ -26,17 +26,23 @@ func TestDefectsAreFound(t *testing.T) {
 		fault  queuefaults.Fault
 		tamper func(context.Context, jetstream.JetStream, jetstream.Stream) error
 	}{
-		{"a message is dropped", queuefaults.Lost, func(ctx context.Context, _ jetstream.JetStream, s jetstream.Stream) error {
+		{"a message is dropped", queuefaults.Lost, func(
+			ctx context.Context, _ jetstream.JetStream, s jetstream.Stream,
+		) error {
 			m, err := victim(ctx, s)
 			if err != nil {
 				return err
 			}
 			return s.DeleteMsg(ctx, m.Sequence)
 		}},
-		{"a message is stored once more", queuefaults.Twice, func(ctx context.Context, js jetstream.JetStream, s jetstream.Stream) error {
+		{"a message is stored once more", queuefaults.Twice, func(
+			ctx context.Context, js jetstream.JetStream, s jetstream.Stream,
+		) error {
 			return again(ctx, js, s, nil)
 		}},
-		{"a message is moved to the end", queuefaults.Order, func(ctx context.Context, js jetstream.JetStream, s jetstream.Stream) error {
+		{"a message is moved to the end", queuefaults.Order, func(
+			ctx context.Context, js jetstream.JetStream, s jetstream.Stream,
+		) error {
 			if err := again(ctx, js, s, nil); err != nil {
 				return err
 			}
@@ -46,7 +52,9 @@ func TestDefectsAreFound(t *testing.T) {
 			}
 			return s.DeleteMsg(ctx, m.Sequence)
 		}},
-		{"a message is changed", queuefaults.Changed, func(ctx context.Context, js jetstream.JetStream, s jetstream.Stream) error {
+		{"a message is changed", queuefaults.Changed, func(
+			ctx context.Context, js jetstream.JetStream, s jetstream.Stream,
+		) error {
 			return again(ctx, js, s, func(m *nats.Msg) { m.Data[len(m.Data)/2] ^= 1 })
 		}},
 	} {

@@ -16,9 +16,9 @@
 //
 // Clients of NATS get the messages of a consumer that has one outstanding message at a time for the first time in the
 // order in which they were put. A message that such a client did not acknowledge, or whose acknowledgement was not
-// confirmed, may come again behind later ones. When a leader was disconnected from the others or stood still, messages may
-// come again that were acknowledged, until it has heard that there is another. On a busy machine any member may stand
-// still, so TestMinute judges everything but this of a queue of three: it is left to test-queue-faults.
+// confirmed, may come again behind later ones. When a leader was disconnected from the others or stood still, messages
+// may come again that were acknowledged, until it has heard that there is another. On a busy machine any member may
+// stand still, so TestMinute judges everything but this of a queue of three: it is left to test-queue-faults.
 //
 // Clients of MessageService get a message of a key only when every earlier one of it was acknowledged or rejected, or
 // is a dead letter. So a message comes again before any later one of its key is given to anybody, and not before the

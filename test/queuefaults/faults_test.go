@@ -144,13 +144,18 @@ func roll(_ context.Context, q *queue, _ jetstream.JetStream) {
 
 var (
 	oneMember = []fault{
-		{name: "kill -9", breaks: killOne}, {name: "volume full", breaks: fillOne}, {name: "stopped for a while", breaks: freezeLeader}, {name: "restarted", breaks: roll},
+		{name: "kill -9", breaks: killOne}, {name: "volume full", breaks: fillOne},
+		{name: "stopped for a while", breaks: freezeLeader}, {name: "restarted", breaks: roll},
 	}
 	threeMembers = []fault{
-		{name: "leader killed", breaks: killLeader}, {name: "volume of the leader full", breaks: fillLeader}, {name: "leader disconnected", breaks: partLeader, deposes: true},
-		{name: "volume lost", breaks: loseVolume}, {name: "restarted one by one", breaks: roll}, {name: "leader stopped for a while", breaks: freezeLeader, deposes: true},
-		{name: "all killed", breaks: killAll}, {name: "member killed", breaks: killOne}, {name: "volume of a member full", breaks: fillOne},
-		{name: "all disconnected from each other", breaks: partAll, deposes: true}, {name: "leader hears nobody", breaks: deafen, deposes: true},
+		{name: "leader killed", breaks: killLeader}, {name: "volume of the leader full", breaks: fillLeader},
+		{name: "leader disconnected", breaks: partLeader, deposes: true},
+		{name: "volume lost", breaks: loseVolume}, {name: "restarted one by one", breaks: roll},
+		{name: "leader stopped for a while", breaks: freezeLeader, deposes: true},
+		{name: "all killed", breaks: killAll}, {name: "member killed", breaks: killOne},
+		{name: "volume of a member full", breaks: fillOne},
+		{name: "all disconnected from each other", breaks: partAll, deposes: true},
+		{name: "leader hears nobody", breaks: deafen, deposes: true},
 	}
 )
 
@@ -206,7 +211,9 @@ func (l *load) breaks(faults []fault, duration time.Duration) {
 			l.deposed = append(l.deposed, queuefaults.Span{From: begin, To: time.Now().Add(belated)})
 		}
 		broken[f.name]++
-		l.Logf("         broken for %.1f s, whole after %.1f s more", healed.Sub(begin).Seconds(), time.Since(healed).Seconds())
+		l.Logf(
+			"         broken for %.1f s, whole after %.1f s more", healed.Sub(begin).Seconds(), time.Since(healed).Seconds(),
+		)
 	}
 	l.Logf("%d members in %.0f s: %v", len(l.to.members), time.Since(begun).Seconds(), broken)
 	l.judge()

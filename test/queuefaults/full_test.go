@@ -95,7 +95,10 @@ func TestFullByItself(t *testing.T) {
 	for deadline := time.Now().Add(patience); ; wait(t.Context(), 50*time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), answerTime)
 		var err error
-		consumer, err = js.CreateOrUpdateConsumer(ctx, queueName, jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy, AckWait: patience})
+		consumer, err = js.CreateOrUpdateConsumer(
+			ctx, queueName,
+			jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy, AckWait: patience},
+		)
 		cancel()
 		if err == nil {
 			break

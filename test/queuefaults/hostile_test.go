@@ -36,7 +36,10 @@ func hostile(t *testing.T) map[string]*wirev1.QueueMessage {
 	bomb := encoder.EncodeAll(make([]byte, large), nil)
 	small := encoder.EncodeAll(make([]byte, 100_000), nil)
 	form := func(payload []byte, length uint64) *wirev1.QueueMessage {
-		return &wirev1.QueueMessage{Payload: payload, StoredForm: &wirev1.StoredForm{Codec: "zstd", EngineClass: "software", Length: length, Checksum: 1}}
+		return &wirev1.QueueMessage{
+			Payload:    payload,
+			StoredForm: &wirev1.StoredForm{Codec: "zstd", EngineClass: "software", Length: length, Checksum: 1},
+		}
 	}
 	if len(bomb) > maxMessage/2 {
 		t.Fatalf("a bomb of %d bytes", len(bomb))
@@ -105,7 +108,8 @@ func refusedByService(t *testing.T, w *grpcWay, what string, m *wirev1.QueueMess
 		t.Logf("%s, by gRPC: %v", what, err)
 		return 0
 	}
-	if r := out.GetResults()[0]; r.GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_INVALID || r.GetSequence() != 0 || r.GetError() == "" {
+	if r := out.GetResults()[0]; r.GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_INVALID || r.GetSequence() != 0 ||
+		r.GetError() == "" {
 		t.Errorf("%s, by gRPC: %v", what, r)
 	}
 	return 1
@@ -138,7 +142,8 @@ func refusedByFront(t *testing.T, conn *nats.Conn, what string, m *wirev1.QueueM
 	var said struct {
 		Error *jetstream.APIError `json:"error"`
 	}
-	if err := json.Unmarshal(answer.Data, &said); err != nil || said.Error == nil || said.Error.Code != http.StatusBadRequest || said.Error.Description == "" {
+	if err := json.Unmarshal(answer.Data, &said); err != nil || said.Error == nil ||
+		said.Error.Code != http.StatusBadRequest || said.Error.Description == "" {
 		t.Errorf("%s, by NATS: %s", what, answer.Data)
 	}
 	return 1

@@ -78,7 +78,9 @@ const (
 
 // rules have a margin for what is on its way for long.
 func rules() queuefaults.Rules {
-	return queuefaults.Rules{Window: duplicateWindow() - 30*time.Second, InTurn: []string{"turn"}, OneByOne: []string{tellers}}
+	return queuefaults.Rules{
+		Window: duplicateWindow() - 30*time.Second, InTurn: []string{"turn"}, OneByOne: []string{tellers},
+	}
 }
 
 // load puts and gets until it is ended.
@@ -96,7 +98,8 @@ type load struct {
 	bodies   [][]byte
 	depth    atomic.Uint64 // of to, as it was said last
 	puts     sync.Map      // when messages were put first, by id
-	healed   atomic.Int64  // when the last fault was over, in nanoseconds of Unix time; 0: something that was put after that has come
+	// when the last fault was over, in nanoseconds of Unix time; 0: something that was put after that has come
+	healed atomic.Int64
 	// deposed is when there may have been two leaders.
 	deposed []queuefaults.Span
 	// hasty: what is got is acknowledged, so that the queue becomes empty.
@@ -175,7 +178,8 @@ func (l *load) rest(ctx context.Context, pause time.Duration) {
 
 func (l *load) consumer(js jetstream.JetStream, g group) error {
 	config := jetstream.ConsumerConfig{
-		Durable: g.name, FilterSubject: l.from.name + "." + g.name + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		Durable: g.name, FilterSubject: l.from.name + "." + g.name + ".>", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
 		MaxAckPending: g.outstanding,
 	}
 	deadline := time.Now().Add(patience)
@@ -241,7 +245,8 @@ func (l *load) put(ctx context.Context, js jetstream.JetStream, g group, key str
 func (l *load) putUntilAcknowledged(js jetstream.JetStream, m *nats.Msg) bool {
 	number, _ := strconv.ParseUint(m.Header.Get(numberHeader), 10, 64)
 	put := queuefaults.Event{
-		Kind: queuefaults.Put, ID: m.Header.Get(nats.MsgIdHdr), Key: m.Header.Get(keyHeader), Number: number, Digest: sha256.Sum256(m.Data),
+		Kind: queuefaults.Put, ID: m.Header.Get(nats.MsgIdHdr), Key: m.Header.Get(keyHeader), Number: number,
+		Digest: sha256.Sum256(m.Data),
 	}
 	l.puts.LoadOrStore(put.ID, time.Now().UnixNano())
 	deadline := time.Now().Add(putPatience())
@@ -442,7 +447,9 @@ func (l *load) judge() {
 	lenient := rules()
 	lenient.Deposed = l.deposed
 	found := queuefaults.Check(events, lenient)
-	l.Logf("messages that came again from leaders that had been deposed: %d", len(queuefaults.Check(events, rules()))-len(found))
+	l.Logf(
+		"messages that came again from leaders that had been deposed: %d", len(queuefaults.Check(events, rules()))-len(found),
+	)
 	shown := make(map[queuefaults.Fault]int)
 	for _, v := range found {
 		const most = 3

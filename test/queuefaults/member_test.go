@@ -59,7 +59,10 @@ type member struct {
 // newMember makes all but the process.
 func newMember(t *testing.T, name, address, files string) *member {
 	t.Helper()
-	m := &member{T: t, name: name, address: address, config: files, volume: t.TempDir(), capacity: capacity, agent: os.Getenv(agentVariable), down: true}
+	m := &member{
+		T: t, name: name, address: address, config: files, volume: t.TempDir(), capacity: capacity,
+		agent: os.Getenv(agentVariable), down: true,
+	}
 	var err error
 	if m.log, err = os.Create(filepath.Join(t.TempDir(), m.name+".log")); err != nil {
 		t.Fatal(err)
@@ -130,7 +133,8 @@ func (m *member) start() {
 
 // launch starts a process. What enters the namespaces becomes the agent, so that it has the process id.
 func (m *member) launch() {
-	command := exec.CommandContext(context.Background(), "nsenter", "--net=/run/netns/"+m.name, "unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`,
+	command := exec.CommandContext(context.Background(), "nsenter", "--net=/run/netns/"+
+		m.name, "unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`,
 		m.name, m.agent, "queue", "--config-dir", m.config)
 	command.Env = append(os.Environ(), m.environment...)
 	command.Stdout, command.Stderr = m.log, m.log
@@ -258,7 +262,9 @@ func (m *member) deafTo(other *member) (undo func()) { return m.drop("--source",
 // drop drops what comes in and matches, until it is undone.
 func (m *member) drop(match ...string) (undo func()) {
 	iptables := func(verb string) {
-		m.run(slices.Concat([]string{"ip", "netns", "exec", m.name, "iptables", "--wait", verb, "INPUT"}, match, []string{"--jump", "DROP"})...)
+		m.run(slices.Concat(
+			[]string{"ip", "netns", "exec", m.name, "iptables", "--wait", verb, "INPUT"}, match, []string{"--jump", "DROP"},
+		)...)
 	}
 	iptables("--append")
 	return func() { iptables("--delete") }
@@ -321,7 +327,9 @@ func (m *member) findRaces() {
 	const mark = "WARNING: DATA RACE"
 	if i := bytes.Index(b, []byte(mark)); i >= 0 {
 		const most = 8 << 10
-		m.Errorf("%s has %d data races, the first of which is\n%s", m.name, bytes.Count(b, []byte(mark)), b[i:min(len(b), i+most)])
+		m.Errorf(
+			"%s has %d data races, the first of which is\n%s", m.name, bytes.Count(b, []byte(mark)), b[i:min(len(b), i+most)],
+		)
 	}
 }
 

@@ -28,7 +28,8 @@ func TestMinute(t *testing.T) {
 		l.deposed = []queuefaults.Span{{From: now, To: now.Add(24 * time.Hour)}}
 		l.consume()
 		l.breaks([]fault{
-			{name: "leader killed", breaks: killLeader}, {name: "leader disconnected", breaks: partLeader, deposes: true}, {name: "followers killed", breaks: killFollowers, deposes: true},
+			{name: "leader killed", breaks: killLeader}, {name: "leader disconnected", breaks: partLeader, deposes: true},
+			{name: "followers killed", breaks: killFollowers, deposes: true},
 			{name: "restarted one by one", breaks: roll},
 		}, time.Minute)
 	})

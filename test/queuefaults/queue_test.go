@@ -61,7 +61,10 @@ type site struct {
 // home is where queues are that are alone. Clients of MessageService are served there too.
 func home(t *testing.T) site {
 	const name = queueName + ".bank.svc"
-	return site{queue: queueName, namespace: homeNamespace, authority: transporttest.NewAuthority(t, "east"), certified: name, server: name, first: 1}
+	return site{
+		queue: queueName, namespace: homeNamespace, authority: transporttest.NewAuthority(t, "east"), certified: name,
+		server: name, first: 1,
+	}
 }
 
 // queue is one of one or three members.
@@ -91,7 +94,8 @@ func newQueueAt(t *testing.T, at site, replicas int, change ...func(m *member, i
 	config := &wirev1.QueueConfig{
 		Revision: "1", Queue: at.queue, Limits: &wirev1.QueueLimits{MaxMessageSize: maxMessage},
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"zstd"},
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			Codecs: []string{"zstd"},
 		},
 		CompressionMinSize: 1000, Authentication: &wirev1.QueueAuthentication{TokensDirectory: tokens},
 		DuplicateWindow: durationpb.New(duplicateWindow()), DrainTimeout: durationpb.New(2 * time.Second),
@@ -144,7 +148,8 @@ func (q *queue) connect(name string) (*nats.Conn, jetstream.JetStream) {
 	}
 	conn, err := nats.Connect(strings.Join(urls, ","), nats.Name(name), nats.Token(token),
 		nats.Secure(q.tls()),
-		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.Timeout(q.silence), nats.PingInterval(q.silence/2), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1))
 	if err != nil {
 		q.Fatal(err)

@@ -130,7 +130,8 @@ func (l *load) putRounds(ctx context.Context, p putter) {
 			}
 			payload := l.body(name, number)
 			round[i] = outgoing{queuefaults.Event{
-				Kind: queuefaults.Put, ID: name + "-" + strconv.FormatUint(number, 10), Key: key, Number: number, Digest: sha256.Sum256(payload),
+				Kind: queuefaults.Put, ID: name + "-" + strconv.FormatUint(number, 10), Key: key, Number: number,
+				Digest: sha256.Sum256(payload),
 			}, payload}
 		}
 		sent = append(sent, first{round[rand.IntN(len(round))], time.Now()})
@@ -327,7 +328,9 @@ func (l *load) judgeService() {
 	if os.Getenv(longVariable) == "" {
 		return
 	}
-	for _, kind := range []queuefaults.Kind{queuefaults.Releasing, queuefaults.Extended, queuefaults.Rejected, queuefaults.DeadAcknowledged} {
+	for _, kind := range []queuefaults.Kind{
+		queuefaults.Releasing, queuefaults.Extended, queuefaults.Rejected, queuefaults.DeadAcknowledged,
+	} {
 		if l.history.Count(kind) == 0 {
 			l.Errorf("not once: %s", kind)
 		}

@@ -64,7 +64,9 @@ func outside() (int, error) {
 	}
 	defer os.RemoveAll(work)
 	agent := filepath.Join(work, "agent")
-	build := exec.CommandContext(context.Background(), "go", slices.Concat([]string{"build", "-tags", os.Getenv("LIGHTERAGE_TAGS"), "-o", agent}, agentFlags,
+	build := exec.CommandContext(context.Background(), "go", slices.Concat([]string{
+		"build", "-tags", os.Getenv("LIGHTERAGE_TAGS"), "-o", agent,
+	}, agentFlags,
 		[]string{"../../agent/cmd/agent"})...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
@@ -74,7 +76,8 @@ func outside() (int, error) {
 	inside.Env = append(os.Environ(), insideVariable+"=1", agentVariable+"="+agent, "TMPDIR="+work)
 	inside.Stdin, inside.Stdout, inside.Stderr = os.Stdin, os.Stdout, os.Stderr
 	inside.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS, Pdeathsig: syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
 	}
 	if uid := os.Geteuid(); uid != 0 {
 		inside.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
@@ -99,7 +102,8 @@ func enter() error {
 		return fmt.Errorf("mount /run: %w", err)
 	}
 	for _, command := range []string{
-		"ip link set lo up", "ip link add members type bridge", "ip addr add " + clientAddress + "/24 dev members", "ip link set members up",
+		"ip link set lo up", "ip link add members type bridge", "ip addr add " + clientAddress + "/24 dev members",
+		"ip link set members up",
 	} {
 		if err := run(strings.Fields(command)...); err != nil {
 			return err

@@ -34,7 +34,9 @@ func TestTinyMessages(t *testing.T) {
 	}
 	begun := time.Now()
 	for i := range count {
-		if _, err := js.PublishAsync(queueName, strconv.AppendInt(nil, int64(i), 10), jetstream.WithStallWait(patience)); err != nil {
+		if _, err := js.PublishAsync(
+			queueName, strconv.AppendInt(nil, int64(i), 10), jetstream.WithStallWait(patience),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +99,8 @@ func (m *member) peakMemory() int64 {
 	}
 	for _, path := range commands {
 		command, err := os.ReadFile(path)
-		if err != nil || !bytes.HasPrefix(command, []byte(m.agent+"\x00")) || !bytes.Contains(command, []byte("\x00"+m.config+"\x00")) {
+		if err != nil || !bytes.HasPrefix(command, []byte(m.agent+"\x00")) ||
+			!bytes.Contains(command, []byte("\x00"+m.config+"\x00")) {
 			continue // another process, or one that has ended meanwhile
 		}
 		status, err := os.ReadFile(filepath.Join(filepath.Dir(path), "status"))

@@ -44,9 +44,11 @@ func newGRPCWay(q *queue) *grpcWay {
 	q.Helper()
 	w := &grpcWay{}
 	for _, m := range q.members {
-		conn, err := grpc.NewClient("passthrough:///"+m.address+":"+servicePort, grpc.WithTransportCredentials(credentials.NewTLS(q.tls())),
+		conn, err := grpc.NewClient("passthrough:///"+m.address+":"+
+			servicePort, grpc.WithTransportCredentials(credentials.NewTLS(q.tls())),
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff: pauses.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: 2 * time.Second,
+				Backoff:           pauses.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, MaxDelay: 500 * time.Millisecond},
+				MinConnectTimeout: 2 * time.Second,
 			}))
 		if err != nil {
 			q.Fatal(err)
@@ -101,7 +103,8 @@ func placesOf(response *wirev1.PutResponse) []uint64 {
 func (w *grpcWay) get(ctx context.Context, count int, held time.Duration, dead bool) (got []incoming, err error) {
 	err = w.ask(ctx, func(ctx context.Context, c wirev1.MessageServiceClient) error {
 		response, err := c.Get(ctx, &wirev1.GetRequest{
-			MaxMessages: uint32(count), Wait: durationpb.New(longPoll), VisibilityTimeout: durationpb.New(held), DeadLetters: dead,
+			MaxMessages: uint32(count), Wait: durationpb.New(longPoll), VisibilityTimeout: durationpb.New(held),
+			DeadLetters: dead,
 		})
 		if err != nil {
 			return err
@@ -113,7 +116,8 @@ func (w *grpcWay) get(ctx context.Context, count int, held time.Duration, dead b
 			in := incoming{receipt: m.GetReceipt(), dead: m.GetDeadLetter()}
 			number, _ := strconv.ParseUint(m.GetMessage().GetHeaders()[numberHeader], 10, 64)
 			in.Event = queuefaults.Event{
-				ID: m.GetMessage().GetId(), Key: m.GetMessage().GetKey(), Number: number, Digest: sha256.Sum256(m.GetMessage().GetPayload()), Sequence: m.GetSequence(),
+				ID: m.GetMessage().GetId(), Key: m.GetMessage().GetKey(), Number: number,
+				Digest: sha256.Sum256(m.GetMessage().GetPayload()), Sequence: m.GetSequence(),
 			}
 			got = append(got, in)
 		}
@@ -177,7 +181,9 @@ func newHTTPWay(q *queue) *httpWay {
 }
 
 // ask returns an answer whose status is below 300, and what it says.
-func (w *httpWay) ask(ctx context.Context, method, path string, header map[string]string, body []byte) (h http.Header, code int, answer []byte, err error) {
+func (w *httpWay) ask(
+	ctx context.Context, method, path string, header map[string]string, body []byte,
+) (h http.Header, code int, answer []byte, err error) {
 	defer func() {
 		if err != nil {
 			w.at = (w.at + 1) % len(w.members)
@@ -208,7 +214,9 @@ func (w *httpWay) call(ctx context.Context, name string, request, response proto
 	if err != nil {
 		return err
 	}
-	_, _, answer, err := w.ask(ctx, http.MethodPost, "/v1/"+name, map[string]string{"Content-Type": "application/json"}, body)
+	_, _, answer, err := w.ask(
+		ctx, http.MethodPost, "/v1/"+name, map[string]string{"Content-Type": "application/json"}, body,
+	)
 	if err != nil {
 		return err
 	}
@@ -255,7 +263,8 @@ func (w *httpWay) get(ctx context.Context, _ int, held time.Duration, dead bool)
 		return nil, err
 	}
 	in := incoming{receipt: h.Get("Lighterage-Receipt"), Event: queuefaults.Event{
-		ID: h.Get(envelope.IDHeader), Key: h.Get(envelope.KeyHeader), Number: number, Digest: sha256.Sum256(payload), Sequence: sequence,
+		ID: h.Get(envelope.IDHeader), Key: h.Get(envelope.KeyHeader), Number: number, Digest: sha256.Sum256(payload),
+		Sequence: sequence,
 	}}
 	return []incoming{in}, nil
 }

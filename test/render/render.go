@@ -54,7 +54,9 @@ func tool(modfile, name string) func() (string, error) {
 // the files that the tests themselves looked at are as they were, and does not know of others.
 func look() error {
 	for _, directory := range []string{ChartDir, "config", "hack/tools"} {
-		if err := filepath.WalkDir(filepath.Join(Root, directory), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+		if err := filepath.WalkDir(filepath.Join(Root, directory), func(_ string, _ fs.DirEntry, err error) error {
+			return err
+		}); err != nil {
 			return fmt.Errorf("look at what is rendered: %w", err)
 		}
 	}

@@ -34,7 +34,9 @@ func key(namespace, name string) client.ObjectKey {
 // everything makes a user who may do all of the API in every namespace: what admins grant who have no finer role.
 func everything(t *testing.T, cluster *controllertest.Cluster, user string) client.Client {
 	t.Helper()
-	cluster.Allow(t, user, rbacv1.PolicyRule{APIGroups: []string{"lighterage.dev"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	cluster.Allow(
+		t, user, rbacv1.PolicyRule{APIGroups: []string{"lighterage.dev"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	)
 	return as(t, cluster, user)
 }
 
@@ -46,7 +48,9 @@ func TestTenantWritesNoDelivery(t *testing.T) {
 	tenant, gateway := everything(t, cluster, "tenant-of-deliveries"), as(t, cluster, gatewayAccount)
 
 	forged := delivery(namespace, "ledger-abcde-2-0123abcd")
-	err := forbidden(t, func() error { return tenant.Create(ctx, forged.DeepCopy()) }, func() error { return cluster.Client.Delete(ctx, forged.DeepCopy()) })
+	err := forbidden(t, func() error {
+		return tenant.Create(ctx, forged.DeepCopy())
+	}, func() error { return cluster.Client.Delete(ctx, forged.DeepCopy()) })
 	says(t, err, "create a Transfer")
 	// Nor does an administrator: what restores Deliveries from a backup would restore grants that were checked long
 	// ago.
@@ -175,7 +179,9 @@ func TestManagerWritesOnlyWhatItMade(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				},
 			},
 		}
 	}
@@ -191,7 +197,9 @@ func TestManagerWritesOnlyWhatItMade(t *testing.T) {
 		says(t, forbidden(t, do, nil), "with the label "+plan.ManagedByLabel)
 	}
 	token := secret("token", made)
-	token.Type, token.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
+	token.Type, token.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{
+		corev1.ServiceAccountNameKey: "default",
+	}
 	cluster.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
 	says(t, forbidden(t, func() error { return manager.Create(ctx, token, client.DryRunAll) }, nil), "type Opaque")
 	for _, object := range []client.Object{secret("agent-1", made), claim("data-orders-0", made)} {
@@ -244,11 +252,16 @@ func TestPrivilegeNeedsTheNamespacesConsent(t *testing.T) {
 		says(t, forbidden(t, func() error { return create(object) }, nil), "annotate the namespace with")
 	}
 	for name, context := range map[string]*corev1.SecurityContext{
-		"user": {RunAsUser: ptr.To[int64](1000)}, "group": {RunAsGroup: ptr.To[int64](1000)}, "selinux": {SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
+		"user": {RunAsUser: ptr.To[int64](1000)}, "group": {RunAsGroup: ptr.To[int64](1000)},
+		"selinux": {SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
 	} {
-		says(t, forbidden(t, func() error { return create(newTransfer(namespace, name, context)) }, nil), "annotate the namespace with")
+		says(t, forbidden(t, func() error {
+			return create(newTransfer(namespace, name, context))
+		}, nil), "annotate the namespace with")
 	}
-	harmless := &corev1.SecurityContext{RunAsNonRoot: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true), RunAsUser: ptr.To[int64](65532)}
+	harmless := &corev1.SecurityContext{
+		RunAsNonRoot: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true), RunAsUser: ptr.To[int64](65532),
+	}
 	if err := create(newTransfer(namespace, "harmless", harmless)); err != nil {
 		t.Errorf("a security context that asks for nothing: %v", err)
 	}

@@ -33,7 +33,11 @@ func unstructuredOf(t *testing.T, object client.Object) *unstructured.Unstructur
 
 var (
 	bank     = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}}
-	consents = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank", Annotations: map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"}}}
+	consents = &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "bank", Annotations: map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"},
+		},
+	}
 
 	deliveries = v1alpha1.GroupVersion.WithResource("deliveries")
 	resources  = map[string]schema.GroupVersionResource{
@@ -78,7 +82,9 @@ func TestPodsOfTheManager(t *testing.T) {
 			expect(t, kind+", "+c.name+", with consent", ask(consents, managerAccount, pod), "")
 		}
 	}
-	for kind, make := range map[string]func(string, corev1.PodTemplateSpec) client.Object{"Deployment": deployment, "StatefulSet": statefulSet} {
+	for kind, make := range map[string]func(string, corev1.PodTemplateSpec) client.Object{
+		"Deployment": deployment, "StatefulSet": statefulSet,
+	} {
 		for _, args := range jobsOnly {
 			pod := template()
 			first(&pod).Args = args
@@ -89,15 +95,23 @@ func TestPodsOfTheManager(t *testing.T) {
 	for what, change := range otherSecrets {
 		pod := template()
 		change(&pod)
-		expect(t, what, request{managerAccount, admission.Create, resources["Job"], job("bank", pod), nil, bank}, "10 hexadecimal digits")
+		expect(
+			t, what, request{managerAccount, admission.Create, resources["Job"], job("bank", pod), nil, bank},
+			"10 hexadecimal digits",
+		)
 	}
 	pod := template()
 	pod.Spec.Volumes[0].Secret.SecretName = "db-credentials"
 	chosen := job("bank", pod)
 	chosen.SetName("db-cred")
-	expect(t, "a name that the thief chose", request{managerAccount, admission.Create, resources["Job"], chosen, nil, bank}, "10 hexadecimal digits")
+	expect(
+		t, "a name that the thief chose", request{managerAccount, admission.Create, resources["Job"], chosen, nil, bank},
+		"10 hexadecimal digits",
+	)
 	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "bare"}, Spec: template().Spec}
-	expect(t, "a bare pod", request{gatewayAccount, admission.Create, corev1.SchemeGroupVersion.WithResource("pods"), bare, nil, bank},
+	expect(t, "a bare pod", request{
+		gatewayAccount, admission.Create, corev1.SchemeGroupVersion.WithResource("pods"), bare, nil, bank,
+	},
 		"Jobs, Deployments and StatefulSets only")
 }
 
@@ -114,8 +128,13 @@ func TestAgentsOfAnEarlierRelease(t *testing.T) {
 		expect(t, kind+", annotated", request{managerAccount, admission.Update, resources[kind], annotated, old, bank}, "")
 		first(&earlier).Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7")}
 		changed := make("bank", *earlier.DeepCopy())
-		expect(t, kind+", changed", request{managerAccount, admission.Update, resources[kind], changed, old, bank}, "run the image")
-		expect(t, kind+", upgraded", request{managerAccount, admission.Update, resources[kind], make("bank", template()), old, bank}, "")
+		expect(
+			t, kind+", changed", request{managerAccount, admission.Update, resources[kind], changed, old, bank}, "run the image",
+		)
+		expect(
+			t, kind+", upgraded",
+			request{managerAccount, admission.Update, resources[kind], make("bank", template()), old, bank}, "",
+		)
 	}
 }
 
@@ -169,12 +188,17 @@ func TestManagersObjects(t *testing.T) {
 	t.Parallel()
 	ours := map[string]string{plan.ManagedByLabel: plan.ManagedBy}
 	secret := func(namespace string, labels map[string]string) client.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-1", Labels: maps.Clone(labels)}, Type: corev1.SecretTypeOpaque}
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-1", Labels: maps.Clone(labels)},
+			Type:       corev1.SecretTypeOpaque,
+		}
 	}
 	token := secret("bank", ours)
 	token.(*corev1.Secret).Type = corev1.SecretTypeServiceAccountToken
 	claim := func(labels map[string]string) client.Object {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "salaries", Labels: labels}}
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "salaries", Labels: labels},
+		}
 	}
 	const label = "with the label app.kubernetes.io/managed-by"
 	for _, c := range []struct {
@@ -193,7 +217,10 @@ func TestManagersObjects(t *testing.T) {
 		{"a Queue's claim that goes", "persistentvolumeclaims", nil, claim(ours), ""},
 		{"a tenant's claim that goes", "persistentvolumeclaims", nil, claim(nil), label},
 	} {
-		r := request{user: managerAccount, resource: corev1.SchemeGroupVersion.WithResource(c.resource), namespace: bank, object: c.object, old: c.old}
+		r := request{
+			user: managerAccount, resource: corev1.SchemeGroupVersion.WithResource(c.resource), namespace: bank,
+			object: c.object, old: c.old,
+		}
 		switch {
 		case c.old == nil:
 			r.operation = admission.Create
@@ -217,16 +244,32 @@ func TestPrivilegeIsAskedOfTheNamespace(t *testing.T) {
 		refused, consented string
 	}{
 		{"nothing", nil, "", ""},
-		{"the default", &corev1.SecurityContext{RunAsUser: ptr.To[int64](65532), RunAsNonRoot: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true)}, "", ""},
+		{
+			"the default",
+			&corev1.SecurityContext{
+				RunAsUser: ptr.To[int64](65532), RunAsNonRoot: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true),
+			},
+			"", "",
+		},
 		{"root", &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}, fix, ""},
 		{"another group", &corev1.SecurityContext{RunAsGroup: ptr.To[int64](7)}, fix, ""},
-		{"reading", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"DAC_READ_SEARCH"}}}, fix, ""},
+		{
+			"reading", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"DAC_READ_SEARCH"}}},
+			fix, "",
+		},
 		{"SELinux", &corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}, fix, ""},
 		{"privileged", &corev1.SecurityContext{Privileged: ptr.To(true)}, "what no agent gets", "what no agent gets"},
-		{"SYS_ADMIN", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, "what no agent gets", "what no agent gets"},
+		{
+			"SYS_ADMIN", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}},
+			"what no agent gets", "what no agent gets",
+		},
 	} {
-		for _, resource := range []string{"transfers", "queues", "httpendpoints", "compressiontrials"} { // podTemplate is at the same place in all
-			r := request{"tenant", admission.Create, v1alpha1.GroupVersion.WithResource(resource), newTransfer("bank", "ledger", c.asked), nil, bank}
+		// podTemplate is at the same place in all
+		for _, resource := range []string{"transfers", "queues", "httpendpoints", "compressiontrials"} {
+			r := request{
+				"tenant", admission.Create, v1alpha1.GroupVersion.WithResource(resource), newTransfer("bank", "ledger", c.asked),
+				nil, bank,
+			}
 			expect(t, resource+", "+c.what, r, c.refused)
 			r.namespace = consents
 			expect(t, resource+", "+c.what+", with consent", r, c.consented)

@@ -69,7 +69,9 @@ func (c channel) Run(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wire
 		if _, err := run.Recv(); err != nil {
 			return err
 		}
-		if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Stored{Stored: &wirev1.ChannelStored{Position: 1}}}); err != nil {
+		if err := run.Send(
+			&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Stored{Stored: &wirev1.ChannelStored{Position: 1}}},
+		); err != nil {
 			return err
 		}
 	}
@@ -79,7 +81,11 @@ func newWay(t *testing.T) *way {
 	t.Helper()
 	w := &way{east: transporttest.NewAuthority(t, "east"), member: transporttest.NewAuthority(t, "west")}
 	w.name = pki.ChannelServerName(gatewaytest.ChannelKey, "east", "bank", "vault", "orders")
-	callers := transport.NewCallers(transport.NewFiles(w.member.Directory(t, w.east, transport.QueuePath("vault", "orders"), "*."+pki.ChannelDomain("vault", "orders"))))
+	callers := transport.NewCallers(
+		transport.NewFiles(
+			w.member.Directory(t, w.east, transport.QueuePath("vault", "orders"), "*."+pki.ChannelDomain("vault", "orders")),
+		),
+	)
 	if err := callers.Set([]*wirev1.ChannelPeer{{
 		Name: "east", CaBundle: w.east.PEM(), Namespaces: []*wirev1.ChannelNamespace{{Name: "bank", ServerName: w.name}},
 	}}); err != nil {
@@ -168,7 +174,9 @@ func TestGuessedChannels(t *testing.T) {
 			t.Fatal(err)
 		}
 		recorded := &recorder{Conn: conn}
-		err = tls.Client(recorded, &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"h2"}}).Handshake()
+		err = tls.Client(
+			recorded, &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"h2"}},
+		).Handshake()
 		if closed := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET); !closed || recorded.read.Load() > 0 {
 			t.Errorf("%s: %d bytes came, and %v", what, recorded.read.Load(), err)
 		}

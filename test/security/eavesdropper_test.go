@@ -50,7 +50,8 @@ func TestEavesdropperHoldsAWay(t *testing.T) {
 		}
 	}
 	result := ended()
-	t.Logf("the eavesdropper: %d handshakes, CPU of the generator %s; %d connections reached the Queue; %d attempts of senders failed",
+	t.Logf("the eavesdropper: %d handshakes, CPU of the generator %s; %d connections reached the Queue; %d attempts of "+
+		"senders failed",
 		result.Handshakes, result.CPU, w.arrived.Load(), evicted)
 	if w.arrived.Load() < held {
 		t.Errorf("only %d connections reached the Queue", w.arrived.Load())

@@ -33,24 +33,31 @@ import (
 // listen on.
 func production() *wirev1.DialPolicy {
 	return &wirev1.DialPolicy{
-		Denied: []string{"10.96.0.0/12", "10.244.0.0/16"}, Allowed: []string{"10.96.0.77/32"}, Never: []string{"10.96.0.1/32"},
+		Denied: []string{"10.96.0.0/12", "10.244.0.0/16"}, Allowed: []string{"10.96.0.77/32"},
+		Never: []string{"10.96.0.1/32"},
 	}
 }
 
 // local are ways to write an address of this machine, of which resolvers understand some.
-var local = []string{"127.0.0.1", "localhost", "::ffff:127.0.0.1", "0.0.0.0", "127.1", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "0"}
+var local = []string{
+	"127.0.0.1", "localhost", "::ffff:127.0.0.1", "0.0.0.0", "127.1", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "0",
+}
 
 // serveEndpoint runs an HTTPEndpoint's agent until the test ends.
-func serveEndpoint(t *testing.T, backend string, permitted *wirev1.DialPolicy) (agent *httpagent.Agent, ended <-chan error) {
+func serveEndpoint(
+	t *testing.T, backend string, permitted *wirev1.DialPolicy,
+) (agent *httpagent.Agent, ended <-chan error) {
 	t.Helper()
 	config := &wirev1.HTTPConfig{
-		Revision: "1", ListenAddress: "127.0.0.1:0", Backend: &wirev1.HTTPBackend{Address: backend}, DialPolicy: permitted, Codings: []string{"gzip"},
+		Revision: "1", ListenAddress: "127.0.0.1:0", Backend: &wirev1.HTTPBackend{Address: backend}, DialPolicy: permitted,
+		Codings: []string{"gzip"},
 		Compression: &wirev1.CompressionSettings{
 			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 		},
 	}
 	agent = httpagent.New(httpagent.Options{
-		Read: func() (*wirev1.HTTPConfig, error) { return proto.CloneOf(config), nil }, Delay: -1, Log: slog.New(slog.DiscardHandler),
+		Read: func() (*wirev1.HTTPConfig, error) { return proto.CloneOf(config), nil }, Delay: -1,
+		Log: slog.New(slog.DiscardHandler),
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
 		},
@@ -92,7 +99,8 @@ func TestBackendIsNoWayInside(t *testing.T) {
 		agent, _ := serveEndpoint(t, net.JoinHostPort(host, port), production())
 		eventually(t, host+" is checked", func() bool { return agent.Report().GetBackendFailure() != 0 })
 		failure := agent.Report().GetBackendFailure()
-		if _, err := netip.ParseAddr(host); (err == nil || host == "localhost") && failure != wirev1.BackendFailure_BACKEND_FAILURE_BLOCKED {
+		if _, err := netip.ParseAddr(host); (err == nil || host == "localhost") &&
+			failure != wirev1.BackendFailure_BACKEND_FAILURE_BLOCKED {
 			t.Errorf("%s: %v", host, failure)
 		}
 	}

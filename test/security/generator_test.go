@@ -126,7 +126,9 @@ func generate(description string) int {
 	end := time.After(g.Duration)
 	var rounds sync.WaitGroup
 	stop := make(chan struct{})
-	for rate, do := range map[*int]func(){&g.Handshakes: g.handshake, &g.Silent: func() { g.silent(func() {}) }, &g.Slow: g.slow} {
+	for rate, do := range map[*int]func(){
+		&g.Handshakes: g.handshake, &g.Silent: func() { g.silent(func() {}) }, &g.Slow: g.slow,
+	} {
 		if *rate == 0 {
 			continue
 		}
@@ -163,7 +165,9 @@ func (g *generator) prepare() error {
 	if err != nil {
 		return err
 	}
-	pair, err := ca.Issue(pki.Template{Identity: pki.TransferIdentity("east", "bank", "ledger"), Lifetime: time.Hour}, time.Now())
+	pair, err := ca.Issue(
+		pki.Template{Identity: pki.TransferIdentity("east", "bank", "ledger"), Lifetime: time.Hour}, time.Now(),
+	)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,9 @@ func newGrantedVolume(t *testing.T, mirrored bool) *grantedVolume {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "from-east"},
 		Spec: v1alpha1.PeerGrantSpec{
 			From: []v1alpha1.PeerGrantFrom{{Peer: "east", Namespaces: []string{"bank"}}},
-			To:   []v1alpha1.PeerGrantTo{{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "ledger-copy", Path: "/in", AllowDelete: mirrored}},
+			To: []v1alpha1.PeerGrantTo{
+				{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: "ledger-copy", Path: "/in", AllowDelete: mirrored},
+			},
 		},
 	}}}
 	for _, path := range []string{"in/old", "inner/kept", "out/kept", "kept"} {
@@ -54,10 +56,12 @@ func newGrantedVolume(t *testing.T, mirrored bool) *grantedVolume {
 // delivery is what a gateway that was asked for the directory would make, if the grants allow it.
 func (v *grantedVolume) delivery(directory string, mirror bool) (*v1alpha1.Delivery, bool) {
 	d := plan.NewDelivery("vault", v1alpha1.DeliverySpec{
-		Peer:        "east",
-		Transfer:    v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: 1},
-		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: directory}},
-		Delete:      mirror,
+		Peer:     "east",
+		Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: 1},
+		Destination: v1alpha1.DeliveryDestination{
+			PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger-copy", Path: directory},
+		},
+		Delete: mirror,
 	})
 	return d, peergrant.Allowed(v.grants, peergrant.OfDelivery(d), time.Now())
 }
@@ -80,7 +84,8 @@ func (v *grantedVolume) receive(d *v1alpha1.Delivery) (wirev1.Receiver_SessionCl
 	}
 	v.t.Cleanup(func() { _ = destination.Close() })
 	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
-		RunID: config.GetRunId(), Attempt: config.GetAttempt(), Sender: "bank/ledger", Destination: transfer.Tree{Destination: destination},
+		RunID: config.GetRunId(), Attempt: config.GetAttempt(), Sender: "bank/ledger",
+		Destination: transfer.Tree{Destination: destination},
 		AllowDelete: config.GetAllowDelete(), Engines: engines.Default(), Report: transfer.NewReceiveReport(),
 	})
 	ended := make(chan struct{})
@@ -92,7 +97,9 @@ func (v *grantedVolume) receive(d *v1alpha1.Delivery) (wirev1.Receiver_SessionCl
 	v.t.Cleanup(func() { stop(); <-ended })
 	const name = "receiver.example"
 	east, west := transporttest.NewAuthority(v.t, "east"), transporttest.NewAuthority(v.t, "west")
-	server := transport.NewDataServer(transport.NewFiles(west.Directory(v.t, east, "/ns/vault/delivery/d", name)), transport.Sender{Namespace: "bank", Name: "ledger"},
+	server := transport.NewDataServer(transport.NewFiles(
+		west.Directory(v.t, east, "/ns/vault/delivery/d", name),
+	), transport.Sender{Namespace: "bank", Name: "ledger"},
 		receiver.ServeBlocks)
 	wirev1.RegisterReceiverServer(server, receiver)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,7 +109,8 @@ func (v *grantedVolume) receive(d *v1alpha1.Delivery) (wirev1.Receiver_SessionCl
 	go func() { _ = server.Serve(listener) }()
 	v.t.Cleanup(server.Stop)
 	conn, err := (&transport.Dialer{
-		Address: listener.Addr().String(), Files: transport.NewFiles(east.Directory(v.t, west, "/ns/bank/transfer/ledger", "")),
+		Address: listener.Addr().String(),
+		Files:   transport.NewFiles(east.Directory(v.t, west, "/ns/bank/transfer/ledger", "")),
 	}).Dial(name)
 	if err != nil {
 		v.t.Fatal(err)

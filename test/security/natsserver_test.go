@@ -38,7 +38,10 @@ func startNATSServer(t *testing.T, config *tls.Config, change func(*natsServer))
 		t.Fatal(err)
 	}
 	s := &natsServer{listener: listener, tls: config}
-	s.info = fmt.Sprintf(`{"server_id":"X","version":"2.12.1","headers":true,"auth_required":true,"max_payload":8388608,"jetstream":true,"nonce":"bm9uY2U","tls_required":%v}`, config != nil)
+	s.info = fmt.Sprintf(
+		`{"server_id":"X","version":"2.12.1","headers":true,"auth_required":true,"max_payload":8388608,"jetstream":true,"nonce":"bm9uY2U","tls_required":%v}`,
+		config != nil,
+	)
 	if change != nil {
 		change(s)
 	}

@@ -21,8 +21,10 @@ func newTransfer(namespace, name string, asked *corev1.SecurityContext) *v1alpha
 	t := &v1alpha1.Transfer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.TransferSpec{
-			Source:      v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
-			Destination: v1alpha1.TransferDestination{Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"}},
+			Source: v1alpha1.TransferSource{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "ledger"}},
+			Destination: v1alpha1.TransferDestination{
+				Peer: "west", PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy"},
+			},
 		},
 	}
 	if asked != nil {
@@ -36,7 +38,9 @@ func delivery(namespace, name string) *v1alpha1.Delivery {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.DeliverySpec{
 			Peer: "east", Transfer: v1alpha1.TransferReference{Namespace: "bank", Name: "ledger", Run: "abcde", Attempt: 1},
-			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "salaries"}},
+			Destination: v1alpha1.DeliveryDestination{
+				PersistentVolumeClaim: v1alpha1.PersistentVolumeClaimPath{ClaimName: "salaries"},
+			},
 		},
 	}
 }
@@ -52,7 +56,8 @@ func template() corev1.PodTemplateSpec {
 	agent := plan.Container(plan.AgentImage{Name: agentImage}, v1alpha1.AgentPodTemplate{})
 	agent.Args = slices.Clone(sending)
 	agent.VolumeMounts = []corev1.VolumeMount{
-		{Name: "config", MountPath: "/etc/lighterage", ReadOnly: true}, {Name: "data", MountPath: "/volume", SubPath: "2026", ReadOnly: true},
+		{Name: "config", MountPath: "/etc/lighterage", ReadOnly: true},
+		{Name: "data", MountPath: "/volume", SubPath: "2026", ReadOnly: true},
 	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}},
@@ -61,14 +66,21 @@ func template() corev1.PodTemplateSpec {
 			SecurityContext: plan.PodSecurity(), Containers: []corev1.Container{agent},
 			Volumes: []corev1.Volume{
 				{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: attemptSecret}}},
-				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "ledger"}}},
+				{
+					Name: "data",
+					VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "ledger"},
+					},
+				},
 			},
 		},
 	}
 }
 
 func job(namespace string, pod corev1.PodTemplateSpec) client.Object {
-	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, Spec: batchv1.JobSpec{Template: pod}}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, Spec: batchv1.JobSpec{Template: pod},
+	}
 }
 
 // serving is the pod of an agent that serves, in place of one that ends.
@@ -82,20 +94,26 @@ func serving(pod corev1.PodTemplateSpec, mode string) corev1.PodTemplateSpec {
 
 func deployment(namespace string, pod corev1.PodTemplateSpec) client.Object {
 	pod = serving(pod, "http")
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, Spec: appsv1.DeploymentSpec{
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "agent",
+	}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod,
 	}}
 }
 
 func statefulSet(namespace string, pod corev1.PodTemplateSpec) client.Object {
 	pod = serving(pod, "queue")
-	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, Spec: appsv1.StatefulSetSpec{
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "agent",
+	}, Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod,
 	}}
 }
 
 // workloads are what the operator runs pods by.
-var workloads = map[string]func(string, corev1.PodTemplateSpec) client.Object{"Job": job, "Deployment": deployment, "StatefulSet": statefulSet}
+var workloads = map[string]func(string, corev1.PodTemplateSpec) client.Object{
+	"Job": job, "Deployment": deployment, "StatefulSet": statefulSet,
+}
 
 // hostilePod changes the pod of an agent into one that must be refused, with a message that says fix.
 type hostilePod struct {
@@ -108,14 +126,20 @@ func first(p *corev1.PodTemplateSpec) *corev1.Container { return &p.Spec.Contain
 // neverAllowed are pods that the operator may not run anywhere.
 var neverAllowed = []hostilePod{
 	{"image", "run the image " + agentImage, func(p *corev1.PodTemplateSpec) { first(p).Image = "evil.example/miner" }},
-	{"older image", "run the image", func(p *corev1.PodTemplateSpec) { first(p).Image = "registry.example/team/lighterage/agent:v0.0.1" }},
+	{
+		"older image", "run the image",
+		func(p *corev1.PodTemplateSpec) { first(p).Image = "registry.example/team/lighterage/agent:v0.0.1" },
+	},
 	{"second container", "one container", func(p *corev1.PodTemplateSpec) {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: agentImage})
 	}},
 	{"init container", "one container", func(p *corev1.PodTemplateSpec) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: agentImage}}
 	}},
-	{"token", "automountServiceAccountToken", func(p *corev1.PodTemplateSpec) { p.Spec.AutomountServiceAccountToken = nil }},
+	{
+		"token", "automountServiceAccountToken",
+		func(p *corev1.PodTemplateSpec) { p.Spec.AutomountServiceAccountToken = nil },
+	},
 	{"service account", "serviceAccountName", func(p *corev1.PodTemplateSpec) { p.Spec.ServiceAccountName = "deployer" }},
 	{"host path", "Secrets, claims and empty directories", func(p *corev1.PodTemplateSpec) {
 		p.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
@@ -136,21 +160,42 @@ var neverAllowed = []hostilePod{
 		}}}}
 	}},
 	{"renamed key of a Secret", "under the names of their keys", func(p *corev1.PodTemplateSpec) {
-		p.Spec.Volumes[0].Secret.Items = []corev1.KeyToPath{{Key: "tls.crt", Path: "tls.crt"}, {Key: "password", Path: "tls.key"}}
+		p.Spec.Volumes[0].Secret.Items = []corev1.KeyToPath{
+			{Key: "tls.crt", Path: "tls.crt"},
+			{Key: "password", Path: "tls.key"},
+		}
 	}},
-	{"subPath of a Secret", "under the names of their keys", func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].SubPath = "password" }},
-	{"subPathExpr of a Secret", "under the names of their keys", func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].SubPathExpr = "$(KEY)" }},
-	{"Secret where data is", "under the names of their keys", func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].MountPath = "/volume/secret" }},
+	{
+		"subPath of a Secret", "under the names of their keys",
+		func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].SubPath = "password" },
+	},
+	{
+		"subPathExpr of a Secret", "under the names of their keys",
+		func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].SubPathExpr = "$(KEY)" },
+	},
+	{
+		"Secret where data is", "under the names of their keys",
+		func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].MountPath = "/volume/secret" },
+	},
 	{"Secret in two places", "under the names of their keys", func(p *corev1.PodTemplateSpec) {
-		first(p).VolumeMounts = append(first(p).VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/etc/lighterage/secret"})
+		first(p).VolumeMounts = append(
+			first(p).VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/etc/lighterage/secret"},
+		)
 	}},
-	{"another command", "start by the command /agent", func(p *corev1.PodTemplateSpec) { first(p).Command = []string{"/agent", "send"} }},
+	{
+		"another command", "start by the command /agent",
+		func(p *corev1.PodTemplateSpec) { first(p).Command = []string{"/agent", "send"} },
+	},
 	{"the image's command", "start by the command /agent", func(p *corev1.PodTemplateSpec) { first(p).Command = nil }},
 	{"command of a probe", "start by the command /agent", func(p *corev1.PodTemplateSpec) {
-		first(p).StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/agent", "send"}}}}
+		first(p).StartupProbe = &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/agent", "send"}}},
+		}
 	}},
 	{"command of a hook", "start by the command /agent", func(p *corev1.PodTemplateSpec) {
-		first(p).Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/agent", "send"}}}}
+		first(p).Lifecycle = &corev1.Lifecycle{
+			PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/agent", "send"}}},
+		}
 	}},
 	{"privileged", "no agent is privileged", func(p *corev1.PodTemplateSpec) {
 		first(p).SecurityContext.Privileged, first(p).SecurityContext.AllowPrivilegeEscalation = ptr.To(true), nil
@@ -162,21 +207,28 @@ var neverAllowed = []hostilePod{
 
 // otherSecrets change the pod of a Job's agent into one with a Secret that was not made for it.
 var otherSecrets = map[string]func(*corev1.PodTemplateSpec){
-	"another Secret":                func(p *corev1.PodTemplateSpec) { p.Spec.Volumes[0].Secret.SecretName = "payroll" },
-	"Secret that it is a prefix of": func(p *corev1.PodTemplateSpec) { p.Spec.Volumes[0].Secret.SecretName = "agent-credentials" },
-	"Secret with a longer suffix":   func(p *corev1.PodTemplateSpec) { p.Spec.Volumes[0].Secret.SecretName = attemptSecret + "0" },
+	"another Secret": func(p *corev1.PodTemplateSpec) { p.Spec.Volumes[0].Secret.SecretName = "payroll" },
+	"Secret that it is a prefix of": func(p *corev1.PodTemplateSpec) {
+		p.Spec.Volumes[0].Secret.SecretName = "agent-credentials"
+	},
+	"Secret with a longer suffix": func(p *corev1.PodTemplateSpec) {
+		p.Spec.Volumes[0].Secret.SecretName = attemptSecret + "0"
+	},
 	"second Secret": func(p *corev1.PodTemplateSpec) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "second", VolumeSource: corev1.VolumeSource{
 			Secret: &corev1.SecretVolumeSource{SecretName: attemptSecret},
 		}})
 	},
-	"Secret in the directory of tokens": func(p *corev1.PodTemplateSpec) { first(p).VolumeMounts[0].MountPath = "/etc/lighterage-tokens" },
+	"Secret in the directory of tokens": func(p *corev1.PodTemplateSpec) {
+		first(p).VolumeMounts[0].MountPath = "/etc/lighterage-tokens"
+	},
 }
 
 // jobsOnly are arguments of agents that read the directory that their configuration names, which in a Deployment may
 // hold any Secret, and such as no agent has.
 var jobsOnly = [][]string{
-	{"send", "--config-dir", "/etc/lighterage", "--termination-log", "/dev/termination-log"}, {"trial", "--config-dir", "/etc/lighterage"},
+	{"send", "--config-dir", "/etc/lighterage", "--termination-log", "/dev/termination-log"},
+	{"trial", "--config-dir", "/etc/lighterage"},
 	{"http", "--config-dir", "/etc/lighterage-tokens"}, nil,
 }
 
@@ -186,8 +238,14 @@ var allowedByConsent = []hostilePod{
 		first(p).SecurityContext.RunAsUser, first(p).SecurityContext.RunAsNonRoot = ptr.To[int64](0), ptr.To(false)
 		first(p).SecurityContext.Capabilities.Add = []corev1.Capability{"CHOWN", "DAC_OVERRIDE"}
 	}},
-	{"another user", "allow-privileged-agents", func(p *corev1.PodTemplateSpec) { first(p).SecurityContext.RunAsUser = ptr.To[int64](1000) }},
-	{"another group", "allow-privileged-agents", func(p *corev1.PodTemplateSpec) { p.Spec.SecurityContext.SupplementalGroups = []int64{1000} }},
+	{
+		"another user", "allow-privileged-agents",
+		func(p *corev1.PodTemplateSpec) { first(p).SecurityContext.RunAsUser = ptr.To[int64](1000) },
+	},
+	{
+		"another group", "allow-privileged-agents",
+		func(p *corev1.PodTemplateSpec) { p.Spec.SecurityContext.SupplementalGroups = []int64{1000} },
+	},
 	{"unconfined", "allow-privileged-agents", func(p *corev1.PodTemplateSpec) {
 		first(p).SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
 	}},

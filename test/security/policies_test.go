@@ -129,7 +129,9 @@ func compile(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPo
 	}
 	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
 	for _, v := range policy.Spec.Variables {
-		if result := compiler.CompileAndStoreVariable(variable(v), declared, environment.StoredExpressions); result.Error != nil {
+		if result := compiler.CompileAndStoreVariable(
+			variable(v), declared, environment.StoredExpressions,
+		); result.Error != nil {
 			t.Fatalf("%s: variable %s: %v", policy.Name, v.Name, result.Error)
 		}
 	}
@@ -195,7 +197,10 @@ func run(t *testing.T, evaluator cel.ConditionEvaluator, r request) []any {
 	versioned.VersionedObject.Set(object)
 	versioned.VersionedOldObject.Set(old)
 	asked := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(whole), metav1.GroupVersionKind(kind))
-	results, _, err := evaluator.ForInput(context.Background(), versioned, asked, cel.OptionalVariableBindings{}, r.namespace, apiservercel.RuntimeCELCostBudget)
+	results, _, err := evaluator.ForInput(
+		context.Background(), versioned, asked, cel.OptionalVariableBindings{}, r.namespace,
+		apiservercel.RuntimeCELCostBudget,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,9 @@ func TestQueueAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	consumer, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy})
+	consumer, err := js.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,18 +76,25 @@ func TestQueueAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if line := m.auditedOf("Client authenticated", "token:clerk", "nats"); line == nil || line["operations"] != "Put,Get" || line["remote"] == "" {
+	if line := m.auditedOf("Client authenticated", "token:clerk", "nats"); line == nil ||
+		line["operations"] != "Put,Get" || line["remote"] == "" {
 		t.Errorf("%v", line)
 	}
-	m.await("the client is seen to go", func() bool { return m.auditedOf("Client disconnected", "token:clerk", "nats") != nil })
-	if line := m.auditedOf("Client disconnected", "token:clerk", "nats"); line["puts"] != 3.0 || line["gets"] != 2.0 || line["acknowledgements"] != 2.0 || line["bytes"].(float64) == 0 || line["duration"] == "" {
+	m.await("the client is seen to go", func() bool {
+		return m.auditedOf("Client disconnected", "token:clerk", "nats") != nil
+	})
+	if line := m.auditedOf("Client disconnected", "token:clerk", "nats"); line["puts"] != 3.0 || line["gets"] != 2.0 ||
+		line["acknowledgements"] != 2.0 || line["bytes"].(float64) == 0 || line["duration"] == "" {
 		t.Errorf("%v", line)
 	}
 	if code, body := m.http("till", http.MethodPost, "/v1/message", "cargo"); code != http.StatusCreated {
 		t.Fatalf("%d %s", code, body)
 	}
-	m.await("a request's connection is seen to end", func() bool { return m.auditedOf("Client disconnected", "token:till", "http") != nil })
-	if line := m.auditedOf("Client disconnected", "token:till", "http"); line["puts"] != 1.0 || line["bytes"].(float64) == 0 {
+	m.await("a request's connection is seen to end", func() bool {
+		return m.auditedOf("Client disconnected", "token:till", "http") != nil
+	})
+	if line := m.auditedOf("Client disconnected", "token:till", "http"); line["puts"] != 1.0 ||
+		line["bytes"].(float64) == 0 {
 		t.Errorf("%v", line)
 	}
 	caller, ctx := m.grpc("ledger")
@@ -111,7 +120,10 @@ func TestQueueAudit(t *testing.T) {
 			t.Fatal(code)
 		}
 	}
-	if _, err := nats.Connect("nats://"+m.config.GetListenAddress(), nats.Token(word("nobody")), nats.Timeout(patience), nats.Secure(&tls.Config{RootCAs: m.pool, MinVersion: tls.VersionTLS13})); err == nil {
+	if _, err := nats.Connect(
+		"nats://"+m.config.GetListenAddress(), nats.Token(word("nobody")), nats.Timeout(patience),
+		nats.Secure(&tls.Config{RootCAs: m.pool, MinVersion: tls.VersionTLS13}),
+	); err == nil {
 		t.Fatal("a token of nobody authenticates")
 	}
 	if lines := m.audited("Request rejected"); len(lines) < 2 || len(lines) > guesses/2 {

@@ -39,7 +39,10 @@ func foreignSecrets(t *testing.T) map[string]map[string]string {
 		"service account token": {"token": secretWord, "ca.crt": "x", "namespace": "bank"},
 		"basic auth":            {"username": secretWord, "password": secretWord},
 		"nats user":             {"creds": natsUser(t)},
-		"everything":            {"token": secretWord, "username": secretWord, "password": secretWord, "nats.creds": natsUser(t), "auth_token": secretWord},
+		"everything": {
+			"token": secretWord, "username": secretWord, "password": secretWord, "nats.creds": natsUser(t),
+			"auth_token": secretWord,
+		},
 	}
 }
 
@@ -124,7 +127,8 @@ func reach(t *testing.T, q *v1alpha1.Queue, directory string) error {
 	x := q.Spec.Engine.External
 	e, err := external.New(external.Options{
 		Egress: egress.Policy{Loopback: true},
-		Queue:  "orders", Owner: "bank/orders", Member: "orders-0", Servers: x.Servers, CABundle: x.CABundle, Directory: directory, MaxMessage: 1 << 20,
+		Queue:  "orders", Owner: "bank/orders", Member: "orders-0", Servers: x.Servers, CABundle: x.CABundle,
+		Directory: directory, MaxMessage: 1 << 20,
 	})
 	if err != nil {
 		return err
@@ -174,7 +178,9 @@ func TestQueueSendsNoForeignSecret(t *testing.T) {
 	for what, data := range foreignSecrets(t) {
 		config, bundle := secured(t)
 		plain, encrypted := startNATSServer(t, nil, nil), startNATSServer(t, config, nil)
-		for server, address := range map[*natsServer]string{plain: "nats://" + plain.address(), encrypted: "tls://" + encrypted.address()} {
+		for server, address := range map[*natsServer]string{
+			plain: "nats://" + plain.address(), encrypted: "tls://" + encrypted.address(),
+		} {
 			q := externalQueue(address, bundle)
 			if directory, ok := mount(t, q, data); ok {
 				err := reach(t, q, directory)
@@ -206,7 +212,8 @@ func TestQueueCredentialsNeedTLS(t *testing.T) {
 	}
 	e, err := external.New(external.Options{
 		Egress: egress.Policy{Loopback: true},
-		Queue:  "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle, Directory: directory, MaxMessage: 1 << 20,
+		Queue:  "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle,
+		Directory: directory, MaxMessage: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +227,8 @@ func TestQueueCredentialsNeedTLS(t *testing.T) {
 		t.Fatalf("by TLS the server was sent %q: this test proves nothing", said)
 	}
 	plain := startNATSServer(t, nil, nil)
-	for _, server := range []*natsServer{plain, encrypted} { // The second asks for TLS by itself, which a man in the middle would not.
+	// The second asks for TLS by itself, which a man in the middle would not.
+	for _, server := range []*natsServer{plain, encrypted} {
 		q = externalQueue("nats://"+server.address(), bundle)
 		if _, ok := mount(t, q, meant); ok {
 			t.Error("the manager makes members that would send credentials without TLS")
@@ -242,16 +250,24 @@ func TestQueueFollowsNoAdvertisedServer(t *testing.T) {
 	thief := startNATSServer(t, nil, nil)
 	server := startNATSServer(t, config, func(s *natsServer) {
 		s.hangUp = true
-		s.info = strings.Replace(s.info, "{", `{"connect_urls":["`+thief.address()+`","nats://`+thief.address()+`"],"ws_connect_urls":["`+thief.address()+`"],"ldm":true,`, 1)
+		s.info = strings.Replace(
+			s.info, "{",
+			`{"connect_urls":["`+thief.address()+`","nats://`+thief.address()+`"],"ws_connect_urls":["`+thief.address()+
+				`"],"ldm":true,`,
+			1,
+		)
 	})
 	q := externalQueue("tls://"+server.address(), bundle)
-	directory, ok := mount(t, q, map[string]string{"lighterage-nats-username": "orders", "lighterage-nats-password": secretWord})
+	directory, ok := mount(
+		t, q, map[string]string{"lighterage-nats-username": "orders", "lighterage-nats-password": secretWord},
+	)
 	if !ok {
 		t.Fatal("the manager refuses what is right")
 	}
 	e, err := external.New(external.Options{
 		Egress: egress.Policy{Loopback: true},
-		Queue:  "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle, Directory: directory, MaxMessage: 1 << 20,
+		Queue:  "orders", Owner: "x", Member: "orders-0", Servers: q.Spec.Engine.External.Servers, CABundle: bundle,
+		Directory: directory, MaxMessage: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

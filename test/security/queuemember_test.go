@@ -80,13 +80,17 @@ func prepareQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...str
 	}
 	host := fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 1+mathrand.IntN(250))
 	m.config = &wirev1.QueueConfig{
-		Revision: "1", Queue: "orders", ListenAddress: freeAddress(t, host), ServiceAddress: freeAddress(t, host), ControlAddress: "unused", HealthAddress: "unused",
-		Members: []*wirev1.QueueMember{{Name: "orders-0"}}, Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
-		Limits: &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
+		Revision: "1", Queue: "orders", ListenAddress: freeAddress(t, host), ServiceAddress: freeAddress(t, host),
+		ControlAddress: "unused", HealthAddress: "unused",
+		Members: []*wirev1.QueueMember{{Name: "orders-0"}},
+		Storage: &wirev1.QueueStorage{Directory: t.TempDir(), Capacity: 1 << 30},
+		Limits:  &wirev1.QueueLimits{MaxMessageSize: 1 << 20},
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"zstd"},
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			Codecs: []string{"zstd"},
 		},
-		CompressionMinSize: 1000, DrainTimeout: durationpb.New(time.Second), Redelivery: &wirev1.QueueRedelivery{MaxDeliveries: 5},
+		CompressionMinSize: 1000, DrainTimeout: durationpb.New(time.Second),
+		Redelivery:     &wirev1.QueueRedelivery{MaxDeliveries: 5},
 		Authentication: &wirev1.QueueAuthentication{TokensDirectory: m.tokens},
 	}
 	if change != nil {
@@ -98,7 +102,8 @@ func prepareQueue(t *testing.T, change func(*wirev1.QueueConfig), clients ...str
 
 func newAgent(read func() (*wirev1.QueueConfig, error), directory string, log io.Writer) *queueagent.Agent {
 	return queueagent.New(queueagent.Options{
-		Read: read, Member: "orders-0", Directory: directory, Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Read: read, Member: "orders-0", Directory: directory,
+		Log:      slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Interval: 10 * time.Millisecond,
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
@@ -182,7 +187,8 @@ func (m *queueMember) tlsConfig() *tls.Config {
 func (m *queueMember) nats(client string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
 	m.Helper()
 	conn, err := nats.Connect("nats://"+m.config.GetListenAddress(), append([]nats.Option{
-		nats.Token(word(client)), nats.Timeout(patience), nats.Secure(m.tlsConfig()), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+		nats.Token(word(client)), nats.Timeout(patience), nats.Secure(m.tlsConfig()),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}, options...)...)
 	if err != nil {
 		m.Fatal(err)
@@ -198,18 +204,24 @@ func (m *queueMember) nats(client string, options ...nats.Option) (*nats.Conn, j
 // grpc is a client of MessageService.
 func (m *queueMember) grpc(client string) (wirev1.MessageServiceClient, context.Context) {
 	m.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(m.tlsConfig())))
+	conn, err := grpc.NewClient(
+		"passthrough:///"+m.config.GetServiceAddress(), grpc.WithTransportCredentials(credentials.NewTLS(m.tlsConfig())),
+	)
 	if err != nil {
 		m.Fatal(err)
 	}
 	m.Cleanup(func() { _ = conn.Close() })
-	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(m.Context(), "authorization", "Bearer "+word(client))
+	return wirev1.NewMessageServiceClient(conn), metadata.AppendToOutgoingContext(
+		m.Context(), "authorization", "Bearer "+word(client),
+	)
 }
 
 // http sends a request and returns the code and the body of the answer.
 func (m *queueMember) http(client, method, path, body string) (int, string) {
 	m.Helper()
-	r, err := http.NewRequestWithContext(m.Context(), method, "https://"+m.config.GetServiceAddress()+path, bytes.NewReader([]byte(body)))
+	r, err := http.NewRequestWithContext(
+		m.Context(), method, "https://"+m.config.GetServiceAddress()+path, bytes.NewReader([]byte(body)),
+	)
 	if err != nil {
 		m.Fatal(err)
 	}

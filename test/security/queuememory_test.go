@@ -172,7 +172,10 @@ func TestConsumersMemory(t *testing.T) {
 		t.Errorf("%d of %d consumers are refused", refused, store.MaxConsumers+beyond)
 	}
 	grown := memory() - before
-	t.Logf("%d consumers with %d bytes of metadata took %d MiB and %v", store.MaxConsumers, metadata, grown>>20, time.Since(start))
+	t.Logf(
+		"%d consumers with %d bytes of metadata took %d MiB and %v", store.MaxConsumers, metadata, grown>>20,
+		time.Since(start),
+	)
 	if grown > 128<<20 {
 		t.Errorf("they took %d MiB", grown>>20)
 	}
@@ -210,7 +213,8 @@ func TestQueueMemoryBound(t *testing.T) {
 						return
 					}
 				} else if _, err := caller.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{
-					Payload: bomb, StoredForm: &wirev1.StoredForm{Codec: "zstd", EngineClass: "software", Length: 256 << 20, Checksum: 1},
+					Payload:    bomb,
+					StoredForm: &wirev1.StoredForm{Codec: "zstd", EngineClass: "software", Length: 256 << 20, Checksum: 1},
 				}}}); err != nil {
 					t.Error(err)
 					return

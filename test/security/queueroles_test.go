@@ -25,7 +25,11 @@ import (
 
 // withRoles gives till Put, ledger Get and clerk both; other tokens have nothing.
 func withRoles(c *wirev1.QueueConfig) {
-	c.Authentication.TokenRoles = []*wirev1.QueueRole{{Client: "till", Put: true}, {Client: "ledger", Get: true}, {Client: "clerk", Put: true, Get: true}}
+	c.Authentication.TokenRoles = []*wirev1.QueueRole{
+		{Client: "till", Put: true},
+		{Client: "ledger", Get: true},
+		{Client: "clerk", Put: true, Get: true},
+	}
 }
 
 // rawClient speaks the protocol of NATS without a library, which would keep from saying some things.
@@ -112,7 +116,10 @@ func (m *queueMember) filled() (taken jetstream.Msg) {
 			m.Fatal(err)
 		}
 	}
-	consumer, err := js.CreateConsumer(m.Context(), "orders", jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour})
+	consumer, err := js.CreateConsumer(
+		m.Context(), "orders",
+		jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour},
+	)
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -137,29 +144,43 @@ func TestPutOnlyClient(t *testing.T) {
 	}
 	for _, pattern := range []string{"orders", "orders.>", "orders.*", ">", "*.>", "_INBOX.>", "_INBOX.*", "_DELIVER.>", "_DELIVER.orders.x", "$JS.EVENT.ADVISORY.>",
 		"$JS.EVENT.ADVISORY.CONSUMER.CREATED.orders.*", "$JS.>", "$JS.ACK.>", "$LIGHTERAGE.>", "$SYS.>"} {
-		if heard := till.said("SUB " + pattern + " 2\r\n"); !strings.Contains(heard, "Permissions Violation for Subscription") {
+		if heard := till.said("SUB " + pattern + " 2\r\n"); !strings.Contains(
+			heard, "Permissions Violation for Subscription",
+		) {
 			t.Errorf("it listens to %s: %q", pattern, heard)
 		}
 	}
 	create := `{"stream_name":"orders","config":{"durable_name":"mine","ack_policy":"explicit"}}`
 	push := `{"stream_name":"orders","config":{"deliver_subject":"` + inbox + `.x","ack_policy":"none"}}`
 	for subject, payload := range map[string]string{
-		"$JS.API.INFO": "", "$JS.API.STREAM.INFO.orders": `{"subjects_filter":">"}`, "$JS.API.STREAM.NAMES": "", "$JS.API.STREAM.LIST": "",
-		"$JS.API.STREAM.MSG.GET.orders": `{"seq":1}`, "$JS.API.DIRECT.GET.orders": `{"seq":1}`, "$JS.API.DIRECT.GET.orders.orders.new": "",
-		"$JS.API.CONSUMER.CREATE.orders": push, "$JS.API.CONSUMER.CREATE.orders.mine": create, "$JS.API.CONSUMER.CREATE.orders.mine.orders.>": create,
-		"$JS.API.CONSUMER.DURABLE.CREATE.orders.mine": create, "$JS.API.CONSUMER.INFO.orders.worker": "", "$JS.API.CONSUMER.LIST.orders": "", "$JS.API.CONSUMER.NAMES.orders": "",
-		"$JS.API.CONSUMER.MSG.NEXT.orders.worker": `{"batch":1}`, "$JS.API.CONSUMER.DELETE.orders.worker": "", "$JS.API.CONSUMER.PAUSE.orders.worker": `{"pause_until":"2999-01-01T00:00:00Z"}`,
-		"$JS.API.CONSUMER.UNPIN.orders.worker": `{"group":"a"}`, "$JS.API.STREAM.PURGE.orders": "", "$JS.API.STREAM.DELETE.orders": "", "$JS.API.STREAM.MSG.DELETE.orders": `{"seq":1}`,
-		"$JS.API.STREAM.UPDATE.orders": `{"name":"orders"}`, taken.Reply(): "+ACK", strings.Replace(taken.Reply(), ".1.1.1.", ".1.2.2.", 1): "+NXT", "$JS.FC.orders.worker.x": "",
+		"$JS.API.INFO": "", "$JS.API.STREAM.INFO.orders": `{"subjects_filter":">"}`, "$JS.API.STREAM.NAMES": "",
+		"$JS.API.STREAM.LIST":           "",
+		"$JS.API.STREAM.MSG.GET.orders": `{"seq":1}`, "$JS.API.DIRECT.GET.orders": `{"seq":1}`,
+		"$JS.API.DIRECT.GET.orders.orders.new": "",
+		"$JS.API.CONSUMER.CREATE.orders":       push, "$JS.API.CONSUMER.CREATE.orders.mine": create,
+		"$JS.API.CONSUMER.CREATE.orders.mine.orders.>": create,
+		"$JS.API.CONSUMER.DURABLE.CREATE.orders.mine":  create, "$JS.API.CONSUMER.INFO.orders.worker": "",
+		"$JS.API.CONSUMER.LIST.orders": "", "$JS.API.CONSUMER.NAMES.orders": "",
+		"$JS.API.CONSUMER.MSG.NEXT.orders.worker": `{"batch":1}`, "$JS.API.CONSUMER.DELETE.orders.worker": "",
+		"$JS.API.CONSUMER.PAUSE.orders.worker": `{"pause_until":"2999-01-01T00:00:00Z"}`,
+		"$JS.API.CONSUMER.UNPIN.orders.worker": `{"group":"a"}`, "$JS.API.STREAM.PURGE.orders": "",
+		"$JS.API.STREAM.DELETE.orders": "", "$JS.API.STREAM.MSG.DELETE.orders": `{"seq":1}`,
+		"$JS.API.STREAM.UPDATE.orders": `{"name":"orders"}`, taken.Reply(): "+ACK",
+		strings.Replace(taken.Reply(), ".1.1.1.", ".1.2.2.", 1): "+NXT", "$JS.FC.orders.worker.x": "",
 		inbox + ".y": `{"stream":"orders","seq":1}`, "_DELIVER.orders.x": "forged",
 	} {
 		heard := till.said(pub(subject, inbox+".a", payload))
-		if !strings.Contains(heard, "Permissions Violation for Publish") || strings.Contains(heard, "cargo") || strings.Contains(heard, `"config"`) {
+		if !strings.Contains(heard, "Permissions Violation for Publish") || strings.Contains(heard, "cargo") ||
+			strings.Contains(heard, `"config"`) {
 			t.Errorf("%s: %q", subject, heard)
 		}
 	}
-	for _, reply := range []string{"orders.x", "_DELIVER.orders.x", "$JS.API.STREAM.PURGE.orders", taken.Reply(), "_INBOX.x"} {
-		if heard := till.said(pub("orders.new", reply, "x")); !strings.Contains(heard, "Permissions Violation for Publish with Reply") {
+	for _, reply := range []string{
+		"orders.x", "_DELIVER.orders.x", "$JS.API.STREAM.PURGE.orders", taken.Reply(), "_INBOX.x",
+	} {
+		if heard := till.said(pub("orders.new", reply, "x")); !strings.Contains(
+			heard, "Permissions Violation for Publish with Reply",
+		) {
 			t.Errorf("answered to %s: %q", reply, heard)
 		}
 	}
@@ -182,7 +203,10 @@ func TestPutOnlyClient(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, request := range []string{"POST /v1/get", "POST /v1/message/next", "POST /v1/message/next?dead=true", "POST /v1/acknowledge", "POST /v1/release", "POST /v1/extend", "POST /v1/reject", "DELETE /v1/message/x"} {
+	for _, request := range []string{
+		"POST /v1/get", "POST /v1/message/next", "POST /v1/message/next?dead=true", "POST /v1/acknowledge",
+		"POST /v1/release", "POST /v1/extend", "POST /v1/reject", "DELETE /v1/message/x",
+	} {
 		method, path, _ := strings.Cut(request, " ")
 		if code, body := m.http("till", method, path, "{}"); code != http.StatusForbidden || !strings.Contains(body, "Get") {
 			t.Errorf("%s: %d %s", request, code, body)
@@ -195,7 +219,9 @@ func TestPutOnlyClient(t *testing.T) {
 	if heard := till.said(pub("orders.new", inbox+".b", "x")); strings.Contains(heard, "-ERR") {
 		t.Errorf("a put: %q", heard)
 	}
-	if out, err := caller.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte("x")}}}); err != nil || out.GetResults()[0].GetSequence() == 0 {
+	if out, err := caller.Put(
+		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte("x")}}},
+	); err != nil || out.GetResults()[0].GetSequence() == 0 {
 		t.Errorf("a put by gRPC: %v, %v", out, err)
 	}
 	for _, path := range []string{"/v1/put", "/v1/message"} {
@@ -216,46 +242,66 @@ func TestGetOnlyClient(t *testing.T) {
 	if heard := ledger.said("SUB " + inbox + ".* 1\r\nSUB orders.> 2\r\nSUB _DELIVER.orders.mine 3\r\n"); heard != "" {
 		t.Fatalf("what it may listen to: %q", heard)
 	}
-	for _, subject := range []string{"orders", "orders.new", "orders.a.b", "ORDERS.new", "$LIGHTERAGE.DEAD.orders", "$LIGHTERAGE.CHANNEL.orders.x", inbox + ".y", "_DELIVER.orders.mine", "other"} {
-		if heard := ledger.said(pub(subject, inbox+".a", "forged")); !strings.Contains(heard, "Permissions Violation for Publish") {
+	for _, subject := range []string{
+		"orders", "orders.new", "orders.a.b", "ORDERS.new", "$LIGHTERAGE.DEAD.orders", "$LIGHTERAGE.CHANNEL.orders.x",
+		inbox + ".y", "_DELIVER.orders.mine", "other",
+	} {
+		if heard := ledger.said(pub(subject, inbox+".a", "forged")); !strings.Contains(
+			heard, "Permissions Violation for Publish",
+		) {
 			t.Errorf("it publishes to %s: %q", subject, heard)
 		}
 		header := "NATS/1.0\r\nNats-Rollup: all\r\nNats-Msg-Id: z\r\n\r\n"
-		if heard := ledger.said(fmt.Sprintf("HPUB %s %s %d %d\r\n%sx\r\n", subject, inbox+".a", len(header), len(header)+1, header)); !strings.Contains(heard, "Permissions Violation for Publish") {
+		if heard := ledger.said(
+			fmt.Sprintf("HPUB %s %s %d %d\r\n%sx\r\n", subject, inbox+".a", len(header), len(header)+1, header),
+		); !strings.Contains(heard, "Permissions Violation for Publish") {
 			t.Errorf("it publishes to %s with headers: %q", subject, heard)
 		}
 	}
 	// The server would publish there with rights of its own.
 	for subject, payload := range map[string]string{
-		"$JS.API.STREAM.MSG.GET.orders": `{"seq":1}`, "$JS.API.CONSUMER.MSG.NEXT.orders.worker": `{"batch":1}`, "$JS.API.DIRECT.GET.orders": `{"seq":1}`, "$JS.API.INFO": "",
+		"$JS.API.STREAM.MSG.GET.orders": `{"seq":1}`, "$JS.API.CONSUMER.MSG.NEXT.orders.worker": `{"batch":1}`,
+		"$JS.API.DIRECT.GET.orders": `{"seq":1}`, "$JS.API.INFO": "",
 	} {
 		for _, reply := range []string{"orders.new", "orders", "$LIGHTERAGE.DEAD.orders", "$JS.API.STREAM.PURGE.orders"} {
-			if heard := ledger.said(pub(subject, reply, payload)); !strings.Contains(heard, "Permissions Violation for Publish with Reply") {
+			if heard := ledger.said(pub(subject, reply, payload)); !strings.Contains(
+				heard, "Permissions Violation for Publish with Reply",
+			) {
 				t.Errorf("%s answers to %s: %q", subject, reply, heard)
 			}
 		}
 	}
 	for _, deliver := range []string{"orders.new", "orders", "$LIGHTERAGE.DEAD.orders"} {
-		body := `{"stream_name":"orders","config":{"durable_name":"pushes","deliver_subject":"` + deliver + `","ack_policy":"explicit"}}`
-		if heard := ledger.said(pub("$JS.API.CONSUMER.DURABLE.CREATE.orders.pushes", inbox+".a", body)); !strings.Contains(heard, "deliver_subject") {
+		body := `{"stream_name":"orders","config":{"durable_name":"pushes","deliver_subject":"` + deliver +
+			`","ack_policy":"explicit"}}`
+		if heard := ledger.said(
+			pub("$JS.API.CONSUMER.DURABLE.CREATE.orders.pushes", inbox+".a", body),
+		); !strings.Contains(heard, "deliver_subject") {
 			t.Errorf("a consumer delivers to %s: %q", deliver, heard)
 		}
 	}
 	trace := "NATS/1.0\r\nNats-Trace-Dest: orders.new\r\n\r\n"
-	if heard := ledger.said(fmt.Sprintf("HPUB $JS.API.INFO %s %d %d\r\n%s\r\n", inbox+".a", len(trace), len(trace), trace)); !strings.Contains(heard, "Permissions Violation") {
+	if heard := ledger.said(
+		fmt.Sprintf("HPUB $JS.API.INFO %s %d %d\r\n%s\r\n", inbox+".a", len(trace), len(trace), trace),
+	); !strings.Contains(heard, "Permissions Violation") {
 		t.Errorf("a trace goes to the queue: %q", heard)
 	}
 	_, js := m.nats("ledger")
 	var refused *jetstream.APIError
-	if _, err := js.Publish(t.Context(), "orders.new", []byte("x")); !errors.As(err, &refused) || refused.Code != 403 || !strings.Contains(refused.Description, "Put") {
+	if _, err := js.Publish(t.Context(), "orders.new", []byte("x")); !errors.As(err, &refused) || refused.Code != 403 ||
+		!strings.Contains(refused.Description, "Put") {
 		t.Errorf("a library's put: %v", err)
 	}
 	caller, ctx := m.grpc("ledger")
-	if _, err := caller.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte("x")}}}); status.Code(err) != codes.PermissionDenied {
+	if _, err := caller.Put(
+		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: []byte("x")}}},
+	); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a put by gRPC: %v", err)
 	}
 	for _, path := range []string{"/v1/put", "/v1/message"} {
-		if code, body := m.http("ledger", http.MethodPost, path, `{"messages":[{"payload":"eA=="}]}`); code != http.StatusForbidden {
+		if code, body := m.http(
+			"ledger", http.MethodPost, path, `{"messages":[{"payload":"eA=="}]}`,
+		); code != http.StatusForbidden {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
@@ -287,11 +333,16 @@ func TestNobodyForgesAcknowledgements(t *testing.T) {
 		t.Fatal(err)
 	}
 	var heard string
-	m.await("the other client hears of it", func() bool { heard += ledger.said(""); return strings.Contains(heard, "cargo") })
+	m.await("the other client hears of it", func() bool {
+		heard += ledger.said("")
+		return strings.Contains(heard, "cargo")
+	})
 	if strings.Contains(heard, "_INBOX.") {
 		t.Errorf("it is told where the putter listens: %q", heard)
 	}
-	if heard := ledger.said(pub(inbox+".x", inbox+".y", `{"stream":"orders","seq":7}`)); !strings.Contains(heard, "Permissions Violation") {
+	if heard := ledger.said(
+		pub(inbox+".x", inbox+".y", `{"stream":"orders","seq":7}`),
+	); !strings.Contains(heard, "Permissions Violation") {
 		t.Errorf("it publishes to another's inbox: %q", heard)
 	}
 }
@@ -303,7 +354,9 @@ func TestRolesOfOpenConnections(t *testing.T) {
 	m.nats("clerk", nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
 	stays, _ := m.nats("ledger", nats.NoReconnect())
 	m.change(func(c *wirev1.QueueConfig) {
-		at := slices.IndexFunc(c.GetAuthentication().GetTokenRoles(), func(r *wirev1.QueueRole) bool { return r.GetClient() == "clerk" })
+		at := slices.IndexFunc(c.GetAuthentication().GetTokenRoles(), func(r *wirev1.QueueRole) bool {
+			return r.GetClient() == "clerk"
+		})
 		c.Authentication.TokenRoles[at].Get = false
 	})
 	select {

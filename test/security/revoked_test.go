@@ -26,7 +26,9 @@ func TestOneLinkIsRevokedAlone(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	east, south := authority(t, "east"), authority(t, "south")
 	west := newTarget(t, "west", east)
-	other := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "south"}, Spec: v1alpha1.PeerSpec{CABundle: south.CertificatePEM}}
+	other := &v1alpha1.Peer{
+		ObjectMeta: metav1.ObjectMeta{Name: "south"}, Spec: v1alpha1.PeerSpec{CABundle: south.CertificatePEM},
+	}
 	if err := west.api.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,9 @@ func TestOneLinkIsRevokedAlone(t *testing.T) {
 	judge := func() int {
 		t.Helper()
 		for _, delivery := range west.deliveries(t) {
-			if _, err := revoker.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&delivery)}); err != nil {
+			if _, err := revoker.Reconcile(
+				t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&delivery)},
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,7 +68,9 @@ func TestOneLinkIsRevokedAlone(t *testing.T) {
 	if err := hello(connected); err == nil {
 		t.Error("a connection that was open goes on")
 	}
-	if refused := openRun(t, west.with(t, key), ledgerRun()); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
+	if refused := openRun(
+		t, west.with(t, key), ledgerRun(),
+	); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
 		t.Errorf("in place of a refusal: %v", refused)
 	}
 	if judge() != 0 {

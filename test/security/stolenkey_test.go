@@ -48,7 +48,9 @@ func newTarget(t *testing.T, name string, east *pki.CA) *target {
 		to[i] = v1alpha1.PeerGrantTo{Kind: v1alpha1.GrantedPersistentVolumeClaim, Name: claim}
 	}
 	grant := func(namespace string) *v1alpha1.PeerGrant {
-		return &v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "east"}, Spec: v1alpha1.PeerGrantSpec{
+		return &v1alpha1.PeerGrant{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "east",
+		}, Spec: v1alpha1.PeerGrantSpec{
 			From: []v1alpha1.PeerGrantFrom{{Peer: "east", Namespaces: []string{"bank"}}}, To: to,
 		}}
 	}
@@ -56,15 +58,19 @@ func newTarget(t *testing.T, name string, east *pki.CA) *target {
 	c.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Delivery{}).
 		WithIndex(&v1alpha1.Delivery{}, gateway.ServerNameIndex, gateway.IndexServerName).
 		WithIndex(&v1alpha1.Delivery{}, gateway.SenderIndex, gateway.IndexSender).
-		WithObjects(&v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.PeerSpec{CABundle: east.CertificatePEM}},
+		WithObjects(&v1alpha1.Peer{
+			ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.PeerSpec{CABundle: east.CertificatePEM},
+		},
 			grant("vault"), grant("archive")).Build()
 	serving := keyPair(t, c.ca, pki.Template{
-		Identity: pki.Identity{Cluster: name, Path: pki.GatewayPath}, DNSNames: []string{pki.GatewayServerName}, Lifetime: 24 * time.Hour,
+		Identity: pki.Identity{Cluster: name, Path: pki.GatewayPath}, DNSNames: []string{pki.GatewayServerName},
+		Lifetime: 24 * time.Hour,
 	})
 	g, err := gateway.New(gateway.Options{
-		Client: c.api, Reader: c.api, Registerer: prometheus.NewRegistry(), Log: logr.Discard(), Clock: c.clock, PollInterval: 10 * time.Millisecond,
-		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
-		Issuer:      func() (*x509.Certificate, error) { return c.ca.Certificate, nil },
+		Client: c.api, Reader: c.api, Registerer: prometheus.NewRegistry(), Log: logr.Discard(), Clock: c.clock,
+		PollInterval: 10 * time.Millisecond,
+		Certificate:  func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
+		Issuer:       func() (*x509.Certificate, error) { return c.ca.Certificate, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -187,22 +193,32 @@ func TestStolenKeyOfARun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := ledgerRun()
 			change(request)
-			if refused := openRun(t, west.with(t, key), request); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
+			if refused := openRun(
+				t, west.with(t, key), request,
+			); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
 				t.Errorf("in place of a refusal: %v", refused)
 			}
 		})
 	}
 	t.Run("another peer", func(t *testing.T) {
-		if refused := openRun(t, north.with(t, key), ledgerRun()); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
+		if refused := openRun(
+			t, north.with(t, key), ledgerRun(),
+		); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
 			t.Errorf("in place of a refusal: %v", refused)
 		}
-		if _, err := north.with(t, key).Withdraw(t.Context(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"}); err == nil {
+		if _, err := north.with(t, key).Withdraw(
+			t.Context(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"},
+		); err == nil {
 			t.Error("it may withdraw there")
 		}
 	})
 	t.Run("without claims", func(t *testing.T) {
-		bare := keyPair(t, east, pki.Template{Identity: pki.TransferIdentity("east", "bank", "ledger"), Lifetime: 4 * time.Hour})
-		if refused := openRun(t, west.with(t, bare), ledgerRun()); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
+		bare := keyPair(
+			t, east, pki.Template{Identity: pki.TransferIdentity("east", "bank", "ledger"), Lifetime: 4 * time.Hour},
+		)
+		if refused := openRun(
+			t, west.with(t, bare), ledgerRun(),
+		); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
 			t.Errorf("in place of a refusal: %v", refused)
 		}
 	})
@@ -217,12 +233,16 @@ func TestStolenKeyOfARun(t *testing.T) {
 		}
 	})
 	t.Run("after the Transfer was deleted", func(t *testing.T) {
-		_, err := west.with(t, managerOf(t, east)).Withdraw(t.Context(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"})
+		_, err := west.with(t, managerOf(t, east)).Withdraw(
+			t.Context(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		west.clock.SetTime(time.Now().Add(4*time.Hour + time.Minute))
-		if refused := openRun(t, west.with(t, key), ledgerRun()); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
+		if refused := openRun(
+			t, west.with(t, key), ledgerRun(),
+		); refused.GetReason() != wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED {
 			t.Errorf("in place of a refusal: %v", refused)
 		}
 		_, err = west.with(t, key).Hello(t.Context(), &wirev1.HelloRequest{ProtocolVersion: wirev1.ProtocolVersion})
@@ -237,5 +257,7 @@ func TestStolenKeyOfARun(t *testing.T) {
 
 func managerOf(t *testing.T, ca *pki.CA) tls.Certificate {
 	t.Helper()
-	return keyPair(t, ca, pki.Template{Identity: pki.Identity{Cluster: "east", Path: pki.ManagerPath}, Lifetime: 72 * time.Hour})
+	return keyPair(
+		t, ca, pki.Template{Identity: pki.Identity{Cluster: "east", Path: pki.ManagerPath}, Lifetime: 72 * time.Hour},
+	)
 }

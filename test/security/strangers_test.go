@@ -98,16 +98,23 @@ func floodOnce(t *testing.T, sources []string) error {
 	}
 	slices.Sort(h.latencies)
 	p50, p99 := h.latencies[len(h.latencies)/2], h.latencies[len(h.latencies)*99/100]
-	t.Logf("strangers: %d handshakes (%.0f/s), %d refused or evicted before their end, CPU of the generator %s; gateway and honest peer: CPU %s; "+
-		"memory %d MiB; honest requests: %d, failed %d, p50 %s, p99 %s", result.Handshakes, float64(result.Handshakes)/f.Duration.Seconds(), result.Refused,
-		result.CPU, processCPU(t)-before, (memory.HeapInuse+memory.StackInuse)>>20, len(h.latencies), len(h.failures), p50, p99)
+	t.Logf("strangers: %d handshakes (%.0f/s), %d refused or evicted before their end, CPU of the generator %s; gateway "+
+		"and honest peer: CPU %s; memory %d MiB; honest requests: %d, failed %d, p50 %s, p99 %s", result.Handshakes,
+		float64(result.Handshakes)/f.Duration.Seconds(), result.Refused,
+		result.CPU, processCPU(t)-before, (memory.HeapInuse+
+			memory.StackInuse)>>20, len(h.latencies), len(h.failures), p50, p99)
 	due := int64(f.Handshakes) * int64(f.Duration.Seconds()) * 8 / 10
 	if result.Handshakes+result.Refused < due {
-		return fmt.Errorf("%w: strangers finished %d handshakes and %d were ended by the gateway, of %d", errBusy, result.Handshakes, result.Refused, due)
+		return fmt.Errorf(
+			"%w: strangers finished %d handshakes and %d were ended by the gateway, of %d", errBusy, result.Handshakes,
+			result.Refused, due,
+		)
 	}
 	switch {
 	case len(h.failures) > 0:
-		return fmt.Errorf("%d of %d requests of the honest peer failed, the first with %w", len(h.failures), len(h.latencies), h.failures[0])
+		return fmt.Errorf(
+			"%d of %d requests of the honest peer failed, the first with %w", len(h.failures), len(h.latencies), h.failures[0],
+		)
 	case p99 >= promptly:
 		return fmt.Errorf("the honest peer was answered in %s at p99", p99)
 	case result.Handshakes < due:

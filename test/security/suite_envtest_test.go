@@ -37,7 +37,8 @@ var installed = sync.OnceValues(func() (*controllertest.Cluster, error) {
 	}
 	for i := range objects {
 		switch objects[i].GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy",
+			"ValidatingAdmissionPolicyBinding":
 			if err := cluster.Client.Create(context.Background(), objects[i].DeepCopy()); err != nil {
 				return nil, fmt.Errorf("create %s %s: %w", objects[i].GetKind(), objects[i].GetName(), err)
 			}

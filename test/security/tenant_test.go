@@ -56,7 +56,9 @@ func TestTenantWithItsAgentsKey(t *testing.T) {
 	}
 	honest()
 
-	evil := gatewaytest.IssueFor(t, east, pki.TransferIdentity("east", "evil", "x"), time.Now(), func(c *pki.RunClaims) { c.Claim = "evil-copy" })
+	evil := gatewaytest.IssueFor(t, east, pki.TransferIdentity("east", "evil", "x"), time.Now(), func(c *pki.RunClaims) {
+		c.Claim = "evil-copy"
+	})
 	var waiting, refused atomic.Int64
 	var all sync.WaitGroup
 	for range connections {

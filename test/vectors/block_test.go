@@ -21,7 +21,10 @@ import (
 func text(n int) []byte {
 	var b []byte
 	for i := 0; len(b) < n; i++ {
-		b = fmt.Appendf(b, "<container id=\"%07d\" port=%q weight=\"%d.%d\"/>\n", i*i%9999991, []string{"east", "west", "north"}[i%3], i%37, i%10)
+		b = fmt.Appendf(
+			b, "<container id=\"%07d\" port=%q weight=\"%d.%d\"/>\n", i*i%9999991, []string{"east", "west", "north"}[i%3], i%37,
+			i%10,
+		)
 	}
 	return b[:n]
 }
@@ -81,7 +84,8 @@ func TestBlocks(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			name := "block/" + b.name + ".bin"
 			h := frame.Header{
-				Last: b.last, Codec: b.codec, Class: b.class, Seq: b.seq, PlainLen: uint32(len(b.plain)), Checksum: xxh3.Hash(b.plain),
+				Last: b.last, Codec: b.codec, Class: b.class, Seq: b.seq, PlainLen: uint32(len(b.plain)),
+				Checksum: xxh3.Hash(b.plain),
 			}
 			var payload []byte
 			switch {

@@ -46,7 +46,9 @@ func (a *agent) encoders(ctx context.Context, c compression.Settings) encoders {
 }
 
 // plan is encoders for mode Auto.
-func (a *agent) plan(ctx context.Context, c compression.Settings, options calibrate.Options, verdict hardware.Verdict) encoders {
+func (a *agent) plan(
+	ctx context.Context, c compression.Settings, options calibrate.Options, verdict hardware.Verdict,
+) encoders {
 	plan := calibrate.Ways(ctx, options)
 	var said []string
 	for _, level := range codec.Levels() {
@@ -56,7 +58,10 @@ func (a *agent) plan(ctx context.Context, c compression.Settings, options calibr
 	}
 	a.log.Info("Engines were chosen to compress", "level", c.Policy.Level.String(), "software", strings.Join(said, "; "),
 		"accelerator", verdict.Reason, "acceleratorMessage", verdict.Message)
-	return encoders{registry: codec.NewRegistry(preferred(plan, options)...), accelerator: verdict.Accelerator(c.Policy.Level), plan: plan}
+	return encoders{
+		registry: codec.NewRegistry(preferred(plan, options)...), accelerator: verdict.Accelerator(c.Policy.Level),
+		plan: plan,
+	}
 }
 
 // preferred returns all engines, first those that were chosen for the level: who does not follow the plan uses the

@@ -27,12 +27,20 @@ func TestEncoders(t *testing.T) {
 		names []string
 		says  string
 	}{
-		"measured":      {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Deflate}}, nil, "deflate: "},
-		"named":         {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Zstd}, Engines: []string{"go-zstd"}}, nil, "zstd: go-zstd (named by the policy)"},
-		"named deflate": {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Deflate, codec.Zstd}, Engines: []string{"go"}}, nil, "deflate: go (named by the policy)"},
-		"never":         {compression.Settings{Policy: never, Codecs: []codec.ID{codec.Deflate}}, static, ""},
-		"no codec":      {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.None}}, static, ""},
-		"only hardware": {compression.Settings{Policy: onlyHardware, Codecs: []codec.ID{codec.Deflate}}, static, `"software":""`},
+		"measured": {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Deflate}}, nil, "deflate: "},
+		"named": {
+			compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Zstd}, Engines: []string{"go-zstd"}}, nil,
+			"zstd: go-zstd (named by the policy)",
+		},
+		"named deflate": {
+			compression.Settings{Policy: auto, Codecs: []codec.ID{codec.Deflate, codec.Zstd}, Engines: []string{"go"}}, nil,
+			"deflate: go (named by the policy)",
+		},
+		"never":    {compression.Settings{Policy: never, Codecs: []codec.ID{codec.Deflate}}, static, ""},
+		"no codec": {compression.Settings{Policy: auto, Codecs: []codec.ID{codec.None}}, static, ""},
+		"only hardware": {
+			compression.Settings{Policy: onlyHardware, Codecs: []codec.ID{codec.Deflate}}, static, `"software":""`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log lines

@@ -69,7 +69,11 @@ func startGateway(t *testing.T, directory, serverName, backend string) string {
 
 func (g *gateway) Open(request *wirev1.OpenRequest, s wirev1.Gateway_OpenServer) error {
 	if !request.GetPrivileged() || !request.GetMirror() {
-		return s.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Refused{Refused: &wirev1.Failure{Message: "the request lost what was asked for"}}})
+		return s.Send(
+			&wirev1.OpenResponse{
+				State: &wirev1.OpenResponse_Refused{Refused: &wirev1.Failure{Message: "the request lost what was asked for"}},
+			},
+		)
 	}
 	return errors.Join(
 		s.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Pending{Pending: &wirev1.OpenPending{Message: "starting"}}}),

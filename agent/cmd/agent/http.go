@@ -29,7 +29,10 @@ func (a *agent) http(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := required("listen_address", c.GetListenAddress(), "control_address", c.GetControlAddress(), "health_address", c.GetHealthAddress()); err != nil {
+	if err := required(
+		"listen_address", c.GetListenAddress(), "control_address", c.GetControlAddress(), "health_address",
+		c.GetHealthAddress(),
+	); err != nil {
 		return err
 	}
 	proxy := httpagent.New(httpagent.Options{

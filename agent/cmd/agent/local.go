@@ -30,7 +30,10 @@ func (a *agent) local(ctx context.Context) error {
 		return err
 	}
 	if from.GetRunId() != to.GetRunId() || from.GetAttempt() != to.GetAttempt() {
-		return badConfig("the configuration sends run %q attempt %d and receives run %q attempt %d", from.GetRunId(), from.GetAttempt(), to.GetRunId(), to.GetAttempt())
+		return badConfig(
+			"the configuration sends run %q attempt %d and receives run %q attempt %d", from.GetRunId(), from.GetAttempt(),
+			to.GetRunId(), to.GetAttempt(),
+		)
 	}
 	resolved, err := compression.Read(from.GetCompression())
 	if err != nil {
@@ -48,7 +51,8 @@ func (a *agent) local(ctx context.Context) error {
 
 // moveLocally joins a receiver and a sender.
 func (a *agent) moveLocally(
-	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, resolved compression.Settings, report *transfer.Report,
+	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, resolved compression.Settings,
+	report *transfer.Report,
 ) error {
 	source, err := openSource(from)
 	if err != nil {

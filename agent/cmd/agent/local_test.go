@@ -40,7 +40,8 @@ func newLocalRun(t *testing.T, mode wirev1.CompressionMode) *localRun {
 		Send: &wirev1.SendConfig{
 			RunId: "abcde", Attempt: 1, Volume: r.source, Path: "data", Verify: true, ControlAddress: freeAddress(t),
 			Compression: &wirev1.CompressionSettings{
-				Mode: mode, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"}, SoftwareEngines: []string{"go"},
+				Mode: mode, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"},
+				SoftwareEngines: []string{"go"},
 			},
 		},
 		Receive: &wirev1.ReceiveConfig{
@@ -77,10 +78,12 @@ func TestMovesLocally(t *testing.T) {
 		t.Fatalf("the agent exits with %d:\n%s", code, log)
 	}
 	r.arrived(t)
-	if report.State != wirev1.AgentState_AGENT_STATE_SUCCEEDED || report.Progress.Files != 1 || report.Progress.Bytes != uint64(len(r.content)) || report.EndTime == nil {
+	if report.State != wirev1.AgentState_AGENT_STATE_SUCCEEDED || report.Progress.Files != 1 ||
+		report.Progress.Bytes != uint64(len(r.content)) || report.EndTime == nil {
 		t.Errorf("the final report is %v", report)
 	}
-	if c := report.Compression; c.GetReason() != "NoNetwork" || c.GetEngine() != "none" || c.GetStored().GetBytes() != uint64(len(r.content)) || c.GetSkipped()["NoNetwork"] == 0 {
+	if c := report.Compression; c.GetReason() != "NoNetwork" || c.GetEngine() != "none" ||
+		c.GetStored().GetBytes() != uint64(len(r.content)) || c.GetSkipped()["NoNetwork"] == 0 {
 		t.Errorf("compression %v", c)
 	}
 	if report.WireBytes != 0 || report.Cpu.SendNanos == 0 || report.Cpu.ReceiveNanos != 0 {
@@ -97,7 +100,8 @@ func TestMovesLocally(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, report, log = r.run(t.Context(), t); code != exitOK || report.Progress.UnchangedFiles != 1 || report.Compression.UncompressedBytes != 0 {
+	if code, report, log = r.run(t.Context(), t); code != exitOK || report.Progress.UnchangedFiles != 1 ||
+		report.Compression.UncompressedBytes != 0 {
 		t.Errorf("the agent exits with %d: %v\n%s", code, report, log)
 	}
 	left, err := filepath.Glob(filepath.Join(r.destination, "copy", "*"))
@@ -113,7 +117,8 @@ func TestLocalPolicyDecides(t *testing.T) {
 		t.Fatalf("the agent exits with %d:\n%s", code, log)
 	}
 	r.arrived(t)
-	if c := report.Compression; c.GetEngine() != "go" || c.GetCompressedBytes() >= c.GetUncompressedBytes() || report.Decompression.GetSoftware().GetOperations() == 0 {
+	if c := report.Compression; c.GetEngine() != "go" || c.GetCompressedBytes() >= c.GetUncompressedBytes() ||
+		report.Decompression.GetSoftware().GetOperations() == 0 {
 		t.Errorf("compression %v", c)
 	}
 }
@@ -124,7 +129,10 @@ func TestLocalFailures(t *testing.T) {
 		code   int
 		reason wirev1.FailureReason
 	}{
-		"NoSource": {func(r *localRun) { r.config.Send.Path = "missing" }, exitFailed, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND},
+		"NoSource": {
+			func(r *localRun) { r.config.Send.Path = "missing" }, exitFailed,
+			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
+		},
 		"DestinationIsFile": {func(r *localRun) {
 			if err := os.WriteFile(filepath.Join(r.destination, "copy"), nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -148,7 +156,8 @@ func TestLocalFailures(t *testing.T) {
 			if code != test.code {
 				t.Fatalf("the agent exits with %d:\n%s", code, log)
 			}
-			if code == exitFailed && (report.State != wirev1.AgentState_AGENT_STATE_FAILED || report.Failure.GetReason() != test.reason) {
+			if code == exitFailed && (report.State != wirev1.AgentState_AGENT_STATE_FAILED ||
+				report.Failure.GetReason() != test.reason) {
 				t.Errorf("the final report is %v", report)
 			}
 		})

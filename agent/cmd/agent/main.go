@@ -63,7 +63,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	configDir := flags.String("config-dir", "/etc/lighterage", "directory with config.json and the certificates")
-	terminationLog := flags.String("termination-log", "", "file for the final report as JSON of at most 4096 bytes; empty: none is written")
+	terminationLog := flags.String(
+		"termination-log", "", "file for the final report as JSON of at most 4096 bytes; empty: none is written",
+	)
 	flags.Usage = func() {
 		fmt.Fprint(stderr, usage)
 		flags.PrintDefaults()
@@ -89,7 +91,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		log:            slog.New(slog.NewJSONHandler(stderr, nil)),
 	}
 	modes := map[string]func(context.Context) error{
-		"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "queue": a.queue, "trial": a.trial,
+		"send": a.send, "receive": a.receive, "local": a.local, "node": a.node, "http": a.http, "queue": a.queue,
+		"trial": a.trial,
 	}
 	mode, ok := modes[args[0]]
 	switch {

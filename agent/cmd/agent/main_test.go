@@ -95,7 +95,8 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{
-		filepath.Join(source, "data/x.log"): "left out", filepath.Join(destination, "copy/old"): "removed", filepath.Join(destination, "copy/y.log"): "kept",
+		filepath.Join(source, "data/x.log"): "left out", filepath.Join(destination, "copy/old"): "removed",
+		filepath.Join(destination, "copy/y.log"): "kept",
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
@@ -108,13 +109,17 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 		ControlAddress: freeAddress(t), DataAddress: freeAddress(t), AllowDelete: true,
 	}
 	configure(t, receiveDir, receive)
-	gatewayAddress := startGateway(t, west.Directory(t, east, "/gateway", transport.GatewayServerName), receiveName, receive.DataAddress)
+	gatewayAddress := startGateway(
+		t, west.Directory(t, east, "/gateway", transport.GatewayServerName), receiveName, receive.DataAddress,
+	)
 	sendDir := east.ForRun("abcde").Directory(t, west, "/ns/bank/transfer/ledger", sendName)
 	configure(t, sendDir, &wirev1.SendConfig{
-		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true, ControlAddress: freeAddress(t), Privileged: true,
+		RunId: "abcde", Attempt: 1, GatewayEndpoint: gatewayAddress, Volume: source, Path: "data", Verify: true,
+		ControlAddress: freeAddress(t), Privileged: true,
 		Exclude: []string{"*.log"}, Mirror: true,
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"},
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_ALWAYS, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			Codecs:          []string{"deflate"},
 			SoftwareEngines: []string{"lzip", "go"},
 		},
 	})
@@ -122,7 +127,9 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	var receiveLog, sendLog lines
 	code := make(chan int, 1)
 	go func() {
-		code <- run(t.Context(), []string{"receive", "--config-dir", receiveDir, "--termination-log", logs}, &receiveLog, &receiveLog)
+		code <- run(
+			t.Context(), []string{"receive", "--config-dir", receiveDir, "--termination-log", logs}, &receiveLog, &receiveLog,
+		)
 	}()
 
 	// The manager sees that the receiver waits.
@@ -142,7 +149,9 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 	}
 
 	sendLogs := logs + "-send"
-	if got := run(t.Context(), []string{"send", "--config-dir", sendDir, "--termination-log", sendLogs}, &sendLog, &sendLog); got != exitOK {
+	if got := run(
+		t.Context(), []string{"send", "--config-dir", sendDir, "--termination-log", sendLogs}, &sendLog, &sendLog,
+	); got != exitOK {
 		t.Errorf("the sender exits with %d:\n%s", got, sendLog.String())
 	}
 	if got := <-code; got != exitOK {
@@ -157,11 +166,13 @@ func TestSendAndReceiveThroughGateway(t *testing.T) {
 		}
 	}
 	for _, path := range []string{logs, sendLogs} {
-		if r := final(t, path); r.State != wirev1.AgentState_AGENT_STATE_SUCCEEDED || r.Progress.Bytes != uint64(len(content)) || r.Progress.Removed != 1 || r.EndTime == nil {
+		if r := final(t, path); r.State != wirev1.AgentState_AGENT_STATE_SUCCEEDED ||
+			r.Progress.Bytes != uint64(len(content)) || r.Progress.Removed != 1 || r.EndTime == nil {
 			t.Errorf("the final report is %v", r)
 		}
 	}
-	if r := final(t, sendLogs); r.Compression.GetCodec() != "deflate" || r.Compression.GetEngine() != "go" || r.Cpu.GetReceiveNanos() == 0 {
+	if r := final(t, sendLogs); r.Compression.GetCodec() != "deflate" || r.Compression.GetEngine() != "go" ||
+		r.Cpu.GetReceiveNanos() == 0 {
 		t.Errorf("the sender's final report is %v", r)
 	}
 }
@@ -172,7 +183,8 @@ func TestFailuresAreReported(t *testing.T) {
 	volume := t.TempDir()
 	good := func() *wirev1.SendConfig {
 		return &wirev1.SendConfig{
-			RunId: "abcde", Attempt: 1, GatewayEndpoint: freeAddress(t), Volume: volume, Path: ".", ControlAddress: "127.0.0.1:0",
+			RunId: "abcde", Attempt: 1, GatewayEndpoint: freeAddress(t), Volume: volume, Path: ".",
+			ControlAddress: "127.0.0.1:0",
 			Compression: &wirev1.CompressionSettings{
 				Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 			},
@@ -183,9 +195,14 @@ func TestFailuresAreReported(t *testing.T) {
 		code   int
 		reason wirev1.FailureReason
 	}{
-		"NoSource":     {func(c *wirev1.SendConfig) { c.Path = "missing" }, exitFailed, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND},
-		"Stopped":      {func(c *wirev1.SendConfig) {}, exitFailed, wirev1.FailureReason_FAILURE_REASON_ABORTED},
-		"BadPattern":   {func(c *wirev1.SendConfig) { c.Exclude = []string{"a", "[b"} }, exitFailed, wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER},
+		"NoSource": {
+			func(c *wirev1.SendConfig) { c.Path = "missing" }, exitFailed, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
+		},
+		"Stopped": {func(c *wirev1.SendConfig) {}, exitFailed, wirev1.FailureReason_FAILURE_REASON_ABORTED},
+		"BadPattern": {
+			func(c *wirev1.SendConfig) { c.Exclude = []string{"a", "[b"} }, exitFailed,
+			wirev1.FailureReason_FAILURE_REASON_INVALID_FILTER,
+		},
 		"NoGateway":    {func(c *wirev1.SendConfig) { c.GatewayEndpoint = "" }, exitConfig, 0},
 		"NoRun":        {func(c *wirev1.SendConfig) { c.RunId = "" }, exitConfig, 0},
 		"NoMode":       {func(c *wirev1.SendConfig) { c.Compression.Mode = 0 }, exitConfig, 0},
@@ -205,7 +222,9 @@ func TestFailuresAreReported(t *testing.T) {
 			}
 			defer cancel(nil)
 			var log lines
-			if got := run(ctx, []string{"send", "--config-dir", directory, "--termination-log", path}, &log, &log); got != test.code {
+			if got := run(
+				ctx, []string{"send", "--config-dir", directory, "--termination-log", path}, &log, &log,
+			); got != test.code {
 				t.Errorf("the agent exits with %d:\n%s", got, log.String())
 			}
 			if test.code == exitFailed {

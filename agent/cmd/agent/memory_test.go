@@ -27,7 +27,9 @@ func TestMemoryLimit(t *testing.T) {
 	} {
 		debug.SetMemoryLimit(test.given)
 		// Without a configuration it ends at once.
-		if code := run(t.Context(), []string{test.mode, "--config-dir", t.TempDir()}, io.Discard, io.Discard); code != exitConfig {
+		if code := run(
+			t.Context(), []string{test.mode, "--config-dir", t.TempDir()}, io.Discard, io.Discard,
+		); code != exitConfig {
 			t.Errorf("%s: exit code %d", test.mode, code)
 		}
 		if got := debug.SetMemoryLimit(-1); got != test.want {

@@ -27,7 +27,10 @@ func (a *agent) queue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := required("queue", c.GetQueue(), "listen_address", c.GetListenAddress(), "control_address", c.GetControlAddress(), "health_address", c.GetHealthAddress()); err != nil {
+	if err := required(
+		"queue", c.GetQueue(), "listen_address", c.GetListenAddress(), "control_address", c.GetControlAddress(),
+		"health_address", c.GetHealthAddress(),
+	); err != nil {
 		return err
 	}
 	member, err := os.Hostname()

@@ -39,7 +39,9 @@ func (a *agent) send(ctx context.Context) error {
 	if err := a.readConfig(&c); err != nil {
 		return err
 	}
-	err := required("run_id", c.GetRunId(), "volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress())
+	err := required(
+		"run_id", c.GetRunId(), "volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress(),
+	)
 	if err == nil && c.GetReceiverEndpoint() == "" {
 		err = required("gateway_endpoint or receiver_endpoint", c.GetGatewayEndpoint())
 	} else if err == nil {
@@ -258,7 +260,9 @@ func (a *agent) end(report ending, err error) error {
 	return errors.Join(err, control.WriteTermination(a.terminationLog, final))
 }
 
-func (a *agent) serveControl(files *transport.Files, address string, reporter control.Reporter) (stop func(), err error) {
+func (a *agent) serveControl(
+	files *transport.Files, address string, reporter control.Reporter,
+) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, badConfig("listen for the manager: %w", err)

@@ -93,7 +93,9 @@ func trialSource(c *wirev1.TrialConfig) error {
 	if agents == nil {
 		return required("volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress())
 	}
-	if err := required("control_address", c.GetControlAddress(), "agents.server_name", agents.GetServerName()); err != nil {
+	if err := required(
+		"control_address", c.GetControlAddress(), "agents.server_name", agents.GetServerName(),
+	); err != nil {
 		return err
 	}
 	duration := agents.GetDuration().AsDuration()
@@ -104,7 +106,8 @@ func trialSource(c *wirev1.TrialConfig) error {
 		return badConfig("%d addresses of agents: use 1 to %d", n, trial.MaxAgents)
 	case agents.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_BODY && agents.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_MESSAGE:
 		return badConfig("agents.unit is %v: use TRIAL_UNIT_BODY or TRIAL_UNIT_MESSAGE", agents.GetUnit())
-	case agents.GetUnit() == wirev1.TrialUnit_TRIAL_UNIT_BODY && (duration < sampling.MinDuration || duration > sampling.MaxDuration):
+	case agents.GetUnit() == wirev1.TrialUnit_TRIAL_UNIT_BODY && (duration < sampling.MinDuration ||
+		duration > sampling.MaxDuration):
 		return badConfig("agents.duration is %v: use %v to %v", duration, sampling.MinDuration, sampling.MaxDuration)
 	}
 	return nil

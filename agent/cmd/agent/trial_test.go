@@ -18,10 +18,13 @@ import (
 
 func trialConfig(t *testing.T, volume string) *wirev1.TrialConfig {
 	return &wirev1.TrialConfig{
-		Volume: volume, Path: ".", SampleBytes: 1 << 20, LinkBytesPerSecond: []uint64{1e6, 1e9}, ControlAddress: freeAddress(t),
+		Volume: volume, Path: ".", SampleBytes: 1 << 20, LinkBytesPerSecond: []uint64{1e6, 1e9},
+		ControlAddress: freeAddress(t),
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: []string{"deflate"},
-			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST, Prices: &wirev1.Prices{CpuHourNanos: 31e6, NetworkGibNanos: 50e6},
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			Codecs:    []string{"deflate"},
+			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_COST,
+			Prices:    &wirev1.Prices{CpuHourNanos: 31e6, NetworkGibNanos: 50e6},
 		},
 	}
 }
@@ -39,15 +42,19 @@ func TestTrial(t *testing.T) {
 	directory := trialDirectory(t)
 	configure(t, directory, trialConfig(t, volume))
 	var said lines
-	if code := run(t.Context(), []string{"trial", "--config-dir", directory, "--termination-log", log}, &said, &said); code != exitOK {
+	if code := run(
+		t.Context(), []string{"trial", "--config-dir", directory, "--termination-log", log}, &said, &said,
+	); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, said.String())
 	}
 	report, found := final(t, log), &wirev1.TrialResult{}
 	if err := proto.Unmarshal(report.GetTrial(), found); err != nil {
 		t.Fatal(err)
 	}
-	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED || len(found.GetRows()) < 5 || found.GetSample().GetBytesTotal() != 2<<20 ||
-		found.GetSample().GetBytes() != 1<<20 || len(found.GetBest()) != 2 || found.GetAccelerator().GetMessage() == "" || found.GetRows()[0].GetCostNanos() == 0 {
+	if report.GetState() != wirev1.AgentState_AGENT_STATE_SUCCEEDED || len(found.GetRows()) < 5 ||
+		found.GetSample().GetBytesTotal() != 2<<20 ||
+		found.GetSample().GetBytes() != 1<<20 || len(found.GetBest()) != 2 || found.GetAccelerator().GetMessage() == "" ||
+		found.GetRows()[0].GetCostNanos() == 0 {
 		t.Errorf("%v %v", report, found)
 	}
 }
@@ -66,7 +73,8 @@ func TestTrialRefuses(t *testing.T) {
 		change(c)
 		configure(t, directory, c)
 		var said lines
-		if code := run(t.Context(), []string{"trial", "--config-dir", directory}, &said, &said); code != exitConfig || !strings.Contains(said.String(), says) {
+		if code := run(t.Context(), []string{"trial", "--config-dir", directory}, &said, &said); code != exitConfig ||
+			!strings.Contains(said.String(), says) {
 			t.Errorf("%s: exit code %d: %s", says, code, said.String())
 		}
 	}

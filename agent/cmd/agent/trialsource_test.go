@@ -42,8 +42,15 @@ func replica(t *testing.T, authority *transporttest.Authority, namespace string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := transport.NewSampledServer(transport.NewFiles(authority.Directory(t, authority, "/ns/"+namespace+"/httpendpoint/shop", sampledName)))
-	wirev1.RegisterSamplerServer(server, sampling.NewServer(texts(calibrate.Sample(64_000)), sampling.Limits{Bytes: 1 << 20, Items: 100, Duration: time.Minute}))
+	server := transport.NewSampledServer(
+		transport.NewFiles(authority.Directory(t, authority, "/ns/"+namespace+"/httpendpoint/shop", sampledName)),
+	)
+	wirev1.RegisterSamplerServer(
+		server,
+		sampling.NewServer(
+			texts(calibrate.Sample(64_000)), sampling.Limits{Bytes: 1 << 20, Items: 100, Duration: time.Minute},
+		),
+	)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return listener.Addr().String()
@@ -53,7 +60,8 @@ func agentsConfig(t *testing.T, addresses ...string) *wirev1.TrialConfig {
 	c := trialConfig(t, "")
 	c.Path = ""
 	c.Agents = &wirev1.TrialAgents{
-		Unit: wirev1.TrialUnit_TRIAL_UNIT_BODY, ServerName: sampledName, Addresses: addresses, Duration: durationpb.New(time.Second),
+		Unit: wirev1.TrialUnit_TRIAL_UNIT_BODY, ServerName: sampledName, Addresses: addresses,
+		Duration: durationpb.New(time.Second),
 	}
 	return c
 }
@@ -64,14 +72,17 @@ func TestTrialOfBodies(t *testing.T) {
 	directory := east.Directory(t, east, "/ns/bank/trial/shop", sendName)
 	configure(t, directory, agentsConfig(t, replica(t, east, "bank")))
 	var said lines
-	if code := run(t.Context(), []string{"trial", "--config-dir", directory, "--termination-log", log}, &said, &said); code != exitOK {
+	if code := run(
+		t.Context(), []string{"trial", "--config-dir", directory, "--termination-log", log}, &said, &said,
+	); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, said.String())
 	}
 	found := &wirev1.TrialResult{}
 	if err := proto.Unmarshal(final(t, log).GetTrial(), found); err != nil {
 		t.Fatal(err)
 	}
-	if s := found.GetSample(); s.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_BODY || s.GetItems() != 64 || s.GetItemsTotal() != 500 || s.GetBytes() != 64_000 || s.GetBytesTotal() != 500_000 {
+	if s := found.GetSample(); s.GetUnit() != wirev1.TrialUnit_TRIAL_UNIT_BODY || s.GetItems() != 64 ||
+		s.GetItemsTotal() != 500 || s.GetBytes() != 64_000 || s.GetBytesTotal() != 500_000 {
 		t.Errorf("%v", s)
 	}
 	if rows := found.GetRows(); len(rows) < 5 || rows[1].GetProblem() != "" || rows[1].GetWireBytes() >= 64_000 {
@@ -83,7 +94,9 @@ func TestTrialOfBodies(t *testing.T) {
 
 	// The replica of another namespace does not let it in.
 	configure(t, directory, agentsConfig(t, replica(t, east, "other")))
-	if code := run(t.Context(), []string{"trial", "--config-dir", directory, "--termination-log", log}, &said, &said); code != exitFailed {
+	if code := run(
+		t.Context(), []string{"trial", "--config-dir", directory, "--termination-log", log}, &said, &said,
+	); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	if f := final(t, log).GetFailure(); f.GetReason() != wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST {
@@ -106,7 +119,8 @@ func TestTrialOfAgentsRefuses(t *testing.T) {
 		change(c)
 		configure(t, directory, c)
 		var said lines
-		if code := run(t.Context(), []string{"trial", "--config-dir", directory}, &said, &said); code != exitConfig || !strings.Contains(said.String(), says) {
+		if code := run(t.Context(), []string{"trial", "--config-dir", directory}, &said, &said); code != exitConfig ||
+			!strings.Contains(said.String(), says) {
 			t.Errorf("%s: exit code %d: %s", says, code, said.String())
 		}
 	}

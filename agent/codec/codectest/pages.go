@@ -24,7 +24,9 @@ func fence(t testing.TB, n int) fenced {
 	t.Helper()
 	page := os.Getpagesize()
 	size := (n + page - 1) / page * page
-	all, err := syscall.Mmap(-1, 0, size+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	all, err := syscall.Mmap(
+		-1, 0, size+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE,
+	)
 	if err != nil {
 		t.Fatalf("map %d bytes: %v", size+2*page, err)
 	}

@@ -73,7 +73,15 @@ func (s suite) stream(t *testing.T) {
 			if raceEnabled && corpus.Name != "json" {
 				continue // takes seconds and finds no race
 			}
-			for _, sizes := range [][]int{{0}, {1}, {0, 0, 0}, {1, 2, 3, 0, 4}, {100, 5000, 1, 70000}, {65536, 65535, 65537, 300}, {30, 30, 30, 30, 30, 30, 0}} {
+			for _, sizes := range [][]int{
+				{0},
+				{1},
+				{0, 0, 0},
+				{1, 2, 3, 0, 4},
+				{100, 5000, 1, 70000},
+				{65536, 65535, 65537, 300},
+				{30, 30, 30, 30, 30, 30, 0},
+			} {
 				t.Run(fmt.Sprintf("%v/%s/%v", level, corpus.Name, sizes), func(t *testing.T) {
 					s.parts(t, encoder, corpus, sizes)
 				})

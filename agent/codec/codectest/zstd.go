@@ -39,28 +39,8 @@ func zstdFrame(descriptor byte, parts ...[]byte) []byte {
 
 // The first 2,000 bytes of the corpus json, as the engines of an amd64 machine compressed them at level High.
 const (
-	madeByLibzstd = "" +
-		"KLUv/WDQBs0ZAEY7piEgT/MM9r/+B3Vchh+BrL93YLF+KG9a2KQuxFtUGBBAwHmkAJsAmAD/YGM2iW/d2YmRBF58iHMCTTwZIyACxhwC0FIQcYbBFU1CaqSd" +
-		"X/HESPOpBZtqarHUSL8bxzuJ8SaFlKnVSPrmxr5ODMZihI2kf1PUxFirNZJ+tm+dGOnNGSNDPCMsAsEPR1IjLdsfiZEaGBQWUiPdZtnPPI0D3ew5e4L0E5Ea" +
-		"SdGOxEjYs/KcGsl5RWmYxEhNknFqJOYjnkkM6JZaVLJG0jtZBJ+grR9v/wXhBDlPs1i8aIVdWewXk3LNy6ij9eOVq/589+N0tr0om2wVOlZ/JU6+O+HDY8gB" +
-		"MSgg6wmI+Z0PEMGim52x9YTVFGNqTSgbW3CxuFh0EHEepcDgsYN+a6SxRrvJjF/0LNqB7dZY+zvo5t8IuwRynsc7ivJfnAS4SHfVK2FczCVRMhpTI2V/2Ep9" +
-		"/nN2Lvk1rlsprIwGjwJh3VGQA7sCYT9R7yjQJW/9L6vwJu5thc7JKKdkL3n3QvifuAmjY445rPEfqokwzmMnU6tB9xilEEq25KSI4xfPyC/a2Cty+GfE+DsK" +
-		"2rpZLGKarffTMA8EYbFvTZu0jiYUwhmdJ5Q9i/5mbDGRNNakUmotk3C5fcvdJ12qMfWQx94LRPNeU1Oq5iJkkMHpmHvSIfoxsz0K86j6aZz8Nj+WqDc/oyjP" +
-		"LFpvPu+rbrmXjf5KKqP+2pzyq7P1pLtV4UsehPFhdE4xpFEGdn7MLKgka20+uF5czTnYEOaxszX2iyCsJyh/BHKwW8Rgj0BbP40j40Xd/HixETIXmaNuzcSh" +
-		"vIvSSpMI4YTJkk06ZildzVWWrOculZSqCJlykD72JKStTUkbcnOzaAj7LBblzwFDIOBCCUS4AxgeuHKdD0iwQ4GVSSQte/XSDJKN/Qvux6bxZeI0pDj018fF" +
-		"EAj1y7HQ0DZGVdhIPCI/FeS8svZS8jrkwh+L2G58ADbi48S15SzIkfX1ZA20PkLlxaAYvIdC2H/Bfl6aj8HL2m44rfaYcijsSFxtRoihC8PPrZyzGOTi5CDX" +
-		"52mCCyUvM4q9jZNBPtDJRjqDMNTc7oF2AQ=="
-	madeByGo = "" +
-		"KLUv/WDQBsUZADJ9qSIgTzQM9oNb0yRWttmx/SpwgOR7IF8oiiJ6Ib1FQgOADPgKGUcP47DuPJJyP8HRA92v961Eotx3mOW3Y/XmU3mJY+5lo8+WpKm/Nqf8" +
-		"xJs96Y4l8C0PwvgwOrcaeZiBfN86DC7Zrc0H2YusOQcb4ryFsn+TsHUlQVRf0v2IBFmvybEekTKOHse1zVLu26ZG2C62o47NxaFUWEKXCOGEC5NNuq6UsuaS" +
-		"XthzCpWUrgh7OUhfPwlpa1PShij3aTBEjZqa7t+IgagOMclhnYGov6yHmOWrv9IJVBb3NYHOySin7Lc8RYHwf3ETRteuHSbxH66JOFBUWy82e7EG3WtKIZTN" +
-		"5KSI4xu/yZWE/aFsPUkO/5scf4hJGT9NTc6TcY4e55EgqvWMaZPV0YVCOKPzhfZ39Ddji4ukMVkSSmttCZnXx9x9UrZar4c8cm4gnvfamnI1F2HDhtO1e9Ih" +
-		"+K2T/ZeU8dvs3yS7JCh6mmobvKwzrJ+1lGwqTR1NPiqSJT+f8nG62l6UTbYEuk6eLU4+ZcKH18khMSik6gnJ+XwPEkGDn3xt9QTWVvdiE8rWDLKOrKODCBQx" +
-		"BQZvofQZJ2xxys91XElRgx22ZmyxP5SU+zlZl0hQ9HiIWf6NkwAXSmGJImFk7ZYom0bVUNcfWDFUTajPf65OJj+JTEkoTJr+g63rEl811FeHsmIogRcf4pxI" +
-		"E9G1CImg2yEgsQURdxxb8SSohsr3GVcMNd9isK22WKuG+vw4HlKMNymkvVhDYeU+9bFidMcIGwp/pkgUg7HWUDjKnrFiqDdnjI34RToCsQ9HVEM12R+KoRoY" +
-		"FBZUQylPk9+hGMqJHkdSrt/rS8JRhGooBjsUQ1m/y69qKOgZ5nEUQz3LtaqhnI94RzGgY4tR2Q2Fs7IIPSDgAgghYB4YHrpPItPCppcWk2zsX3A/Nowvg9Mg" +
-		"5aFdn3Bx8lhoqI2lquRysM3xqPxUyHkFau8nSgBbrkMb/Ckt4sksP0Ab8XkiRoT8ric/ILUEIXD2EGSxGz7ATb4wf4OTtW44Ve0xcSiskbhuRohBF8DPLZx7" +
-		"MeTi5CDX52mCCxUvM4stk419yBw/GT4S"
+	madeByLibzstd = "KLUv/WDQBs0ZAEY7piEgT/MM9r/+B3Vchh+BrL93YLF+KG9a2KQuxFtUGBBAwHmkAJsAmAD/YGM2iW/d2YmRBF58iHMCTTwZIyACxhwC0FIQcYbBFU1CaqSdX/HESPOpBZtqarHUSL8bxzuJ8SaFlKnVSPrmxr5ODMZihI2kf1PUxFirNZJ+tm+dGOnNGSNDPCMsAsEPR1IjLdsfiZEaGBQWUiPdZtnPPI0D3ew5e4L0E5EaSdGOxEjYs/KcGsl5RWmYxEhNknFqJOYjnkkM6JZaVLJG0jtZBJ+grR9v/wXhBDlPs1i8aIVdWewXk3LNy6ij9eOVq/589+N0tr0om2wVOlZ/JU6+O+HDY8gBMSgg6wmI+Z0PEMGim52x9YTVFGNqTSgbW3CxuFh0EHEepcDgsYN+a6SxRrvJjF/0LNqB7dZY+zvo5t8IuwRynsc7ivJfnAS4SHfVK2FczCVRMhpTI2V/2Ep9/nN2Lvk1rlsprIwGjwJh3VGQA7sCYT9R7yjQJW/9L6vwJu5thc7JKKdkL3n3QvifuAmjY445rPEfqokwzmMnU6tB9xilEEq25KSI4xfPyC/a2Cty+GfE+DsK2rpZLGKarffTMA8EYbFvTZu0jiYUwhmdJ5Q9i/5mbDGRNNakUmotk3C5fcvdJ12qMfWQx94LRPNeU1Oq5iJkkMHpmHvSIfoxsz0K86j6aZz8Nj+WqDc/oyjPLFpvPu+rbrmXjf5KKqP+2pzyq7P1pLtV4UsehPFhdE4xpFEGdn7MLKgka20+uF5czTnYEOaxszX2iyCsJyh/BHKwW8Rgj0BbP40j40Xd/HixETIXmaNuzcShvIvSSpMI4YTJkk06ZildzVWWrOculZSqCJlykD72JKStTUkbcnOzaAj7LBblzwFDIOBCCUS4AxgeuHKdD0iwQ4GVSSQte/XSDJKN/Qvux6bxZeI0pDj018fFEAj1y7HQ0DZGVdhIPCI/FeS8svZS8jrkwh+L2G58ADbi48S15SzIkfX1ZA20PkLlxaAYvIdC2H/Bfl6aj8HL2m44rfaYcijsSFxtRoihC8PPrZyzGOTi5CDX52mCCyUvM4q9jZNBPtDJRjqDMNTc7oF2AQ=="
+	madeByGo      = "KLUv/WDQBsUZADJ9qSIgTzQM9oNb0yRWttmx/SpwgOR7IF8oiiJ6Ib1FQgOADPgKGUcP47DuPJJyP8HRA92v961Eotx3mOW3Y/XmU3mJY+5lo8+WpKm/Nqf8xJs96Y4l8C0PwvgwOrcaeZiBfN86DC7Zrc0H2YusOQcb4ryFsn+TsHUlQVRf0v2IBFmvybEekTKOHse1zVLu26ZG2C62o47NxaFUWEKXCOGEC5NNuq6UsuaSXthzCpWUrgh7OUhfPwlpa1PShij3aTBEjZqa7t+IgagOMclhnYGov6yHmOWrv9IJVBb3NYHOySin7Lc8RYHwf3ETRteuHSbxH66JOFBUWy82e7EG3WtKIZTN5KSI4xu/yZWE/aFsPUkO/5scf4hJGT9NTc6TcY4e55EgqvWMaZPV0YVCOKPzhfZ39Ddji4ukMVkSSmttCZnXx9x9UrZar4c8cm4gnvfamnI1F2HDhtO1e9Ih+K2T/ZeU8dvs3yS7JCh6mmobvKwzrJ+1lGwqTR1NPiqSJT+f8nG62l6UTbYEuk6eLU4+ZcKH18khMSik6gnJ+XwPEkGDn3xt9QTWVvdiE8rWDLKOrKODCBQxBQZvofQZJ2xxys91XElRgx22ZmyxP5SU+zlZl0hQ9HiIWf6NkwAXSmGJImFk7ZYom0bVUNcfWDFUTajPf65OJj+JTEkoTJr+g63rEl811FeHsmIogRcf4pxIE9G1CImg2yEgsQURdxxb8SSohsr3GVcMNd9isK22WKuG+vw4HlKMNymkvVhDYeU+9bFidMcIGwp/pkgUg7HWUDjKnrFiqDdnjI34RToCsQ9HVEM12R+KoRoYFBZUQylPk9+hGMqJHkdSrt/rS8JRhGooBjsUQ1m/y69qKOgZ5nEUQz3LtaqhnI94RzGgY4tR2Q2Fs7IIPSDgAgghYB4YHrpPItPCppcWk2zsX3A/Nowvg9Mg5aFdn3Bx8lhoqI2lquRysM3xqPxUyHkFau8nSgBbrkMb/Ckt4sksP0Ab8XkiRoT8ric/ILUEIXD2EGSxGz7ATb4wf4OTtW44Ve0xcSiskbhuRohBF8DPLZx7MeTi5CDX52mCCxUvM4stk419yBw/GT4S"
 )
 
 // ZstdFrames checks that an engine of codec.Zstd reads frames of any shape that
@@ -129,15 +109,22 @@ func ZstdFrames(t *testing.T, engine codec.Engine) {
 		"more than its size":     {zstdFrame(single|size4, []byte{0xe7, 3, 0, 0}, raw), codec.ErrCorrupt},
 		"less than its size":     {zstdFrame(single|size4, []byte{0xe9, 3, 0, 0}, raw), codec.ErrCorrupt},
 		"a reserved block":       {zstdFrame(single|size4, length4, appendBlock(nil, true, 3, 0)), codec.ErrCorrupt},
-		"a block too long":       {zstdFrame(single|size4, length4, appendBlock(nil, true, 1, 1001), []byte{'x'}), codec.ErrCorrupt},
-		"no last block":          {zstdFrame(single|size4, length4, raw[:len(raw)-3]), codec.ErrTruncated},
-		"no blocks":              {zstdFrame(single|size4, length4), codec.ErrTruncated},
-		"a cut block":            {zstdFrame(single|size4, length4, raw[:400]), codec.ErrTruncated},
-		"a cut header":           {zstdFrame(size4, window(20), length4[:3]), codec.ErrTruncated},
+		"a block too long": {
+			zstdFrame(single|size4, length4, appendBlock(nil, true, 1, 1001), []byte{'x'}), codec.ErrCorrupt,
+		},
+		"no last block": {zstdFrame(single|size4, length4, raw[:len(raw)-3]), codec.ErrTruncated},
+		"no blocks":     {zstdFrame(single|size4, length4), codec.ErrTruncated},
+		"a cut block":   {zstdFrame(single|size4, length4, raw[:400]), codec.ErrTruncated},
+		"a cut header":  {zstdFrame(size4, window(20), length4[:3]), codec.ErrTruncated},
 		// 1 MiB in 40 bytes.
-		"a bomb": {zstdFrame(single|size4, length4, bytes.Repeat(append(appendBlock(nil, false, 1, 1<<17), 'x'), 8)), codec.ErrCorrupt},
+		"a bomb": {
+			zstdFrame(single|size4, length4, bytes.Repeat(append(appendBlock(nil, false, 1, 1<<17), 'x'), 8)), codec.ErrCorrupt,
+		},
 		// Each block may be as long as the content; together they must not be.
-		"a bomb of short blocks": {zstdFrame(single|size4, length4, bytes.Repeat(append(appendBlock(nil, false, 1, 1000), 'x'), 4096), repeated), codec.ErrCorrupt},
+		"a bomb of short blocks": {
+			zstdFrame(single|size4, length4, bytes.Repeat(append(appendBlock(nil, false, 1, 1000), 'x'), 4096), repeated),
+			codec.ErrCorrupt,
+		},
 	} {
 		t.Run("Refuses/"+name, func(t *testing.T) {
 			dst := guard(1100)

@@ -118,7 +118,9 @@ func (e *encoder) EncodePart(dst, src []byte, last bool) (int, error) {
 		return 0, errTooLarge
 	}
 	space := min(len(dst), math.MaxUint32)
-	return result(C.isal_part_deflate(e.stream, pointer(dst), C.uint32_t(space), pointer(src), C.uint32_t(len(src)), flag(last)))
+	return result(
+		C.isal_part_deflate(e.stream, pointer(dst), C.uint32_t(space), pointer(src), C.uint32_t(len(src)), flag(last)),
+	)
 }
 
 func flag(b bool) C.int {

@@ -112,9 +112,11 @@ func TestReuse(t *testing.T) {
 		method, answer, body string
 		conns                int64
 	}{
-		"length":    {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 1},
-		"empty":     {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", 1},
-		"chunked":   {"GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T: y\r\n\r\n", "hello", 1},
+		"length": {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 1},
+		"empty":  {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", 1},
+		"chunked": {
+			"GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T: y\r\n\r\n", "hello", 1,
+		},
 		"204":       {"GET", "HTTP/1.1 204 No Content\r\n\r\n", "", 1},
 		"304":       {"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n", "", 1},
 		"HEAD":      {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "", 1},
@@ -210,7 +212,9 @@ func awaitReceipt(t *testing.T, c net.Conn) {
 }
 
 func TestInformational(t *testing.T) {
-	address, _ := server(t, always("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+	address, _ := server(
+		t, always("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+	)
 	b := start(t, backend.Options{Address: address})
 	for _, method := range []string{"GET", "DELETE"} {
 		var got []string
@@ -277,7 +281,9 @@ func TestEndlessStream(t *testing.T) {
 	for limit := 200 * time.Millisecond; ; limit *= 2 {
 		req := request(t, "GET")
 		req.Header.Set("X-Pause", (limit + limit/4).String())
-		res, err := start(t, backend.Options{Address: address, HeaderTimeout: limit, BodyTimeout: time.Millisecond}).Do(req, nil)
+		res, err := start(
+			t, backend.Options{Address: address, HeaderTimeout: limit, BodyTimeout: time.Millisecond},
+		).Do(req, nil)
 		if errors.Is(err, backend.ErrTimeout) && limit < patience {
 			continue // on a busy machine the header may need more
 		}
@@ -329,7 +335,9 @@ func TestCancel(t *testing.T) {
 
 func TestHeaderTooLong(t *testing.T) {
 	address, _ := server(t, always("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 100000)+"\r\nContent-Length: 0\r\n\r\n"))
-	if _, err := start(t, backend.Options{Address: address, MaxHeaderBytes: 50000}).Do(request(t, "GET"), nil); !errors.Is(err, backend.ErrHeaderTooLong) {
+	if _, err := start(
+		t, backend.Options{Address: address, MaxHeaderBytes: 50000},
+	).Do(request(t, "GET"), nil); !errors.Is(err, backend.ErrHeaderTooLong) {
 		t.Errorf("%v", err)
 	}
 	do(t, start(t, backend.Options{Address: address}), request(t, "GET"))
@@ -380,12 +388,16 @@ func TestIdle(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	behind := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	behind := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello")
+	}))
 	defer behind.Close()
 	pool := x509.NewCertPool()
 	pool.AddCert(behind.Certificate())
 	for name, want := range map[string]bool{"example.com": true, "elsewhere.example": false} {
-		b := start(t, backend.Options{Address: behind.Listener.Addr().String(), TLS: &tls.Config{ServerName: name, RootCAs: pool}})
+		b := start(
+			t, backend.Options{Address: behind.Listener.Addr().String(), TLS: &tls.Config{ServerName: name, RootCAs: pool}},
+		)
 		req := request(t, "GET")
 		req.URL.Scheme = "https"
 		res, err := b.Do(req, nil)

@@ -57,7 +57,9 @@ func (b *Backend) simple(req *http.Request, inform Informational) (*http.Respons
 
 // exchange sends a request and reads the header of the answer. Answered says that some
 // of it came, also when there is an error.
-func (b *Backend) exchange(c *conn, req *http.Request, inform Informational) (res *http.Response, answered bool, err error) {
+func (b *Backend) exchange(
+	c *conn, req *http.Request, inform Informational,
+) (res *http.Response, answered bool, err error) {
 	// It also bounds sending a header that the backend does not read.
 	if err := c.SetDeadline(time.Now().Add(b.options.HeaderTimeout)); err != nil {
 		return nil, false, err

@@ -139,7 +139,8 @@ func TestStream(t *testing.T) {
 							t.Fatalf("%v, part %d: %v", sizes, i, err)
 						}
 						body, at = append(body, dst[:length]...), at+n
-						if got, whole := expand(t, c, body); !bytes.Equal(got, plain[:at]) || whole != (i == len(sizes)-1) && len(body) > 0 {
+						if got, whole := expand(t, c, body); !bytes.Equal(got, plain[:at]) ||
+							whole != (i == len(sizes)-1) && len(body) > 0 {
 							t.Fatalf("%v, lone %v, part %d: expand to %d bytes, want %d; whole %v", sizes, lone, i, len(got), at, whole)
 						}
 					}
@@ -158,10 +159,14 @@ func TestRefusals(t *testing.T) {
 	if _, err := coding.Whole(e, negotiate.Identity, make([]byte, 100), nil, 0); err == nil {
 		t.Error("identity is a coding")
 	}
-	if _, err := coding.NewStream(negotiate.Identity, 0).Part(e.(codec.StreamEncoder), make([]byte, 1000), nil, true); err == nil {
+	if _, err := coding.NewStream(negotiate.Identity, 0).Part(
+		e.(codec.StreamEncoder), make([]byte, 1000), nil, true,
+	); err == nil {
 		t.Error("identity is a stream")
 	}
-	if _, err := coding.NewStream(negotiate.Zstd, 0).LonePart(e.(codec.StreamEncoder), make([]byte, 1000), nil, true); err == nil {
+	if _, err := coding.NewStream(negotiate.Zstd, 0).LonePart(
+		e.(codec.StreamEncoder), make([]byte, 1000), nil, true,
+	); err == nil {
 		t.Error("frames of zstd are joined")
 	}
 	if coding.Codec(negotiate.Identity) != codec.None {

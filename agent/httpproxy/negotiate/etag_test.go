@@ -32,7 +32,9 @@ func TestTag(t *testing.T) {
 			t.Errorf("Untag(%s) = %s, %v", got, base, c)
 		}
 	}
-	for _, foreign := range []string{`"abc-gzip"`, `"abc;lighterage=br"`, `"abc;lighterage="`, `W/"abc;lighterage=gzip"`, `"abc;lighterage=gzip`} {
+	for _, foreign := range []string{
+		`"abc-gzip"`, `"abc;lighterage=br"`, `"abc;lighterage="`, `W/"abc;lighterage=gzip"`, `"abc;lighterage=gzip`,
+	} {
 		if base, c := Untag(foreign); base != foreign || c != Identity {
 			t.Errorf("Untag(%s) = %s, %v", foreign, base, c)
 		}
@@ -54,7 +56,10 @@ func TestConditions(t *testing.T) {
 		{"coded", `"a;lighterage=gzip"`, gzip, `"a"`, `"a"`},
 		{"coded as the client accepts no more", `"a;lighterage=gzip"`, identity, `"a"`, `"a;lighterage=gzip"`},
 		{"coded, client says nothing", `"a;lighterage=gzip"`, silent, `"a"`, `"a"`},
-		{"list", `"a;lighterage=gzip", W/"b", "c;lighterage=zstd","d"`, gzip, `"a", W/"b", "c","d"`, `"a", W/"b", "c;lighterage=zstd","d"`},
+		{
+			"list", `"a;lighterage=gzip", W/"b", "c;lighterage=zstd","d"`, gzip, `"a", W/"b", "c","d"`,
+			`"a", W/"b", "c;lighterage=zstd","d"`,
+		},
 		{"list, both accepted", `"a;lighterage=gzip", "c;lighterage=zstd"`, zstd, `"a", "c"`, `"a", "c"`},
 		{"weak", `W/"a;lighterage=gzip"`, gzip, `W/"a;lighterage=gzip"`, `W/"a;lighterage=gzip"`},
 		{"a comma in a tag", `"x,y;lighterage=gzip"`, gzip, `"x,y"`, `"x,y"`},

@@ -194,7 +194,9 @@ func TestNoAllocations(t *testing.T) {
 
 // FuzzParse holds what follows from any field, however broken.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"", "gzip", "gzip;q=0.5, *;q=0", "identity;q=0", ";;,,==", "*;q=1.000", strings.Repeat("gzip,", 100)} {
+	for _, s := range []string{
+		"", "gzip", "gzip;q=0.5, *;q=0", "identity;q=0", ";;,,==", "*;q=1.000", strings.Repeat("gzip,", 100),
+	} {
 		f.Add(s, "")
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
@@ -206,7 +208,8 @@ func FuzzParse(f *testing.F) {
 		if !ok && (a.Accepts(Identity) || a.Accepts(Gzip) || a.Accepts(Deflate) || a.Accepts(Zstd)) {
 			t.Error("refused, although something is accepted")
 		}
-		if lower := strings.ToLower(first + second); c != Identity && !strings.Contains(lower, c.String()) && !strings.Contains(lower, "*") {
+		if lower := strings.ToLower(first + second); c != Identity && !strings.Contains(lower, c.String()) &&
+			!strings.Contains(lower, "*") {
 			t.Errorf("%v was never mentioned", c)
 		}
 		if again, _ := a.Choose([]Coding{Gzip, Deflate, Zstd, Gzip}); again != c {

@@ -20,7 +20,8 @@ func DefaultTypes() []string {
 		"text/*", "application/json", "application/*+json", "application/xml", "application/*+xml", "application/javascript",
 		"application/x-javascript", "application/ecmascript", "application/x-ndjson", "application/graphql-response+json",
 		"application/manifest+json", "application/yaml", "application/toml", "application/rtf", "application/wasm",
-		"application/vnd.ms-fontobject", "application/x-protobuf", "application/protobuf", "application/sql", "application/x-sh",
+		"application/vnd.ms-fontobject", "application/x-protobuf", "application/protobuf", "application/sql",
+		"application/x-sh",
 		"font/ttf", "font/otf", "font/collection", "image/svg+xml", "image/bmp", "image/vnd.microsoft.icon", "image/x-icon",
 		"model/*+xml", "model/*+json", "message/http",
 	}
@@ -73,7 +74,8 @@ func (t *Types) Match(contentType string) bool {
 		return false
 	}
 	for _, p := range t.patterns {
-		if len(name) >= len(p.prefix)+len(p.suffix) && strings.HasPrefix(name, p.prefix) && strings.HasSuffix(name, p.suffix) {
+		if len(name) >= len(p.prefix)+len(p.suffix) && strings.HasPrefix(name, p.prefix) &&
+			strings.HasSuffix(name, p.suffix) {
 			return true
 		}
 	}

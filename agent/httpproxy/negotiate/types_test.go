@@ -11,8 +11,14 @@ func TestTypes(t *testing.T) {
 		yes, no  []string
 	}{
 		{DefaultTypes(),
-			[]string{"text/html", "TEXT/HTML; charset=utf-8", "application/json", "application/problem+json;x=y", "image/svg+xml", "application/wasm"},
-			[]string{"", "text", "image/png", "video/mp4", "application/octet-stream", "application/zip", "text/event-stream", "font/woff2", "application/+", "multipart/byteranges"}},
+			[]string{
+				"text/html", "TEXT/HTML; charset=utf-8", "application/json", "application/problem+json;x=y", "image/svg+xml",
+				"application/wasm",
+			},
+			[]string{
+				"", "text", "image/png", "video/mp4", "application/octet-stream", "application/zip", "text/event-stream",
+				"font/woff2", "application/+", "multipart/byteranges",
+			}},
 		{[]string{"text/event-stream"}, []string{"text/event-stream;charset=utf-8"}, []string{"text/html"}},
 		{[]string{"*/*"}, []string{"a/b", "image/png"}, []string{"", "text/event-stream"}},
 		{[]string{"Text/HTML"}, []string{"text/html"}, []string{"text/plain"}},
@@ -34,7 +40,9 @@ func TestTypes(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", "text", "/", "text/", "*/html", "*", "text/*x*", "text/html; charset=utf-8", "te xt/html", "*/*/*"} {
+	for _, bad := range []string{
+		"", "text", "/", "text/", "*/html", "*", "text/*x*", "text/html; charset=utf-8", "te xt/html", "*/*/*",
+	} {
 		if _, err := NewTypes([]string{bad}); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -46,9 +54,11 @@ func TestDirective(t *testing.T) {
 		fields []string
 		want   bool
 	}{
-		{nil, false}, {[]string{""}, false}, {[]string{"no-transform"}, true}, {[]string{"public, No-Transform , max-age=1"}, true},
+		{nil, false}, {[]string{""}, false}, {[]string{"no-transform"}, true},
+		{[]string{"public, No-Transform , max-age=1"}, true},
 		{[]string{"public", "no-transform=1"}, true}, {[]string{"no-transformation"}, false},
-		{[]string{`private="x, no-transform"`}, false}, {[]string{`private="a\", no-transform", no-transform`}, true}, {[]string{`x="open, no-transform`}, false},
+		{[]string{`private="x, no-transform"`}, false}, {[]string{`private="a\", no-transform", no-transform`}, true},
+		{[]string{`x="open, no-transform`}, false},
 	} {
 		if got := Directive(test.fields, "no-transform"); got != test.want {
 			t.Errorf("%q: %v", test.fields, got)

@@ -180,7 +180,9 @@ func (s *run) block(d Decider, data *Data, r *Result) {
 	r.CPU += prepare + write + (effect.Inflate+s.ReceivePlain)*blockSize + s.ReceiveWire*wire
 	r.Bytes += wire
 	if !choice.Stored() {
-		d.Observe(policy.Outcome{Option: choice.Option, Size: blockSize, Predicted: predicted, Wire: int(wire), CPU: compress})
+		d.Observe(
+			policy.Outcome{Option: choice.Option, Size: blockSize, Predicted: predicted, Wire: int(wire), CPU: compress},
+		)
 	}
 
 	win := &s.window

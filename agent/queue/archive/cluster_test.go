@@ -179,7 +179,9 @@ func TestMembers(t *testing.T) {
 			return err
 		}
 		c := from.CachedInfo().Config
-		c.Name, c.Subjects, c.Metadata = "again", []string{"again", "again.>", store.DeadSubject("again"), store.RestoreSubject("again")}, nil
+		c.Name, c.Subjects, c.Metadata = "again", []string{
+			"again", "again.>", store.DeadSubject("again"), store.RestoreSubject("again"),
+		}, nil
 		_, err = members[0].js.CreateOrUpdateStream(ctx, c)
 		return err
 	})

@@ -166,7 +166,9 @@ func (d *Directory) Ranges() ([]Range, error) {
 		r.Size = info.Size()
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b Range) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last)) })
+	slices.SortFunc(all, func(a, b Range) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	})
 	return all, nil
 }
 

@@ -24,7 +24,10 @@ func TestNames(t *testing.T) {
 	if queue != "my-orders" || of != life || !ok {
 		t.Errorf("%q %q %v", queue, of, ok)
 	}
-	for _, name := range []string{"", "orders", "orders.", "." + life, "orders." + life + "0", "orders.20261121T192512Z", "orders.20261321T192512.123456789Z"} {
+	for _, name := range []string{
+		"", "orders", "orders.", "." + life, "orders." + life + "0", "orders.20261121T192512Z",
+		"orders.20261321T192512.123456789Z",
+	} {
 		if _, _, ok := parseName(name); ok {
 			t.Errorf("%q is a name", name)
 		}
@@ -33,7 +36,10 @@ func TestNames(t *testing.T) {
 	if got, ok := parseRange(r.name()); !ok || got != r {
 		t.Errorf("%s is %+v", r.name(), got)
 	}
-	for _, name := range []string{"", "index", "a.range", "00000000000000000000-00000000000000000007.range", "00000000000000000008-00000000000000000007.range", "8-9.range"} {
+	for _, name := range []string{
+		"", "index", "a.range", "00000000000000000000-00000000000000000007.range",
+		"00000000000000000008-00000000000000000007.range", "8-9.range",
+	} {
 		if _, ok := parseRange(name); ok {
 			t.Errorf("%q is a name", name)
 		}
@@ -42,8 +48,16 @@ func TestNames(t *testing.T) {
 
 func TestChain(t *testing.T) {
 	// Two members wrote at once.
-	ranges := []Range{{First: 5, Last: 100}, {First: 5, Last: 150}, {First: 101, Last: 120}, {First: 121, Last: 200}, {First: 300, Last: 400}}
-	for after, want := range map[uint64][]uint64{3: nil, 4: {150, 200}, 99: {150, 200}, 120: {200}, 150: {200}, 200: nil, 299: {400}, 400: nil, math.MaxUint64: nil} {
+	ranges := []Range{
+		{First: 5, Last: 100},
+		{First: 5, Last: 150},
+		{First: 101, Last: 120},
+		{First: 121, Last: 200},
+		{First: 300, Last: 400},
+	}
+	for after, want := range map[uint64][]uint64{
+		3: nil, 4: {150, 200}, 99: {150, 200}, 120: {200}, 150: {200}, 200: nil, 299: {400}, 400: nil, math.MaxUint64: nil,
+	} {
 		way, end := Chain(ranges, after)
 		var got []uint64
 		for _, r := range way {

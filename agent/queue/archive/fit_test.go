@@ -62,7 +62,9 @@ func TestFit(t *testing.T) {
 
 // Names of headers that the library refuses would hold a restore up for ever.
 func TestSendable(t *testing.T) {
-	for _, name := range []string{"Customer", "a-b_c.d", "x!#$%&'*+^`|~9", "A/B", "a@b", "a[0]", "Größe", "(", "{x}", "a=b", "\"", "\\"} {
+	for _, name := range []string{
+		"Customer", "a-b_c.d", "x!#$%&'*+^`|~9", "A/B", "a@b", "a[0]", "Größe", "(", "{x}", "a=b", "\"", "\\",
+	} {
 		m := nats.NewMsg("orders")
 		m.Header[name] = []string{"7"}
 		var none *nats.Conn // It looks at headers before it looks for a connection.

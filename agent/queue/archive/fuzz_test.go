@@ -25,7 +25,9 @@ func FuzzRange(f *testing.F) {
 			}
 			return
 		}
-		again, same, err := readRange(writeRange(t, records, Head{Queue: "orders", Life: testHead.Life, First: 1}, foot.Last, nil), d)
+		again, same, err := readRange(
+			writeRange(t, records, Head{Queue: "orders", Life: testHead.Life, First: 1}, foot.Last, nil), d,
+		)
 		if err != nil || same != foot || !reflect.DeepEqual(records, again) {
 			t.Fatalf("%v, %+v, %+v", err, foot, same)
 		}
@@ -41,7 +43,10 @@ func FuzzBlocks(f *testing.F) {
 		fields, payloads = appendRecord(fields, payloads, &before, &r)
 	}
 	group := []byte{0, 0, 0, byte(len(fields)), 0, 0, 0, byte(len(payloads)), 0, 0, 0, 4}
-	f.Add([]byte(`{"version":1,"queue":"orders","life":"x","first":2}`), append(group, fields...), payloads, []byte(`{"last":12,"messages":4,"plainBytes":12105}`))
+	f.Add(
+		[]byte(`{"version":1,"queue":"orders","life":"x","first":2}`), append(group, fields...), payloads,
+		[]byte(`{"last":12,"messages":4,"plainBytes":12105}`),
+	)
 	f.Fuzz(func(t *testing.T, head, group, beside, foot []byte) {
 		var b []byte
 		var number uint64
@@ -110,7 +115,9 @@ func FuzzRecord(f *testing.F) {
 // FuzzIndex reads anything as an index.
 func FuzzIndex(f *testing.F) {
 	d, e := testDecoder(f), testEncoders(f)
-	b, err := (&Index{Queue: "orders", Life: testHead.Life, From: 1, To: 9, Below: 2, Left: []Run{{3, 2}, {8, 1}}}).Encode(e)
+	b, err := (&Index{
+		Queue: "orders", Life: testHead.Life, From: 1, To: 9, Below: 2, Left: []Run{{3, 2}, {8, 1}},
+	}).Encode(e)
 	if err != nil {
 		f.Fatal(err)
 	}

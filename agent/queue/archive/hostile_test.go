@@ -70,7 +70,12 @@ func TestHostileMessages(t *testing.T) {
 	from := newQueue(t, "orders", store.Settings{})
 	from.put("orders", "first")
 	from.putRaw(
-		hpub("orders.a", "NATS/1.0\r\nNats-Sequence: 1\r\nNats-Subject: elsewhere\r\nNats-Time-Stamp: never\r\nStatus: 204\r\nCustomer: 7\r\n\r\n", "pretends"),
+		hpub(
+			"orders.a",
+			"NATS/1.0\r\nNats-Sequence: 1\r\nNats-Subject: elsewhere\r\nNats-Time-Stamp: never\r\nStatus: 204\r\nCustomer: "+
+				"7\r\n\r\n",
+			"pretends",
+		),
 		hpub("orders.b", "NATS/1.0\r\nno header\r\nCustomer: 8\r\n\r\n", "not a header"),
 		hpub("orders.c", "no headers\r\n\r\n", "no headers"),
 		hpub("orders.d", "NATS/1.0\r\nA/B: 9\r\nC D: 10\r\nCustomer: 9\r\n\r\n", "names"),
@@ -128,7 +133,8 @@ func TestFull(t *testing.T) {
 	}
 	put(600_000)
 	s := from.archived(a, func(s archive.Status) bool { return s.LastError != nil })
-	if !failure.Is(s.LastError, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL) || !strings.Contains(s.LastError.Error(), "retention") || s.Sequence != 3 {
+	if !failure.Is(s.LastError, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL) ||
+		!strings.Contains(s.LastError.Error(), "retention") || s.Sequence != 3 {
 		t.Errorf("status %+v", s)
 	}
 	if left, err := filepath.Glob(filepath.Join(directory, "*", "*.tmp")); err != nil || len(left) > 0 {
@@ -136,7 +142,9 @@ func TestFull(t *testing.T) {
 	}
 	// What was archived by then can be restored meanwhile.
 	half := newQueue(t, "half", store.Settings{})
-	if done := half.restore(half.restorer(directory, func(o *archive.RestoreOptions) { o.Everything = true })); done.Messages != 3 {
+	if done := half.restore(half.restorer(directory, func(o *archive.RestoreOptions) {
+		o.Everything = true
+	})); done.Messages != 3 {
 		t.Errorf("restored %+v", done)
 	}
 	a = from.archiver(directory, func(_ *archive.Options, s *archive.Settings) { s.Retention = time.Nanosecond })
@@ -284,7 +292,9 @@ func TestRestoreNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := newQueue(t, "again", store.Settings{})
-		err := to.refused(to.restorer(directory, func(o *archive.RestoreOptions) { o.Queue, o.Path, o.Everything = "", made, true }))
+		err := to.refused(to.restorer(directory, func(o *archive.RestoreOptions) {
+			o.Queue, o.Path, o.Everything = "", made, true
+		}))
 		if !errors.Is(err, archive.ErrNotFound) || !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND) {
 			t.Errorf("refused with %v", err)
 		}
@@ -306,11 +316,14 @@ func TestSilentVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened := make(chan error, 1)
-	from.archived(from.archiver(directory, func(o *archive.Options, _ *archive.Settings) { o.Patience = 50 * time.Millisecond }), func(s archive.Status) bool {
+	from.archived(from.archiver(directory, func(o *archive.Options, _ *archive.Settings) {
+		o.Patience = 50 * time.Millisecond
+	}), func(s archive.Status) bool {
 		if s.LastError == nil {
 			return false
 		}
-		if !failure.Is(s.LastError, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE) || !strings.Contains(s.LastError.Error(), "has not answered") {
+		if !failure.Is(s.LastError, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE) ||
+			!strings.Contains(s.LastError.Error(), "has not answered") {
 			t.Errorf("it says %v", s.LastError)
 		}
 		go func() {

@@ -49,7 +49,8 @@ func (c *current) load(o Options, tick func()) error {
 	}
 	c.index = *index
 	if _, reached := Chain(all, index.From-1); reached < index.To {
-		return fmt.Errorf("%w: the archive %s has nothing after message %d; restore the file, or delete the archive, which then starts again from the queue's first message",
+		return fmt.Errorf("%w: the archive %s has nothing after message %d; restore the file, or delete the archive, which "+
+			"then starts again from the queue's first message",
 			ErrGap, c.directory.Name(), reached)
 	}
 	for _, r := range all {
@@ -66,7 +67,8 @@ func (c *current) load(o Options, tick func()) error {
 			continue
 		}
 		if r.First > c.index.To+1 {
-			return fmt.Errorf("%w: the archive %s has nothing after message %d; restore the file, or delete the archive, which then starts again from the queue's first message",
+			return fmt.Errorf("%w: the archive %s has nothing after message %d; restore the file, or delete the archive, "+
+				"which then starts again from the queue's first message",
 				ErrGap, c.directory.Name(), c.index.To)
 		}
 		if r.Last <= c.index.To {

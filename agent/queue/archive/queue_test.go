@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,7 +44,9 @@ func newQueue(t *testing.T, name string, settings store.Settings) *queue {
 	t.Helper()
 	q := &queue{T: t, name: name}
 	var err error
-	if q.store, err = store.Start(t.Context(), store.Options{Queue: name, Directory: t.TempDir(), Capacity: 1 << 30, MaxPayload: 8 << 20}); err != nil {
+	if q.store, err = store.Start(
+		t.Context(), store.Options{Queue: name, Directory: t.TempDir(), Capacity: 1 << 30, MaxPayload: 8 << 20},
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(q.store.Shutdown)
@@ -120,11 +121,13 @@ func (q *queue) texts() []string {
 // archiver writes the queue's archive.
 func (q *queue) archiver(directory string, change func(*archive.Options, *archive.Settings)) *archive.Archiver {
 	o := archive.Options{
-		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Directory: directory, Member: q.name + "-0", Decoders: engines.Default(),
-		Log: slog.New(slog.DiscardHandler), Poll: time.Millisecond,
+		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Directory: directory, Member: q.name + "-0",
+		Decoders: engines.Default(),
+		Log:      slog.New(slog.DiscardHandler), Poll: time.Millisecond,
 	}
 	s := archive.Settings{Interval: time.Millisecond, Compression: archive.Compression{
-		Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, Engines: engines.Default(),
+		Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd},
+		Engines: engines.Default(),
 	}}
 	if change != nil {
 		change(&o, &s)
@@ -157,8 +160,9 @@ func upTo(sequence uint64) func(archive.Status) bool {
 
 func (q *queue) restorer(directory string, change func(*archive.RestoreOptions)) *archive.Restorer {
 	o := archive.RestoreOptions{
-		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Directory: directory, Queue: "orders", MaxMessage: 1 << 20,
-		Decoders: engines.Default(), Log: slog.New(slog.DiscardHandler), RetryPause: time.Millisecond,
+		Conn: q.conn, Stream: q.name, Leads: func() bool { return true }, Directory: directory, Queue: "orders",
+		MaxMessage: 1 << 20,
+		Decoders:   engines.Default(), Log: slog.New(slog.DiscardHandler), RetryPause: time.Millisecond,
 	}
 	if change != nil {
 		change(&o)
@@ -229,7 +233,8 @@ func TestArchiveAndRestore(t *testing.T) {
 	from.remove(1)
 	a := from.archiver(directory, nil)
 	s := from.archived(a, upTo(5))
-	if s.Index.Messages != 4 || s.Index.Passed != 1 || s.Index.Ranges != 1 || s.Index.PlainBytes != 5012 || s.Index.WrittenBytes == 0 || s.Index.WrittenBytes > 2000 ||
+	if s.Index.Messages != 4 || s.Index.Passed != 1 || s.Index.Ranges != 1 || s.Index.PlainBytes != 5012 ||
+		s.Index.WrittenBytes == 0 || s.Index.WrittenBytes > 2000 ||
 		s.Compression.Software.Operations != 1 || s.LastError != nil || !strings.HasPrefix(s.Path, "orders.") {
 		t.Errorf("status %+v", s)
 	}
@@ -247,14 +252,16 @@ func TestArchiveAndRestore(t *testing.T) {
 	done := to.restore(r)
 	to.expect("invoices.new.eu=two", "$LIGHTERAGE.DEAD.invoices=four", "invoices=six")
 	first := to.content()[0].Header
-	if first.Get("Lighterage-Message-Id") != "id-2" || first.Get("Nats-Msg-Id") != "" || first.Get("Customer") != "7" || first.Get(archive.TimeHeader) == "" ||
+	if first.Get("Lighterage-Message-Id") != "id-2" || first.Get("Nats-Msg-Id") != "" || first.Get("Customer") != "7" ||
+		first.Get(archive.TimeHeader) == "" ||
 		first.Get("Nats-TTL") == "" || first.Get("Nats-TTL") == "1h" {
 		t.Errorf("headers %v", first)
 	}
 	if dead := to.content()[1].Header; dead.Get("Lighterage-Dead-Reason") != "rejected" {
 		t.Errorf("headers of the dead letter %v", dead)
 	}
-	if !done.Done || done.Messages != 3 || done.Bytes != 10 || done.ArchiveBytes == 0 || done.Elapsed <= 0 || done.Path != s.Path || done.LastError != nil {
+	if !done.Done || done.Messages != 3 || done.Bytes != 10 || done.ArchiveBytes == 0 || done.Elapsed <= 0 ||
+		done.Path != s.Path || done.LastError != nil {
 		t.Errorf("status %+v", done)
 	}
 	// Nothing is restored twice, whatever became of the messages and of the archive; and the limits may change.
@@ -271,7 +278,8 @@ func TestArchiveAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := to.restore(to.restorer(t.TempDir(), nil)); again.Messages != 3 || !again.Done || again.Elapsed != done.Elapsed {
+	if again := to.restore(to.restorer(t.TempDir(), nil)); again.Messages != 3 || !again.Done ||
+		again.Elapsed != done.Elapsed {
 		t.Errorf("status %+v", again)
 	}
 	to.expect()
@@ -300,7 +308,9 @@ func TestRestoreOnce(t *testing.T) {
 		t.Fatal("the messages are not put")
 	}
 	// Each range ends a batch.
-	s := from.archived(from.archiver(directory, func(_ *archive.Options, s *archive.Settings) { s.RangeBytes = 100 }), upTo(messages))
+	s := from.archived(from.archiver(directory, func(_ *archive.Options, s *archive.Settings) {
+		s.RangeBytes = 100
+	}), upTo(messages))
 	if s.Index.Ranges < 10 || s.Index.Messages != messages {
 		t.Fatalf("status %+v", s)
 	}
@@ -352,7 +362,9 @@ func TestRestoreByTwo(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the messages are not put")
 	}
-	from.archived(from.archiver(directory, func(_ *archive.Options, s *archive.Settings) { s.RangeBytes = 100 }), upTo(messages))
+	from.archived(from.archiver(directory, func(_ *archive.Options, s *archive.Settings) {
+		s.RangeBytes = 100
+	}), upTo(messages))
 	to := newQueue(t, "orders-2", store.Settings{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -365,7 +377,8 @@ func TestRestoreByTwo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := to.texts(); len(got) != messages || got[0] != "orders-2=0" || got[messages-1] != fmt.Sprintf("orders-2=%d", messages-1) {
+	if got := to.texts(); len(got) != messages || got[0] != "orders-2=0" ||
+		got[messages-1] != fmt.Sprintf("orders-2=%d", messages-1) {
 		t.Errorf("the queue has %d messages", len(got))
 	}
 }
@@ -413,31 +426,39 @@ func TestRefused(t *testing.T) {
 		says   string
 	}{
 		"cut short": {
-			func() { write(files[1], second[:len(second)-1]) }, nil, archive.ErrDamaged, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, filepath.Base(files[1]),
+			func() { write(files[1], second[:len(second)-1]) }, nil, archive.ErrDamaged,
+			wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, filepath.Base(files[1]),
 		},
 		"missing": {
-			func() { remove(files[1]) }, nil, archive.ErrGap, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "nothing after message 1",
+			func() { remove(files[1]) }, nil, archive.ErrGap, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+			"nothing after message 1",
 		},
 		"the last one missing": {
-			func() { remove(files[2]) }, nil, archive.ErrGap, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "nothing after message 2",
+			func() { remove(files[2]) }, nil, archive.ErrGap, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+			"nothing after message 2",
 		},
 		"that of another": {
-			func() { first, _ := os.ReadFile(files[0]); write(files[1], first) }, nil, archive.ErrOther, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, filepath.Base(files[1]),
+			func() { first, _ := os.ReadFile(files[0]); write(files[1], first) }, nil, archive.ErrOther,
+			wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, filepath.Base(files[1]),
 		},
 		"a damaged index": {
-			func() { write(index, whole[:9]) }, nil, archive.ErrDamaged, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "index",
+			func() { write(index, whole[:9]) }, nil, archive.ErrDamaged, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+			"index",
 		},
 		"no index": {
 			func() { remove(index) }, nil, os.ErrNotExist, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND, "messages: All",
 		},
 		"another queue's": {
-			func() {}, func(o *archive.RestoreOptions) { o.Queue = "invoices" }, archive.ErrNotFound, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND, "invoices",
+			func() {}, func(o *archive.RestoreOptions) { o.Queue = "invoices" }, archive.ErrNotFound,
+			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND, "invoices",
 		},
 		"another path": {
-			func() {}, func(o *archive.RestoreOptions) { o.Queue, o.Path = "", "nowhere" }, archive.ErrNotFound, wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND, "nowhere",
+			func() {}, func(o *archive.RestoreOptions) { o.Queue, o.Path = "", "nowhere" }, archive.ErrNotFound,
+			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND, "nowhere",
 		},
 		"too long": {
-			func() {}, func(o *archive.RestoreOptions) { o.MaxMessage = 0 }, nil, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE, "maxMessageSize",
+			func() {}, func(o *archive.RestoreOptions) { o.MaxMessage = 0 }, nil,
+			wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE, "maxMessageSize",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -450,7 +471,8 @@ func TestRefused(t *testing.T) {
 			test.harm()
 			to := newQueue(t, "orders-2", store.Settings{})
 			err = to.refused(to.restorer(directory, test.change))
-			if test.is != nil && !errors.Is(err, test.is) || !failure.Is(err, test.reason) || !strings.Contains(err.Error(), test.says) {
+			if test.is != nil && !errors.Is(err, test.is) || !failure.Is(err, test.reason) ||
+				!strings.Contains(err.Error(), test.says) {
 				t.Errorf("refused with %v", err)
 			}
 			fix()
@@ -461,7 +483,9 @@ func TestRefused(t *testing.T) {
 
 	// A queue without space says so, and goes on when it has been given some.
 	small := newQueue(t, "small", store.Settings{MaxMessages: 2})
-	if err := small.refused(small.restorer(directory, nil)); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL) {
+	if err := small.refused(small.restorer(directory, nil)); !failure.Is(
+		err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
+	) {
 		t.Errorf("refused with %v", err)
 	}
 	if err := small.store.Ensure(t.Context(), small.conn, store.Settings{MaxMessages: 10}); err != nil {
@@ -469,111 +493,4 @@ func TestRefused(t *testing.T) {
 	}
 	small.restore(small.restorer(directory, nil))
 	small.expect("small=1", "small=2", "small=3")
-}
-
-// Files go when their messages have, and not before; what is left can be restored.
-func TestRetention(t *testing.T) {
-	directory := t.TempDir()
-	from := newQueue(t, "orders", store.Settings{})
-	a := from.archiver(directory, func(_ *archive.Options, s *archive.Settings) { s.Retention = time.Nanosecond })
-	for i := uint64(1); i <= 4; i++ {
-		from.put("orders", fmt.Sprint(i))
-		from.archived(a, upTo(i))
-	}
-	from.remove(1)
-	from.remove(2)
-	from.remove(4)
-	s := from.archived(a, func(s archive.Status) bool { return s.Index.From == 3 })
-	if files := ranges(t, directory); len(files) != 2 || s.Index.Ranges != 2 || s.Index.Messages != 4 || s.Index.Bytes >= s.Index.WrittenBytes {
-		t.Errorf("files %v, status %+v", files, s)
-	}
-	to := newQueue(t, "orders-2", store.Settings{})
-	to.restore(to.restorer(directory, nil))
-	to.expect("orders-2=3")
-}
-
-// Whoever takes an archive up that it cannot continue says so and leaves it as it is.
-func TestContinue(t *testing.T) {
-	directory := t.TempDir()
-	from := newQueue(t, "orders", store.Settings{})
-	for i := uint64(1); i <= 3; i++ {
-		from.put("orders", fmt.Sprint(i))
-		from.archived(from.archiver(directory, nil), upTo(i))
-	}
-	files := ranges(t, directory)
-	index := filepath.Join(filepath.Dir(files[0]), "index")
-
-	// An index that an end kept from being written is recreated.
-	if err := os.Remove(index); err != nil {
-		t.Fatal(err)
-	}
-	if s := from.archived(from.archiver(directory, nil), upTo(3)); s.Index.Messages != 3 || s.Index.Ranges != 3 || s.Index.PlainBytes != 3 {
-		t.Errorf("status %+v", s)
-	}
-	second, err := os.ReadFile(files[1])
-	if err == nil {
-		err = os.Remove(files[1])
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := from.archived(from.archiver(directory, nil), func(s archive.Status) bool { return s.LastError != nil })
-	if !errors.Is(s.LastError, archive.ErrGap) || !failure.Is(s.LastError, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
-		t.Errorf("refused with %v", s.LastError)
-	}
-	// While it tries again, it is fixed.
-	a := from.archiver(directory, nil)
-	fixed := false
-	s = from.archived(a, func(s archive.Status) bool {
-		if s.LastError != nil && !fixed {
-			fixed = true
-			if err := os.WriteFile(files[1], second, 0o600); err != nil {
-				t.Error(err)
-			}
-		}
-		return fixed && s.LastError == nil && s.Sequence == 3
-	})
-	if s.Index.Ranges != 3 {
-		t.Errorf("status %+v", s)
-	}
-	// Deleted by hand, it begins again.
-	if err := os.RemoveAll(filepath.Dir(files[0])); err != nil {
-		t.Fatal(err)
-	}
-	from.put("orders", "4")
-	if s := from.archived(from.archiver(directory, nil), upTo(4)); s.Index.Messages != 4 || s.Index.Ranges != 1 {
-		t.Errorf("status %+v", s)
-	}
-}
-
-// Only the member that leads writes, and says anything.
-func TestLead(t *testing.T) {
-	directory := t.TempDir()
-	from := newQueue(t, "orders", store.Settings{})
-	from.put("orders", "1")
-	var leads atomic.Bool
-	asked := make(chan struct{}, 1)
-	a := from.archiver(directory, func(o *archive.Options, _ *archive.Settings) {
-		o.Leads = func() bool {
-			select {
-			case asked <- struct{}{}:
-			default:
-			}
-			return leads.Load()
-		}
-	})
-	looks := 0
-	s := from.archived(a, func(archive.Status) bool {
-		select {
-		case <-asked:
-			looks++
-		default:
-		}
-		return looks > 3
-	})
-	if s.Path != "" || len(ranges(t, directory)) > 0 {
-		t.Errorf("a member that does not lead writes: %+v", s)
-	}
-	leads.Store(true)
-	from.archived(a, upTo(1))
 }

@@ -25,7 +25,8 @@ import (
 )
 
 var testCompression = Compression{
-	Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd, codec.Deflate}, Engines: engines.Default(),
+	Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd, codec.Deflate},
+	Engines: engines.Default(),
 }
 
 func testEncoders(t testing.TB) *Encoders {
@@ -55,7 +56,11 @@ func text(length int) []byte {
 // encoded is a payload as a queue stores it that compresses, and its headers.
 func encoded(t testing.TB, plain []byte) ([]byte, message.Form, nats.Header) {
 	t.Helper()
-	e, err := message.NewEncoding(message.EncodingOptions{Policy: testCompression.Policy, Codecs: testCompression.Codecs, MinSize: 1, Engines: engines.Default()})
+	e, err := message.NewEncoding(
+		message.EncodingOptions{
+			Policy: testCompression.Policy, Codecs: testCompression.Codecs, MinSize: 1, Engines: engines.Default(),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +90,15 @@ func testRecords(t testing.TB) []Record {
 	h["Customer"] = []string{"7", "8"}
 	return []Record{
 		{Sequence: 3, Time: at, Payload: []byte{}},
-		{Sequence: 4, Time: at.Add(-time.Hour), Suffix: ".new.eu", Headers: nats.Header{"Nats-Msg-Id": {"a"}}, Payload: text(100)},
+		{
+			Sequence: 4, Time: at.Add(-time.Hour), Suffix: ".new.eu", Headers: nats.Header{"Nats-Msg-Id": {"a"}},
+			Payload: text(100),
+		},
 		{Sequence: 9, Time: at, Headers: h, Payload: payload, Form: form},
-		{Sequence: 10, Time: at.Add(time.Hour), Kind: DeadLetter, Headers: nats.Header{"Lighterage-Dead-Reason": {""}}, Payload: text(5)},
+		{
+			Sequence: 10, Time: at.Add(time.Hour), Kind: DeadLetter, Headers: nats.Header{"Lighterage-Dead-Reason": {""}},
+			Payload: text(5),
+		},
 	}
 }
 
@@ -153,18 +164,24 @@ func TestLargeRange(t *testing.T) {
 	var records []Record
 	plain := 0
 	for i := range 5000 {
-		r := Record{Sequence: uint64(i + 1), Time: time.Unix(int64(i), 0).UTC(), Payload: fmt.Appendf(nil, "<order><number>%d</number><item>lighter</item></order>", i)}
+		r := Record{
+			Sequence: uint64(i + 1), Time: time.Unix(int64(i), 0).UTC(),
+			Payload: fmt.Appendf(nil, "<order><number>%d</number><item>lighter</item></order>", i),
+		}
 		records, plain = append(records, r), plain+len(r.Payload)
 	}
 	records = append(records, Record{Sequence: 6000, Time: time.Unix(0, 0).UTC(), Payload: text(5 << 20)})
 	payload, form, h := encoded(t, text(8<<20))
-	records = append(records, Record{Sequence: 6001, Time: time.Unix(0, 0).UTC(), Payload: payload, Form: form, Headers: h})
+	records = append(
+		records, Record{Sequence: 6001, Time: time.Unix(0, 0).UTC(), Payload: payload, Form: form, Headers: h},
+	)
 	var sum meter.Meter
 	b := writeRange(t, records, Head{Queue: "orders", Life: testHead.Life, First: 1}, 6001, sum.Add)
 	if most := plain/3 + 5<<20/3 + len(payload); len(b) > most {
 		t.Errorf("the file has %d bytes, want at most %d", len(b), most)
 	}
-	if s := sum.Snapshot(); s.Software.Operations == 0 || s.UncompressedBytes < int64(plain+5<<20) || s.UncompressedBytes > int64(plain+6<<20) {
+	if s := sum.Snapshot(); s.Software.Operations == 0 || s.UncompressedBytes < int64(plain+5<<20) ||
+		s.UncompressedBytes > int64(plain+6<<20) {
 		t.Errorf("compression is counted as %+v", s)
 	}
 	got, foot, err := readRange(b, testDecoder(t))

@@ -146,7 +146,8 @@ func (r *Reader) end() error {
 	if err := parse(r.plain, &r.foot); err != nil {
 		return fmt.Errorf("foot: %w", err)
 	}
-	if r.foot.Last < max(r.last, r.head.First) || r.foot.Last == 0 || r.foot.Messages != r.messages || r.foot.PlainBytes != r.bytes {
+	if r.foot.Last < max(r.last, r.head.First) || r.foot.Last == 0 || r.foot.Messages != r.messages ||
+		r.foot.PlainBytes != r.bytes {
 		return damaged("the foot does not describe what was read")
 	}
 	switch _, err := io.ReadFull(r.from, make([]byte, 1)); {

@@ -164,7 +164,8 @@ func (f *fieldReader) record(payloads *fieldReader, before *place) (Record, erro
 	} else {
 		r.Payload = f.bytes(length)
 	}
-	if f.failed || payloads.failed || step == 0 || from > beside || r.Kind > DeadLetter || !soundSuffix(r.Kind, r.Suffix) || !soundHeaders(r.Headers) {
+	if f.failed || payloads.failed || step == 0 || from > beside || r.Kind > DeadLetter ||
+		!soundSuffix(r.Kind, r.Suffix) || !soundHeaders(r.Headers) {
 		return r, damaged("the message after %d cannot be read", before.sequence)
 	}
 	form, err := message.FormOf(r.Headers)

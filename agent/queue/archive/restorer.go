@@ -119,7 +119,8 @@ func (r *Restorer) Run(ctx context.Context) error {
 		}
 		pause := leadPause
 		// What another member has stored meanwhile is no failure.
-		if refusal, refused := batch.RefusalOf(err); err != nil && ctx.Err() == nil && (!refused || refusal != batch.Overtaken) {
+		if refusal, refused := batch.RefusalOf(err); err != nil && ctx.Err() == nil && (!refused ||
+			refusal != batch.Overtaken) {
 			pause = r.options.RetryPause
 			r.failed(err)
 		}
@@ -208,7 +209,10 @@ func (r *Restorer) try(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	r.update(func(s *RestoreStatus) { s.LastError = nil })
-	r.options.Log.Info("Archive is restored", "archive", w.at.Path, "messages", w.at.Messages, "bytes", w.at.Bytes, "elapsed", w.at.Elapsed.String())
+	r.options.Log.Info(
+		"Archive is restored", "archive", w.at.Path, "messages", w.at.Messages, "bytes", w.at.Bytes, "elapsed",
+		w.at.Elapsed.String(),
+	)
 	return true, nil
 }
 
@@ -261,7 +265,10 @@ func (w *work) run(ctx context.Context, created time.Time) error {
 	defer directory.Close()
 	queue, life, ok := parseName(directory.Name())
 	if !ok {
-		return fmt.Errorf("%w: %s is no name of one; it must be as it was, like %s", ErrNotFound, directory.Name(), Name("orders", Life(created)))
+		return fmt.Errorf(
+			"%w: %s is no name of one; it must be as it was, like %s", ErrNotFound, directory.Name(),
+			Name("orders", Life(created)),
+		)
 	}
 	w.at.Path = directory.Name()
 	decoder, err := NewDecoder(w.options.Decoders)
@@ -301,7 +308,8 @@ func (w *work) run(ctx context.Context, created time.Time) error {
 		}
 	}
 	if end < to {
-		return fmt.Errorf("%w: the archive %s has nothing after message %d, and goes on to %d; put the file back that begins with message %d",
+		return fmt.Errorf("%w: the archive %s has nothing after message %d, and goes on to %d; put the file back that "+
+			"begins with message %d",
 			ErrGap, directory.Name(), end, to, end+1)
 	}
 	w.at.Done = true
@@ -326,7 +334,9 @@ func (w *work) open(life string) (*Directory, error) {
 }
 
 // restore puts the messages of a range into the queue.
-func (w *work) restore(ctx context.Context, d *Directory, r Range, queue, life string, index *Index, decoder *frame.Decoder) error {
+func (w *work) restore(
+	ctx context.Context, d *Directory, r Range, queue, life string, index *Index, decoder *frame.Decoder,
+) error {
 	file, err := d.open(r)
 	if err != nil {
 		return err
@@ -459,27 +469,42 @@ func whyNot(err error) error {
 		case batch.Overtaken:
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "another member restores the archive (%w)", err)
 		case batch.Busy:
-			return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "the queue has as many batches open as it can (%w); it is tried again", err)
+			return failure.New(
+				wirev1.FailureReason_FAILURE_REASON_ABORTED, "the queue has as many batches open as it can (%w); it is tried again",
+				err,
+			)
 		case batch.TooLarge:
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 				"a message of the archive is longer than the queue takes (%w): raise limits.maxMessageSize", err)
 		case batch.OtherRefusal:
 		}
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE, "the queue does not take what is restored: %w", err)
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE, "the queue does not take what is restored: %w", err,
+		)
 	}
 	const fix = "put back what was archived, or take spec.restore away, which leaves what is restored by now"
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND, "%w; name a queue that was archived to the claim, or the path of an archive", err)
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
+			"%w; name a queue that was archived to the claim, or the path of an archive", err,
+		)
 	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrOther):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the archive cannot be restored: %w; "+fix, err)
 	case errors.Is(err, ErrVersion):
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "the archive cannot be restored: %w; restore it with the release that wrote it, or a newer one", err)
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+			"the archive cannot be restored: %w; restore it with the release that wrote it, or a newer one", err,
+		)
 	case errors.Is(err, fs.ErrNotExist):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_FOUND,
-			"a file of the archive is missing (%w); %s, or restore everything that it has (spec.restore.messages: All) if it is the index", err, fix)
+			"a file of the archive is missing (%w); %s, or restore everything that it has (spec.restore.messages: All) if it "+
+				"is the index", err, fix)
 	case errors.Is(err, fs.ErrPermission):
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE, "the archive cannot be read (%w): let user 65532 or group 65532 read it", err)
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
+			"the archive cannot be read (%w): let user 65532 or group 65532 read it", err,
+		)
 	default:
 		return err
 	}

@@ -32,7 +32,9 @@ func fit(r *Record) (was bool) {
 	if err != nil {
 		// Nobody can get it, but it is in the queue. Without its form it is bytes.
 		r.Form, was = message.Form{}, false
-		for _, name := range []string{message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader} {
+		for _, name := range []string{
+			message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader,
+		} {
 			delete(r.Headers, name)
 		}
 	}
@@ -51,7 +53,8 @@ func soundSuffix(kind Kind, suffix string) bool {
 		return false
 	}
 	for token := range strings.SplitSeq(suffix[1:], ".") {
-		if token == "" || token == "*" || token == ">" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		if token == "" || token == "*" || token == ">" ||
+			strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 			return false
 		}
 	}
@@ -75,5 +78,7 @@ func soundHeaders(h nats.Header) bool {
 
 // sendable reports whether the library sends a header of such a name. NATS has more names than it does.
 func sendable(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"()/,:;<=>?@[\\]{}", r) })
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"()/,:;<=>?@[\\]{}", r)
+	})
 }

@@ -113,7 +113,9 @@ func (s *source) each(ctx context.Context, from, to uint64, found func(*Record) 
 }
 
 // fetch asks once.
-func (s *source) fetch(ctx context.Context, inbox *nats.Subscription, from, to uint64, found func(*Record) error) (got fetched, err error) {
+func (s *source) fetch(
+	ctx context.Context, inbox *nats.Subscription, from, to uint64, found func(*Record) error,
+) (got fetched, err error) {
 	request := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d}`, from, fetchMessages, fetchBytes)
 	if err := s.conn.PublishRequest("$JS.API.DIRECT.GET."+s.stream, inbox.Subject, request); err != nil {
 		return got, fmt.Errorf("read the queue: %w", err)
@@ -214,7 +216,9 @@ type stored struct {
 func (s *source) leaderHas(ctx context.Context, from uint64) (*stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, from))
+	answer, err := s.conn.RequestWithContext(
+		ctx, "$JS.API.STREAM.MSG.GET."+s.stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, from),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("ask the queue for its next message: %w", err)
 	}

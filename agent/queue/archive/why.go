@@ -30,7 +30,8 @@ func why(err error) error {
 		return err
 	case full(err):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
-			"the archive's claim is full (%w): make it larger, or set spec.archive.retention, after which files are deleted whose messages have all left the queue", err)
+			"the archive's claim is full (%w): make it larger, or set spec.archive.retention, after which files are deleted "+
+				"whose messages have all left the queue", err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 			"the archive's claim cannot be written to (%w): let user 65532 or group 65532 write there", err)

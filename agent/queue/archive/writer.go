@@ -62,7 +62,9 @@ type Encoders struct {
 // NewEncoders returns encoders, which must be closed.
 func NewEncoders(c Compression) (*Encoders, error) {
 	settings := c.Policy
-	settings.HardwareMinSize, settings.SoftwareMinSize = min(settings.HardwareMinSize, leastHardware), min(settings.SoftwareMinSize, leastSoftware)
+	settings.HardwareMinSize, settings.SoftwareMinSize = min(
+		settings.HardwareMinSize, leastHardware,
+	), min(settings.SoftwareMinSize, leastSoftware)
 	o := frame.EncoderOptions{Engines: c.Engines, Accelerator: c.Accelerator, Codec: codec.None, Policy: settings}
 	for _, id := range c.Codecs {
 		_, software := c.Engines.Best(id, codec.Software, settings.Level)

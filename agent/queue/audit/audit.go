@@ -47,7 +47,10 @@ type Log struct {
 
 // New returns one. Nothing is summed up unless Flush is called each Interval.
 func New(log *slog.Logger) *Log {
-	l := &Log{log: log.With("audit", true), now: time.Now, clients: make(map[string]*client), rejected: make(map[rejection]*rejections)}
+	l := &Log{
+		log: log.With("audit", true), now: time.Now, clients: make(map[string]*client),
+		rejected: make(map[rejection]*rejections),
+	}
 	l.all = bucket{left: allBurst, at: l.now()}
 	return l
 }
@@ -192,7 +195,10 @@ func (l *Log) Reject(reason, name, protocol, remote string) {
 
 // rejection writes what was not told. The lock is held.
 func (l *Log) rejection(key rejection, r *rejections, now time.Time) {
-	l.log.Warn("Request rejected", "reason", key.reason, "client", key.client, "protocol", r.protocol, "remote", r.remote, "count", r.untold)
+	l.log.Warn(
+		"Request rejected", "reason", key.reason, "client", key.client, "protocol", r.protocol, "remote", r.remote, "count",
+		r.untold,
+	)
 	r.untold, r.told = 0, now
 }
 

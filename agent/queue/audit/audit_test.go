@@ -51,8 +51,10 @@ func TestSession(t *testing.T) {
 	s.End()
 	s.End()
 	got := lines(t, b)
-	if len(got) != 2 || got[0]["msg"] != "Client authenticated" || got[0]["client"] != "token:till" || got[0]["operations"] != "Put" || got[0]["remote"] != "192.0.2.1:7" || got[0]["protocol"] != "nats" ||
-		got[1]["msg"] != "Client disconnected" || got[1]["puts"] != 3.0 || got[1]["bytes"] != 70.0 || got[1]["duration"] != "1m0s" {
+	if len(got) != 2 || got[0]["msg"] != "Client authenticated" || got[0]["client"] != "token:till" ||
+		got[0]["operations"] != "Put" || got[0]["remote"] != "192.0.2.1:7" || got[0]["protocol"] != "nats" ||
+		got[1]["msg"] != "Client disconnected" || got[1]["puts"] != 3.0 || got[1]["bytes"] != 70.0 ||
+		got[1]["duration"] != "1m0s" {
 		t.Errorf("%v", got)
 	}
 	(*Session)(nil).End()

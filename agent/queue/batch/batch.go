@@ -73,7 +73,8 @@ func Publish(ctx context.Context, conn *nats.Conn, messages []*nats.Msg) (uint64
 			}
 			continue
 		}
-		answer, err := conn.RequestMsgWithContext(ctx, m) // The first one is answered, too: it tells why a batch cannot begin.
+		// The first one is answered, too: it tells why a batch cannot begin.
+		answer, err := conn.RequestMsgWithContext(ctx, m)
 		if err != nil {
 			return 0, fmt.Errorf("wait for the stream to store a batch: %w", err)
 		}

@@ -18,7 +18,9 @@ import (
 )
 
 func TestIsControl(t *testing.T) {
-	for name, want := range map[string]bool{"Nats-Rollup": true, "nats-ttl": true, "NATS-X": true, "Nats": false, "X-Nats-TTL": false, "": false} {
+	for name, want := range map[string]bool{
+		"Nats-Rollup": true, "nats-ttl": true, "NATS-X": true, "Nats": false, "X-Nats-TTL": false, "": false,
+	} {
 		if batch.IsControl(name) != want {
 			t.Errorf("%q steers: %v", name, !want)
 		}
@@ -27,7 +29,9 @@ func TestIsControl(t *testing.T) {
 
 func TestLifeLeft(t *testing.T) {
 	now := time.Unix(1000, 0)
-	for text, want := range map[string]time.Duration{"": 0, "never": 0, "1h": 59 * time.Minute, "90": 30 * time.Second, "2s": time.Second} {
+	for text, want := range map[string]time.Duration{
+		"": 0, "never": 0, "1h": 59 * time.Minute, "90": 30 * time.Second, "2s": time.Second,
+	} {
 		h := nats.Header{}
 		if text != "" {
 			h.Set("Nats-TTL", text)
@@ -39,8 +43,11 @@ func TestLifeLeft(t *testing.T) {
 }
 
 func TestRefusalOf(t *testing.T) {
-	for code, want := range map[jetstream.ErrorCode]batch.Refusal{10077: batch.Full, 10071: batch.Overtaken, 10054: batch.TooLarge, 1: batch.OtherRefusal} {
-		if got, refused := batch.RefusalOf(fmt.Errorf("put: %w", &jetstream.APIError{ErrorCode: code})); got != want || !refused {
+	for code, want := range map[jetstream.ErrorCode]batch.Refusal{
+		10077: batch.Full, 10071: batch.Overtaken, 10054: batch.TooLarge, 1: batch.OtherRefusal,
+	} {
+		if got, refused := batch.RefusalOf(fmt.Errorf("put: %w", &jetstream.APIError{ErrorCode: code})); got != want ||
+			!refused {
 			t.Errorf("code %d is %v, %v", code, got, refused)
 		}
 	}

@@ -84,7 +84,9 @@ func checkBatch(b *wirev1.ChannelBatch, at marker, l limits) error {
 }
 
 // toMessage returns a message as it is published, if what a peer sent is sound: it is decoded to see.
-func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *message.Decoder, work *Work, scratch *[]byte) (*nats.Msg, error) {
+func toMessage(
+	m *wirev1.ChannelMessage, stream string, l limits, decoder *message.Decoder, work *Work, scratch *[]byte,
+) (*nats.Msg, error) {
 	if err := checkFrame(m); err != nil {
 		return nil, err
 	}
@@ -121,7 +123,10 @@ func toMessage(m *wirev1.ChannelMessage, stream string, l limits, decoder *messa
 // checkFrame refuses subjects and headers that no queue has. The sender checks the same before it sends.
 func checkFrame(m *wirev1.ChannelMessage) error {
 	if !envelope.FitsSuffix(m.GetSuffix()) {
-		return invalid("a subject that goes on with %.40q; it needs a dot first, tokens that are no wildcards, and at most %d bytes", m.GetSuffix(), maxSuffix)
+		return invalid(
+			"a subject that goes on with %.40q; it needs a dot first, tokens that are no wildcards, and at most %d bytes",
+			m.GetSuffix(), maxSuffix,
+		)
 	}
 	size := 0
 	for _, h := range m.GetHeaders() {
@@ -181,7 +186,9 @@ func setForm(h nats.Header, f message.Form) {
 }
 
 // toMessages is toMessage for a batch, on all cores if there is work to do.
-func toMessages(ctx context.Context, b *wirev1.ChannelBatch, stream string, l limits, decoding *message.Decoding, work *Work) ([]*nats.Msg, error) {
+func toMessages(
+	ctx context.Context, b *wirev1.ChannelBatch, stream string, l limits, decoding *message.Decoding, work *Work,
+) ([]*nats.Msg, error) {
 	out := make([]*nats.Msg, len(b.GetMessages()))
 	err := inParallel(ctx, len(out), func() (func(int) error, func(), error) {
 		decoder, err := decoding.Decoder()
@@ -192,7 +199,10 @@ func toMessages(ctx context.Context, b *wirev1.ChannelBatch, stream string, l li
 		return func(i int) error {
 			m, err := toMessage(b.GetMessages()[i], stream, l, decoder, work, &scratch)
 			if err != nil {
-				return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "message %d of the sending queue is refused: %w", b.GetMessages()[i].GetSequence(), err)
+				return failure.New(
+					wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, "message %d of the sending queue is refused: %w",
+					b.GetMessages()[i].GetSequence(), err,
+				)
 			}
 			out[i] = m
 			return nil

@@ -39,7 +39,8 @@ func testDecoding(t testing.TB) *message.Decoding {
 func compressed(t testing.TB, sequence uint64) *wirev1.ChannelMessage {
 	t.Helper()
 	e, err := message.NewEncoding(message.EncodingOptions{
-		Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1, Engines: engines.Default(),
+		Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1,
+		Engines: engines.Default(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,20 +102,28 @@ func TestHostileMessages(t *testing.T) {
 		"unknown class":       func(m *wirev1.ChannelMessage) { m.Form.EngineClass = 9 },
 		"cut short":           func(m *wirev1.ChannelMessage) { m.Payload = m.GetPayload()[:len(m.GetPayload())-1] },
 		"trailing bytes":      func(m *wirev1.ChannelMessage) { m.Payload = append(bytes.Clone(m.GetPayload()), 0) },
-		"too long when plain": func(m *wirev1.ChannelMessage) { m.Form, m.Payload = nil, make([]byte, testLimits.maxMessage+1) },
-		"dead on arrival":     func(m *wirev1.ChannelMessage) { m.TimeToLive = durationpb.New(time.Millisecond) },
-		"endless":             func(m *wirev1.ChannelMessage) { m.TimeToLive = &durationpb.Duration{Seconds: 1 << 60} },
+		"too long when plain": func(m *wirev1.ChannelMessage) {
+			m.Form, m.Payload = nil, make([]byte, testLimits.maxMessage+1)
+		},
+		"dead on arrival": func(m *wirev1.ChannelMessage) { m.TimeToLive = durationpb.New(time.Millisecond) },
+		"endless":         func(m *wirev1.ChannelMessage) { m.TimeToLive = &durationpb.Duration{Seconds: 1 << 60} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proto.CloneOf(sound)
 			change(m)
-			_, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{m}}, "orders", testLimits, testDecoding(t), &Work{})
+			_, err := toMessages(
+				t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{m}}, "orders", testLimits, testDecoding(t),
+				&Work{},
+			)
 			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	out, err := toMessages(t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{sound}}, "orders", testLimits, testDecoding(t), &Work{})
+	out, err := toMessages(
+		t.Context(), &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{sound}}, "orders", testLimits, testDecoding(t),
+		&Work{},
+	)
 	if err != nil || out[0].Subject != "orders" || out[0].Header.Get(message.CodecHeader) != "zstd" {
 		t.Errorf("a sound one is %v: %v", out, err)
 	}
@@ -130,9 +139,16 @@ func TestHostileBatches(t *testing.T) {
 	}
 	for name, b := range map[string]*wirev1.ChannelBatch{
 		"nothing": batch(), "too many": batch(6, 7, 8, 9), "old": batch(5), "twice": batch(6, 6), "backwards": batch(8, 7),
-		"too long": {Messages: []*wirev1.ChannelMessage{{Sequence: 6, Payload: make([]byte, 40<<10)}, {Sequence: 7, Payload: make([]byte, 40<<10)}}},
+		"too long": {
+			Messages: []*wirev1.ChannelMessage{
+				{Sequence: 6, Payload: make([]byte, 40<<10)},
+				{Sequence: 7, Payload: make([]byte, 40<<10)},
+			},
+		},
 	} {
-		if err := checkBatch(b, marker{position: 5, put: 70}, testLimits); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
+		if err := checkBatch(b, marker{position: 5, put: 70}, testLimits); !failure.Is(
+			err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
+		) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -159,7 +175,9 @@ func TestHostileBatches(t *testing.T) {
 }
 
 func TestHostileBegin(t *testing.T) {
-	sound := &wirev1.ChannelBegin{ProtocolVersion: wirev1.ProtocolVersion, Epoch: "1795273313948319330", Codecs: []string{"zstd", "of a newer release"}}
+	sound := &wirev1.ChannelBegin{
+		ProtocolVersion: wirev1.ProtocolVersion, Epoch: "1795273313948319330", Codecs: []string{"zstd", "of a newer release"},
+	}
 	if err := checkBegin(sound); err != nil {
 		t.Error(err)
 	}
@@ -207,9 +225,17 @@ func TestNegotiate(t *testing.T) {
 // FuzzRequest gives a receiver whatever a peer may send. What passes has to be sound.
 func FuzzRequest(f *testing.F) {
 	for _, m := range []*wirev1.ChannelRunRequest{
-		{Message: &wirev1.ChannelRunRequest_Begin{Begin: &wirev1.ChannelBegin{ProtocolVersion: wirev1.ProtocolVersion, Epoch: "17", Codecs: []string{"zstd"}}}},
+		{
+			Message: &wirev1.ChannelRunRequest_Begin{
+				Begin: &wirev1.ChannelBegin{ProtocolVersion: wirev1.ProtocolVersion, Epoch: "17", Codecs: []string{"zstd"}},
+			},
+		},
 		{Message: &wirev1.ChannelRunRequest_Batch{Batch: &wirev1.ChannelBatch{Messages: []*wirev1.ChannelMessage{
-			compressed(f, 6), {Sequence: 9, Suffix: ".a.b", Payload: []byte("plain"), Headers: []*wirev1.ChannelHeader{{Name: "A", Value: []byte("b")}}, TimeToLive: durationpb.New(time.Minute)},
+			compressed(f, 6),
+			{
+				Sequence: 9, Suffix: ".a.b", Payload: []byte("plain"),
+				Headers: []*wirev1.ChannelHeader{{Name: "A", Value: []byte("b")}}, TimeToLive: durationpb.New(time.Minute),
+			},
 		}}}},
 	} {
 		b, err := proto.Marshal(m)

@@ -28,10 +28,14 @@ func (x *session) bury(ctx context.Context, js jetstream.JetStream, letters []*l
 		}
 		if err := x.storeDead(ctx, js, l); err != nil {
 			return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
-				"message %d of the queue cannot be sent (%w), and cannot become a dead letter either (%w): get dead letters from this queue, or raise its limits or storage",
+				"message %d of the queue cannot be sent (%w), and cannot become a dead letter either (%w): get dead letters from "+
+					"this queue, or raise its limits or storage",
 				l.sequence, l.unsendable, err)
 		}
-		x.options.Log.Warn("Message cannot be sent and is a dead letter now", "stream", x.options.Stream, "sequence", l.sequence, "cause", l.unsendable.Error())
+		x.options.Log.Warn(
+			"Message cannot be sent and is a dead letter now", "stream", x.options.Stream, "sequence", l.sequence, "cause",
+			l.unsendable.Error(),
+		)
 		x.status.update(func(now *wirev1.ChannelStatus) { now.DeadLetters++ })
 		if err := x.acknowledge([]string{l.reply}, []ids.Message{l.id}); err != nil {
 			return nil, err
@@ -42,7 +46,9 @@ func (x *session) bury(ctx context.Context, js jetstream.JetStream, letters []*l
 
 // storeDead stores the dead letter of a letter, once.
 func (x *session) storeDead(ctx context.Context, js jetstream.JetStream, l *letter) error {
-	dead := envelope.DeadLetter(store.DeadSubject(x.options.Stream), &nats.Msg{Header: l.headers, Data: l.payload}, l.sequence,
+	dead := envelope.DeadLetter(store.DeadSubject(x.options.Stream), &nats.Msg{
+		Header: l.headers, Data: l.payload,
+	}, l.sequence,
 		&wirev1.DeadLetter{Reason: envelope.Unsendable, Detail: envelope.Printable(l.unsendable.Error())})
 	if known := x.options.IDs; known != nil && known.Any() {
 		// It was stored and read before, and whoever stored it was killed before it acknowledged the letter.

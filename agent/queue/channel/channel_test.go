@@ -102,11 +102,20 @@ func TestTravelling(t *testing.T) {
 		recompute uint64
 	}{
 		{"as it is", codec.Zstd, []codec.ID{codec.Zstd, codec.Deflate}, channel.Acceptance{Any: true}, codec.Zstd, true, 0},
-		{"first match", codec.Deflate, []codec.ID{codec.Zstd, codec.Deflate}, channel.Acceptance{Codecs: []codec.ID{codec.Deflate}}, codec.Deflate, true, 0},
+		{
+			"first match", codec.Deflate, []codec.ID{codec.Zstd, codec.Deflate},
+			channel.Acceptance{Codecs: []codec.ID{codec.Deflate}}, codec.Deflate, true, 0,
+		},
 		{"another codec", codec.Zstd, []codec.ID{codec.Deflate}, channel.Acceptance{Any: true}, codec.Deflate, false, 1},
 		{"inflated", codec.Zstd, []codec.ID{codec.Zstd}, channel.Acceptance{}, codec.None, false, 1},
-		{"sender's priority", codec.Zstd, []codec.ID{codec.None, codec.Zstd}, channel.Acceptance{Any: true}, codec.None, false, 1},
-		{"compressed for the channel", codec.None, []codec.ID{codec.Zstd}, channel.Acceptance{Any: true}, codec.Zstd, false, 1},
+		{
+			"sender's priority", codec.Zstd, []codec.ID{codec.None, codec.Zstd}, channel.Acceptance{Any: true}, codec.None,
+			false, 1,
+		},
+		{
+			"compressed for the channel", codec.None, []codec.ID{codec.Zstd}, channel.Acceptance{Any: true}, codec.Zstd, false,
+			1,
+		},
 		{"plain", codec.None, nil, channel.Acceptance{Any: true}, codec.None, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -137,25 +146,32 @@ func TestTravelling(t *testing.T) {
 			if bytes.Equal(got.Data, put.Data) != c.asItIs {
 				t.Errorf("bytes are the same: %v, want %v", !c.asItIs, c.asItIs)
 			}
-			if got.Header.Get("Customer") != "7" || got.Header.Get(batch.OriginHeader) != "first" || got.Header.Get("Nats-Msg-Id") != "" {
+			if got.Header.Get("Customer") != "7" || got.Header.Get(batch.OriginHeader) != "first" ||
+				got.Header.Get("Nats-Msg-Id") != "" {
 				t.Errorf("headers are %v", got.Header)
 			}
 			now := sender.Status()
-			if now.GetState() != wirev1.ChannelState_CHANNEL_STATE_RUNNING || now.GetCodec() != c.travels.String() || now.GetRecoded() != c.recompute ||
-				now.GetMessages() != 1 || now.GetBatches() != 1 || now.GetPlainBytes() != length || now.GetPayloadBytes() != uint64(len(got.Data)) || now.GetInDoubt() != 0 {
+			if now.GetState() != wirev1.ChannelState_CHANNEL_STATE_RUNNING || now.GetCodec() != c.travels.String() ||
+				now.GetRecoded() != c.recompute ||
+				now.GetMessages() != 1 || now.GetBatches() != 1 || now.GetPlainBytes() != length ||
+				now.GetPayloadBytes() != uint64(len(got.Data)) || now.GetInDoubt() != 0 {
 				t.Errorf("status is %v", now)
 			}
 			// What the engines did at either end is counted there, once.
 			counted := func(m *meter.Meter) meter.Count {
 				s := m.Snapshot()
-				return meter.Count{Operations: s.Hardware.Operations + s.Software.Operations, Bytes: s.Hardware.Bytes + s.Software.Bytes}
+				return meter.Count{
+					Operations: s.Hardware.Operations + s.Software.Operations, Bytes: s.Hardware.Bytes + s.Software.Bytes,
+				}
 			}
 			for what, one := range map[string]struct {
 				meter *meter.Meter
 				used  bool
 			}{
-				"compressed": {&work.Encoded, !c.asItIs && c.travels != codec.None}, "inflated": {&work.Decoded, !c.asItIs && c.stored != codec.None},
-				"looked into": {&workWest.Decoded, c.travels != codec.None}, "compressed by the receiver": {&workWest.Encoded, false},
+				"compressed":                 {&work.Encoded, !c.asItIs && c.travels != codec.None},
+				"inflated":                   {&work.Decoded, !c.asItIs && c.stored != codec.None},
+				"looked into":                {&workWest.Decoded, c.travels != codec.None},
+				"compressed by the receiver": {&workWest.Encoded, false},
 			} {
 				var want meter.Count
 				if one.used {
@@ -178,7 +194,8 @@ func TestTooLong(t *testing.T) {
 	sender, _ := send(t, senderOptions(east, network))
 	eventually(t, "what is said says what to do", func() bool {
 		last := sender.Status().GetLastError()
-		return last.GetReason() == wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE && strings.Contains(last.GetMessage(), "limits.maxMessageSize")
+		return last.GetReason() == wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE &&
+			strings.Contains(last.GetMessage(), "limits.maxMessageSize")
 	})
 }
 
@@ -194,7 +211,8 @@ func TestLongMessages(t *testing.T) {
 	west.waitFor(t, messages)
 	east.waitEmpty(t)
 	// A stalled machine may end a session as well, which says that nothing was heard.
-	if now := sender.Status(); strings.Contains(now.GetLastError().GetMessage(), "MaxBytes") || now.GetStarts() == 1 && now.GetMessages() != messages {
+	if now := sender.Status(); strings.Contains(now.GetLastError().GetMessage(), "MaxBytes") ||
+		now.GetStarts() == 1 && now.GetMessages() != messages {
 		t.Errorf("status is %v", now)
 	}
 }
@@ -221,7 +239,8 @@ func TestOrderAndPartition(t *testing.T) {
 	}
 	east.waitEmpty(t)
 	now := receiver.Status()
-	if len(now) != 1 || !now[0].GetConnected() || now[0].GetMessages() != count || now[0].GetPosition() != count || now[0].GetQueue() != from.Queue {
+	if len(now) != 1 || !now[0].GetConnected() || now[0].GetMessages() != count || now[0].GetPosition() != count ||
+		now[0].GetQueue() != from.Queue {
 		t.Errorf("the receiver says %v", now)
 	}
 	if rate := sender.Status().GetMilliMessagesPerSecond(); rate == 0 {
@@ -268,7 +287,10 @@ func TestFull(t *testing.T) {
 	eventually(t, "the queue is said to be full", func() bool {
 		return sender.Status().GetLastError().GetReason() == wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL
 	})
-	consumer, err := west.js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "orders"})
+	consumer, err := west.js.CreateConsumer(
+		t.Context(), "orders",
+		jetstream.ConsumerConfig{Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "orders"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +373,9 @@ func TestRevoked(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	sender, _ := send(t, senderOptions(east, network))
-	eventually(t, "the channel runs", func() bool { return sender.Status().GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING })
+	eventually(t, "the channel runs", func() bool {
+		return sender.Status().GetState() == wirev1.ChannelState_CHANNEL_STATE_RUNNING
+	})
 	<-allowed
 	allowed <- false
 	receiver.EndOthers(func(s channel.Source) bool { return s != from })

@@ -32,7 +32,9 @@ func TestCollectBombs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			// Nothing but the limits ends a batch.
-			x := &session{Sender: &Sender{options: SenderOptions{BatchDelay: time.Hour}}, letters: make(chan *letter, MaxBatchMessages)}
+			x := &session{
+				Sender: &Sender{options: SenderOptions{BatchDelay: time.Hour}}, letters: make(chan *letter, MaxBatchMessages),
+			}
 			for i := range MaxBatchMessages {
 				x.letters <- &letter{sequence: uint64(i + 1), payload: make([]byte, 52), headers: nats.Header{
 					message.CodecHeader: {c.stored}, message.EngineHeader: {"software"}, message.LengthHeader: {strconv.Itoa(length)},

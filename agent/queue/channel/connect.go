@@ -30,8 +30,8 @@ type Destination struct {
 	Counter *transport.Counter
 }
 
-// Connect asks the gateway for the way to the queue, each time again since it may have changed, and returns a connection
-// that is made when it is first used.
+// Connect asks the gateway for the way to the queue, each time again since it may have changed, and returns a
+// connection that is made when it is first used.
 func (d *Destination) Connect(ctx context.Context) (Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -56,7 +56,9 @@ func (d *Destination) Connect(ctx context.Context) (Link, error) {
 
 // open asks in a version of the protocol, and in an older one, if that is spoken here, where the gateway rejects the
 // newer.
-func (d *Destination) open(ctx context.Context, gateway *transport.Client, version uint32) (*wirev1.OpenQueueResponse, error) {
+func (d *Destination) open(
+	ctx context.Context, gateway *transport.Client, version uint32,
+) (*wirev1.OpenQueueResponse, error) {
 	answer, err := wirev1.NewGatewayClient(gateway).OpenQueue(ctx, &wirev1.OpenQueueRequest{
 		ProtocolVersion: version, Namespace: d.Namespace, Name: d.Queue,
 	})
@@ -85,7 +87,8 @@ func unreachable(gateway *transport.Client, err error) error {
 			"the peer's gateway does not know queues (%w): use the same release of Lighterage in both clusters", err)
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE,
-		"the peer's gateway did not answer (%w): check the endpoint of the Peer, and that the network lets this cluster reach it; messages wait here", err)
+		"the peer's gateway did not answer (%w): check the endpoint of the Peer, and that the network lets this cluster "+
+			"reach it; messages wait here", err)
 }
 
 // Admission returns what NewReceiver needs to let callers in.

@@ -20,7 +20,9 @@ import (
 )
 
 // errServed ends a session that begins before the queue's own service has heard of the channel.
-var errServed = errors.New("clients of gRPC and HTTP had messages until now; the channel takes over when their consumer has gone")
+var errServed = errors.New(
+	"clients of gRPC and HTTP had messages until now; the channel takes over when their consumer has gone",
+)
 
 // maxConsumersNamed bounds how many consumers an error names.
 const maxConsumersNamed = 5
@@ -49,8 +51,8 @@ func whyNoConsumer(ctx context.Context, stream jetstream.Stream, err error) erro
 		who += fmt.Sprintf(" and %d more", len(others)-maxConsumersNamed)
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_IN_USE,
-		"a message of a queue goes to one consumer, which is the channel where there is one, and clients have consumers here (%s): delete them, and get the "+
-			"messages from the receiving queue; or take the channel away", who)
+		"a message of a queue goes to one consumer, which is the channel where there is one, and clients have consumers "+
+			"here (%s): delete them, and get the messages from the receiving queue; or take the channel away", who)
 }
 
 // Release removes what a channel that was taken away has left in the stream that it sent, so that messages go to

@@ -53,14 +53,18 @@ type queue struct {
 // streamConfig is that of a queue.
 func streamConfig(name string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: name, Subjects: []string{name, name + ".>", store.MarkerSubjects(name), store.DeadSubject(name)}, Retention: jetstream.WorkQueuePolicy,
-		Discard: jetstream.DiscardNew, AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true, Duplicates: 2 * time.Minute,
+		Name: name, Subjects: []string{name, name + ".>", store.MarkerSubjects(name), store.DeadSubject(name)},
+		Retention: jetstream.WorkQueuePolicy,
+		Discard:   jetstream.DiscardNew, AllowAtomicPublish: true, AllowRollup: true, AllowMsgTTL: true,
+		Duplicates: 2 * time.Minute,
 	}
 }
 
 // openQueue starts a server on a directory. An address makes it listen there for tests in other processes.
 func openQueue(name, directory, address string, change func(*jetstream.StreamConfig)) (*queue, error) {
-	o := &server.Options{JetStream: true, StoreDir: directory, DontListen: address == "", NoSigs: true, NoLog: true, MaxPayload: 8 << 20}
+	o := &server.Options{
+		JetStream: true, StoreDir: directory, DontListen: address == "", NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
+	}
 	if address != "" {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -79,7 +83,10 @@ func openQueue(name, directory, address string, change func(*jetstream.StreamCon
 	if !s.ReadyForConnections(patience) {
 		return nil, errors.New("the server does not start")
 	}
-	conn, err := nats.Connect("", nats.InProcessServer(s), nats.Timeout(patience), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	conn, err := nats.Connect(
+		"", nats.InProcessServer(s), nats.Timeout(patience),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -238,17 +245,22 @@ func newDecoding() *message.Decoding {
 
 // encoding compresses everything.
 func encoding(minSize int64) message.EncodingOptions {
-	return message.EncodingOptions{Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, MinSize: minSize, Engines: registry}
+	return message.EncodingOptions{
+		Policy: policy.Settings{Mode: policy.Always, Level: codec.Fast}, MinSize: minSize, Engines: registry,
+	}
 }
 
 // serve starts a receiving end and returns its network and what stops it at once.
-func serve(q *queue, address string, admit func(context.Context) (channel.Source, error), accepts channel.Acceptance) (*channel.Receiver, *network, func(), error) {
+func serve(
+	q *queue, address string, admit func(context.Context) (channel.Source, error), accepts channel.Acceptance,
+) (*channel.Receiver, *network, func(), error) {
 	return serveWith(q, address, admit, accepts, nil)
 }
 
 // serveWith is serve, and counts what was done.
 func serveWith(
-	q *queue, address string, admit func(context.Context) (channel.Source, error), accepts channel.Acceptance, work *channel.Work,
+	q *queue, address string, admit func(context.Context) (channel.Source, error), accepts channel.Acceptance,
+	work *channel.Work,
 ) (*channel.Receiver, *network, func(), error) {
 	if admit == nil {
 		admit = func(context.Context) (channel.Source, error) { return from, nil }
@@ -258,7 +270,8 @@ func serveWith(
 		return nil, nil, nil, err
 	}
 	r := channel.NewReceiver(channel.ReceiverOptions{
-		Conn: q.conn, Stream: q.name, Admit: admit, Readable: registry.Codecs(), Decoding: newDecoding(), MaxMessage: maxMessage, Work: work, Log: quiet,
+		Conn: q.conn, Stream: q.name, Admit: admit, Readable: registry.Codecs(), Decoding: newDecoding(),
+		MaxMessage: maxMessage, Work: work, Log: quiet,
 	}, accepts)
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(channel.FrameBound(maxMessage)))
 	wirev1.RegisterChannelServer(s, r)
@@ -279,7 +292,8 @@ func newReceiver(t *testing.T, q *queue, accepts channel.Acceptance) (*channel.R
 func senderOptions(q *queue, n *network, codecs ...codec.ID) channel.SenderOptions {
 	return channel.SenderOptions{
 		Conn: q.conn, Stream: q.name, Connect: n.connect, Codecs: codecs, BatchMessages: 20, BatchDelay: time.Millisecond,
-		Encoding: encoding(1), Decoding: newDecoding(), Log: quiet, Backoff: channel.Backoff{First: 5 * time.Millisecond, Most: 50 * time.Millisecond},
+		Encoding: encoding(1), Decoding: newDecoding(), Log: quiet,
+		Backoff: channel.Backoff{First: 5 * time.Millisecond, Most: 50 * time.Millisecond},
 	}
 }
 

@@ -26,7 +26,9 @@ func TestSentIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range count {
-		east.put(t, &nats.Msg{Subject: "orders", Header: nats.Header{"Nats-Msg-Id": {fmt.Sprint(i)}}, Data: []byte("message")})
+		east.put(
+			t, &nats.Msg{Subject: "orders", Header: nats.Header{"Nats-Msg-Id": {fmt.Sprint(i)}}, Data: []byte("message")},
+		)
 	}
 	_, network := newReceiver(t, west, channel.Acceptance{Any: true})
 	o := senderOptions(east, network, codec.Zstd)

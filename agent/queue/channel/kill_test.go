@@ -74,7 +74,10 @@ func freeAddress(t *testing.T) string {
 func (p *process) start(t *testing.T) {
 	t.Helper()
 	p.command = exec.Command(os.Args[0])
-	p.command.Env = append(os.Environ(), memberRole+"="+p.role, memberDirectory+"="+p.directory, memberNATS+"="+p.nats, memberChannel+"="+p.channel)
+	p.command.Env = append(
+		os.Environ(), memberRole+"="+p.role, memberDirectory+"="+p.directory, memberNATS+"="+p.nats,
+		memberChannel+"="+p.channel,
+	)
 	p.command.Stderr = os.Stderr
 	if _, err := p.command.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -96,7 +99,9 @@ func newProcess(t *testing.T, role, channel string) *process {
 	t.Helper()
 	p := &process{role: role, directory: t.TempDir(), nats: freeAddress(t), channel: channel}
 	p.start(t)
-	conn, err := nats.Connect("nats://"+p.nats, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	conn, err := nats.Connect(
+		"nats://"+p.nats, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +193,8 @@ func getAll(ctx context.Context, js jetstream.JetStream, count int) error {
 		}
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		consumer, err := js.CreateOrUpdateConsumer(try, "orders", jetstream.ConsumerConfig{
-			Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxAckPending: 1, FilterSubject: "orders",
+			Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxAckPending: 1,
+			FilterSubject: "orders",
 		})
 		cancel()
 		for err == nil {

@@ -111,7 +111,10 @@ func (m marker) in(epoch string, remembered marker) marker {
 // after returns the marker that a batch ends with which is stored after this one. The time does not go back where the
 // clock of the sender does: messages that are stored are never taken for new ones.
 func (m marker) after(b *wirev1.ChannelBatch) marker {
-	return marker{epoch: m.epoch, position: b.GetMessages()[len(b.GetMessages())-1].GetSequence(), put: max(m.put, putTime(b.GetPutTime()))}
+	return marker{
+		epoch: m.epoch, position: b.GetMessages()[len(b.GetMessages())-1].GetSequence(),
+		put: max(m.put, putTime(b.GetPutTime())),
+	}
 }
 
 // putTime returns a time in nanoseconds of Unix time; 0 if it is absent.

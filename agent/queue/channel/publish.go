@@ -31,7 +31,8 @@ func whyNot(err error) error {
 	switch refusal {
 	case batch.Full:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_FULL,
-			"the receiving queue takes no more messages now (%w): get messages from it, or raise its limits or storage; the channel goes on by itself", err)
+			"the receiving queue takes no more messages now (%w): get messages from it, or raise its limits or storage; the "+
+				"channel goes on by itself", err)
 	case batch.Overtaken:
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED,
 			"something else moved the channel's position in the receiving queue (%w); the channel starts again", err)
@@ -42,6 +43,9 @@ func whyNot(err error) error {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
 			"a message is longer than the receiving queue takes (%w): raise its limits.maxMessageSize", err)
 	default:
-		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE, "the receiving queue's stream does not take a batch: %w", err)
+		return failure.New(
+			wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
+			"the receiving queue's stream does not take a batch: %w", err,
+		)
 	}
 }

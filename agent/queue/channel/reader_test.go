@@ -23,7 +23,9 @@ func TestUnheard(t *testing.T) {
 	const patience = 2 * time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	s, err := server.NewServer(
+		&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,9 @@ func TestUnheard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "orders", Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := js.CreateStream(
+		ctx, jetstream.StreamConfig{Name: "orders", Storage: jetstream.MemoryStorage},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.Publish(ctx, "orders", []byte("first")); err != nil {
@@ -75,7 +79,9 @@ func TestUnheard(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := js.CreateConsumer(ctx, "orders", jetstream.ConsumerConfig{Durable: "channel", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := js.CreateConsumer(
+		ctx, "orders", jetstream.ConsumerConfig{Durable: "channel", AckPolicy: jetstream.AckExplicitPolicy},
+	); err != nil {
 		t.Fatal(err)
 	}
 	first := <-came

@@ -111,7 +111,9 @@ func (r *Receiver) EndOthers(keep func(Source) bool) {
 	defer r.mu.Unlock()
 	for name, s := range r.sources {
 		if s.end != nil && !keep(name) {
-			s.end(failure.New(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%w: make a PeerGrant there if it should", errRevoked))
+			s.end(
+				failure.New(wirev1.FailureReason_FAILURE_REASON_NOT_GRANTED, "%w: make a PeerGrant there if it should", errRevoked),
+			)
 		}
 	}
 }
@@ -125,7 +127,9 @@ func (r *Receiver) Status() []*wirev1.ReceivedChannel {
 		out = append(out, proto.CloneOf(s.status))
 	}
 	slices.SortFunc(out, func(a, b *wirev1.ReceivedChannel) int {
-		return strings.Compare(a.GetPeer()+"/"+a.GetNamespace()+"/"+a.GetQueue(), b.GetPeer()+"/"+b.GetNamespace()+"/"+b.GetQueue())
+		return strings.Compare(
+			a.GetPeer()+"/"+a.GetNamespace()+"/"+a.GetQueue(), b.GetPeer()+"/"+b.GetNamespace()+"/"+b.GetQueue(),
+		)
 	})
 	return out
 }
@@ -166,7 +170,8 @@ func (r *Receiver) remember(name Source) *source {
 	if len(r.sources) >= maxSources {
 		var oldest *Source
 		for other, s := range maps.All(r.sources) {
-			if s.end == nil && (oldest == nil || s.status.GetLastErrorTime().AsTime().Before(r.sources[*oldest].status.GetLastErrorTime().AsTime())) {
+			if s.end == nil && (oldest == nil ||
+				s.status.GetLastErrorTime().AsTime().Before(r.sources[*oldest].status.GetLastErrorTime().AsTime())) {
 				oldest = &other
 			}
 		}
@@ -214,13 +219,18 @@ func (r *Receiver) Run(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wi
 	if err == nil {
 		return nil
 	}
-	r.options.Log.Warn("Channel ended", "stream", r.options.Stream, "source", name.String(), "cause", failure.Shorten(err.Error(), failure.MaxMessage))
+	r.options.Log.Warn(
+		"Channel ended", "stream", r.options.Stream, "source", name.String(), "cause",
+		failure.Shorten(err.Error(), failure.MaxMessage),
+	)
 	return refuse(run, err)
 }
 
 // refuse tells the sender why in the stream, so that it looks in one place only.
 func refuse(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse], err error) error {
-	if sent := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Refused{Refused: failure.ToWire(err)}}); sent != nil {
+	if sent := run.Send(
+		&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Refused{Refused: failure.ToWire(err)}},
+	); sent != nil {
 		return grpcstatus.Error(codes.Unavailable, "the channel ended")
 	}
 	return nil
@@ -252,7 +262,10 @@ func receive(run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.Chann
 }
 
 // serve stores what a source sends until it ends the channel.
-func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse], name Source, s *source) error {
+func (r *Receiver) serve(
+	ctx context.Context, run grpc.BidiStreamingServer[wirev1.ChannelRunRequest, wirev1.ChannelRunResponse], name Source,
+	s *source,
+) error {
 	requests := receive(run)
 	begin, err := next(ctx, requests, time.After(beginTimeout))
 	if err != nil {
@@ -294,10 +307,15 @@ func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev
 	if at.put != 0 {
 		accepted.PositionTime = timestamppb.New(time.Unix(0, at.put))
 	}
-	if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Accepted{Accepted: accepted}}); err != nil {
+	if err := run.Send(
+		&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Accepted{Accepted: accepted}},
+	); err != nil {
 		return fmt.Errorf("accept the channel: %w", err)
 	}
-	r.options.Log.Info("Channel is received", "stream", r.options.Stream, "source", name.String(), "codec", l.codec.String(), "position", at.position)
+	r.options.Log.Info(
+		"Channel is received", "stream", r.options.Stream, "source", name.String(), "codec", l.codec.String(), "position",
+		at.position,
+	)
 	for {
 		m, err := next(ctx, requests, nil)
 		if err != nil || m == nil {
@@ -318,7 +336,11 @@ func (r *Receiver) serve(ctx context.Context, run grpc.BidiStreamingServer[wirev
 				now.PayloadBytes += uint64(len(one.GetPayload()))
 			}
 		})
-		if err := run.Send(&wirev1.ChannelRunResponse{Message: &wirev1.ChannelRunResponse_Stored{Stored: &wirev1.ChannelStored{Position: at.position}}}); err != nil {
+		if err := run.Send(
+			&wirev1.ChannelRunResponse{
+				Message: &wirev1.ChannelRunResponse_Stored{Stored: &wirev1.ChannelStored{Position: at.position}},
+			},
+		); err != nil {
 			return fmt.Errorf("answer a batch: %w", err)
 		}
 	}
@@ -339,7 +361,9 @@ func next(ctx context.Context, requests <-chan request, late <-chan time.Time) (
 			return r.message, nil
 		}
 	case <-late:
-		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sending queue did not begin for %v", beginTimeout)
+		return nil, failure.New(
+			wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sending queue did not begin for %v", beginTimeout,
+		)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -352,7 +376,9 @@ func (r *Receiver) update(s *source, change func(*wirev1.ReceivedChannel)) {
 }
 
 // store stores a batch after a marker and returns the marker that it ends with.
-func (r *Receiver) store(ctx context.Context, b *wirev1.ChannelBatch, name Source, at marker, l limits) (marker, error) {
+func (r *Receiver) store(
+	ctx context.Context, b *wirev1.ChannelBatch, name Source, at marker, l limits,
+) (marker, error) {
 	if err := checkBatch(b, at, l); err != nil {
 		return at, err
 	}

@@ -128,7 +128,8 @@ func (s *Sender) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !s.options.Leads() {
 			s.status.update(func(now *wirev1.ChannelStatus) {
-				now.State, now.Detail, now.NextTryTime = wirev1.ChannelState_CHANNEL_STATE_STANDBY, "Another member of the queue sends", nil
+				now.State, now.Detail, now.NextTryTime = wirev1.ChannelState_CHANNEL_STATE_STANDBY, "Another member of the queue "+
+					"sends", nil
 			})
 			wait(ctx, standbyPause)
 			continue
@@ -150,7 +151,10 @@ func (s *Sender) Run(ctx context.Context) {
 		jittered := pause - rand.N(pause/2+1)
 		pause = min(2*pause, s.options.Backoff.Most)
 		s.status.failed(err, time.Now().Add(jittered))
-		s.options.Log.Warn("Channel is tried again", "stream", s.options.Stream, "pause", jittered.String(), "cause", failure.Shorten(err.Error(), failure.MaxMessage))
+		s.options.Log.Warn(
+			"Channel is tried again", "stream", s.options.Stream, "pause", jittered.String(), "cause",
+			failure.Shorten(err.Error(), failure.MaxMessage),
+		)
 		wait(ctx, jittered)
 	}
 }

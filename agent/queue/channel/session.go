@@ -99,10 +99,13 @@ func (s *Sender) session(ctx context.Context) (progressed bool, err error) {
 		return false, err
 	}
 	s.status.update(func(now *wirev1.ChannelStatus) {
-		now.State, now.Detail, now.Codec, now.InDoubt = wirev1.ChannelState_CHANNEL_STATE_RUNNING, "", x.accepted.GetCodec(), 0
+		now.State, now.Detail, now.Codec, now.InDoubt = wirev1.ChannelState_CHANNEL_STATE_RUNNING, "", x.accepted.GetCodec(),
+			0
 		now.Starts++
 	})
-	s.options.Log.Info("Channel runs", "stream", s.options.Stream, "codec", x.accepted.GetCodec(), "position", x.accepted.GetPosition())
+	s.options.Log.Info(
+		"Channel runs", "stream", s.options.Stream, "codec", x.accepted.GetCodec(), "position", x.accepted.GetPosition(),
+	)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return x.read(ctx) })
 	group.Go(func() error { return x.send(ctx, js, recoder) })
@@ -163,7 +166,9 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 		return nil, fmt.Errorf("look at the queue's stream: %w", err)
 	}
 	info := stream.CachedInfo()
-	if x.run, err = wirev1.NewChannelClient(link).Run(ctx, grpc.MaxCallSendMsgSize(FrameBound(message.MaxLength))); err != nil {
+	if x.run, err = wirev1.NewChannelClient(link).Run(
+		ctx, grpc.MaxCallSendMsgSize(FrameBound(message.MaxLength)),
+	); err != nil {
 		return nil, lost(err)
 	}
 	begin := &wirev1.ChannelBegin{
@@ -188,12 +193,13 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 	switch position := x.accepted.GetPosition(); {
 	case position <= info.State.LastSeq:
 	case x.accepted.GetPositionTime() != nil:
-		x.options.Log.Warn("The queue has lost its last messages, as in a power failure, which the receiving queue has; what is put now is sent",
+		x.options.Log.Warn("The queue has lost its last messages, as in a power failure, which the receiving queue has; "+
+			"what is put now is sent",
 			"stream", x.options.Stream, "last", info.State.LastSeq, "position", position)
 	default:
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
-			"the receiving queue has message %d already and this queue has only come to %d: its storage was put back to an older state, and what is put now would be taken "+
-				"for what was sent before; move the messages to a new Queue", position, info.State.LastSeq)
+			"the receiving queue has message %d already and this queue has only come to %d: its storage was put back to an "+
+				"older state, and what is put now would be taken for what was sent before; move the messages to a new Queue", position, info.State.LastSeq)
 	}
 	return stream, nil
 }

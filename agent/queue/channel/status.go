@@ -37,7 +37,10 @@ type mark struct {
 
 func newStatus() *status {
 	now := time.Now()
-	return &status{now: &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_STANDBY}, rate: rate{before: mark{at: now}, since: mark{at: now}}}
+	return &status{
+		now:  &wirev1.ChannelStatus{State: wirev1.ChannelState_CHANNEL_STATE_STANDBY},
+		rate: rate{before: mark{at: now}, since: mark{at: now}},
+	}
 }
 
 func (s *status) update(change func(*wirev1.ChannelStatus)) {
@@ -83,7 +86,8 @@ func (s *status) report(now time.Time) *wirev1.ChannelStatus {
 // reset begins all counters again.
 func (s *status) reset() {
 	s.update(func(now *wirev1.ChannelStatus) {
-		now.Messages, now.Batches, now.PayloadBytes, now.PlainBytes, now.Recoded, now.Starts, now.DeadLetters = 0, 0, 0, 0, 0, 0, 0
+		now.Messages, now.Batches, now.PayloadBytes, now.PlainBytes, now.Recoded, now.Starts, now.DeadLetters = 0, 0, 0, 0, 0,
+			0, 0
 	})
 }
 

@@ -79,12 +79,16 @@ func TestUnsendable(t *testing.T) {
 		codecs []codec.ID
 		sent   bool
 	}{
-		"bytes in a header":              {header("Name", "caf\xe9"), nil, true},
-		"tab in a header":                {header("Name", "a\tb"), nil, true},
-		"umlauts in the name":            {header("Gr\u00f6\u00dfe", "3"), nil, false},
-		"blank in the name":              {header("A b", "3"), nil, false},
-		"long headers":                   {&nats.Msg{Subject: "orders", Header: nats.Header{"A": make([]string, 16_000)}, Data: []byte("first")}, nil, false},
-		"long subject":                   {&nats.Msg{Subject: "orders." + strings.Repeat("a", 1100), Data: []byte("first")}, nil, false},
+		"bytes in a header":   {header("Name", "caf\xe9"), nil, true},
+		"tab in a header":     {header("Name", "a\tb"), nil, true},
+		"umlauts in the name": {header("Gr\u00f6\u00dfe", "3"), nil, false},
+		"blank in the name":   {header("A b", "3"), nil, false},
+		"long headers": {
+			&nats.Msg{Subject: "orders", Header: nats.Header{"A": make([]string, 16_000)}, Data: []byte("first")}, nil, false,
+		},
+		"long subject": {
+			&nats.Msg{Subject: "orders." + strings.Repeat("a", 1100), Data: []byte("first")}, nil, false,
+		},
 		"wildcard":                       {&nats.Msg{Subject: "orders.*", Data: []byte("first")}, nil, false},
 		"half a form":                    {header(message.CodecHeader, "zstd"), nil, false},
 		"damaged":                        {damaged(), nil, false},
@@ -105,7 +109,8 @@ func TestUnsendable(t *testing.T) {
 			}
 			got := west.waitFor(t, len(want))
 			for i, m := range want {
-				if _, plain := opened(t, got[i]); !bytes.Equal(plain, m.Data) || !slices.Equal(got[i].Header["Name"], m.Header["Name"]) {
+				if _, plain := opened(t, got[i]); !bytes.Equal(plain, m.Data) ||
+					!slices.Equal(got[i].Header["Name"], m.Header["Name"]) {
 					t.Errorf("message %d is %q with %q", i, got[i].Data, got[i].Header)
 				}
 			}

@@ -29,7 +29,9 @@ func (w *Work) encode(e *message.Encoder, payload []byte) (packed []byte, form m
 }
 
 // decode is that of a decoder.
-func (w *Work) decode(d *message.Decoder, dst []byte, form message.Form, payload []byte, limit int) (plain []byte, err error) {
+func (w *Work) decode(
+	d *message.Decoder, dst []byte, form message.Form, payload []byte, limit int,
+) (plain []byte, err error) {
 	var o meter.Outcome
 	spent := meter.ThreadCPU(func() { plain, o, err = d.Decode(dst, form, payload, limit) })
 	if err != nil {

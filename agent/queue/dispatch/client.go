@@ -45,7 +45,9 @@ const (
 // Get takes up to so many messages, as they are stored, and waits for the first. It
 // returns none when none came. Errors are ErrTaken, ErrBusy, ErrUnavailable or that of the
 // context.
-func (h *Hub) Get(ctx context.Context, count int, visibility, wait time.Duration, dead bool) ([]*wirev1.ReceivedMessage, error) {
+func (h *Hub) Get(
+	ctx context.Context, count int, visibility, wait time.Duration, dead bool,
+) ([]*wirev1.ReceivedMessage, error) {
 	p := messages
 	if dead {
 		p = deadLetters
@@ -84,7 +86,9 @@ func (h *Hub) again(ctx context.Context, err error, giveUp time.Time) error {
 	}
 }
 
-func (h *Hub) get(ctx context.Context, p pile, count int, visibility, wait time.Duration) ([]*wirev1.ReceivedMessage, error) {
+func (h *Hub) get(
+	ctx context.Context, p pile, count int, visibility, wait time.Duration,
+) ([]*wirev1.ReceivedMessage, error) {
 	d, err := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 	switch {
 	case err != nil:
@@ -94,14 +98,17 @@ func (h *Hub) get(ctx context.Context, p pile, count int, visibility, wait time.
 	}
 	wait = min(wait, remoteWait)
 	request := &wirev1.GetRequest{
-		MaxMessages: uint32(count), Wait: durationpb.New(wait), VisibilityTimeout: durationpb.New(visibility), DeadLetters: p == deadLetters,
+		MaxMessages: uint32(count), Wait: durationpb.New(wait), VisibilityTimeout: durationpb.New(visibility),
+		DeadLetters: p == deadLetters,
 	}
 	return h.getRemote(ctx, request, wait+remoteMargin)
 }
 
 // getRemote asks the member that leads. What comes too late, or when the client has gone, is
 // given back.
-func (h *Hub) getRemote(ctx context.Context, request *wirev1.GetRequest, patience time.Duration) ([]*wirev1.ReceivedMessage, error) {
+func (h *Hub) getRemote(
+	ctx context.Context, request *wirev1.GetRequest, patience time.Duration,
+) ([]*wirev1.ReceivedMessage, error) {
 	type answer struct {
 		response *wirev1.GetResponse
 		err      error
@@ -207,7 +214,10 @@ func (h *Hub) serve(ctx context.Context, m *nats.Msg) (proto.Message, error) {
 		if d == nil {
 			return nil, cmp.Or(err, errEnded)
 		}
-		out, err := d.get(ctx, int(min(r.GetMaxMessages(), MaxBatch)), r.GetVisibilityTimeout().AsDuration(), min(r.GetWait().AsDuration(), remoteWait))
+		out, err := d.get(
+			ctx, int(min(r.GetMaxMessages(), MaxBatch)), r.GetVisibilityTimeout().AsDuration(),
+			min(r.GetWait().AsDuration(), remoteWait),
+		)
 		return &wirev1.GetResponse{Messages: out}, err
 	case requestSubject(h.options.Queue, changeName):
 		r := &wirev1.QueueChange{}
@@ -313,7 +323,9 @@ func (h *Hub) change(ctx context.Context, c change, texts []string) []wirev1.Rec
 	return results
 }
 
-func (h *Hub) changeOnce(ctx context.Context, p pile, c change, texts []string, where []int) ([]wirev1.ReceiptResult, error) {
+func (h *Hub) changeOnce(
+	ctx context.Context, p pile, c change, texts []string, where []int,
+) ([]wirev1.ReceiptResult, error) {
 	c.receipts, c.results = nil, nil
 	d, err := h.dispatcher(p) //nolint:contextcheck // A dispatcher lasts longer than who asks first.
 	if err != nil {

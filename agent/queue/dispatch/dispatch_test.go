@@ -56,7 +56,9 @@ func start(t *testing.T, c config) *queue {
 	if c.directory == "" {
 		c.directory = t.TempDir()
 	}
-	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: c.directory, MaxPayload: 8 << 20, Capacity: 1 << 30})
+	kept, err := store.Start(
+		t.Context(), store.Options{Queue: "orders", Directory: c.directory, MaxPayload: 8 << 20, Capacity: 1 << 30},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +230,8 @@ func TestAcknowledge(t *testing.T) {
 	q.put("", "a", "b", "c")
 	first := q.expect(long, "a", "b", "c")
 	for i, m := range first {
-		if m.GetDeliveries() != 1 || m.GetSequence() != uint64(i+1) || m.GetMessage().GetId() != string(m.GetMessage().GetPayload()) || m.GetPutTime() == nil {
+		if m.GetDeliveries() != 1 || m.GetSequence() != uint64(i+1) ||
+			m.GetMessage().GetId() != string(m.GetMessage().GetPayload()) || m.GetPutTime() == nil {
 			t.Errorf("message %d: %v", i, m)
 		}
 	}
@@ -296,12 +299,14 @@ func TestDeadLetters(t *testing.T) {
 	q.results(q.hub.Reject(t.Context(), q.expect(long, "bad").receipts(), "no such account"), done)
 	q.await(0, 2)
 	dead := q.expectFrom(true, long, "poison")
-	if d := dead[0].GetDeadLetter(); d.GetReason() != envelope.MaxDeliveries || d.GetDeliveries() != 2 || d.GetSequence() != 1 || dead[0].GetMessage().GetId() != "poison" {
+	if d := dead[0].GetDeadLetter(); d.GetReason() != envelope.MaxDeliveries || d.GetDeliveries() != 2 ||
+		d.GetSequence() != 1 || dead[0].GetMessage().GetId() != "poison" {
 		t.Errorf("%v", dead)
 	}
 	q.results(q.hub.Acknowledge(t.Context(), dead.receipts()), done)
 	rejected := q.expectFrom(true, long, "bad")
-	if d := rejected[0].GetDeadLetter(); d.GetReason() != envelope.Rejected || d.GetDetail() != "no such account" || d.GetSequence() != 3 {
+	if d := rejected[0].GetDeadLetter(); d.GetReason() != envelope.Rejected || d.GetDetail() != "no such account" ||
+		d.GetSequence() != 3 {
 		t.Errorf("%v", rejected)
 	}
 	// A dead letter does not become one again, however often it is got.
@@ -468,7 +473,9 @@ func TestForwards(t *testing.T) {
 	q.hub.SetForwards(true)
 	deadline := time.Now().Add(soon)
 	for {
-		_, err := q.js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "channel", FilterSubjects: store.Subjects("orders")})
+		_, err := q.js.CreateConsumer(
+			t.Context(), "orders", jetstream.ConsumerConfig{Durable: "channel", FilterSubjects: store.Subjects("orders")},
+		)
 		if err == nil {
 			break
 		}

@@ -57,7 +57,10 @@ var (
 	// ErrBusy says that too many requests wait.
 	ErrBusy = errors.New("too many gets wait for messages: try again later")
 	// ErrTaken says that the messages go elsewhere.
-	ErrTaken = errors.New("the queue's messages are read by a consumer of NATS or a channel, and a queue has one reader: remove that one, or read through it")
+	ErrTaken = errors.New(
+		"the queue's messages are read by a consumer of NATS or a channel, and a queue has one reader: remove that one, or " +
+			"read through it",
+	)
 )
 
 // piled is what differs between the dispatchers of a queue.
@@ -116,8 +119,8 @@ type dispatcher struct {
 	departing []departure
 	// given are messages whose ids are to be written too.
 	given []ids.Message
-	// parking is about payloads that were forgotten, and rereads has as many bytes as may be read for another reason than
-	// to be given out. most is for how many messages JetStream waits at once.
+	// parking is about payloads that were forgotten, and rereads has as many bytes as may be read for another reason
+	// than to be given out. most is for how many messages JetStream waits at once.
 	parking parking
 	rereads *semaphore.Weighted
 	most    int
@@ -155,7 +158,8 @@ type cancel struct {
 
 func (h *Hub) newDispatcher(p pile) *dispatcher {
 	d := &dispatcher{
-		piled: pileOf(h.options.Queue, p), hub: h, bounds: h.bounds.of(p), log: h.options.Log.With("pile", p.String()), requests: make(chan any, 256), ended: make(chan struct{}),
+		piled: pileOf(h.options.Queue, p), hub: h, bounds: h.bounds.of(p), log: h.options.Log.With("pile", p.String()),
+		requests: make(chan any, 256), ended: make(chan struct{}),
 		window: newWindow(), dirty: make(map[uint64]lease),
 	}
 	d.rereads = semaphore.NewWeighted(int64(d.bounds.fetch))
@@ -239,7 +243,9 @@ func (d *dispatcher) prepare(ctx context.Context) error {
 	if err := o.EnsureLeases(ctx); err != nil {
 		return err
 	}
-	d.leases = leaseLog{js: d.js, stream: store.LeaseStream(o.Queue), subject: store.LeaseSubject(o.Queue, d.pile.String())}
+	d.leases = leaseLog{
+		js: d.js, stream: store.LeaseStream(o.Queue), subject: store.LeaseSubject(o.Queue, d.pile.String()),
+	}
 	if d.former, d.departed, err = d.leases.load(ctx, d.log); err != nil {
 		return err
 	}
@@ -330,7 +336,8 @@ func (d *dispatcher) removeConsumer(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer stop()
 	// Without success the next dispatcher removes it, or the hub.
-	if err := d.js.DeleteConsumer(ctx, d.hub.options.Queue, d.name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+	if err := d.js.DeleteConsumer(ctx, d.hub.options.Queue, d.name); err != nil &&
+		!errors.Is(err, jetstream.ErrConsumerNotFound) {
 		d.log.Warn("Consumer cannot be removed yet", "consumer", d.name, "error", err.Error())
 	}
 }
@@ -345,7 +352,9 @@ func removeConsumers(ctx context.Context, js jetstream.JetStream, queue, prefix 
 }
 
 // leftConsumers lists those whose names begin so.
-func leftConsumers(ctx context.Context, js jetstream.JetStream, queue, prefix string) (jetstream.Stream, []string, error) {
+func leftConsumers(
+	ctx context.Context, js jetstream.JetStream, queue, prefix string,
+) (jetstream.Stream, []string, error) {
 	stream, err := js.Stream(ctx, queue)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the consumers of the queue: %w", err)
@@ -411,7 +420,9 @@ func (d *dispatcher) deliver(m *nats.Msg) error {
 	sequence := at.Sequence.Stream
 	// The header's values are parts of one text, which would stay as long as the key does.
 	key := strings.Clone(envelope.Key(m.Header))
-	e := &entry{sequence: sequence, key: key, message: m, reply: m.Reply, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header)}
+	e := &entry{
+		sequence: sequence, key: key, message: m, reply: m.Reply, put: at.Timestamp, size: len(m.Data) + headerSize(m.Header),
+	}
 	e.plain = e.size
 	if form, err := message.FormOf(m.Header); err == nil {
 		e.plain += form.Length // more than it is by the payload as it is stored
@@ -575,7 +586,8 @@ func (d *dispatcher) answer(w *waiter, g granted) {
 func received(e *entry, p pile) *wirev1.ReceivedMessage {
 	q, dead, damage := envelope.Read(e.message)
 	return &wirev1.ReceivedMessage{
-		Message: q, Receipt: receipt{p, e.sequence, e.nonce}.String(), Sequence: e.sequence, PutTime: timestamp(e.put), Deliveries: e.count,
+		Message: q, Receipt: receipt{p, e.sequence, e.nonce}.String(), Sequence: e.sequence, PutTime: timestamp(e.put),
+		Deliveries: e.count,
 		DeadLetter: dead, Damage: damage,
 	}
 }

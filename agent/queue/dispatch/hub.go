@@ -125,7 +125,10 @@ func New(o Options) *Hub {
 	if o.Failed == nil {
 		o.Failed = func() error { return nil }
 	}
-	h := &Hub{options: o, bounds: defaultBounds, running: make(map[pile]*dispatcher), pauses: make(map[pile]pause), remote: make(chan struct{}, maxWaiting)}
+	h := &Hub{
+		options: o, bounds: defaultBounds, running: make(map[pile]*dispatcher), pauses: make(map[pile]pause),
+		remote: make(chan struct{}, maxWaiting),
+	}
 	h.lasting, h.end = context.WithCancel(context.Background())
 	h.SetMaxDeliveries(o.MaxDeliveries)
 	h.SetForwards(o.Forwards)
@@ -182,7 +185,9 @@ func (h *Hub) lead(ctx context.Context) error {
 		stop()
 		h.served.Wait()
 	}()
-	asked, err := h.options.Conn.QueueSubscribe(requestSubject(h.options.Queue, "*"), leadingGroup, func(m *nats.Msg) { h.asked(ctx, m) })
+	asked, err := h.options.Conn.QueueSubscribe(requestSubject(h.options.Queue, "*"), leadingGroup, func(m *nats.Msg) {
+		h.asked(ctx, m)
+	})
 	if err != nil {
 		return fmt.Errorf("listen to other members: %w", err)
 	}
@@ -313,7 +318,9 @@ func (h *Hub) Held() (held, again int64) {
 }
 
 // get waits for messages. After errEnded another dispatcher may have some.
-func (d *dispatcher) get(ctx context.Context, count int, visibility, wait time.Duration) ([]*wirev1.ReceivedMessage, error) {
+func (d *dispatcher) get(
+	ctx context.Context, count int, visibility, wait time.Duration,
+) ([]*wirev1.ReceivedMessage, error) {
 	w := &waiter{messages: count, visibility: visibility, reply: make(chan granted, 1)}
 	if !d.tell(w) {
 		return nil, d.gone()

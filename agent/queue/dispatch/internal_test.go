@@ -119,7 +119,10 @@ func TestReceipt(t *testing.T) {
 	if got, ok := parseReceipt(want.String()); !ok || got != want {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	for _, text := range []string{"", "x", strings.Repeat("A", 23), want.String() + "A", want.String()[1:] + "!", receipt{messages, 1, 0}.String(), receipt{3, 1, 1}.String()} {
+	for _, text := range []string{
+		"", "x", strings.Repeat("A", 23), want.String() + "A", want.String()[1:] + "!", receipt{messages, 1, 0}.String(),
+		receipt{3, 1, 1}.String(),
+	} {
 		if got, ok := parseReceipt(text); ok {
 			t.Errorf("%q is %+v", text, got)
 		}
@@ -137,7 +140,9 @@ func FuzzReceipt(f *testing.F) {
 }
 
 func FuzzRecord(f *testing.F) {
-	whole, err := json.Marshal(record{All: true, Leases: []lease{{1, 4, 2, 3, 1<<64 - 1}}, Departed: []departure{{1, 2, 3, true}}})
+	whole, err := json.Marshal(
+		record{All: true, Leases: []lease{{1, 4, 2, 3, 1<<64 - 1}}, Departed: []departure{{1, 2, 3, true}}},
+	)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -97,7 +97,8 @@ func TestTakenByAnotherMember(t *testing.T) {
 	q := start(t, config{options: dispatch.Options{Leads: func() bool { return false }}})
 	q.consumer("lighterage-dead-before", store.DeadSubject("orders"))
 	q.newHub(config{options: dispatch.Options{Patience: time.Nanosecond}})
-	for deadline := time.Now().Add(soon); q.consumers() > 0; time.Sleep(time.Millisecond) { // those that were left are removed
+	// those that were left are removed
+	for deadline := time.Now().Add(soon); q.consumers() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the consumer that was left is still there")
 		}
@@ -105,7 +106,8 @@ func TestTakenByAnotherMember(t *testing.T) {
 	// One that is not removed by the dispatcher of the queue's messages is as one that was made just after.
 	q.consumer("lighterage-dead-after", "orders.>")
 	q.consumer("clerk", store.DeadSubject("orders"))
-	if _, err := q.hub.Get(t.Context(), 1, long, 0, false); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrTaken) {
+	if _, err := q.hub.Get(t.Context(), 1, long, 0, false); !errors.Is(err, dispatch.ErrUnavailable) ||
+		errors.Is(err, dispatch.ErrTaken) {
 		t.Errorf("beside another dispatcher: %v", err)
 	}
 	if err := q.js.DeleteConsumer(t.Context(), "orders", "lighterage-dead-after"); err != nil {
@@ -120,7 +122,10 @@ func TestTakenByAnotherMember(t *testing.T) {
 
 func (q *queue) consumer(name, filter string) {
 	q.Helper()
-	if _, err := q.js.CreateConsumer(q.Context(), "orders", jetstream.ConsumerConfig{Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := q.js.CreateConsumer(
+		q.Context(), "orders",
+		jetstream.ConsumerConfig{Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy},
+	); err != nil {
 		q.Fatal(err)
 	}
 }
@@ -300,7 +305,9 @@ func TestGivenBack(t *testing.T) {
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	q := start(t, config{options: dispatch.Options{Leads: func() bool { return false }}})
-	q.hub = dispatch.New(dispatch.Options{Conn: q.conn, Queue: "orders", Leads: func() bool { return false }, Patience: soon})
+	q.hub = dispatch.New(dispatch.Options{Conn: q.conn, Queue: "orders", Leads: func() bool {
+		return false
+	}, Patience: soon})
 	defer func() { run(t, q.hub)() }() // so that what it began ends
 	ctx, cancel := context.WithCancel(t.Context())
 	back := make(chan *wirev1.QueueChange, 1)

@@ -95,7 +95,8 @@ func (d *dispatcher) all() record {
 		return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	if left := r.add(former); left > 0 {
-		d.log.Warn("The leases of some messages that were delivered before a restart cannot be stored, because the volume is full; after another restart they may be redelivered before their visibility timeout",
+		d.log.Warn("The leases of some messages that were delivered before a restart cannot be stored, because the volume "+
+			"is full; after another restart they may be redelivered before their visibility timeout",
 			"messages", left)
 	}
 	return r
@@ -165,7 +166,10 @@ func (l *leaseLog) load(ctx context.Context, log *slog.Logger) (map[uint64]lease
 		l.bytes += len(m.Data)
 		r, err := parseRecord(m.Data)
 		if err != nil {
-			log.Error("A record of who has which messages is damaged; they may be got again early", "error", err.Error(), "stream", l.stream, "sequence", m.Sequence)
+			log.Error(
+				"A record of who has which messages is damaged; they may be got again early", "error", err.Error(), "stream",
+				l.stream, "sequence", m.Sequence,
+			)
 			continue
 		}
 		if r.All {

@@ -28,14 +28,16 @@ func TestDepartures(t *testing.T) {
 		d.add(departure{Sequence: i, Put: int64(i), Nonce: i + 1, Dead: i%2 == 1})
 	}
 	last := d.last()
-	if len(last) != keptDepartures || last[len(last)-1].Sequence != 5*keptDepartures-1 || len(d.of) > 2*keptDepartures || len(d.order) > 2*keptDepartures {
+	if len(last) != keptDepartures || last[len(last)-1].Sequence != 5*keptDepartures-1 || len(d.of) > 2*keptDepartures ||
+		len(d.order) > 2*keptDepartures {
 		t.Errorf("%d kept, %d and %d held", len(last), len(d.order), len(d.of))
 	}
 	for _, x := range last {
 		r := receipt{messages, x.Sequence, x.Nonce}
 		acknowledged, known := d.result(acknowledge, r)
 		rejected, _ := d.result(reject, r)
-		if !known || (acknowledged == done) == x.Dead || (rejected == done) != x.Dead || !d.has(x.Sequence, time.Unix(0, x.Put)) || d.has(x.Sequence, time.Unix(1, x.Put)) {
+		if !known || (acknowledged == done) == x.Dead || (rejected == done) != x.Dead ||
+			!d.has(x.Sequence, time.Unix(0, x.Put)) || d.has(x.Sequence, time.Unix(1, x.Put)) {
 			t.Fatalf("%+v: %v, %v, %v", x, known, acknowledged, rejected)
 		}
 	}
@@ -58,7 +60,9 @@ func TestDepartures(t *testing.T) {
 // TestLeaseLog: the log is written again before it is full, and says the same when it is read.
 func TestLeaseLog(t *testing.T) {
 	t.Parallel()
-	kept, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20, Capacity: 1 << 30})
+	kept, err := store.Start(
+		t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), MaxPayload: 8 << 20, Capacity: 1 << 30},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +95,10 @@ func TestLeaseLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !maps.Equal(haveLeases, leases) || !slices.Equal(haveDeparted.last(), departed.last()) {
-			t.Errorf("read %d leases and %d departures, want %d and %d", len(haveLeases), len(haveDeparted.last()), len(leases), len(departed.last()))
+			t.Errorf(
+				"read %d leases and %d departures, want %d and %d", len(haveLeases), len(haveDeparted.last()), len(leases),
+				len(departed.last()),
+			)
 		}
 		stream, err := js.Stream(t.Context(), store.LeaseStream("orders"))
 		if err != nil {
@@ -102,7 +109,9 @@ func TestLeaseLog(t *testing.T) {
 	l, _ := read()
 	// write gives out one message and lets the one before depart.
 	write := func(sequence uint64) {
-		given, gone := lease{Sequence: sequence, Put: 7, Count: 1, Until: 5, Nonce: sequence}, departure{Sequence: sequence - 1, Put: 7, Nonce: sequence - 1}
+		given, gone := lease{
+			Sequence: sequence, Put: 7, Count: 1, Until: 5, Nonce: sequence,
+		}, departure{Sequence: sequence - 1, Put: 7, Nonce: sequence - 1}
 		delete(leases, gone.Sequence)
 		leases[sequence] = given
 		departed.add(gone)
@@ -141,7 +150,9 @@ func TestLongestRecord(t *testing.T) {
 	r := record{All: true}
 	for i := range uint64(windowMessages + pullBatch) { // what is asked for may come beside what is read again
 		now := time.Now()
-		r.Leases = append(r.Leases, lease{Sequence: 1<<60 + i, Put: now.UnixNano(), Count: 1 << 31, Until: now.UnixMilli(), Nonce: 1<<64 - 1})
+		r.Leases = append(
+			r.Leases, lease{Sequence: 1<<60 + i, Put: now.UnixNano(), Count: 1 << 31, Until: now.UnixMilli(), Nonce: 1<<64 - 1},
+		)
 		if i >= keptDepartures {
 			continue
 		}
@@ -157,7 +168,10 @@ func TestLongestRecord(t *testing.T) {
 	for _, c := range []struct {
 		of   any
 		most int
-	}{{lease{1<<64 - 1, math.MinInt64, 1<<32 - 1, math.MinInt64, 1<<64 - 1}, longestLease}, {departure{1<<64 - 1, math.MinInt64, 1<<64 - 1, true}, longestDeparture}} {
+	}{
+		{lease{1<<64 - 1, math.MinInt64, 1<<32 - 1, math.MinInt64, 1<<64 - 1}, longestLease},
+		{departure{1<<64 - 1, math.MinInt64, 1<<64 - 1, true}, longestDeparture},
+	} {
 		if data, err := json.Marshal(c.of); err != nil || len(data)+1 > c.most {
 			t.Errorf("%s takes %d bytes, %v; the limit is %d", data, len(data)+1, err, c.most)
 		}
@@ -170,7 +184,10 @@ func TestFormerLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for _, former := range []int{0, 1000, windowMessages, windowMessages + windowParked} {
-		d := &dispatcher{window: newWindow(), departed: newDepartures(), former: make(map[uint64]lease), log: slog.New(slog.DiscardHandler), highest: 1 << 40}
+		d := &dispatcher{
+			window: newWindow(), departed: newDepartures(), former: make(map[uint64]lease), log: slog.New(slog.DiscardHandler),
+			highest: 1 << 40,
+		}
 		for i := range uint64(windowMessages) {
 			e := &entry{sequence: 1<<40 - i, put: now}
 			d.window.add(e, now)
@@ -179,7 +196,9 @@ func TestFormerLeases(t *testing.T) {
 		}
 		for i := range former {
 			sequence := d.highest + uint64(i) + 1
-			d.former[sequence] = lease{Sequence: sequence, Put: now.UnixNano(), Count: 1, Until: now.UnixMilli() + int64(i), Nonce: 1<<64 - 1}
+			d.former[sequence] = lease{
+				Sequence: sequence, Put: now.UnixNano(), Count: 1, Until: now.UnixMilli() + int64(i), Nonce: 1<<64 - 1,
+			}
 		}
 		d.former[5] = lease{Sequence: 5, Count: 1} // it was removed by somebody else
 		data, err := json.Marshal(d.all())
@@ -195,7 +214,8 @@ func TestFormerLeases(t *testing.T) {
 			least = min(least, l.Until)
 		}
 		switch {
-		case len(r.Departed) != keptDepartures || kept < min(former, 1000) || kept > former || former <= 1000 && kept != former:
+		case len(r.Departed) != keptDepartures || kept < min(former, 1000) || kept > former ||
+			former <= 1000 && kept != former:
 			t.Errorf("of %d former leases %d are kept, with %d departures", former, kept, len(r.Departed))
 		case kept > 0 && least != now.UnixMilli()+int64(former-kept):
 			t.Errorf("of %d former leases %d are kept, of which the first ends after %d ms", former, kept, least-now.UnixMilli())
@@ -207,7 +227,10 @@ func TestFormerLeases(t *testing.T) {
 func TestFind(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	d := &dispatcher{window: newWindow(), departed: newDepartures(), former: map[uint64]lease{1: {Sequence: 1, Nonce: 1}, 9: {Sequence: 9, Nonce: 9}}, highest: 8}
+	d := &dispatcher{
+		window: newWindow(), departed: newDepartures(),
+		former: map[uint64]lease{1: {Sequence: 1, Nonce: 1}, 9: {Sequence: 9, Nonce: 9}}, highest: 8,
+	}
 	for sequence := range uint64(5) {
 		e := &entry{sequence: sequence + 2, put: now, nonce: sequence + 2}
 		d.window.add(e, now)

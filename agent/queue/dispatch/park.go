@@ -30,8 +30,8 @@ const (
 	// fetchAhead is how many of a key are read again at once, if there is space.
 	fetchAhead = 64
 	// fetchMessages is how many of those that were parked are read again at once. More are not read ahead unless twice
-	// as many places are left: to make space for others those would be forgotten before they were given out. Others have
-	// their places, and as many are read as there is space for in bytes.
+	// as many places are left: to make space for others those would be forgotten before they were given out. Others
+	// have their places, and as many are read as there is space for in bytes.
 	fetchMessages = 512
 	// parkInterval is between two looks for what can be forgotten, vainInterval after one that made no space, and
 	// fetchInterval between two tries to read.
@@ -360,7 +360,9 @@ func (m *storedMessage) message() *nats.Msg {
 func (d *dispatcher) read(sequence uint64) (m *storedMessage, gone bool) {
 	ctx, stop := context.WithTimeout(context.Background(), answerTimeout)
 	defer stop()
-	response, err := d.hub.options.Conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+d.hub.options.Queue, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	response, err := d.hub.options.Conn.RequestWithContext(
+		ctx, "$JS.API.STREAM.MSG.GET."+d.hub.options.Queue, fmt.Appendf(nil, `{"seq":%d}`, sequence),
+	)
 	if err != nil {
 		return nil, false
 	}

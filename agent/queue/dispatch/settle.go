@@ -326,9 +326,9 @@ func (d *dispatcher) bury(e *entry, why *wirev1.DeadLetter, then func(wirev1.Rec
 	}()
 }
 
-// hold waits until a message of so many bytes may be read again that is not to be given out, unless the dispatcher ends.
-// Those that are held take no more than what is read to be given out, or are a single one, and are no more than may
-// wait for the server at once. drop ends it.
+// hold waits until a message of so many bytes may be read again that is not to be given out, unless the dispatcher
+// ends. Those that are held take no more than what is read to be given out, or are a single one, and are no more than
+// may wait for the server at once. drop ends it.
 func (d *dispatcher) hold(size int) (drop func(), ok bool) {
 	n := int64(min(max(size, d.bounds.fetch/answersAtOnce), d.bounds.fetch))
 	if d.rereads.Acquire(d.lasting, n) != nil {

@@ -92,10 +92,18 @@ func TestHold(t *testing.T) {
 	h := New(Options{MaxPayload: longest})
 	t.Cleanup(h.end)
 	h.bounds = bounds{bytes: 64 << 10, pull: 16 << 10, fetch: 8 << 10, answered: time.Second}
-	if got, want := h.newDispatcher(deadLetters).bounds, (bounds{bytes: 16 << 10, pull: 4 << 10, fetch: 2 << 10, answered: time.Second}); got != want {
+	if got, want := h.newDispatcher(deadLetters).bounds, (bounds{
+		bytes: 16 << 10, pull: 4 << 10, fetch: 2 << 10, answered: time.Second,
+	}); got != want {
 		t.Errorf("dead letters: %+v, want %+v", got, want)
 	}
-	for _, c := range []struct{ size, most int }{{1, answersAtOnce}, {512, answersAtOnce}, {1 << 10, 8}, {8 << 10, 1}, {1 << 20, 1}} {
+	for _, c := range []struct{ size, most int }{
+		{1, answersAtOnce},
+		{512, answersAtOnce},
+		{1 << 10, 8},
+		{8 << 10, 1},
+		{1 << 20, 1},
+	} {
 		d := h.newDispatcher(messages)
 		if d.bounds != h.bounds {
 			t.Fatalf("messages: %+v", d.bounds)

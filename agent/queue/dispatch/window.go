@@ -73,7 +73,10 @@ type window struct {
 }
 
 func newWindow() *window {
-	return &window{entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry), wanted: make(map[uint64]*entry)}
+	return &window{
+		entries: make(map[uint64]*entry), keys: make(map[string][]*entry), held: make(map[uint64]*entry),
+		wanted: make(map[uint64]*entry),
+	}
 }
 
 // add takes over an entry, later in sequence than all of its key that were added before.

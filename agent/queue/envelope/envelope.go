@@ -77,7 +77,10 @@ func New(subject string, q *wirev1.QueueMessage) (*nats.Msg, error) {
 		}
 	}
 	if strings.HasPrefix(q.GetId(), DeadIDPrefix) {
-		return nil, fmt.Errorf("%w: id %.40q: ids that begin with %s are those of dead letters: put the message with another", ErrInvalid, q.GetId(), DeadIDPrefix)
+		return nil, fmt.Errorf(
+			"%w: id %.40q: ids that begin with %s are those of dead letters: put the message with another", ErrInvalid,
+			q.GetId(), DeadIDPrefix,
+		)
 	}
 	if len(q.GetHeaders()) > MaxHeaders {
 		return nil, fmt.Errorf("%w: %d headers; the limit is %d", ErrInvalid, len(q.GetHeaders()), MaxHeaders)
@@ -121,7 +124,9 @@ func checkHeader(name, value string) error {
 	case name == "" || strings.ContainsFunc(name, notToken):
 		return fmt.Errorf("%w: header %.40q: use letters, digits and hyphens for the name", ErrInvalid, name)
 	case Reserved(name):
-		return fmt.Errorf("%w: header %.40q: names that begin with Nats- or Lighterage- are the queue's own", ErrInvalid, name)
+		return fmt.Errorf(
+			"%w: header %.40q: names that begin with Nats- or Lighterage- are the queue's own", ErrInvalid, name,
+		)
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return fmt.Errorf("%w: header %.40q: its value has a control character", ErrInvalid, name)
 	case strings.Trim(value, " \t") != value:
@@ -142,7 +147,8 @@ func Reserved(name string) bool {
 }
 
 func notToken(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' ||
+		r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 // SetForm adds the headers of a compressed payload.
@@ -162,10 +168,13 @@ func ParseForm(s *wirev1.StoredForm) (message.Form, error) {
 		return message.Form{}, nil
 	}
 	if s.GetLength() > message.MaxLength {
-		return message.Form{}, fmt.Errorf("%w: %d bytes; the limit is %d", message.ErrTooLong, s.GetLength(), message.MaxLength)
+		return message.Form{}, fmt.Errorf(
+			"%w: %d bytes; the limit is %d", message.ErrTooLong, s.GetLength(), message.MaxLength,
+		)
 	}
 	return message.FormOf(nats.Header{
-		message.CodecHeader: {s.GetCodec()}, message.EngineHeader: {s.GetEngineClass()}, message.LengthHeader: {strconv.FormatUint(s.GetLength(), 10)},
+		message.CodecHeader: {s.GetCodec()}, message.EngineHeader: {s.GetEngineClass()},
+		message.LengthHeader:   {strconv.FormatUint(s.GetLength(), 10)},
 		message.ChecksumHeader: {fmt.Sprintf("%016x", s.GetChecksum())},
 	})
 }
@@ -175,7 +184,9 @@ func Stated(f message.Form) *wirev1.StoredForm {
 	if f.Plain() {
 		return nil
 	}
-	return &wirev1.StoredForm{Codec: f.Codec.String(), EngineClass: f.Class.String(), Length: uint64(f.Length), Checksum: f.Checksum}
+	return &wirev1.StoredForm{
+		Codec: f.Codec.String(), EngineClass: f.Class.String(), Length: uint64(f.Length), Checksum: f.Checksum,
+	}
 }
 
 // Key returns the key of a message in the stream.
@@ -206,7 +217,10 @@ func Read(m *nats.Msg) (q *wirev1.QueueMessage, dead *wirev1.DeadLetter, damage 
 		if first(m.Header, IDHeader) == "" {
 			q.Id = "" // what it has is the queue's own, and the message had none
 		}
-		dead = &wirev1.DeadLetter{Reason: text(reason), Detail: text(first(m.Header, DeadDetailHeader)), Deliveries: uint32(deliveries), Sequence: sequence}
+		dead = &wirev1.DeadLetter{
+			Reason: text(reason), Detail: text(first(m.Header, DeadDetailHeader)), Deliveries: uint32(deliveries),
+			Sequence: sequence,
+		}
 	}
 	for name, values := range m.Header {
 		if Reserved(name) {

@@ -21,7 +21,9 @@ import (
 )
 
 func TestThere(t *testing.T) {
-	q := &wirev1.QueueMessage{Id: "7", Key: "a b", Headers: map[string]string{"Customer": "7", "Content-Type": "text/xml"}, Payload: []byte("x")}
+	q := &wirev1.QueueMessage{
+		Id: "7", Key: "a b", Headers: map[string]string{"Customer": "7", "Content-Type": "text/xml"}, Payload: []byte("x"),
+	}
 	m, err := envelope.New("orders", q)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +33,9 @@ func TestThere(t *testing.T) {
 	m.Data = q.GetPayload()
 	m.Header.Set("Nats-Batch-Id", "1")
 	got, dead, damage := envelope.Read(m)
-	if want := (&wirev1.StoredForm{Codec: "zstd", EngineClass: "hardware", Length: 9, Checksum: 1 << 63}); !proto.Equal(got.GetStoredForm(), want) || dead != nil || damage != "" {
+	if want := (&wirev1.StoredForm{
+		Codec: "zstd", EngineClass: "hardware", Length: 9, Checksum: 1 << 63,
+	}); !proto.Equal(got.GetStoredForm(), want) || dead != nil || damage != "" {
 		t.Errorf("%v, %v, %q", got, dead, damage)
 	}
 	if back, err := envelope.ParseForm(got.GetStoredForm()); err != nil || back != form {
@@ -42,12 +46,16 @@ func TestThere(t *testing.T) {
 		t.Errorf("%v, want %v", got, q)
 	}
 
-	letter := envelope.DeadLetter("dead", m, 12, &wirev1.DeadLetter{Reason: envelope.Rejected, Detail: "why", Deliveries: 3})
+	letter := envelope.DeadLetter(
+		"dead", m, 12, &wirev1.DeadLetter{Reason: envelope.Rejected, Detail: "why", Deliveries: 3},
+	)
 	if id := letter.Header.Get(nats.MsgIdHdr); id == "7" || id == "" || letter.Header.Get("Nats-Batch-Id") != "" {
 		t.Errorf("%v", letter.Header)
 	}
 	got, dead, damage = envelope.Read(letter)
-	if want := (&wirev1.DeadLetter{Reason: "Rejected", Detail: "why", Deliveries: 3, Sequence: 12}); !proto.Equal(dead, want) || damage != "" || got.GetStoredForm().GetLength() != 9 {
+	if want := (&wirev1.DeadLetter{
+		Reason: "Rejected", Detail: "why", Deliveries: 3, Sequence: 12,
+	}); !proto.Equal(dead, want) || damage != "" || got.GetStoredForm().GetLength() != 9 {
 		t.Errorf("%v, %v, %q", got, dead, damage)
 	}
 	got.StoredForm = nil
@@ -59,7 +67,9 @@ func TestThere(t *testing.T) {
 // TestDeadWithoutID: the dead letter of a message that had no id shows none, so that it can be put again as it is
 // shown.
 func TestDeadWithoutID(t *testing.T) {
-	letter := envelope.DeadLetter("dead", &nats.Msg{Subject: "orders", Data: []byte("x")}, 12, &wirev1.DeadLetter{Reason: envelope.Rejected})
+	letter := envelope.DeadLetter(
+		"dead", &nats.Msg{Subject: "orders", Data: []byte("x")}, 12, &wirev1.DeadLetter{Reason: envelope.Rejected},
+	)
 	q, dead, _ := envelope.Read(letter)
 	if dead == nil || q.GetId() != "" {
 		t.Errorf("%v, %v", q, dead)
@@ -72,16 +82,20 @@ func TestDeadWithoutID(t *testing.T) {
 // TestDeadHeaders: whatever headers a message has, a server and the client library take its dead letter.
 func TestDeadHeaders(t *testing.T) {
 	m := &nats.Msg{Header: nats.Header{
-		"A b": {"1"}, "Y": make([]string, 16_000), message.CodecHeader: {"zstd"}, "Z": {"2"}, nats.MsgIdHdr: {"7"}, "Nats-TTL": {"1m"},
+		"A b": {"1"}, "Y": make([]string, 16_000), message.CodecHeader: {"zstd"}, "Z": {"2"}, nats.MsgIdHdr: {"7"},
+		"Nats-TTL": {"1m"},
 	}, Data: []byte("x")}
-	letter := envelope.DeadLetter("dead", m, 12, &wirev1.DeadLetter{Reason: envelope.Unsendable, Detail: strings.Repeat("d", envelope.MaxText)})
+	letter := envelope.DeadLetter(
+		"dead", m, 12, &wirev1.DeadLetter{Reason: envelope.Unsendable, Detail: strings.Repeat("d", envelope.MaxText)},
+	)
 	size := 0
 	for name, values := range letter.Header {
 		for _, value := range values {
 			size += envelope.FieldSize(len(name), len(value))
 		}
 	}
-	if size > 62<<10 || letter.Header.Get("A_b") != "1" || letter.Header.Get(message.CodecHeader) != "zstd" || letter.Header.Get(envelope.IDHeader) != "7" ||
+	if size > 62<<10 || letter.Header.Get("A_b") != "1" || letter.Header.Get(message.CodecHeader) != "zstd" ||
+		letter.Header.Get(envelope.IDHeader) != "7" ||
 		letter.Header["Nats-TTL"] != nil || letter.Header.Get(envelope.DeadReasonHeader) != envelope.Unsendable {
 		t.Errorf("%d bytes in %q", size, slices.Sorted(maps.Keys(letter.Header)))
 	}
@@ -149,7 +163,9 @@ func FuzzRead(f *testing.F) {
 	f.Add("A\xff", "\xff", []byte(nil))
 	f.Add("Lighterage-Dead-Reason", "\xff", []byte(nil))
 	f.Fuzz(func(t *testing.T, name, value string, data []byte) {
-		q, dead, damage := envelope.Read(&nats.Msg{Header: nats.Header{name: {value}, envelope.KeyHeader: {value}}, Data: data})
+		q, dead, damage := envelope.Read(
+			&nats.Msg{Header: nats.Header{name: {value}, envelope.KeyHeader: {value}}, Data: data},
+		)
 		if _, err := proto.Marshal(&wirev1.ReceivedMessage{Message: q, DeadLetter: dead, Damage: damage}); err != nil {
 			t.Error(err)
 		}

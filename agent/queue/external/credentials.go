@@ -145,7 +145,9 @@ func (e *External) credentials() []nats.Option {
 	return []nats.Option{
 		nats.UserInfoHandler(func() (string, string) { c := read(); return c.user, c.password }),
 		nats.TokenHandler(func() string { return read().token }),
-		nats.UserJWT(func() (string, error) { return read().jwt, nil }, func(nonce []byte) ([]byte, error) { c := read(); return c.sign(nonce) }),
+		nats.UserJWT(func() (string, error) {
+			return read().jwt, nil
+		}, func(nonce []byte) ([]byte, error) { c := read(); return c.sign(nonce) }),
 	}
 }
 

@@ -113,7 +113,9 @@ func New(o Options) (*External, error) {
 		return nil, err
 	}
 	if o.Directory != "" && e.servers[0].Scheme != schemeTLS {
-		return nil, errors.New("credentials are sent by TLS only: write servers as tls://HOST:PORT, or leave the credentials out")
+		return nil, errors.New(
+			"credentials are sent by TLS only: write servers as tls://HOST:PORT, or leave the credentials out",
+		)
 	}
 	if len(o.CABundle) > 0 {
 		e.roots = x509.NewCertPool()
@@ -138,8 +140,10 @@ func (e *External) Connect(name string, options ...nats.Option) (*nats.Conn, err
 		servers = append(servers, schemePlain+"://"+server.Host) // the dialer knows what TLS there is
 	}
 	all := append([]nats.Option{
-		nats.Name(name), nats.SetCustomDialer(dialer{e}), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(), nats.IgnoreAuthErrorAbort(),
-		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.Timeout(connectTimeout),
+		nats.Name(name), nats.SetCustomDialer(dialer{e}), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(),
+		nats.IgnoreAuthErrorAbort(),
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait),
+		nats.Timeout(connectTimeout),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2), nats.ErrorHandler(e.heard),
 	}, append(e.credentials(), options...)...)
 	conn, err := nats.Connect(strings.Join(servers, ","), all...)
@@ -171,7 +175,10 @@ func (e *External) Begin(ctx context.Context) error {
 	}
 	e.conn = conn
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	e.lease = newLease(js, store.LeaseStream(e.options.Queue), store.LeaseSubject(e.options.Queue, leaseName), e.options.Member, e.options.Term, e.options.Log)
+	e.lease = newLease(
+		js, store.LeaseStream(e.options.Queue), store.LeaseSubject(e.options.Queue, leaseName), e.options.Member,
+		e.options.Term, e.options.Log,
+	)
 	e.running.Go(func() { e.lease.run(ctx) })
 	e.running.Go(func() { e.watch(ctx, js) })
 	return nil
@@ -185,7 +192,8 @@ func (e *External) Check(conn *nats.Conn) error {
 	}
 	if longest := conn.MaxPayload(); longest < int64(e.options.MaxMessage) {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
-			"the external servers take messages of up to %d bytes, and spec.limits.maxMessageSize is %d: make that smaller, or max_payload of the servers larger", longest, e.options.MaxMessage)
+			"the external servers take messages of up to %d bytes, and spec.limits.maxMessageSize is %d: make that smaller, "+
+				"or max_payload of the servers larger", longest, e.options.MaxMessage)
 	}
 	return nil
 }

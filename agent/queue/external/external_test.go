@@ -4,14 +4,12 @@
 package external_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -23,11 +21,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 
 	"github.com/lighterage/lighterage/agent/egress"
 	"github.com/lighterage/lighterage/agent/failure"
@@ -47,7 +43,10 @@ const (
 
 // options of a queue in servers.
 func options(servers ...*externaltest.Server) external.Options {
-	o := external.Options{Egress: egress.Policy{Loopback: true}, Queue: "orders", Owner: "bank/orders", Member: "orders-0", MaxMessage: 1 << 20, Term: 500 * time.Millisecond}
+	o := external.Options{
+		Egress: egress.Policy{Loopback: true}, Queue: "orders", Owner: "bank/orders", Member: "orders-0", MaxMessage: 1 << 20,
+		Term: 500 * time.Millisecond,
+	}
 	for _, s := range servers {
 		o.Servers, o.CABundle = append(o.Servers, s.URL()), s.CABundle
 	}
@@ -61,7 +60,9 @@ func open(t *testing.T, o external.Options, settings store.Settings) (*external.
 }
 
 // try is open with other patience.
-func try(t *testing.T, o external.Options, settings store.Settings, patience time.Duration) (*external.External, *nats.Conn, error) {
+func try(
+	t *testing.T, o external.Options, settings store.Settings, patience time.Duration,
+) (*external.External, *nats.Conn, error) {
 	t.Helper()
 	e, err := external.New(o)
 	if err != nil {
@@ -202,7 +203,8 @@ func TestProblems(t *testing.T) {
 	taken := externaltest.Start(t, nil)
 	overlapped := externaltest.Start(t, nil)
 	for s, c := range map[*externaltest.Server]jetstream.StreamConfig{
-		taken: {Name: "orders", Subjects: []string{"orders", "orders.>"}}, overlapped: {Name: "all", Subjects: []string{"orders.>"}},
+		taken:      {Name: "orders", Subjects: []string{"orders", "orders.>"}},
+		overlapped: {Name: "all", Subjects: []string{"orders.>"}},
 	} {
 		conn, err := nats.Connect(s.URL())
 		if err != nil {
@@ -232,20 +234,45 @@ func TestProblems(t *testing.T) {
 		reason   wirev1.FailureReason
 		fix      string
 	}{
-		"unreachable":    {gone, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, "spec.engine.external.servers"},
-		"no credentials": {locked, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
+		"unreachable": {
+			gone, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE,
+			"spec.engine.external.servers",
+		},
+		"no credentials": {
+			locked, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials",
+		},
 		"wrong password": {locked, func(o *external.Options) {
 			o.Directory = files(t, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "guess"})
 		}, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "credentials"},
-		"no Secret":        {locked, func(o *external.Options) { o.Directory = t.TempDir() }, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "Secret is missing"},
-		"not allowed":      {limits, secret, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "$JS.API.STREAM.CREATE.orders"},
-		"no TLS":           {plain, func(o *external.Options) { o.Servers = []string{"tls://" + plain.Address()} }, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, "nats://"},
-		"no JetStream":     {none, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "JetStream"},
-		"short messages":   {short, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "maxMessageSize"},
-		"one server":       {plain, nil, store.Settings{Replicas: 3}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "spec.replicas"},
-		"no room":          {small, nil, store.Settings{MaxBytes: 2 << 20}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "spec.storage.size"},
-		"another's stream": {taken, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE, "another name"},
-		"same subjects":    {overlapped, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE, "another account"},
+		"no Secret": {
+			locked, func(o *external.Options) { o.Directory = t.TempDir() }, store.Settings{},
+			wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED, "Secret is missing",
+		},
+		"not allowed": {
+			limits, secret, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED,
+			"$JS.API.STREAM.CREATE.orders",
+		},
+		"no TLS": {
+			plain, func(o *external.Options) { o.Servers = []string{"tls://" + plain.Address()} }, store.Settings{},
+			wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE, "nats://",
+		},
+		"no JetStream": {none, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "JetStream"},
+		"short messages": {
+			short, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "maxMessageSize",
+		},
+		"one server": {
+			plain, nil, store.Settings{Replicas: 3}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT, "spec.replicas",
+		},
+		"no room": {
+			small, nil, store.Settings{MaxBytes: 2 << 20}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
+			"spec.storage.size",
+		},
+		"another's stream": {
+			taken, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE, "another name",
+		},
+		"same subjects": {
+			overlapped, nil, store.Settings{}, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_IN_USE, "another account",
+		},
 	} {
 		o := options(test.server)
 		if test.change != nil {
@@ -291,7 +318,9 @@ func TestProblems(t *testing.T) {
 	}
 	// Servers that go are a problem, and none when they are there again.
 	plain.Stop()
-	await(t, "the server is missed", func() bool { return failure.Is(e.Problem(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE) })
+	await(t, "the server is missed", func() bool {
+		return failure.Is(e.Problem(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE)
+	})
 	await(t, "nobody leads", func() bool { return !e.Leader() })
 	plain.Restart(nil)
 	await(t, "the server is there", func() bool { return e.Problem() == nil && e.Leader() })
@@ -302,7 +331,9 @@ func TestProblems(t *testing.T) {
 		}
 		return nil
 	})
-	await(t, "the stream is missed", func() bool { return failure.Is(e.Ready(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT) })
+	await(t, "the stream is missed", func() bool {
+		return failure.Is(e.Ready(), wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT)
+	})
 	if err := e.Failed(); err != nil {
 		t.Errorf("a stream of files is recreated: %v", err)
 	}
@@ -338,7 +369,8 @@ func newAuthority(t *testing.T) authority {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -386,7 +418,8 @@ func TestTLS(t *testing.T) {
 			certificate, _ := issuer.issue(t, host(o.Host))
 			o.TLS, o.TLSTimeout = true, patience.Seconds()
 			o.TLSConfig = &tls.Config{
-				Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert,
+				Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, ClientCAs: clients,
+				ClientAuth: tls.RequireAndVerifyClientCert,
 			}
 		})
 	}
@@ -403,12 +436,19 @@ func TestTLS(t *testing.T) {
 	}{
 		"right":             {good, "tls", mine.bundle(), shown, 0},
 		"another authority": {good, "tls", others.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
-		"another's server":  {secured(others, itself), "tls", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
-		"another name":      {secured(mine, func(string) string { return "192.0.2.1" }), "tls", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED},
-		"a stranger":        {good, "tls", mine.bundle(), stranger, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE},
+		"another's server": {
+			secured(others, itself), "tls", mine.bundle(), shown, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED,
+		},
+		"another name": {
+			secured(mine, func(string) string { return "192.0.2.1" }), "tls", mine.bundle(), shown,
+			wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNTRUSTED,
+		},
+		"a stranger": {good, "tls", mine.bundle(), stranger, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNREACHABLE},
 	} {
 		o := options(test.server)
-		o.Servers, o.CABundle, o.Directory = []string{test.scheme + "://" + test.server.Address()}, test.bundle, files(t, test.secret)
+		o.Servers, o.CABundle, o.Directory = []string{
+			test.scheme + "://" + test.server.Address(),
+		}, test.bundle, files(t, test.secret)
 		_, conn, err := open(t, o, store.Settings{})
 		if (err == nil) != (test.reason == 0) || err != nil && !failure.Is(err, test.reason) {
 			t.Errorf("%s: %v", what, err)
@@ -421,150 +461,4 @@ func TestTLS(t *testing.T) {
 		}
 		put(t, what+": a message is stored", conn, what)
 	}
-}
-
-// operator is a server that admits who shows a JWT.
-func operator(t *testing.T) (s *externaltest.Server, creds string) {
-	t.Helper()
-	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
-		key, err := create()
-		if err != nil {
-			t.Fatal(err)
-		}
-		public, err := key.PublicKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return key, public
-	}
-	operatorKey, operatorName := pair(nkeys.CreateOperator)
-	accountKey, accountName := pair(nkeys.CreateAccount)
-	_, systemName := pair(nkeys.CreateAccount)
-	userKey, userName := pair(nkeys.CreateUser)
-	sign := func(claims jwt.Claims, key nkeys.KeyPair) string {
-		text, err := claims.Encode(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	trusted := jwt.NewOperatorClaims(operatorName)
-	trusted.SystemAccount = systemName
-	if _, err := jwt.DecodeOperatorClaims(sign(trusted, operatorKey)); err != nil {
-		t.Fatal(err)
-	}
-	account := jwt.NewAccountClaims(accountName)
-	account.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: jwt.NoLimit, MemoryStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
-	resolver := &server.MemAccResolver{}
-	for name, text := range map[string]string{
-		accountName: sign(account, operatorKey), systemName: sign(jwt.NewAccountClaims(systemName), operatorKey),
-	} {
-		if err := resolver.Store(name, text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed, err := userKey.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := jwt.FormatUserConfig(sign(jwt.NewUserClaims(userName), accountKey), seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return externaltest.StartTLS(t, func(o *server.Options) {
-		o.TrustedOperators, o.SystemAccount, o.AccountResolver = []*jwt.OperatorClaims{trusted}, systemName, resolver
-	}), string(text)
-}
-
-// TestCredentials: each kind admits the agent and, said by the front, its clients; what makes no sense is said without
-// telling it.
-func TestCredentials(t *testing.T) {
-	token := externaltest.StartTLS(t, func(o *server.Options) { o.Authorization = "token-of-orders" })
-	user := externaltest.StartTLS(t, func(o *server.Options) { o.Username, o.Password = "queue", "word-of-orders" })
-	byJWT, creds := operator(t)
-	for what, test := range map[string]struct {
-		server *externaltest.Server
-		secret map[string]string
-		ok     bool
-	}{
-		"token":            {token, map[string]string{wirev1.ExternalTokenKey: "token-of-orders\n"}, true},
-		"user":             {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders"}, true},
-		"creds":            {byJWT, map[string]string{wirev1.ExternalCredsKey: creds}, true},
-		"wrong token":      {token, map[string]string{wirev1.ExternalTokenKey: "word-of-another"}, false},
-		"half a user":      {user, map[string]string{wirev1.ExternalUsernameKey: "queue"}, false},
-		"half a key":       {byJWT, map[string]string{wirev1.ExternalCredsKey: creds[:len(creds)/2]}, false},
-		"two ways":         {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders", wirev1.ExternalTokenKey: "word-of-another"}, false},
-		"no certificate":   {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders", "tls.crt": "x"}, false},
-		"bad certificate":  {user, map[string]string{wirev1.ExternalUsernameKey: "queue", wirev1.ExternalPasswordKey: "word-of-orders", "tls.crt": "x", "tls.key": "y"}, false},
-		"too much of them": {token, map[string]string{wirev1.ExternalTokenKey: strings.Repeat("word-of-another", 10000)}, false},
-	} {
-		o := options(test.server)
-		o.Directory = files(t, test.secret)
-		e, _, err := open(t, o, store.Settings{})
-		if (err == nil) != test.ok || err != nil && !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_EXTERNAL_REFUSED) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if err != nil {
-			if strings.Contains(err.Error(), "word-of") {
-				t.Errorf("%s: it tells a secret: %v", what, err)
-			}
-			continue
-		}
-		if err := introduce(t, e); err != nil {
-			t.Errorf("%s: as a client: %v", what, err)
-		}
-		// New ones count for new connections.
-		for name := range test.secret {
-			if err := os.Remove(filepath.Join(o.Directory, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := introduce(t, e); !errors.Is(err, external.ErrCredentials) {
-			t.Errorf("%s: after the Secret has gone: %v", what, err)
-		}
-	}
-}
-
-// introduce connects as the front does for a client.
-func introduce(t *testing.T, e *external.External) error {
-	t.Helper()
-	conn, err := e.Dial(t.Context())
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	return say(conn, e)
-}
-
-// say shakes hands.
-func say(conn net.Conn, e *external.External) error {
-	from := bufio.NewReader(conn)
-	line, err := from.ReadString('\n')
-	if err != nil {
-		return err
-	}
-	var asks struct {
-		Nonce string `json:"nonce"`
-	}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "INFO ")), &asks); err != nil {
-		return err
-	}
-	connect := map[string]any{"verbose": true}
-	if err := e.Introduce(connect, asks.Nonce); err != nil {
-		return err
-	}
-	text, err := json.Marshal(connect)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\n", text); err != nil {
-		return err
-	}
-	if line, err = from.ReadString('\n'); err != nil || !strings.HasPrefix(line, "+OK") {
-		return fmt.Errorf("heard %q: %w", line, err)
-	}
-	return nil
 }

@@ -22,7 +22,8 @@ import (
 
 func TestRecent(t *testing.T) {
 	for version, want := range map[string]bool{
-		"2.12.0": true, "2.12.0-RC.1": true, "v2.15.2": true, "3.0.0": true, "2.11.9": false, "1.99.0": false, "": false, "2": false, "x.12": false, "2.x": false,
+		"2.12.0": true, "2.12.0-RC.1": true, "v2.15.2": true, "3.0.0": true, "2.11.9": false, "1.99.0": false, "": false,
+		"2": false, "x.12": false, "2.x": false,
 	} {
 		if got := recent(version); got != want {
 			t.Errorf("%q: %v", version, got)
@@ -32,7 +33,8 @@ func TestRecent(t *testing.T) {
 
 func TestParseServers(t *testing.T) {
 	for text, want := range map[string]string{
-		"nats://a": "a:4222", "tls://a.b:1": "a.b:1", "tls://[::1]": "[::1]:4222", "http://a": "", "a:4222": "", "nats://u:p@a": "", "nats://": "", "": "",
+		"nats://a": "a:4222", "tls://a.b:1": "a.b:1", "tls://[::1]": "[::1]:4222", "http://a": "", "a:4222": "",
+		"nats://u:p@a": "", "nats://": "", "": "",
 	} {
 		servers, err := parseServers([]string{text})
 		if want == "" != (err != nil) || err == nil && servers[0].Host != want {
@@ -62,7 +64,8 @@ func FuzzReadInfo(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !bytes.HasSuffix(info, []byte("\n")) || !bytes.HasPrefix(said, append(info, rest...)) || len(info) > maxInfo+4<<10 {
+		if !bytes.HasSuffix(info, []byte("\n")) || !bytes.HasPrefix(said, append(info, rest...)) ||
+			len(info) > maxInfo+4<<10 {
 			t.Fatalf("%q and %q of %q", info, rest, said)
 		}
 	})
@@ -104,7 +107,9 @@ func join(t *testing.T, s *externaltest.Server, member string, term time.Duratio
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "leases", Subjects: []string{"leases.*"}, AllowRollup: true}); err != nil {
+	if _, err := js.CreateOrUpdateStream(
+		t.Context(), jetstream.StreamConfig{Name: "leases", Subjects: []string{"leases.*"}, AllowRollup: true},
+	); err != nil {
 		t.Fatal(err)
 	}
 	l := newLease(js, "leases", "leases.lead", member, term, slog.New(slog.DiscardHandler))

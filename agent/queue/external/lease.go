@@ -60,7 +60,9 @@ type lease struct {
 }
 
 func newLease(js jetstream.JetStream, stream, subject, member string, term time.Duration, log *slog.Logger) *lease {
-	return &lease{js: js, stream: stream, subject: subject, member: member, term: term, log: log, nonce: rand.Uint64()} //nolint:gosec // It is no secret.
+	return &lease{
+		js: js, stream: stream, subject: subject, member: member, term: term, log: log, nonce: rand.Uint64(),
+	} //nolint:gosec // It is no secret.
 }
 
 // Of a term: how often who leads says so and others look, how long others wait, and how long an answer may take.
@@ -151,7 +153,9 @@ func (l *lease) say(ctx context.Context, after uint64, released bool) error {
 	if err != nil {
 		return err
 	}
-	m := &nats.Msg{Subject: l.subject, Data: data, Header: nats.Header{jetstream.MsgRollup: []string{jetstream.MsgRollupSubject}}}
+	m := &nats.Msg{
+		Subject: l.subject, Data: data, Header: nats.Header{jetstream.MsgRollup: []string{jetstream.MsgRollupSubject}},
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	began := time.Now()

@@ -55,7 +55,8 @@ func under(subject []byte, name string) bool {
 // reply reports whether a client may ask for answers to a subject: the server publishes
 // there with rights of its own. Where others' consumers deliver to, only who may consume.
 func (a *access) reply(subject []byte, may roles.Operations) bool {
-	return subject == nil || a.inbox(subject) && (!bytes.HasPrefix(subject, []byte(deliverPrefix)) || may.Allow(roles.Consume))
+	return subject == nil || a.inbox(subject) && (!bytes.HasPrefix(subject, []byte(deliverPrefix)) ||
+		may.Allow(roles.Consume))
 }
 
 // inbox reports whether a subject, or a pattern of some, is for what one client gets. Of
@@ -80,7 +81,8 @@ func (a *access) inboxes() string {
 	if a.shared {
 		deliver += a.queue + "."
 	}
-	return "_INBOX.NAME.>, with a name of at least " + strconv.Itoa(leastInbox) + " characters that nobody knows, or " + deliver + ">"
+	return "_INBOX.NAME.>, with a name of at least " + strconv.Itoa(leastInbox) + " characters that nobody knows, or " +
+		deliver + ">"
 }
 
 // subscribe says what it is to listen to the subjects of a pattern.
@@ -159,12 +161,14 @@ func (a *access) api(request string) roles.Request {
 		return roles.Browse
 	}
 	if consumer, ok := strings.CutPrefix(request, "CONSUMER.CREATE."+a.queue+"."); ok {
-		if name, filter, filtered := strings.Cut(consumer, "."); name != "" && !own(name) && (!filtered || a.ofQueue([]byte(filter))) {
+		if name, filter, filtered := strings.Cut(consumer, "."); name != "" && !own(name) && (!filtered ||
+			a.ofQueue([]byte(filter))) {
 			return roles.Consume
 		}
 		return roles.Unknown
 	}
-	if verb, consumer, ok := strings.Cut(request, "."+a.queue+"."); ok && consumer != "" && !strings.Contains(consumer, ".") {
+	if verb, consumer, ok := strings.Cut(request, "."+a.queue+"."); ok && consumer != "" &&
+		!strings.Contains(consumer, ".") {
 		switch verb {
 		case "CONSUMER.INFO":
 			return roles.Browse
@@ -189,7 +193,10 @@ func (c *conn) forbidden(op *operation) error {
 	}
 	c.front.counters.forbidden.Add(1)
 	c.front.audit.Reject(audit.Forbidden, c.client.Name, natsProtocol, c.outer.RemoteAddr().String())
-	c.front.options.Log.Debug("Client may not", "client", c.client.Name, "remote", c.outer.RemoteAddr().String(), "what", text, "subject", string(subject))
+	c.front.options.Log.Debug(
+		"Client may not", "client", c.client.Name, "remote", c.outer.RemoteAddr().String(), "what", text, "subject",
+		string(subject),
+	)
 	_, err := (*toClient)(c).Write([]byte("-ERR 'Permissions Violation for " + text + " \"" + string(subject) + "\"'\r\n"))
 	return err
 }
@@ -203,7 +210,8 @@ func (c *conn) forbid(out []byte, op *operation) []byte {
 	request := f.access.publish(op.subject)
 	why := "a client of queue " + f.options.Queue + " may not ask for this"
 	if request != roles.Unknown {
-		why = "this client of queue " + f.options.Queue + " lacks the operation " + roles.Needed(request) + ": give it a role with it in spec.authentication"
+		why = "this client of queue " + f.options.Queue + " lacks the operation " + roles.Needed(request) +
+			": give it a role with it in spec.authentication"
 	}
 	switch {
 	case request == roles.Publish:

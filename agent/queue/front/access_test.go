@@ -51,7 +51,10 @@ func TestAuthentication(t *testing.T) {
 		"stranger's certificate": {[]nats.Option{secure(stranger)}, false},
 		"stranger with a token":  {[]nats.Option{secure(stranger), nats.Token("secret")}, false},
 		"the store's user":       {[]nats.Option{secure(), nats.UserInfo("agent", "")}, false},
-		"who trusts another":     {[]nats.Option{nats.Secure(&tls.Config{RootCAs: trustedPool, MinVersion: tls.VersionTLS13}), nats.Token("secret")}, false},
+		"who trusts another": {
+			[]nats.Option{nats.Secure(&tls.Config{RootCAs: trustedPool, MinVersion: tls.VersionTLS13}), nats.Token("secret")},
+			false,
+		},
 	} {
 		conn, err := q.connect(test.options...)
 		if (err == nil) != test.ok {
@@ -288,7 +291,9 @@ func TestManyClients(t *testing.T) {
 		}
 		n := 100 + (i*7919+c*104729)%39000
 		if m.Headers().Get("I") != fmt.Sprint(i) || !bytes.Equal(m.Data(), plain[:n]) {
-			t.Errorf("%s: message %s with %d bytes where %d with %d belongs", m.Subject(), m.Headers().Get("I"), len(m.Data()), i, n)
+			t.Errorf(
+				"%s: message %s with %d bytes where %d with %d belongs", m.Subject(), m.Headers().Get("I"), len(m.Data()), i, n,
+			)
 		}
 	}
 	for c, n := range next {
@@ -320,7 +325,8 @@ func TestOwnConsumers(t *testing.T) {
 	}
 	q.put(js, &nats.Msg{Subject: "orders.new", Data: []byte("for the channel")})
 	own, err := q.direct.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{
-		Durable: store.OwnConsumers + "channel", FilterSubjects: store.Subjects("orders"), AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: store.OwnConsumers + "channel", FilterSubjects: store.Subjects("orders"),
+		AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +357,10 @@ func TestOwnConsumers(t *testing.T) {
 	denied("changing it", err)
 	_, err = js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Name: store.OwnConsumers + "x"})
 	denied("making another", err)
-	answer, err := conn.Request("$JS.API.CONSUMER.CREATE.orders", []byte(`{"stream_name":"orders","config":{"name":"lighterage-x","ack_policy":"explicit"}}`), patience)
+	answer, err := conn.Request(
+		"$JS.API.CONSUMER.CREATE.orders",
+		[]byte(`{"stream_name":"orders","config":{"name":"lighterage-x","ack_policy":"explicit"}}`), patience,
+	)
 	if err != nil || !strings.Contains(string(answer.Data), "the queue's own") {
 		t.Errorf("making another by a name in the request: %v, %v", answer, err)
 	}
@@ -373,7 +382,8 @@ func TestOwnConsumers(t *testing.T) {
 	if err != nil || info.NumAckPending != 1 {
 		t.Errorf("the message was acknowledged: %+v, %v", info, err)
 	}
-	if stream, err := q.direct.Stream(t.Context(), "orders"); err != nil || stream.CachedInfo().State.Msgs != 1 || stream.CachedInfo().State.Consumers != 1 {
+	if stream, err := q.direct.Stream(t.Context(), "orders"); err != nil || stream.CachedInfo().State.Msgs != 1 ||
+		stream.CachedInfo().State.Consumers != 1 {
 		t.Errorf("the stream is %v, %v", stream, err)
 	}
 }
@@ -383,18 +393,27 @@ func TestForgedDeadLetters(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	_, js := q.client()
 	for _, name := range []string{"Lighterage-Dead-Reason", "Lighterage-Dead-Sequence"} {
-		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders", Header: nats.Header{name: {"7"}}, Data: xml(t, 12000)})
+		_, err := js.PublishMsg(
+			t.Context(), &nats.Msg{Subject: "orders", Header: nats.Header{name: {"7"}}, Data: xml(t, 12000)},
+		)
 		var refused *jetstream.APIError
 		if !errors.As(err, &refused) || !strings.Contains(refused.Description, "dead letters") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// The dead letter of message 7 would be taken for a duplicate of a message with this id.
-	_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders", Header: nats.Header{nats.MsgIdHdr: {"lighterage-dead.7"}}, Data: []byte("x")})
+	_, err := js.PublishMsg(
+		t.Context(),
+		&nats.Msg{Subject: "orders", Header: nats.Header{nats.MsgIdHdr: {"lighterage-dead.7"}}, Data: []byte("x")},
+	)
 	var refused *jetstream.APIError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Description, "dead letters") {
 		t.Errorf("with such an id: %v", err)
 	}
-	q.put(js, &nats.Msg{Subject: "orders", Header: nats.Header{nats.MsgIdHdr: {"not-lighterage-dead.7"}}, Data: []byte("x")})
-	q.put(js, &nats.Msg{Subject: "orders", Header: nats.Header{"About": {"Lighterage-Dead-Reason: none"}}, Data: xml(t, 12000)})
+	q.put(
+		js, &nats.Msg{Subject: "orders", Header: nats.Header{nats.MsgIdHdr: {"not-lighterage-dead.7"}}, Data: []byte("x")},
+	)
+	q.put(
+		js, &nats.Msg{Subject: "orders", Header: nats.Header{"About": {"Lighterage-Dead-Reason: none"}}, Data: xml(t, 12000)},
+	)
 }

@@ -61,7 +61,8 @@ type taker struct {
 func newAllowance(size int64) *allowance {
 	return &allowance{
 		quick: semaphore.NewWeighted(size / 2), slow: semaphore.NewWeighted(size / 2), half: size / 2,
-		patience: time.Second, lastPatience: 30 * time.Second, look: 100 * time.Millisecond, takers: make(map[*taker]struct{}),
+		patience: time.Second, lastPatience: 30 * time.Second, look: 100 * time.Millisecond,
+		takers: make(map[*taker]struct{}),
 	}
 }
 

@@ -213,7 +213,8 @@ func TestExcess(t *testing.T) {
 		limit   int
 		want    []int
 	}{
-		{nil, 10, nil}, {[]int{3, 4}, 10, nil}, {[]int{5, 5}, 10, nil}, {[]int{5, 6}, 10, []int{6}}, {[]int{1, 9, 8, 2}, 10, []int{9, 8}}, {[]int{11}, 10, []int{11}},
+		{nil, 10, nil}, {[]int{3, 4}, 10, nil}, {[]int{5, 5}, 10, nil}, {[]int{5, 6}, 10, []int{6}},
+		{[]int{1, 9, 8, 2}, 10, []int{9, 8}}, {[]int{11}, 10, []int{11}},
 	} {
 		var pending, want []store.Pending
 		for _, n := range test.pending {

@@ -65,7 +65,11 @@ func TestBehind(t *testing.T) {
 	f := &Front{conns: map[*conn]struct{}{c: {}, other: {}}}
 	other.greeted.Store(true)
 	other.listening.Store(true)
-	for _, test := range []struct{ greeted, listening, want bool }{{false, false, false}, {true, false, true}, {true, true, false}} {
+	for _, test := range []struct{ greeted, listening, want bool }{
+		{false, false, false},
+		{true, false, true},
+		{true, true, false},
+	} {
 		c.greeted.Store(test.greeted)
 		c.listening.Store(test.listening)
 		if got := f.behind(); got != test.want {

@@ -46,7 +46,10 @@ func TestManySubscriptions(t *testing.T) {
 func TestClientBatches(t *testing.T) {
 	q := start(t, settings(t, nil), nil)
 	part := func(conn *nats.Conn, id string, sequence int, data []byte, commit bool) error {
-		m := &nats.Msg{Subject: "orders.new", Data: data, Header: nats.Header{"Nats-Batch-Id": {id}, "Nats-Batch-Sequence": {strconv.Itoa(sequence)}}}
+		m := &nats.Msg{
+			Subject: "orders.new", Data: data,
+			Header: nats.Header{"Nats-Batch-Id": {id}, "Nats-Batch-Sequence": {strconv.Itoa(sequence)}},
+		}
 		if commit {
 			m.Header.Set("Nats-Batch-Commit", "1")
 		}
@@ -99,7 +102,9 @@ func TestClientBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer agent.Close()
-	if _, err := batch.Publish(t.Context(), agent, []*nats.Msg{nats.NewMsg("orders.new"), nats.NewMsg("orders.new")}); err != nil {
+	if _, err := batch.Publish(
+		t.Context(), agent, []*nats.Msg{nats.NewMsg("orders.new"), nats.NewMsg("orders.new")},
+	); err != nil {
 		t.Errorf("the agent's own batch: %v", err)
 	}
 	if err := part(conns[0], "0-0", 2, []byte("b"), true); err != nil && time.Since(begun) < 5*time.Second {
@@ -114,7 +119,10 @@ func TestClientBatches(t *testing.T) {
 			err = part(conn, "long", sequence, data, false)
 			continue
 		}
-		m := &nats.Msg{Subject: "orders.new", Data: data, Header: nats.Header{"Nats-Batch-Id": {"long"}, "Nats-Batch-Sequence": {strconv.Itoa(sequence)}}}
+		m := &nats.Msg{
+			Subject: "orders.new", Data: data,
+			Header: nats.Header{"Nats-Batch-Id": {"long"}, "Nats-Batch-Sequence": {strconv.Itoa(sequence)}},
+		}
 		if err := conn.PublishMsg(m); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +147,8 @@ func TestQuota(t *testing.T) {
 	for _, n := range []int{10, 12000} {
 		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders.new", Data: xml(t, n)}, jetstream.WithMsgID("more"))
 		var refused *jetstream.APIError
-		if !errors.As(err, &refused) || refused.Code != 503 || !strings.Contains(refused.Description, "shorten duplicateWindow") {
+		if !errors.As(err, &refused) || refused.Code != 503 ||
+			!strings.Contains(refused.Description, "shorten duplicateWindow") {
 			t.Errorf("%d bytes with a fourth id: %v", n, err)
 		}
 		q.put(js, &nats.Msg{Subject: "orders.new", Data: xml(t, n)})

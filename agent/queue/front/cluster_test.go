@@ -120,7 +120,8 @@ func TestFiltersOfSeveral(t *testing.T) {
 		})
 	}
 	var refused *jetstream.APIError
-	if err := changed(); !errors.As(err, &refused) || refused.Code != 400 || !strings.Contains(refused.Description, "create it again") {
+	if err := changed(); !errors.As(err, &refused) || refused.Code != 400 ||
+		!strings.Contains(refused.Description, "create it again") {
 		t.Fatalf("other filters: %v", err)
 	}
 	if err := answered(t, func(ctx context.Context) error {

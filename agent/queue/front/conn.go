@@ -150,7 +150,9 @@ func (c *conn) end(err error) {
 	default:
 		return
 	}
-	c.front.options.Log.Warn("Client disconnected because of a protocol error", "client", c.outer.RemoteAddr().String(), "problem", err.Error())
+	c.front.options.Log.Warn(
+		"Client disconnected because of a protocol error", "client", c.outer.RemoteAddr().String(), "problem", err.Error(),
+	)
 	c.tell(text)
 	if !c.greeted.Load() {
 		return

@@ -121,7 +121,9 @@ func (c *conn) info(args []byte, ending bool) ([]byte, error) {
 		return nil, fmt.Errorf("read what the store says of itself: %w", err)
 	}
 	s := c.front.settings.Load()
-	for _, name := range []string{"nonce", "connect_urls", "ws_connect_urls", "client_ip", "ip", "xkey", "tls_available", "tls_verify"} {
+	for _, name := range []string{
+		"nonce", "connect_urls", "ws_connect_urls", "client_ip", "ip", "xkey", "tls_available", "tls_verify",
+	} {
 		delete(fields, name)
 	}
 	fields["host"], fields["port"] = c.front.address(c.outer.LocalAddr())

@@ -36,7 +36,9 @@ func (in inbound) declines(op *operation, f fate) string {
 func (in inbound) decline(op *operation, why string) []byte {
 	c := in.conn
 	if op.kind == opSub {
-		c.front.options.Log.Debug("Client has too many subscriptions", "client", c.outer.RemoteAddr().String(), "limit", store.MaxSubscriptions)
+		c.front.options.Log.Debug(
+			"Client has too many subscriptions", "client", c.outer.RemoteAddr().String(), "limit", store.MaxSubscriptions,
+		)
 		// An error of the connection is one of reading, too.
 		_, _ = (*toClient)(c).Write([]byte("-ERR '" + why + "'\r\n"))
 		return []byte{}
@@ -44,7 +46,9 @@ func (in inbound) decline(op *operation, why string) []byte {
 	if op.reply == nil {
 		c.front.counters.refusedPuts.Add(1) // answers are counted when they come back
 	}
-	return answer([]byte{}, op, refusal{Error: apiError{unavailable, errCode, why}, Stream: c.front.options.Queue, Seq: new(uint64)})
+	return answer(
+		[]byte{}, op, refusal{Error: apiError{unavailable, errCode, why}, Stream: c.front.options.Queue, Seq: new(uint64)},
+	)
 }
 
 // admit counts what was not declined.
@@ -76,8 +80,22 @@ const tooManySubscriptions = "maximum subscriptions exceeded"
 
 // What follows says why a message of a batch is refused.
 var (
-	tooManyOwnBatches = fmt.Sprintf("this connection has %d atomic batches open, which is the limit: commit them, or put the batch again later", maxOwnBatches)
-	tooSlowBatch      = fmt.Sprintf("the atomic batch was begun more than %v ago, which is the limit: use shorter batches, or put it again later, with another id", longestBatch)
-	tooManyBatches    = fmt.Sprintf("clients of this member have %d atomic batches open, which is the limit: commit them, or put the batch again later", maxBatches)
-	tooLongBatches    = fmt.Sprintf("the atomic batches that clients of this member have open hold %d bytes, which is the limit: use shorter batches, or put the batch again later", maxBatchBytes)
+	tooManyOwnBatches = fmt.Sprintf(
+		"this connection has %d atomic batches open, which is the limit: commit them, or put the batch again later",
+		maxOwnBatches,
+	)
+	tooSlowBatch = fmt.Sprintf(
+		"the atomic batch was begun more than %v ago, which is the limit: use shorter batches, or put it again later, with "+
+			"another id",
+		longestBatch,
+	)
+	tooManyBatches = fmt.Sprintf(
+		"clients of this member have %d atomic batches open, which is the limit: commit them, or put the batch again later",
+		maxBatches,
+	)
+	tooLongBatches = fmt.Sprintf(
+		"the atomic batches that clients of this member have open hold %d bytes, which is the limit: use shorter batches, "+
+			"or put the batch again later",
+		maxBatchBytes,
+	)
 )

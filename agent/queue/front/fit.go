@@ -14,7 +14,10 @@ import (
 // empty: it has not.
 func (f *Front) unfit(op *operation) string {
 	if suffix := op.subject[len(f.access.queue):]; !envelope.FitsSuffix(suffix) {
-		return fmt.Sprintf("subject %.40q: behind the name of the queue, use up to %d bytes of UTF-8, and neither wildcards nor empty tokens", op.subject, envelope.MaxSuffix)
+		return fmt.Sprintf(
+			"subject %.40q: behind the name of the queue, use up to %d bytes of UTF-8, and neither wildcards nor empty tokens",
+			op.subject, envelope.MaxSuffix,
+		)
 	}
 	_, rest, _ := bytes.Cut(op.header, lineEnd) // the version
 	size := 0

@@ -135,7 +135,8 @@ func New(o Options) (*Front, error) {
 	}
 	f := &Front{
 		options: o, access: access{queue: o.Queue, shared: o.Server.Shared()}, leaving: defaultLeaving,
-		turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), inflated: newAllowance(maxAllowance), conns: make(map[*conn]struct{}),
+		turns: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), inflated: newAllowance(maxAllowance),
+		conns:  make(map[*conn]struct{}),
 		audit:  audit.New(o.Log),
 		putAck: []byte(`{"stream":` + strconv.Quote(o.Queue)),
 	}

@@ -77,7 +77,8 @@ func (g *generation) vouches(c *Credential) bool {
 		between.AddCert(certificate)
 	}
 	if _, err := c.certificates[0].Verify(x509.VerifyOptions{
-		Roots: g.ClientCAs, Intermediates: between, CurrentTime: c.verified, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: g.ClientCAs, Intermediates: between, CurrentTime: c.verified,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}); err != nil {
 		return false
 	}

@@ -126,6 +126,7 @@ func (c *conn) remember(messages []ids.Message) error {
 // unproved reports whether an operation confirms an acknowledgement that the store, which
 // has failed, may not have written. The server ignores that it could not.
 func (f *Front) unproved(op *operation) bool {
-	return op.kind == opMsg && op.reply == nil && op.header == nil && len(op.payload) == 0 && bytes.HasPrefix(op.subject, []byte(inboxPrefix)) &&
+	return op.kind == opMsg && op.reply == nil && op.header == nil && len(op.payload) == 0 &&
+		bytes.HasPrefix(op.subject, []byte(inboxPrefix)) &&
 		f.options.Failed != nil && f.options.Failed() != nil
 }

@@ -108,7 +108,8 @@ func TestIDsAfterRestart(t *testing.T) {
 	js, f, end := serve(t, directory, 3, s)
 	defer end()
 	for i, id := range names {
-		if ack, err := put(js, id, nats.Header{}); err != nil || !ack.Duplicate || ack.Sequence != uint64(i+1) || ack.Stream != "orders" {
+		if ack, err := put(js, id, nats.Header{}); err != nil || !ack.Duplicate || ack.Sequence != uint64(i+1) ||
+			ack.Stream != "orders" {
 			t.Errorf("%s once more: %+v, %v", id, ack, err)
 		}
 	}
@@ -117,10 +118,13 @@ func TestIDsAfterRestart(t *testing.T) {
 	}
 	// A client that puts several at once is told as the server would.
 	var refused *jetstream.APIError
-	if _, err := put(js, "short", nats.Header{"Nats-Batch-Id": {"1"}, "Nats-Batch-Sequence": {"1"}}); !errors.As(err, &refused) || refused.ErrorCode != 10201 {
+	if _, err := put(
+		js, "short", nats.Header{"Nats-Batch-Id": {"1"}, "Nats-Batch-Sequence": {"1"}},
+	); !errors.As(err, &refused) || refused.ErrorCode != 10201 {
 		t.Errorf("in a batch: %v", err)
 	}
-	if ack, err := put(js, "new", nats.Header{message.CodecHeader + "-Not": {"x"}}); err != nil || ack.Duplicate || ack.Sequence != 4 {
+	if ack, err := put(js, "new", nats.Header{message.CodecHeader + "-Not": {"x"}}); err != nil || ack.Duplicate ||
+		ack.Sequence != 4 {
 		t.Errorf("another: %+v, %v", ack, err)
 	}
 }

@@ -120,7 +120,8 @@ func (in inbound) scan(buf []byte) (part, error) {
 		switch {
 		case fate == encode || fate == verify:
 			work = max(len(op.payload), 1)
-		case fate == refuse || fate == known || fate == filter || fate == narrow || fate == deny || fate == forbid || fate == count && found.work > 0:
+		case fate == refuse || fate == known || fate == filter || fate == narrow || fate == deny || fate == forbid ||
+			fate == count && found.work > 0:
 			work = 1
 		}
 		if why := in.declines(&op, fate); why != "" {
@@ -173,7 +174,8 @@ func (c *conn) note(op *operation) {
 
 // settles reports whether an acknowledgement says that a message is done with.
 func settles(payload []byte) bool {
-	return len(payload) == 0 || bytes.HasPrefix(payload, []byte("+ACK")) || bytes.HasPrefix(payload, []byte("+NXT")) || bytes.HasPrefix(payload, []byte("+TERM"))
+	return len(payload) == 0 || bytes.HasPrefix(payload, []byte("+ACK")) || bytes.HasPrefix(payload, []byte("+NXT")) ||
+		bytes.HasPrefix(payload, []byte("+TERM"))
 }
 
 // batchWork is how many bytes one goroutine compresses or inflates at a time.
@@ -237,7 +239,8 @@ func notForClients(header []byte) string {
 	case hasHeader(header, rollupHeader):
 		return rollupHeader + " is not for clients of a queue"
 	case bytes.HasPrefix(messageID(header), []byte(envelope.DeadIDPrefix)):
-		return "ids that begin with " + envelope.DeadIDPrefix + " are those of dead letters: put the message with another " + nats.MsgIdHdr
+		return "ids that begin with " + envelope.DeadIDPrefix + " are those of dead letters: put the message with another " +
+			nats.MsgIdHdr
 	default:
 		return ""
 	}

@@ -113,7 +113,8 @@ func TestPump(t *testing.T) {
 		}
 		var out bytes.Buffer
 		err := newPump(&slow{data, cut}, &out, upper{1 << 20}, make(chan struct{}, 3)).run(data[:0])
-		if !errors.Is(err, io.EOF) || !bytes.HasPrefix(want, out.Bytes()) || cut != 7 && out.Len() != len(want) || out.Len() < len(data)-60000 {
+		if !errors.Is(err, io.EOF) || !bytes.HasPrefix(want, out.Bytes()) || cut != 7 && out.Len() != len(want) ||
+			out.Len() < len(data)-60000 {
 			t.Errorf("cut at %d: %d bytes of %d, %v", cut, out.Len(), len(want), err)
 		}
 	}
@@ -142,10 +143,14 @@ func (b *broken) Write(p []byte) (int, error) {
 
 func TestPumpFails(t *testing.T) {
 	message := []byte("PUB a 30000\r\n" + strings.Repeat("x", 30000) + "\r\n")
-	if err := newPump(&slow{bytes.Repeat(message, 50), 1 << 20}, &broken{100_000}, upper{1 << 20}, make(chan struct{}, 3)).run(nil); !errors.Is(err, errBroken) {
+	if err := newPump(
+		&slow{bytes.Repeat(message, 50), 1 << 20}, &broken{100_000}, upper{1 << 20}, make(chan struct{}, 3),
+	).run(nil); !errors.Is(err, errBroken) {
 		t.Errorf("a writer that breaks: %v", err)
 	}
-	if err := newPump(&slow{message, 1 << 20}, io.Discard, upper{100}, make(chan struct{}, 3)).run(nil); !errors.Is(err, errPayload) {
+	if err := newPump(
+		&slow{message, 1 << 20}, io.Discard, upper{100}, make(chan struct{}, 3),
+	).run(nil); !errors.Is(err, errPayload) {
 		t.Errorf("a message too long: %v", err)
 	}
 }
@@ -160,7 +165,8 @@ func TestRates(t *testing.T) {
 	}
 	h.tick(start.Add(10*time.Second), totals{counts: [rates]int64{putRate: 50}, plain: 1000, compressed: 100})
 	h.tick(start.Add(30*time.Second), totals{counts: [rates]int64{putRate: 70}, plain: 1000, compressed: 100})
-	if h.rates[putRate] != 1 || h.highest[putRate] != 5 || h.recentPlain != 1000 || h.recentBytes != 100 || h.highWater != 3 {
+	if h.rates[putRate] != 1 || h.highest[putRate] != 5 || h.recentPlain != 1000 || h.recentBytes != 100 ||
+		h.highWater != 3 {
 		t.Errorf("%v, %v, %d, %d, %d", h.rates, h.highest, h.recentPlain, h.recentBytes, h.highWater)
 	}
 }
@@ -168,8 +174,10 @@ func TestRates(t *testing.T) {
 // FuzzNext: an operation is found whole or not at all, wherever what was read ends.
 func FuzzNext(f *testing.F) {
 	for _, seed := range []string{
-		"PUB orders 5\r\nhello\r\nPING\r\n", "HPUB orders _INBOX.1 12 17\r\nNATS/1.0\r\n\r\nhello\r\n", "SUB a q 1\r\n", "UNSUB 1 5\r\n",
-		"MSG a 1 5\r\nhello\r\n", "HMSG a 1 b 12 17\r\nNATS/1.0\r\n\r\nhello\r\n", "INFO {}\r\n", "+OK\r\n-ERR 'x'\r\n", "CONNECT {}\n", "pub  a\t0\n\r\n",
+		"PUB orders 5\r\nhello\r\nPING\r\n", "HPUB orders _INBOX.1 12 17\r\nNATS/1.0\r\n\r\nhello\r\n", "SUB a q 1\r\n",
+		"UNSUB 1 5\r\n",
+		"MSG a 1 5\r\nhello\r\n", "HMSG a 1 b 12 17\r\nNATS/1.0\r\n\r\nhello\r\n", "INFO {}\r\n", "+OK\r\n-ERR 'x'\r\n",
+		"CONNECT {}\n", "pub  a\t0\n\r\n",
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)
@@ -251,34 +259,47 @@ func TestConfigure(t *testing.T) {
 	server := &noting{}
 	front := &Front{options: Options{Queue: "orders", Server: server}, access: access{queue: "orders"}}
 	ask := func(subject, body string) string {
-		return string(front.consumer(nil, &operation{kind: opPub, subject: []byte(subject), reply: []byte("_INBOX.x"), payload: []byte(body)}))
+		return string(
+			front.consumer(
+				nil, &operation{kind: opPub, subject: []byte(subject), reply: []byte("_INBOX.x"), payload: []byte(body)},
+			),
+		)
 	}
 	for _, c := range []struct{ subject, body, want string }{
 		{createPrefix + "orders", `{"config":{}}`, " reads orders orders.>"},
 		{createPrefix + "orders", `{"config":{"name":"a","filter_subject":"orders.x"}}`, "a reads orders.x"},
 		{createPrefix + "orders.a", `{"config":{"filter_subjects":["orders.x","orders.y"]}}`, "a reads orders.x orders.y"},
-		{createPrefix + "orders.a.orders.x", `{"config":{"durable_name":"a","filter_subject":"orders.x"}}`, "a reads orders.x"},
+		{
+			createPrefix + "orders.a.orders.x", `{"config":{"durable_name":"a","filter_subject":"orders.x"}}`,
+			"a reads orders.x",
+		},
 		{durablePrefix + "orders.a", `{"config":{"durable_name":"a","filter_subject":"orders.x"}}`, "a reads orders.x"},
 	} {
 		server.told = nil
-		if out := ask(c.subject, c.body); !strings.HasPrefix(out, "PUB "+c.subject+" ") || strings.Contains(out, "action") || len(server.told) != 1 || server.told[0] != c.want {
+		if out := ask(c.subject, c.body); !strings.HasPrefix(out, "PUB "+c.subject+" ") || strings.Contains(out, "action") ||
+			len(server.told) != 1 || server.told[0] != c.want {
 			t.Errorf("%s %s: told %q, then %q", c.subject, c.body, server.told, out)
 		}
 	}
 	// One that is made by another member in the meantime is not changed.
 	server.fresh = true
-	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB "+createPrefix) || !strings.Contains(out, `"action":"create"`) {
+	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB "+createPrefix) ||
+		!strings.Contains(out, `"action":"create"`) {
 		t.Errorf("where there is none of that name: %q", out)
 	}
-	if out := ask(createPrefix+"orders.a", `{"action":"update","config":{}}`); !strings.Contains(out, `"action":"update"`) {
+	if out := ask(
+		createPrefix+"orders.a", `{"action":"update","config":{}}`,
+	); !strings.Contains(out, `"action":"update"`) {
 		t.Errorf("a change of what is not there: %q", out)
 	}
 	server.err = errors.New("no room")
-	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") || !strings.Contains(out, "no room") || !strings.Contains(out, `"code":503`) {
+	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") ||
+		!strings.Contains(out, "no room") || !strings.Contains(out, `"code":503`) {
 		t.Errorf("when that could not be noted: %q", out)
 	}
 	server.err = fmt.Errorf("wrapped: %w", &store.FiltersError{Consumer: "a", Before: "orders.x"})
-	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") || !strings.Contains(out, "orders.x") || !strings.Contains(out, `"code":400`) {
+	if out := ask(createPrefix+"orders.a", `{"config":{}}`); !strings.HasPrefix(out, "PUB _INBOX.x ") ||
+		!strings.Contains(out, "orders.x") || !strings.Contains(out, `"code":400`) {
 		t.Errorf("when that may not be: %q", out)
 	}
 }

@@ -15,13 +15,15 @@ const (
 	infoPrefix     = consumerPrefix + "INFO."
 )
 
-const ownConsumers = "consumers whose names begin with " + store.OwnConsumers + " are the queue's own: clients may look at them and no more"
+const ownConsumers = "consumers whose names begin with " + store.OwnConsumers +
+	" are the queue's own: clients may look at them and no more"
 
 // asksOwn reports whether an operation is a request about a consumer of the agent's own, by
 // which a channel or the service gets messages, that waits for an answer and is not whether
 // there is one.
 func (f *Front) asksOwn(op *operation) bool {
-	if op.reply == nil || !bytes.HasPrefix(op.subject, []byte(consumerPrefix)) || bytes.HasPrefix(op.subject, []byte(infoPrefix)) {
+	if op.reply == nil || !bytes.HasPrefix(op.subject, []byte(consumerPrefix)) ||
+		bytes.HasPrefix(op.subject, []byte(infoPrefix)) {
 		return false
 	}
 	// VERB.QUEUE.CONSUMER, and verbs are in upper case, which no queue's name is.

@@ -24,7 +24,9 @@ func TestPoison(t *testing.T) {
 	q.put(js, &nats.Msg{Subject: "orders.worse", Data: xml(t, 3000)})
 	q.put(js, &nats.Msg{Subject: "orders.good", Data: []byte("good")})
 	const times = 3
-	c, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", MaxDeliver: times, MaxAckPending: 1})
+	c, err := js.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", MaxDeliver: times, MaxAckPending: 1},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

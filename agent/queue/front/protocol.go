@@ -123,7 +123,8 @@ func long(buf []byte, from peer) bool {
 
 // named reports whether a line begins with the name of an operation, in either case.
 func named(line []byte, name string) bool {
-	if len(line) < len(name) || len(line) > len(name) && line[len(name)] != ' ' && line[len(name)] != '\t' && line[len(name)] != '\r' && line[len(name)] != '\n' {
+	if len(line) < len(name) || len(line) > len(name) && line[len(name)] != ' ' && line[len(name)] != '\t' &&
+		line[len(name)] != '\r' && line[len(name)] != '\n' {
 		return false
 	}
 	for i := range len(name) {

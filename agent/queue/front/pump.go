@@ -72,7 +72,10 @@ type batch struct {
 const inlineWork = 16 << 10
 
 func newPump(from io.Reader, to io.Writer, dir direction, turns chan struct{}) *pump {
-	return &pump{from: from, to: to, dir: dir, turns: turns, queue: make(chan *batch, 2*runtime.GOMAXPROCS(0)), written: make(chan struct{}, 1)}
+	return &pump{
+		from: from, to: to, dir: dir, turns: turns, queue: make(chan *batch, 2*runtime.GOMAXPROCS(0)),
+		written: make(chan struct{}, 1),
+	}
 }
 
 // run moves until either side ends or fails. first was read before.

@@ -167,7 +167,10 @@ const (
 
 // judged are the fields that decide what a consumer is called, what it sees, where that goes,
 // and whether it may be there already.
-var judged = []string{"config", "action", "name", "durable_name", "filter_subject", "filter_subjects", "deliver_subject", "direct", "sourcing"}
+var judged = []string{
+	"config", "action", "name", "durable_name", "filter_subject", "filter_subjects", "deliver_subject", "direct",
+	"sourcing",
+}
 
 // filtered returns a request to make a consumer with filters for the queue's subjects.
 func (f *Front) filtered(body []byte) ([]byte, error) {
@@ -185,7 +188,8 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 	// The server reads names of fields in any case.
 	for _, fields := range []map[string]json.RawMessage{request, config} {
 		for name := range fields {
-			if i := slices.IndexFunc(judged, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 && judged[i] != name {
+			if i := slices.IndexFunc(judged, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 &&
+				judged[i] != name {
 				return nil, fmt.Errorf("field %q: write it %s", name, judged[i])
 			}
 		}
@@ -194,7 +198,8 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 	var several []string
 	var direct, sourcing bool
 	for name, value := range map[string]any{
-		"direct": &direct, "sourcing": &sourcing, "name": &called, "durable_name": &durable, "deliver_subject": &deliver, "filter_subject": &one, "filter_subjects": &several,
+		"direct": &direct, "sourcing": &sourcing, "name": &called, "durable_name": &durable, "deliver_subject": &deliver,
+		"filter_subject": &one, "filter_subjects": &several,
 	} {
 		if raw, ok := config[name]; ok {
 			if err := json.Unmarshal(raw, value); err != nil {

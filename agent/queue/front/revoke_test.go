@@ -37,7 +37,8 @@ func TestRevoked(t *testing.T) {
 	connect := func(token string, certificates ...tls.Certificate) (*nats.Conn, chan struct{}) {
 		gone := make(chan struct{})
 		options := []nats.Option{
-			nats.Secure(&tls.Config{RootCAs: ownPool, Certificates: certificates, MinVersion: tls.VersionTLS13}), nats.NoReconnect(),
+			nats.Secure(&tls.Config{RootCAs: ownPool, Certificates: certificates, MinVersion: tls.VersionTLS13}),
+			nats.NoReconnect(),
 			nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
 		}
 		if token != "" {

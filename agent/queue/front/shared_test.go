@@ -24,7 +24,12 @@ import (
 // inShared starts a queue in a server that others may use.
 func inShared(t *testing.T, s *externaltest.Server, name string) *queue {
 	t.Helper()
-	e, err := external.New(external.Options{Egress: egress.Policy{Loopback: true}, Queue: name, Owner: "bank/" + name, Member: name + "-0", Servers: []string{s.URL()}, MaxMessage: 1 << 20})
+	e, err := external.New(
+		external.Options{
+			Egress: egress.Policy{Loopback: true}, Queue: name, Owner: "bank/" + name, Member: name + "-0",
+			Servers: []string{s.URL()}, MaxMessage: 1 << 20,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +40,9 @@ func inShared(t *testing.T, s *externaltest.Server, name string) *queue {
 	t.Cleanup(conn.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for _, ensure := range []func(context.Context, *nats.Conn, store.Settings) error{e.Ensure, e.EnsureLeases, e.EnsureIDs} {
+	for _, ensure := range []func(
+		context.Context, *nats.Conn, store.Settings,
+	) error{e.Ensure, e.EnsureLeases, e.EnsureIDs} {
 		if err := ensure(ctx, conn, store.Settings{}); err != nil {
 			t.Fatal(err)
 		}
@@ -74,17 +81,23 @@ func TestShared(t *testing.T) {
 
 	plain := xml(t, 12000)
 	for _, subject := range []string{"orders", "orders.new"} {
-		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: plain, Header: nats.Header{jetstream.MsgIDHeader: {subject}}}); err != nil {
+		if _, err := js.PublishMsg(
+			t.Context(), &nats.Msg{Subject: subject, Data: plain, Header: nats.Header{jetstream.MsgIDHeader: {subject}}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if again, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "orders", Data: plain, Header: nats.Header{jetstream.MsgIDHeader: {"orders"}}}); err != nil || !again.Duplicate {
+	if again, err := js.PublishMsg(
+		t.Context(), &nats.Msg{Subject: "orders", Data: plain, Header: nats.Header{jetstream.MsgIDHeader: {"orders"}}},
+	); err != nil || !again.Duplicate {
 		t.Errorf("put again: %+v, %v", again, err)
 	}
 	if _, err := others.Publish(t.Context(), "bills.new", plain); err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy})
+	consumer, err := js.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +111,16 @@ func TestShared(t *testing.T) {
 		}
 	}
 	var refused *jetstream.APIError
-	_, err = js.UpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "orders.new"})
+	_, err = js.UpdateConsumer(
+		t.Context(), "orders",
+		jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "orders.new"},
+	)
 	if !errors.As(err, &refused) || refused.Code != 400 || !strings.Contains(refused.Description, "create it again") {
 		t.Errorf("other filters for a consumer: %v", err)
 	}
-	if _, err := js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := js.CreateOrUpdateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy},
+	); err != nil {
 		t.Errorf("the same consumer again: %v", err)
 	}
 	// What was acknowledged is removed soon, not at once.
@@ -118,7 +136,8 @@ func TestShared(t *testing.T) {
 		}
 	}
 	// It was stored compressed.
-	if stored := q.front.Statistics(); stored.Encoded.Count != 3 || stored.Decoded.Count != 2 || stored.Puts.Count != 3 || stored.Duplicates != 1 {
+	if stored := q.front.Statistics(); stored.Encoded.Count != 3 || stored.Decoded.Count != 2 || stored.Puts.Count != 3 ||
+		stored.Duplicates != 1 {
 		t.Errorf("%+v", stored)
 	}
 
@@ -137,8 +156,10 @@ func TestShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	for subject, reply := range map[string]string{
-		"bills.new": "", "$JS.API.STREAM.INFO.bills": inbox, "$JS.API.STREAM.DELETE.orders": inbox, "$JS.API.STREAM.CREATE.mine": inbox, "$JS.API.STREAM.PURGE.bills": inbox,
-		"$JS.API.CONSUMER.CREATE.bills.x": inbox, "$JS.API.STREAM.MSG.GET.orders_leases": inbox, "$LIGHTERAGE.CHANNEL.orders.1": "", "$JS.ACK.bills.clerk.1.1.1.1.0": "",
+		"bills.new": "", "$JS.API.STREAM.INFO.bills": inbox, "$JS.API.STREAM.DELETE.orders": inbox,
+		"$JS.API.STREAM.CREATE.mine": inbox, "$JS.API.STREAM.PURGE.bills": inbox,
+		"$JS.API.CONSUMER.CREATE.bills.x": inbox, "$JS.API.STREAM.MSG.GET.orders_leases": inbox,
+		"$LIGHTERAGE.CHANNEL.orders.1": "", "$JS.ACK.bills.clerk.1.1.1.1.0": "",
 		"$JS.API.STREAM.INFO.orders": "bills.new", "orders.new": "bills.new",
 	} {
 		if err := conn.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte("{}")}); err != nil {
@@ -157,11 +178,15 @@ func TestShared(t *testing.T) {
 		}
 		told(t, denied, pattern)
 	}
-	if _, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "thief", FilterSubject: "bills.>"}); err == nil {
+	if _, err := js.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "thief", FilterSubject: "bills.>"},
+	); err == nil {
 		t.Error("a consumer of another's subjects")
 	}
 	request := `{"stream_name":"orders","config":{"durable_name":"thief","deliver_subject":"_INBOX.x","ack_policy":"explicit"}}`
-	if answer, err := conn.Request("$JS.API.CONSUMER.DURABLE.CREATE.orders.thief", []byte(request), patience); err != nil || !strings.Contains(string(answer.Data), "_DELIVER.orders.") {
+	if answer, err := conn.Request(
+		"$JS.API.CONSUMER.DURABLE.CREATE.orders.thief", []byte(request), patience,
+	); err != nil || !strings.Contains(string(answer.Data), "_DELIVER.orders.") {
 		t.Errorf("a consumer that delivers to anybody: %v, %v", answer, err)
 	}
 	if err := conn.FlushTimeout(patience); err != nil {
@@ -185,7 +210,8 @@ func TestShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	request = `{"stream_name":"orders","config":{"durable_name":"push","deliver_subject":"_DELIVER.orders.me","ack_policy":"explicit"}}`
-	if answer, err := conn.Request("$JS.API.CONSUMER.DURABLE.CREATE.orders.push", []byte(request), patience); err != nil || strings.Contains(string(answer.Data), `"error"`) {
+	if answer, err := conn.Request("$JS.API.CONSUMER.DURABLE.CREATE.orders.push", []byte(request), patience); err != nil ||
+		strings.Contains(string(answer.Data), `"error"`) {
 		t.Fatalf("a consumer that pushes: %v, %v", answer, err)
 	}
 	if _, err := js.Publish(t.Context(), "orders.new", plain); err != nil {
@@ -214,7 +240,9 @@ func TestServerGone(t *testing.T) {
 	s := externaltest.Start(t, nil)
 	q := inShared(t, s, "orders")
 	lost := make(chan struct{}, 10)
-	_, js := q.client(nats.DisconnectErrHandler(func(*nats.Conn, error) { lost <- struct{}{} }), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	_, js := q.client(nats.DisconnectErrHandler(func(*nats.Conn, error) {
+		lost <- struct{}{}
+	}), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
 	if _, err := js.Publish(t.Context(), "orders.new", xml(t, 12000)); err != nil {
 		t.Fatal(err)
 	}

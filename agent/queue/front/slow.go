@@ -27,7 +27,9 @@ type slowClients struct {
 	look, hurry time.Duration
 }
 
-var defaultSlow = slowClients{patience: 30 * time.Second, pending: 128 << 20, look: 100 * time.Millisecond, hurry: 20 * time.Millisecond}
+var defaultSlow = slowClients{
+	patience: 30 * time.Second, pending: 128 << 20, look: 100 * time.Millisecond, hurry: 20 * time.Millisecond,
+}
 
 // writeChunk is how many bytes are written with one deadline, so that a client that is only slow
 // is not taken for one that takes nothing.

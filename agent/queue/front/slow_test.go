@@ -51,7 +51,10 @@ func (q *queue) cutStuck(clients int) {
 			q.Fatal(err)
 		}
 		if time.Now().After(deadline) {
-			q.Fatalf("%d clients that take nothing are connected, and the server holds %v", q.front.Statistics().Connections, q.store.Pending())
+			q.Fatalf(
+				"%d clients that take nothing are connected, and the server holds %v", q.front.Statistics().Connections,
+				q.store.Pending(),
+			)
 		}
 	}
 	for len(q.store.Pending()) > 0 {
@@ -74,7 +77,8 @@ func TestPending(t *testing.T) {
 	if _, err := rand.Read(data); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); len(pending) == 0 || pending[0].Bytes < maxMessage; pending = q.store.Pending() {
+	for deadline := time.Now().Add(patience); len(pending) == 0 ||
+		pending[0].Bytes < maxMessage; pending = q.store.Pending() {
 		if _, err := q.direct.PublishMsg(t.Context(), &nats.Msg{Subject: "orders.new", Data: data}); err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,13 @@ func (c *counters) add(t tally) {
 	for _, pair := range []struct {
 		to *atomic.Int64
 		n  int64
-	}{{&c.gets, t.gets}, {&c.storedGets, t.storedGets}, {&c.puts, t.puts}, {&c.duplicates, t.duplicates}, {&c.refusedPuts, t.refused}} {
+	}{
+		{&c.gets, t.gets},
+		{&c.storedGets, t.storedGets},
+		{&c.puts, t.puts},
+		{&c.duplicates, t.duplicates},
+		{&c.refusedPuts, t.refused},
+	} {
 		if pair.n > 0 {
 			pair.to.Add(pair.n)
 		}
@@ -116,8 +122,10 @@ type totals struct {
 func (f *Front) totals() totals {
 	c := &f.counters
 	t := totals{
-		storedGets: c.storedGets.Load(), refusedPuts: c.refusedPuts.Load(), duplicates: c.duplicates.Load(), undecodable: c.undecodable.Load(),
-		opened: c.opened.Load(), closed: c.closed.Load(), refused: c.refused.Load(), unauthenticated: c.unauthenticated.Load(), wire: c.wire.Load(), forbidden: c.forbidden.Load(),
+		storedGets: c.storedGets.Load(), refusedPuts: c.refusedPuts.Load(), duplicates: c.duplicates.Load(),
+		undecodable: c.undecodable.Load(),
+		opened:      c.opened.Load(), closed: c.closed.Load(), refused: c.refused.Load(),
+		unauthenticated: c.unauthenticated.Load(), wire: c.wire.Load(), forbidden: c.forbidden.Load(),
 		compression: f.encoded.Snapshot(), decompression: f.decoded.Snapshot(),
 	}
 	encoded, decoded := &t.compression, &t.decompression
@@ -177,11 +185,13 @@ func (f *Front) Statistics() Statistics {
 	return Statistics{
 		Tried: message.WorkedOn(compression),
 		Puts:  rate(putRate), Gets: rate(getRate), Encoded: rate(encodeRate), Decoded: rate(decodeRate),
-		StoredGets: now.storedGets - t.base.storedGets, RefusedPuts: now.refusedPuts - t.base.refusedPuts, Duplicates: now.duplicates - t.base.duplicates,
+		StoredGets: now.storedGets - t.base.storedGets, RefusedPuts: now.refusedPuts - t.base.refusedPuts,
+		Duplicates:  now.duplicates - t.base.duplicates,
 		Undecodable: now.undecodable - t.base.undecodable,
 		Connections: f.open.Load(), HighWater: t.highWater,
 		Opened: now.opened - t.base.opened, Closed: now.closed - t.base.closed, Refused: now.refused - t.base.refused,
-		Unauthenticated: now.unauthenticated - t.base.unauthenticated, Forbidden: now.forbidden - t.base.forbidden, WireBytes: now.wire - t.base.wire,
+		Unauthenticated: now.unauthenticated - t.base.unauthenticated, Forbidden: now.forbidden - t.base.forbidden,
+		WireBytes:   now.wire - t.base.wire,
 		Compression: compression, Decompression: now.decompression.Minus(t.base.decompression),
 		CompressedPlainBytes: now.plain - t.base.plain, CompressedBytes: now.compressed - t.base.compressed,
 		RecentPlainBytes: t.recentPlain, RecentBytes: t.recentBytes, Since: t.since,

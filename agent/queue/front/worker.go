@@ -149,7 +149,9 @@ func (w *worker) space() []byte {
 // and otherwise an answer that it is not.
 func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
 	if hasHeaderOf(op.header, envelope.DeadPrefix) {
-		return w.front.refusePut(out, op, "headers that begin with "+envelope.DeadPrefix+" are those of dead letters: put the message without them"), nil
+		return w.front.refusePut(
+			out, op, "headers that begin with "+envelope.DeadPrefix+" are those of dead letters: put the message without them",
+		), nil
 	}
 	form, err := message.ParseForm(op.header)
 	if err != nil {
@@ -174,7 +176,11 @@ func (w *worker) verify(out []byte, op *operation) ([]byte, error) {
 	if err != nil {
 		return w.front.refusePut(out, op, err.Error()), nil
 	}
-	w.front.encoded.Add(meter.Outcome{Path: meter.Stored, Reason: message.AlreadyEncoded, PlainBytes: len(op.payload), WireBytes: len(op.payload)})
+	w.front.encoded.Add(
+		meter.Outcome{
+			Path: meter.Stored, Reason: message.AlreadyEncoded, PlainBytes: len(op.payload), WireBytes: len(op.payload),
+		},
+	)
 	return append(out, op.raw...), nil
 }
 
@@ -294,5 +300,8 @@ func (f *Front) engineFailed(err error) {
 func (f *Front) undecodable(err error) {
 	f.counters.undecodable.Add(1)
 	var missing *message.CodecError
-	f.options.Log.Error("Message cannot be made plain and is delivered as it is stored", "error", err.Error(), "codecMissing", errors.As(err, &missing))
+	f.options.Log.Error(
+		"Message cannot be made plain and is delivered as it is stored", "error", err.Error(), "codecMissing",
+		errors.As(err, &missing),
+	)
 }

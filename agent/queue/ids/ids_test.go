@@ -263,7 +263,9 @@ func TestUnwritten(t *testing.T) {
 	l = open(t, o, c)
 	expect(t, l, "a", 1)
 	expect(t, l, "b", 0)
-	if _, err := Open(Options{Directory: filepath.Join(files(t, o.Directory, c.now)[0], "below"), Window: time.Minute}); err == nil {
+	if _, err := Open(
+		Options{Directory: filepath.Join(files(t, o.Directory, c.now)[0], "below"), Window: time.Minute},
+	); err == nil {
 		t.Error("a file was taken for a directory")
 	}
 }
@@ -365,7 +367,11 @@ func TestNone(t *testing.T) {
 // FuzzScan: no file makes it fail or read more than there is, and what is read is what was written.
 func FuzzScan(f *testing.F) {
 	f.Add([]byte(nil))
-	f.Add(appendRecord(appendRecord(nil, digestOf([]byte("a")), place{7, 1_800_000_000}), digestOf([]byte("b")), place{8, 1_800_000_001}))
+	f.Add(
+		appendRecord(
+			appendRecord(nil, digestOf([]byte("a")), place{7, 1_800_000_000}), digestOf([]byte("b")), place{8, 1_800_000_001},
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var again []byte
 		if err := scan(bytes.NewReader(b), func(id digest, at place) { again = appendRecord(again, id, at) }); err != nil {

@@ -151,8 +151,8 @@ func (q *Quota) Full() bool {
 func (q *Quota) Refusal() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return fmt.Sprintf("no more ids can be remembered now, of which this member accepts %d within the queue's duplicateWindow of %v: "+
-		"wait and put the message again, put it without an id, or shorten duplicateWindow", q.options.Limit, q.window)
+	return fmt.Sprintf("no more ids can be remembered now, of which this member accepts %d within the queue's "+
+		"duplicateWindow of %v: wait and put the message again, put it without an id, or shorten duplicateWindow", q.options.Limit, q.window)
 }
 
 // Add counts what is admitted, as its cost.

@@ -131,7 +131,8 @@ func TestQuotaAfterRestart(t *testing.T) {
 		again := &quota{now: q.now.Add(test.after), last: q.last}
 		var err error
 		again.Quota, err = ids.NewQuota(ids.QuotaOptions{
-			Limit: 100, Window: time.Minute, Path: path, Messages: test.messages, Last: q.last, Now: func() time.Time { return again.now },
+			Limit: 100, Window: time.Minute, Path: path, Messages: test.messages, Last: q.last,
+			Now: func() time.Time { return again.now },
 		})
 		if err != nil {
 			t.Fatal(err)

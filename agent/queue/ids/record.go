@@ -54,6 +54,9 @@ func scan(r io.Reader, found func(digest, place)) error {
 		if binary.LittleEndian.Uint32(record[checksumAt:]) != crc32.Checksum(record[:checksumAt], castagnoli) {
 			return nil
 		}
-		found(digest(record[:]), place{binary.LittleEndian.Uint64(record[sequenceAt:]), int64(binary.LittleEndian.Uint32(record[storedAt:]))})
+		found(
+			digest(record[:]),
+			place{binary.LittleEndian.Uint64(record[sequenceAt:]), int64(binary.LittleEndian.Uint32(record[storedAt:]))},
+		)
 	}
 }

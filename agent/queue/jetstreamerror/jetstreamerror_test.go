@@ -14,11 +14,16 @@ import (
 )
 
 func TestMeanings(t *testing.T) {
-	full, overtaken, other := []jetstream.ErrorCode{10002, 10023, 10028, 10047, 10077}, []jetstream.ErrorCode{10071, 10164}, []jetstream.ErrorCode{10099, 10100}
+	full, overtaken, other := []jetstream.ErrorCode{
+		10002, 10023, 10028, 10047, 10077,
+	}, []jetstream.ErrorCode{10071, 10164}, []jetstream.ErrorCode{10099, 10100}
 	for name, meaning := range map[string]struct {
 		is    func(error) bool
 		codes []jetstream.ErrorCode
-	}{"full": {jetstreamerror.Full, full}, "overtaken": {jetstreamerror.Overtaken, overtaken}, "other consumer": {jetstreamerror.OtherConsumer, other}} {
+	}{
+		"full": {jetstreamerror.Full, full}, "overtaken": {jetstreamerror.Overtaken, overtaken},
+		"other consumer": {jetstreamerror.OtherConsumer, other},
+	} {
 		means := map[jetstream.ErrorCode]bool{}
 		for _, code := range meaning.codes {
 			means[code] = true

@@ -99,7 +99,9 @@ func (d *Decoder) Decode(dst []byte, form Form, payload []byte, limit int) ([]by
 		if len(payload) > limit {
 			return dst, meter.Outcome{}, fmt.Errorf("%w: %d bytes; the limit is %d", ErrTooLong, len(payload), limit)
 		}
-		return append(dst, payload...), meter.Outcome{Path: meter.Stored, PlainBytes: len(payload), WireBytes: len(payload)}, nil
+		return append(dst, payload...), meter.Outcome{
+			Path: meter.Stored, PlainBytes: len(payload), WireBytes: len(payload),
+		}, nil
 	}
 	if err := form.Check(len(payload), limit); err != nil {
 		return dst, meter.Outcome{}, err

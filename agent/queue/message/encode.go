@@ -188,7 +188,9 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 	if judged && e.encoding.trust.looks(len(plain)) {
 		expected, err := estimate.Predict(plain, dst[start:start+len(plain)], encoder)
 		if err != nil {
-			return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf("look at a sample with engine %s: %w", engine.Name(), err)
+			return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf(
+				"look at a sample with engine %s: %w", engine.Name(), err,
+			)
 		}
 		if !expected.Worth {
 			e.encoding.trust.seen(len(plain), len(plain))
@@ -202,7 +204,9 @@ func (e *Encoder) Encode(dst, plain []byte) ([]byte, Form, meter.Outcome, error)
 		return dst[:start], Form{}, stored(plain, policy.DidNotShrink), nil
 	}
 	if err != nil {
-		return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf("compress %d bytes with engine %s: %w", len(plain), engine.Name(), err)
+		return dst[:start], Form{}, stored(plain, EngineFailed), fmt.Errorf(
+			"compress %d bytes with engine %s: %w", len(plain), engine.Name(), err,
+		)
 	}
 	if judged {
 		e.encoding.trust.seen(len(plain), n)

@@ -34,7 +34,9 @@ const (
 )
 
 // HeaderBound is the length in bytes that AppendHeaders adds at most.
-const HeaderBound = len(CodecHeader+": deflate"+beforeEngine+"hardware"+beforeLength+beforeChecksum+"\r\n") + 8 + checksumDigits
+const HeaderBound = len(
+	CodecHeader+": deflate"+beforeEngine+"hardware"+beforeLength+beforeChecksum+"\r\n",
+) + 8 + checksumDigits
 
 const (
 	checksumDigits = 16
@@ -130,7 +132,9 @@ func ParseForm(block []byte) (Form, error) {
 		}
 	}
 	if seen != 0 && seen != allFields {
-		return Form{}, fmt.Errorf("%w: of %s, %s, %s and %s some are missing", ErrHeader, CodecHeader, EngineHeader, LengthHeader, ChecksumHeader)
+		return Form{}, fmt.Errorf(
+			"%w: of %s, %s, %s and %s some are missing", ErrHeader, CodecHeader, EngineHeader, LengthHeader, ChecksumHeader,
+		)
 	}
 	return f, nil
 }

@@ -14,14 +14,17 @@ import (
 
 var form = message.Form{Codec: codec.Zstd, Class: codec.Software, Length: 12000, Checksum: 0x0f1e2d3c4b5a6978}
 
-const lines = "Lighterage-Codec: zstd\r\nLighterage-Engine: software\r\nLighterage-Length: 12000\r\nLighterage-Checksum: 0f1e2d3c4b5a6978\r\n"
+const lines = "Lighterage-Codec: zstd\r\nLighterage-Engine: software\r\nLighterage-Length: " +
+	"12000\r\nLighterage-Checksum: 0f1e2d3c4b5a6978\r\n"
 
 // TestForm holds the form to what was written before.
 func TestForm(t *testing.T) {
 	if got := string(form.AppendBlock(nil, nil)); got != "NATS/1.0\r\n"+lines+"\r\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := string(form.AppendBlock(nil, []byte("NATS/1.0\r\nA: b\r\n\r\n"))); got != "NATS/1.0\r\nA: b\r\n"+lines+"\r\n" {
+	if got := string(
+		form.AppendBlock(nil, []byte("NATS/1.0\r\nA: b\r\n\r\n")),
+	); got != "NATS/1.0\r\nA: b\r\n"+lines+"\r\n" {
 		t.Errorf("beside another: %q", got)
 	}
 	longest := message.Form{Codec: codec.Deflate, Class: codec.Hardware, Length: message.MaxLength, Checksum: 1<<64 - 1}
@@ -40,10 +43,13 @@ func TestParseForm(t *testing.T) {
 		want  message.Form
 		bad   bool
 	}{
-		"none":             {other, message.Form{}, false},
-		"all":              {lines, form, false},
-		"among others":     {other + lines + other, form, false},
-		"without blanks":   {"Lighterage-Codec:deflate\r\nLighterage-Engine:hardware\r\nLighterage-Length:1\r\nLighterage-Checksum:0000000000000001\r\n", message.Form{Codec: codec.Deflate, Class: codec.Hardware, Length: 1, Checksum: 1}, false},
+		"none":         {other, message.Form{}, false},
+		"all":          {lines, form, false},
+		"among others": {other + lines + other, form, false},
+		"without blanks": {
+			"Lighterage-Codec:deflate\r\nLighterage-Engine:hardware\r\nLighterage-Length:1\r\nLighterage-Checksum:0000000000000001\r\n",
+			message.Form{Codec: codec.Deflate, Class: codec.Hardware, Length: 1, Checksum: 1}, false,
+		},
 		"one":              {"Lighterage-Codec: zstd\r\n", message.Form{}, true},
 		"three":            {lines[len("Lighterage-Codec: zstd\r\n"):], message.Form{}, true},
 		"twice":            {lines + lines, message.Form{}, true},

@@ -67,7 +67,9 @@ func always() policy.Settings {
 }
 
 func options(change func(*message.EncodingOptions)) message.EncodingOptions {
-	o := message.EncodingOptions{Policy: auto(), Codecs: []codec.ID{codec.Deflate, codec.Zstd}, MinSize: 1, Engines: plainMachine}
+	o := message.EncodingOptions{
+		Policy: auto(), Codecs: []codec.ID{codec.Deflate, codec.Zstd}, MinSize: 1, Engines: plainMachine,
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -116,7 +118,10 @@ func data(t testing.TB, name string, n int) []byte {
 // TestRoundTrip: what is put is got, at every size at which something changes.
 func TestRoundTrip(t *testing.T) {
 	bound := message.HeaderBound
-	sizes := []int{0, 1, 2, 100, bound - 1, bound, bound + 1, bound + 2, 999, 1000, 1024, 1025, 3000, 12000, 65535, 65536, 70000, 200000, 1 << 20}
+	sizes := []int{
+		0, 1, 2, 100, bound - 1, bound, bound + 1, bound + 2, 999, 1000, 1024, 1025, 3000, 12000, 65535, 65536, 70000, 200000,
+		1 << 20,
+	}
 	d := decoder(t, plainMachine)
 	for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
 		for _, settings := range []policy.Settings{auto(), always()} {
@@ -130,7 +135,8 @@ func TestRoundTrip(t *testing.T) {
 						t.Fatalf("%v %s %d: %q, %v", id, name, n, out[:min(len(out), 6)], err)
 					}
 					stored := out[len(before):]
-					if form.Plain() != (outcome.Path == meter.Stored) || form.Plain() && len(stored) > 0 || outcome.PlainBytes != n || outcome.WireBytes > max(n, 0) {
+					if form.Plain() != (outcome.Path == meter.Stored) || form.Plain() && len(stored) > 0 || outcome.PlainBytes != n ||
+						outcome.WireBytes > max(n, 0) {
 						t.Fatalf("%v %s %d: %+v, %+v, %d bytes", id, name, n, form, outcome, len(stored))
 					}
 					if name == "random" && !form.Plain() || name == "xml" && n >= 3000 && form.Plain() {
@@ -173,23 +179,52 @@ func TestOutcomes(t *testing.T) {
 		reason policy.Reason
 		read   meter.Path
 	}{
-		"no accelerator":         {nil, xml, 12000, meter.Software, policy.NoAccelerator, meter.Software},
-		"software by choice":     {[]change{func(o *message.EncodingOptions) { o.Policy.PreferHardware = false }}, xml, 12000, meter.Software, policy.SoftwareUsed, meter.Software},
+		"no accelerator": {nil, xml, 12000, meter.Software, policy.NoAccelerator, meter.Software},
+		"software by choice": {
+			[]change{func(o *message.EncodingOptions) { o.Policy.PreferHardware = false }}, xml, 12000, meter.Software,
+			policy.SoftwareUsed, meter.Software,
+		},
 		"hardware":               {[]change{hardware}, xml, 30000, meter.Hardware, policy.HardwareUsed, meter.Fallback},
 		"too small for hardware": {[]change{hardware}, xml, 12000, meter.Software, policy.SoftwareUsed, meter.Software},
 		"idle hardware":          {[]change{idle}, xml, 30000, meter.Software, policy.SelfTestFailed, meter.Software},
-		"zstd":                   {[]change{hardware, func(o *message.EncodingOptions) { o.Codecs = []codec.ID{codec.Zstd} }}, xml, 30000, meter.Software, policy.CodecNotAccelerated, meter.Software},
-		"off":                    {[]change{hardware, func(o *message.EncodingOptions) { o.MinSize = 0 }}, xml, 30000, meter.Stored, message.CompressionOff, meter.Stored},
-		"below the queue's":      {[]change{func(o *message.EncodingOptions) { o.MinSize = 12001 }}, xml, 12000, meter.Stored, policy.BelowMinimum, meter.Stored},
-		"at the queue's":         {[]change{func(o *message.EncodingOptions) { o.MinSize = 12000 }}, xml, 12000, meter.Software, policy.NoAccelerator, meter.Software},
-		"below the policy's":     {[]change{func(o *message.EncodingOptions) { o.Policy.SoftwareMinSize = 12001 }}, xml, 12000, meter.Stored, policy.BelowMinimum, meter.Stored},
-		"software disabled":      {[]change{noSoftware}, xml, 12000, meter.Stored, policy.SoftwareDisabled, meter.Stored},
-		"hardware only":          {[]change{noSoftware, hardware}, xml, 30000, meter.Hardware, policy.HardwareUsed, meter.Fallback},
-		"never":                  {[]change{func(o *message.EncodingOptions) { o.Policy.Mode = policy.Never }}, xml, 12000, meter.Stored, policy.PolicyNever, meter.Stored},
-		"no codec":               {[]change{func(o *message.EncodingOptions) { o.Codecs = []codec.ID{codec.None} }}, xml, 12000, meter.Stored, policy.PeerRefused, meter.Stored},
-		"noise":                  {nil, random, 12000, meter.Stored, policy.Incompressible, meter.Stored},
-		"noise all the same":     {[]change{func(o *message.EncodingOptions) { o.Policy.Mode = policy.Always }}, random, 12000, meter.Stored, policy.DidNotShrink, meter.Stored},
-		"empty":                  {nil, xml, 0, meter.Stored, policy.BelowMinimum, meter.Stored},
+		"zstd": {
+			[]change{hardware, func(o *message.EncodingOptions) { o.Codecs = []codec.ID{codec.Zstd} }}, xml, 30000,
+			meter.Software, policy.CodecNotAccelerated, meter.Software,
+		},
+		"off": {
+			[]change{hardware, func(o *message.EncodingOptions) { o.MinSize = 0 }}, xml, 30000, meter.Stored,
+			message.CompressionOff, meter.Stored,
+		},
+		"below the queue's": {
+			[]change{func(o *message.EncodingOptions) { o.MinSize = 12001 }}, xml, 12000, meter.Stored, policy.BelowMinimum,
+			meter.Stored,
+		},
+		"at the queue's": {
+			[]change{func(o *message.EncodingOptions) { o.MinSize = 12000 }}, xml, 12000, meter.Software, policy.NoAccelerator,
+			meter.Software,
+		},
+		"below the policy's": {
+			[]change{func(o *message.EncodingOptions) { o.Policy.SoftwareMinSize = 12001 }}, xml, 12000, meter.Stored,
+			policy.BelowMinimum, meter.Stored,
+		},
+		"software disabled": {[]change{noSoftware}, xml, 12000, meter.Stored, policy.SoftwareDisabled, meter.Stored},
+		"hardware only": {
+			[]change{noSoftware, hardware}, xml, 30000, meter.Hardware, policy.HardwareUsed, meter.Fallback,
+		},
+		"never": {
+			[]change{func(o *message.EncodingOptions) { o.Policy.Mode = policy.Never }}, xml, 12000, meter.Stored,
+			policy.PolicyNever, meter.Stored,
+		},
+		"no codec": {
+			[]change{func(o *message.EncodingOptions) { o.Codecs = []codec.ID{codec.None} }}, xml, 12000, meter.Stored,
+			policy.PeerRefused, meter.Stored,
+		},
+		"noise": {nil, random, 12000, meter.Stored, policy.Incompressible, meter.Stored},
+		"noise all the same": {
+			[]change{func(o *message.EncodingOptions) { o.Policy.Mode = policy.Always }}, random, 12000, meter.Stored,
+			policy.DidNotShrink, meter.Stored,
+		},
+		"empty": {nil, xml, 0, meter.Stored, policy.BelowMinimum, meter.Stored},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(nil)
@@ -205,7 +240,9 @@ func TestOutcomes(t *testing.T) {
 			m.Add(outcome)
 			worked := test.path != meter.Stored || test.corpus == random
 			if message.Worked(outcome) != worked || (message.WorkedOn(m.Snapshot()) == 1) != worked {
-				t.Errorf("that an engine worked on it is said to be %v, of %d", message.Worked(outcome), message.WorkedOn(m.Snapshot()))
+				t.Errorf(
+					"that an engine worked on it is said to be %v, of %d", message.Worked(outcome), message.WorkedOn(m.Snapshot()),
+				)
 			}
 			if form.Plain() {
 				out = plain
@@ -227,7 +264,8 @@ func TestTrust(t *testing.T) {
 		before int // messages that shrink
 		want   policy.Reason
 	}{
-		{0, policy.Incompressible}, {10, policy.Incompressible}, {40, policy.DidNotShrink}, {0, policy.Incompressible}, {31, policy.Incompressible},
+		{0, policy.Incompressible}, {10, policy.Incompressible}, {40, policy.DidNotShrink}, {0, policy.Incompressible},
+		{31, policy.Incompressible},
 		{33, policy.DidNotShrink}, {48, policy.Incompressible},
 	} {
 		for range test.before {
@@ -271,7 +309,9 @@ func TestSkips(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer encoding.Close()
-	for n, want := range map[int]bool{0: true, 999: true, 1000: false, message.MaxLength: false, message.MaxLength + 1: true} {
+	for n, want := range map[int]bool{
+		0: true, 999: true, 1000: false, message.MaxLength: false, message.MaxLength + 1: true,
+	} {
 		if _, got := encoding.Skips(n); got != want {
 			t.Errorf("%d bytes: %v", n, got)
 		}
@@ -281,7 +321,9 @@ func TestSkips(t *testing.T) {
 // compressed returns a payload of zstd or deflate and its form.
 func compressed(t testing.TB, id codec.ID, plain []byte) ([]byte, message.Form) {
 	t.Helper()
-	out, form, _, err := encoder(t, options(func(o *message.EncodingOptions) { o.Codecs, o.Policy = []codec.ID{id}, always() })).Encode(nil, plain)
+	out, form, _, err := encoder(t, options(func(o *message.EncodingOptions) {
+		o.Codecs, o.Policy = []codec.ID{id}, always()
+	})).Encode(nil, plain)
 	if err != nil || form.Plain() {
 		t.Fatalf("%+v, %v", form, err)
 	}
@@ -295,7 +337,8 @@ func TestDamage(t *testing.T) {
 		payload, form := compressed(t, id, plain)
 		refused := func(what string, f message.Form, payload []byte, limit int, want error) {
 			t.Helper()
-			if out, _, err := d.Decode([]byte("x"), f, payload, limit); !errors.Is(err, want) || !errors.Is(err, message.ErrCorrupt) || string(out) != "x" {
+			if out, _, err := d.Decode([]byte("x"), f, payload, limit); !errors.Is(err, want) ||
+				!errors.Is(err, message.ErrCorrupt) || string(out) != "x" {
 				t.Errorf("%v, %s: %d bytes, %v; want %v", id, what, len(out), err, want)
 			}
 		}
@@ -306,7 +349,8 @@ func TestDamage(t *testing.T) {
 		for i := 0; i < len(payload); i += 7 {
 			bent := bytes.Clone(payload)
 			bent[i] ^= 0x10
-			if out, _, err := d.Decode(nil, form, bent, 5000); err == nil && !bytes.Equal(out, plain) || err != nil && !errors.Is(err, message.ErrCorrupt) {
+			if out, _, err := d.Decode(nil, form, bent, 5000); err == nil && !bytes.Equal(out, plain) ||
+				err != nil && !errors.Is(err, message.ErrCorrupt) {
 				t.Errorf("%v, byte %d bent: %d bytes, %v", id, i, len(out), err)
 			}
 		}
@@ -319,16 +363,22 @@ func TestDamage(t *testing.T) {
 		refused("too short a length", change(func(f *message.Form) { f.Length-- }), payload, 5000, message.ErrPayload)
 		refused("too long a length", change(func(f *message.Form) { f.Length++ }), payload, 5001, message.ErrPayload)
 		refused("beyond the limit", form, payload, 4999, message.ErrTooLong)
-		refused("less than the payload", change(func(f *message.Form) { f.Length = len(payload) }), payload, 5000, message.ErrHeader)
+		refused("less than the payload", change(func(f *message.Form) {
+			f.Length = len(payload)
+		}), payload, 5000, message.ErrHeader)
 		refused("no class", change(func(f *message.Form) { f.Class = codec.NoClass }), payload, 5000, message.ErrHeader)
-		refused("the other codec", change(func(f *message.Form) { f.Codec = codec.Deflate + codec.Zstd - id }), payload, 5000, message.ErrPayload)
+		refused("the other codec", change(func(f *message.Form) {
+			f.Codec = codec.Deflate + codec.Zstd - id
+		}), payload, 5000, message.ErrPayload)
 	}
 	if _, _, err := d.Decode(nil, message.Form{}, plain, 4999); !errors.Is(err, message.ErrTooLong) {
 		t.Errorf("a plain payload that is too long: %v", err)
 	}
 	var missing *message.CodecError
 	payload, form := compressed(t, codec.Zstd, plain)
-	if _, _, err := decoder(t, codec.NewRegistry(goflate.New())).Decode(nil, form, payload, 5000); !errors.As(err, &missing) || missing.Codec != codec.Zstd {
+	if _, _, err := decoder(
+		t, codec.NewRegistry(goflate.New()),
+	).Decode(nil, form, payload, 5000); !errors.As(err, &missing) || missing.Codec != codec.Zstd {
 		t.Errorf("a codec without an engine: %v", err)
 	}
 }
@@ -413,7 +463,8 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if len(out) > limit || o.PlainBytes != len(out) || !form.Plain() && (len(out) != form.Length || xxh3.Hash(out) != form.Checksum) {
+		if len(out) > limit || o.PlainBytes != len(out) || !form.Plain() && (len(out) != form.Length ||
+			xxh3.Hash(out) != form.Checksum) {
 			t.Fatalf("%d bytes of %+v, %+v", len(out), form, o)
 		}
 	})

@@ -54,7 +54,9 @@ type Puller struct {
 
 // New returns one that asks a consumer of a stream, which nobody else has asked before.
 func New(conn *nats.Conn, stream, consumer string) *Puller {
-	return &Puller{conn: conn, inbox: conn.NewInbox() + ".", subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer}
+	return &Puller{
+		conn: conn, inbox: conn.NewInbox() + ".", subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer,
+	}
 }
 
 // Inbox is the subject to subscribe to before anything is asked for.

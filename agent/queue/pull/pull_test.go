@@ -29,7 +29,9 @@ type consumer struct {
 
 func begin(t *testing.T, lengths ...int) *consumer {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	s, err := server.NewServer(
+		&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,9 @@ func begin(t *testing.T, lengths ...int) *consumer {
 	if c.js, err = jetstream.New(c.conn); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := c.js.CreateStream(
+		t.Context(), jetstream.StreamConfig{Name: "orders", Storage: jetstream.MemoryStorage},
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range lengths {
@@ -51,7 +55,9 @@ func begin(t *testing.T, lengths ...int) *consumer {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := c.js.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy},
+	); err != nil {
 		t.Fatal(err)
 	}
 	c.puller = pull.New(c.conn, "orders", "clerk")
@@ -190,8 +196,10 @@ func TestHole(t *testing.T) {
 // FuzzTake: whatever comes is a message, says how a request is, or is an error.
 func FuzzTake(f *testing.F) {
 	for _, s := range [][3]string{
-		{"", "$JS.ACK.orders.clerk.1.1.1.1700000000000000000.0", ""}, {"100", "", "Idle Heartbeat"}, {"404", "", "No Messages"}, {"408", "", "Request Timeout"},
-		{"409", "", "Batch Completed"}, {"409", "", "Message Size Exceeds MaxBytes"}, {"409", "", "Consumer Deleted"}, {"", "$JS.ACK.", ""}, {"503", "", ""},
+		{"", "$JS.ACK.orders.clerk.1.1.1.1700000000000000000.0", ""}, {"100", "", "Idle Heartbeat"},
+		{"404", "", "No Messages"}, {"408", "", "Request Timeout"},
+		{"409", "", "Batch Completed"}, {"409", "", "Message Size Exceeds MaxBytes"}, {"409", "", "Consumer Deleted"},
+		{"", "$JS.ACK.", ""}, {"503", "", ""},
 	} {
 		f.Add(s[0], s[1], s[2])
 	}

@@ -161,7 +161,8 @@ func (t *Table) Certificate(c *x509.Certificate) Client {
 
 // Same reports whether clients may do the same by another table.
 func (t *Table) Same(other *Table) bool {
-	return maps.Equal(t.tokens, other.tokens) && maps.Equal(t.certificates, other.certificates) && (t.certificates == nil) == (other.certificates == nil)
+	return maps.Equal(t.tokens, other.tokens) && maps.Equal(t.certificates, other.certificates) &&
+		(t.certificates == nil) == (other.certificates == nil)
 }
 
 // Names are those of a certificate that roles may name: CN:, DNS: and URI: before the subject's common name and each

@@ -17,7 +17,8 @@ import (
 // TestAllow: what each operation is for, and that nobody may ask for what is not known.
 func TestAllow(t *testing.T) {
 	for request, want := range map[roles.Request]string{
-		roles.Publish: "Put", roles.Consume: "Get", roles.Settle: "Get", roles.Browse: "Get", roles.Answer: "Put,Get", roles.Unknown: "", roles.Request(99): "",
+		roles.Publish: "Put", roles.Consume: "Get", roles.Settle: "Get", roles.Browse: "Get", roles.Answer: "Put,Get",
+		roles.Unknown: "", roles.Request(99): "",
 	} {
 		if got := roles.Needed(request); got != want {
 			t.Errorf("request %d needs %q; want %q", request, got, want)
@@ -37,7 +38,13 @@ func TestAllow(t *testing.T) {
 // TestTokens: a token does what its role says; without roles all may do everything, and with some only those that are
 // named, unless others are.
 func TestTokens(t *testing.T) {
-	tokens := []roles.Token{{Name: "shop", Text: "a"}, {Name: "till", Text: "b"}, {Name: "new", Text: "c"}, {Name: "empty", Text: ""}, {Name: "*", Text: "d"}}
+	tokens := []roles.Token{
+		{Name: "shop", Text: "a"},
+		{Name: "till", Text: "b"},
+		{Name: "new", Text: "c"},
+		{Name: "empty", Text: ""},
+		{Name: "*", Text: "d"},
+	}
 	for what, test := range map[string]struct {
 		roles roles.Roles
 		want  string
@@ -59,11 +66,15 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %s; want %s", what, joined, test.want)
 		}
 	}
-	both := roles.NewTable([]roles.Token{{Name: "shop", Text: "a"}, {Name: "till", Text: "a"}}, roles.Roles{"shop": roles.Put, "till": roles.Get}, nil)
+	both := roles.NewTable(
+		[]roles.Token{{Name: "shop", Text: "a"}, {Name: "till", Text: "a"}},
+		roles.Roles{"shop": roles.Put, "till": roles.Get}, nil,
+	)
 	if c := both.Token(roles.DigestOf("a")); c.Operations != roles.All || c.Name != "token:shop" {
 		t.Errorf("a token of two clients: %+v", c)
 	}
-	if text := fmt.Sprintf("%v %+v %#v %s", tokens, tokens[0], tokens[:2], tokens[1]); strings.Contains(text, `"a"`) || strings.Contains(text, "{shop a}") {
+	if text := fmt.Sprintf("%v %+v %#v %s", tokens, tokens[0], tokens[:2], tokens[1]); strings.Contains(text, `"a"`) ||
+		strings.Contains(text, "{shop a}") {
 		t.Errorf("a token is printed: %s", text)
 	}
 }
@@ -113,7 +124,8 @@ func TestCertificates(t *testing.T) {
 func TestSame(t *testing.T) {
 	token := []roles.Token{{Name: "shop", Text: "a"}}
 	tables := []*roles.Table{
-		roles.NewTable(nil, nil, nil), roles.NewTable(token, nil, nil), roles.NewTable(token, roles.Roles{"shop": roles.Put}, nil),
+		roles.NewTable(nil, nil, nil), roles.NewTable(token, nil, nil),
+		roles.NewTable(token, roles.Roles{"shop": roles.Put}, nil),
 		roles.NewTable(token, nil, roles.Roles{}), roles.NewTable(token, nil, roles.Roles{"CN:a": roles.Put}),
 	}
 	for i, a := range tables {

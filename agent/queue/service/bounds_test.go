@@ -91,7 +91,8 @@ func TestSmallBodies(t *testing.T) {
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/acknowledge", io.LimitReader(zeros{}, test.length))
 			r.ContentLength = test.known
 			body, err := s.body(w, r)
-			if test.refused && status.Code(err) != codes.Canceled || !test.refused && (err != nil || int64(len(body)) != test.length) {
+			if test.refused && status.Code(err) != codes.Canceled || !test.refused && (err != nil ||
+				int64(len(body)) != test.length) {
 				t.Errorf("%d bytes, %v", len(body), err)
 			}
 		})

@@ -27,7 +27,12 @@ func TestDrain(t *testing.T) {
 	}
 	defer conn.Close()
 	body := "the last one"
-	if _, err := fmt.Fprintf(conn, "POST /v1/message HTTP/1.1\r\nHost: orders\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", token, len(body)); err != nil {
+	if _, err := fmt.Fprintf(
+		conn,
+		"POST /v1/message HTTP/1.1\r\nHost: orders\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\nExpect: "+
+			"100-continue\r\n\r\n",
+		token, len(body),
+	); err != nil {
 		t.Fatal(err)
 	}
 	answers := bufio.NewReader(conn)
@@ -64,7 +69,9 @@ func TestGivenBack(t *testing.T) {
 		t.Fatal(res.StatusCode)
 	}
 	free := q.service.TakeTurns()
-	if _, err := q.service.Get(service.Leaving(t.Context()), &wirev1.GetRequest{Wait: wait()}); status.Code(err) != codes.Canceled {
+	if _, err := q.service.Get(
+		service.Leaving(t.Context()), &wirev1.GetRequest{Wait: wait()},
+	); status.Code(err) != codes.Canceled {
 		t.Fatalf("a get whose client leaves: %v", err)
 	}
 	free()

@@ -26,7 +26,8 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("Content-Type", "text/xml\r\n", "deflate-raw", "-1", "x")
 	f.Fuzz(func(t *testing.T, name, value, coding, length, sum string) {
 		h := http.Header{
-			name: {value}, "Content-Encoding": {coding}, message.LengthHeader: {length}, message.ChecksumHeader: {sum}, message.EngineHeader: {"software"},
+			name: {value}, "Content-Encoding": {coding}, message.LengthHeader: {length}, message.ChecksumHeader: {sum},
+			message.EngineHeader: {"software"},
 		}
 		q, err := messageOf(h)
 		if err != nil {
@@ -64,7 +65,9 @@ func FuzzQuery(f *testing.F) {
 
 func TestAcceptedCodings(t *testing.T) {
 	got := acceptedCodings([]string{"br, zstd;q=0.5", "Deflate-Raw ; q=0, gzip;q=x"})
-	for name, want := range map[string]bool{"br": true, "zstd": true, "deflate-raw": false, "gzip": false, "identity": false} {
+	for name, want := range map[string]bool{
+		"br": true, "zstd": true, "deflate-raw": false, "gzip": false, "identity": false,
+	} {
 		if got[name] != want {
 			t.Errorf("%s: %v", name, got[name])
 		}

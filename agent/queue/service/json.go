@@ -26,21 +26,35 @@ const jsonType = "application/json"
 func (s *Service) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern, method string, h http.Handler) { mux.Handle(pattern, s.guard(requests[method], h)) }
-	handle("POST /v1/put", wirev1.MessageService_Put_FullMethodName, call(s, s.Put, func() *wirev1.PutRequest { return new(wirev1.PutRequest) }))
-	handle("POST /v1/get", wirev1.MessageService_Get_FullMethodName, call(s, s.Get, func() *wirev1.GetRequest { return new(wirev1.GetRequest) }))
+	handle("POST /v1/put", wirev1.MessageService_Put_FullMethodName, call(s, s.Put, func() *wirev1.PutRequest {
+		return new(wirev1.PutRequest)
+	}))
+	handle("POST /v1/get", wirev1.MessageService_Get_FullMethodName, call(s, s.Get, func() *wirev1.GetRequest {
+		return new(wirev1.GetRequest)
+	}))
 	handle("POST /v1/acknowledge", wirev1.MessageService_Acknowledge_FullMethodName,
 		call(s, s.Acknowledge, func() *wirev1.AcknowledgeRequest { return new(wirev1.AcknowledgeRequest) }))
-	handle("POST /v1/release", wirev1.MessageService_Release_FullMethodName, call(s, s.Release, func() *wirev1.ReleaseRequest { return new(wirev1.ReleaseRequest) }))
-	handle("POST /v1/extend", wirev1.MessageService_Extend_FullMethodName, call(s, s.Extend, func() *wirev1.ExtendRequest { return new(wirev1.ExtendRequest) }))
-	handle("POST /v1/reject", wirev1.MessageService_Reject_FullMethodName, call(s, s.Reject, func() *wirev1.RejectRequest { return new(wirev1.RejectRequest) }))
+	handle("POST /v1/release", wirev1.MessageService_Release_FullMethodName, call(s, s.Release, func() *wirev1.ReleaseRequest {
+		return new(wirev1.ReleaseRequest)
+	}))
+	handle("POST /v1/extend", wirev1.MessageService_Extend_FullMethodName, call(s, s.Extend, func() *wirev1.ExtendRequest {
+		return new(wirev1.ExtendRequest)
+	}))
+	handle("POST /v1/reject", wirev1.MessageService_Reject_FullMethodName, call(s, s.Reject, func() *wirev1.RejectRequest {
+		return new(wirev1.RejectRequest)
+	}))
 	handle("POST /v1/message", wirev1.MessageService_Put_FullMethodName, http.HandlerFunc(s.putRaw))
 	handle("POST /v1/message/next", wirev1.MessageService_Get_FullMethodName, http.HandlerFunc(s.getRaw))
-	handle("DELETE /v1/message/{receipt}", wirev1.MessageService_Acknowledge_FullMethodName, http.HandlerFunc(s.acknowledgeRaw))
+	handle(
+		"DELETE /v1/message/{receipt}", wirev1.MessageService_Acknowledge_FullMethodName, http.HandlerFunc(s.acknowledgeRaw),
+	)
 	return mux
 }
 
 // call serves one of the service's calls with JSON.
-func call[Request, Response proto.Message](s *Service, f func(context.Context, Request) (Response, error), request func() Request) http.Handler {
+func call[Request, Response proto.Message](
+	s *Service, f func(context.Context, Request) (Response, error), request func() Request,
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := s.body(w, r)
 		if err != nil {
@@ -110,7 +124,8 @@ func write(w http.ResponseWriter, code int, text []byte) {
 
 // httpCodes are those of errors.
 var httpCodes = map[codes.Code]int{
-	codes.InvalidArgument: http.StatusBadRequest, codes.Unauthenticated: http.StatusUnauthorized, codes.PermissionDenied: http.StatusForbidden,
+	codes.InvalidArgument: http.StatusBadRequest, codes.Unauthenticated: http.StatusUnauthorized,
+	codes.PermissionDenied:   http.StatusForbidden,
 	codes.FailedPrecondition: http.StatusConflict,
 	codes.ResourceExhausted:  http.StatusTooManyRequests, codes.Unavailable: http.StatusServiceUnavailable,
 	codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Canceled: 499,

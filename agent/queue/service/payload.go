@@ -88,7 +88,9 @@ func await(ctx context.Context, future jetstream.PubAckFuture) *wirev1.PutResult
 	case err := <-future.Err():
 		return refusal(err)
 	case <-ctx.Done():
-		return &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: "the request ended before the message was stored"}
+		return &wirev1.PutResult{
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: "the request ended before the message was stored",
+		}
 	}
 }
 
@@ -99,28 +101,40 @@ func refusal(err error) *wirev1.PutResult {
 	case errors.Is(err, jetstream.ErrTooManyStalledMsgs):
 		return &wirev1.PutResult{
 			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN,
-			Error:   fmt.Sprintf("the message was not sent, because too many wait for the stream to store them; put it again later, with its id (%v)", err),
+			Error: fmt.Sprintf(
+				"the message was not sent, because too many wait for the stream to store them; put it again later, with its id (%v)",
+				err,
+			),
 		}
 	case errors.Is(err, nats.ErrMaxPayload):
 		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the message with its headers is longer than the queue stores: shorten its headers or its payload (%v)", err),
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID,
+			Error: fmt.Sprintf(
+				"the message with its headers is longer than the queue stores: shorten its headers or its payload (%v)", err,
+			),
 		}
 	case !errors.As(err, &refused):
 		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN, Error: fmt.Sprintf("the stream did not answer; put the message again, with its id (%v)", err),
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN,
+			Error:   fmt.Sprintf("the stream did not answer; put the message again, with its id (%v)", err),
 		}
 	case jetstreamerror.Full(err):
 		return &wirev1.PutResult{
-			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL, Error: fmt.Sprintf("the queue is full: consume messages, or raise its limits or storage (%v)", err),
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_FULL,
+			Error:   fmt.Sprintf("the queue is full: consume messages, or raise its limits or storage (%v)", err),
 		}
 	default:
-		return &wirev1.PutResult{Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the stream refuses the message: %v", err)}
+		return &wirev1.PutResult{
+			Refused: wirev1.PutRefusal_PUT_REFUSAL_INVALID, Error: fmt.Sprintf("the stream refuses the message: %v", err),
+		}
 	}
 }
 
 // prepare makes what is stored of messages. A message that may not be has a result and no
 // entry among these.
-func (s *Service) prepare(ctx context.Context, messages []*wirev1.QueueMessage) ([]*nats.Msg, []*wirev1.PutResult, error) {
+func (s *Service) prepare(
+	ctx context.Context, messages []*wirev1.QueueMessage,
+) ([]*nats.Msg, []*wirev1.PutResult, error) {
 	end, err := s.turn(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -158,16 +172,23 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *w
 			return nil, err
 		}
 		defer decoder.Release()
-		s.options.Front.Decoded().AddCPU(meter.ThreadCPU(func() { _, _, err = decoder.Decode(nil, form, m.Data, settings.MaxMessageSize) }))
+		s.options.Front.Decoded().AddCPU(meter.ThreadCPU(func() {
+			_, _, err = decoder.Decode(nil, form, m.Data, settings.MaxMessageSize)
+		}))
 		if err != nil {
 			return nil, fmt.Errorf("stored_form: %w", err)
 		}
-		s.options.Front.Encoded().Add(meter.Outcome{Path: meter.Stored, Reason: message.AlreadyEncoded, PlainBytes: len(m.Data), WireBytes: len(m.Data)})
+		s.options.Front.Encoded().Add(
+			meter.Outcome{Path: meter.Stored, Reason: message.AlreadyEncoded, PlainBytes: len(m.Data), WireBytes: len(m.Data)},
+		)
 		envelope.SetForm(m, form)
 		return m, nil
 	}
 	if len(m.Data) > settings.MaxMessageSize {
-		return nil, fmt.Errorf("%w: %d bytes; the limit is %d, limits.maxMessageSize of the queue", envelope.ErrInvalid, len(m.Data), settings.MaxMessageSize)
+		return nil, fmt.Errorf(
+			"%w: %d bytes; the limit is %d, limits.maxMessageSize of the queue", envelope.ErrInvalid, len(m.Data),
+			settings.MaxMessageSize,
+		)
 	}
 	var payload []byte
 	var outcome meter.Outcome
@@ -187,7 +208,9 @@ func (s *Service) encode(encoder *message.Encoder, settings front.Settings, q *w
 }
 
 // plain makes messages plain unless they are wanted as they are stored.
-func (s *Service) plain(ctx context.Context, messages []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool) error {
+func (s *Service) plain(
+	ctx context.Context, messages []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool,
+) error {
 	end, err := s.turn(ctx)
 	if err != nil {
 		return err

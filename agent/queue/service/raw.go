@@ -67,8 +67,10 @@ func (s *Service) putRaw(w http.ResponseWriter, r *http.Request) {
 	}
 	result := out.GetResults()[0]
 	code := map[wirev1.PutRefusal]int{
-		wirev1.PutRefusal_PUT_REFUSAL_UNSPECIFIED: http.StatusCreated, wirev1.PutRefusal_PUT_REFUSAL_INVALID: http.StatusBadRequest,
-		wirev1.PutRefusal_PUT_REFUSAL_FULL: http.StatusInsufficientStorage, wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN: http.StatusGatewayTimeout,
+		wirev1.PutRefusal_PUT_REFUSAL_UNSPECIFIED: http.StatusCreated,
+		wirev1.PutRefusal_PUT_REFUSAL_INVALID:     http.StatusBadRequest,
+		wirev1.PutRefusal_PUT_REFUSAL_FULL:        http.StatusInsufficientStorage,
+		wirev1.PutRefusal_PUT_REFUSAL_UNKNOWN:     http.StatusGatewayTimeout,
 	}[result.GetRefused()]
 	if code == http.StatusCreated && result.GetDuplicate() {
 		code = http.StatusOK
@@ -83,7 +85,9 @@ func (s *Service) putRaw(w http.ResponseWriter, r *http.Request) {
 
 // messageOf reads all of a message but its payload.
 func messageOf(h http.Header) (*wirev1.QueueMessage, error) {
-	q := &wirev1.QueueMessage{Id: h.Get(envelope.IDHeader), Key: h.Get(envelope.KeyHeader), Headers: make(map[string]string)}
+	q := &wirev1.QueueMessage{
+		Id: h.Get(envelope.IDHeader), Key: h.Get(envelope.KeyHeader), Headers: make(map[string]string),
+	}
 	for name, values := range h {
 		if own, ok := strings.CutPrefix(name, ownHeader); ok {
 			q.Headers[own] = strings.Join(values, ", ")
@@ -94,7 +98,8 @@ func messageOf(h http.Header) (*wirev1.QueueMessage, error) {
 	}
 	id, ok := codingOf(h.Get("Content-Encoding"))
 	if !ok {
-		return nil, invalid("Content-Encoding %.40q: send the body as it is, or compressed as zstd or deflate-raw with the headers %s, %s and %s",
+		return nil, invalid("Content-Encoding %.40q: send the body as it is, or compressed as zstd or deflate-raw with the "+
+			"headers %s, %s and %s",
 			h.Get("Content-Encoding"), message.EngineHeader, message.LengthHeader, message.ChecksumHeader)
 	}
 	if id == codec.None {
@@ -102,13 +107,20 @@ func messageOf(h http.Header) (*wirev1.QueueMessage, error) {
 	}
 	length, err := strconv.ParseUint(h.Get(message.LengthHeader), 10, 64)
 	if err != nil {
-		return nil, invalid("%s %.40q: give the length of the plain payload in bytes", message.LengthHeader, h.Get(message.LengthHeader))
+		return nil, invalid(
+			"%s %.40q: give the length of the plain payload in bytes", message.LengthHeader, h.Get(message.LengthHeader),
+		)
 	}
 	sum, err := strconv.ParseUint(h.Get(message.ChecksumHeader), 16, 64)
 	if err != nil {
-		return nil, invalid("%s %.40q: give XXH3-64 of the plain payload in hexadecimal digits", message.ChecksumHeader, h.Get(message.ChecksumHeader))
+		return nil, invalid(
+			"%s %.40q: give XXH3-64 of the plain payload in hexadecimal digits", message.ChecksumHeader,
+			h.Get(message.ChecksumHeader),
+		)
 	}
-	q.StoredForm = &wirev1.StoredForm{Codec: id.String(), EngineClass: h.Get(message.EngineHeader), Length: length, Checksum: sum}
+	q.StoredForm = &wirev1.StoredForm{
+		Codec: id.String(), EngineClass: h.Get(message.EngineHeader), Length: length, Checksum: sum,
+	}
 	return q, nil
 }
 

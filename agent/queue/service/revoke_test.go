@@ -47,7 +47,9 @@ func TestRevokedToken(t *testing.T) {
 	})
 	ended := make(chan error, 1)
 	go func() {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+q.address+"/v1/message/next?wait=60s", http.NoBody)
+		r, err := http.NewRequestWithContext(
+			t.Context(), http.MethodPost, "http://"+q.address+"/v1/message/next?wait=60s", http.NoBody,
+		)
 		if err != nil {
 			ended <- err
 			return
@@ -77,7 +79,9 @@ func TestRevokedToken(t *testing.T) {
 	if res, _ := q.ask(http.MethodPost, "/v1/message/next", nil); res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("with a revoked token: %s", res.Status)
 	}
-	if res, _ := q.ask(http.MethodPost, "/v1/message/next", nil, "Authorization", "Bearer other"); res.StatusCode != http.StatusNoContent {
+	if res, _ := q.ask(
+		http.MethodPost, "/v1/message/next", nil, "Authorization", "Bearer other",
+	); res.StatusCode != http.StatusNoContent {
 		t.Errorf("with another token: %s", res.Status)
 	}
 }
@@ -101,7 +105,9 @@ func TestRevokedCA(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "POST /v1/message/next HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\n\r\n", q.address); err != nil {
+	if _, err := fmt.Fprintf(
+		conn, "POST /v1/message/next HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\n\r\n", q.address,
+	); err != nil {
 		t.Fatal(err)
 	}
 	read := bufio.NewReader(conn)
@@ -117,7 +123,9 @@ func TestRevokedCA(t *testing.T) {
 	defer calls.Close()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := wirev1.NewMessageServiceClient(calls).Get(t.Context(), &wirev1.GetRequest{Wait: durationpb.New(time.Minute)})
+		_, err := wirev1.NewMessageServiceClient(calls).Get(
+			t.Context(), &wirev1.GetRequest{Wait: durationpb.New(time.Minute)},
+		)
 		ended <- err
 	}()
 	for deadline := time.Now().Add(time.Minute); q.service.Requests() == 0; time.Sleep(time.Millisecond) {
@@ -147,7 +155,9 @@ func TestQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := start(t, store.Settings{}, func(_ *front.Options, s *service.Options) { s.Quota = quota })
-	out, err := q.service.Put(t.Context(), &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: "1"}, {}, {Id: "2"}, {Id: "3"}, {}}})
+	out, err := q.service.Put(
+		t.Context(), &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: "1"}, {}, {Id: "2"}, {Id: "3"}, {}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,11 @@ func (s *Service) may(ctx context.Context, r roles.Request) error {
 	if roles.Needed(r) == "" {
 		return status.Error(codes.PermissionDenied, "no client may call this")
 	}
-	return status.Errorf(codes.PermissionDenied, "this client of queue %s lacks the operation %s: give it a role with it in spec.authentication", s.options.Queue, roles.Needed(r))
+	return status.Errorf(
+		codes.PermissionDenied,
+		"this client of queue %s lacks the operation %s: give it a role with it in spec.authentication", s.options.Queue,
+		roles.Needed(r),
+	)
 }
 
 // intercept has only those calls served that the client may ask for.

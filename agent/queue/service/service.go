@@ -84,7 +84,10 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	s := &Service{options: o, js: js, requests: make(chan struct{}, maxRequests), turns: make(chan struct{}, turnsPerCPU*runtime.GOMAXPROCS(0)), patience: dispatch.AnswerPatience}
+	s := &Service{
+		options: o, js: js, requests: make(chan struct{}, maxRequests),
+		turns: make(chan struct{}, turnsPerCPU*runtime.GOMAXPROCS(0)), patience: dispatch.AnswerPatience,
+	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.most = max(memory, 2*int64(s.maxBody()))
 	s.memory = semaphore.NewWeighted(s.most)
@@ -127,7 +130,9 @@ func (s *Service) Get(ctx context.Context, r *wirev1.GetRequest) (*wirev1.GetRes
 }
 
 // get gets messages and makes those plain that are not wanted as they are stored.
-func (s *Service) get(ctx context.Context, r *wirev1.GetRequest, stored func(*wirev1.QueueMessage) bool) (*wirev1.GetResponse, error) {
+func (s *Service) get(
+	ctx context.Context, r *wirev1.GetRequest, stored func(*wirev1.QueueMessage) bool,
+) (*wirev1.GetResponse, error) {
 	if r.GetMaxMessages() > dispatch.MaxBatch {
 		return nil, invalid("max_messages is %d: use up to %d", r.GetMaxMessages(), dispatch.MaxBatch)
 	}
@@ -135,7 +140,10 @@ func (s *Service) get(ctx context.Context, r *wirev1.GetRequest, stored func(*wi
 	if err != nil {
 		return nil, err
 	}
-	visibility, err := duration("visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility, dispatch.MaxVisibility)
+	visibility, err := duration(
+		"visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility,
+		dispatch.MaxVisibility,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +160,9 @@ func (s *Service) get(ctx context.Context, r *wirev1.GetRequest, stored func(*wi
 }
 
 // wait waits for messages until the service drains.
-func (s *Service) wait(ctx context.Context, count int, visibility, wait time.Duration, dead bool) ([]*wirev1.ReceivedMessage, error) {
+func (s *Service) wait(
+	ctx context.Context, count int, visibility, wait time.Duration, dead bool,
+) ([]*wirev1.ReceivedMessage, error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(s.draining, stop)() //nolint:contextcheck // It is another reason to end.
@@ -167,7 +177,9 @@ func (s *Service) wait(ctx context.Context, count int, visibility, wait time.Dur
 }
 
 // open holds memory for an answer and makes messages plain.
-func (s *Service) open(ctx context.Context, out []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool) error {
+func (s *Service) open(
+	ctx context.Context, out []*wirev1.ReceivedMessage, stored func(*wirev1.QueueMessage) bool,
+) error {
 	length := 0
 	for _, m := range out {
 		length += max(len(m.GetMessage().GetPayload()), int(m.GetMessage().GetStoredForm().GetLength()))
@@ -178,7 +190,10 @@ func (s *Service) open(ctx context.Context, out []*wirev1.ReceivedMessage, store
 	stop()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		return status.Error(codes.ResourceExhausted, "clients that take their answers slowly hold all memory that there is for answers: ask again later")
+		return status.Error(
+			codes.ResourceExhausted,
+			"clients that take their answers slowly hold all memory that there is for answers: ask again later",
+		)
 	case err != nil:
 		return err
 	}
@@ -248,7 +263,10 @@ func (s *Service) Release(ctx context.Context, r *wirev1.ReleaseRequest) (*wirev
 
 // Extend implements wirev1.MessageServiceServer.
 func (s *Service) Extend(ctx context.Context, r *wirev1.ExtendRequest) (*wirev1.ExtendResponse, error) {
-	visibility, err := duration("visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility, dispatch.MaxVisibility)
+	visibility, err := duration(
+		"visibility_timeout", r.GetVisibilityTimeout(), time.Duration(s.visibility.Load()), dispatch.MinVisibility,
+		dispatch.MaxVisibility,
+	)
 	if err != nil {
 		return nil, err
 	}

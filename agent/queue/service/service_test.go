@@ -73,7 +73,8 @@ func start(t *testing.T, settings store.Settings, changes ...func(*front.Options
 		t.Fatal(err)
 	}
 	encoding, err := message.NewEncoding(message.EncodingOptions{
-		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1000, Engines: engines.Default(),
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{codec.Zstd}, MinSize: 1000,
+		Engines: engines.Default(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,10 @@ func start(t *testing.T, settings store.Settings, changes ...func(*front.Options
 	t.Cleanup(decoding.Close)
 	fronts := front.Options{
 		Queue: "orders", Server: kept,
-		Settings: front.Settings{Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage, Tokens: []roles.Token{{Name: "clerk", Text: token}}},
+		Settings: front.Settings{
+			Encoding: encoding, Decoding: decoding, MaxMessageSize: maxMessage,
+			Tokens: []roles.Token{{Name: "clerk", Text: token}},
+		},
 	}
 	services := service.Options{Queue: "orders", Conn: conn, MaxPayload: 8 << 20, Visibility: time.Hour}
 	for _, change := range changes {
@@ -182,7 +186,8 @@ func TestJSON(t *testing.T) {
 	q := start(t, store.Settings{})
 	plain := xml(12000)
 	put, stored := &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{
-		{Id: "1", Key: "k", Headers: map[string]string{"Customer": "7"}, Payload: plain}, {Id: "1", Payload: []byte("again")}, {Payload: []byte("short")},
+		{Id: "1", Key: "k", Headers: map[string]string{"Customer": "7"}, Payload: plain}, {Id: "1", Payload: []byte("again")},
+		{Payload: []byte("short")},
 		{Key: "line\nbreak"}, {Headers: map[string]string{"nats-rollup": "all"}}, {Payload: make([]byte, maxMessage+1)},
 	}}, &wirev1.PutResponse{}
 	if code := q.call("put", put, stored); code != 200 {
@@ -193,46 +198,64 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	for _, refused := range r[3:] {
-		if refused.GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_INVALID || refused.GetSequence() != 0 || refused.GetError() == "" {
+		if refused.GetRefused() != wirev1.PutRefusal_PUT_REFUSAL_INVALID || refused.GetSequence() != 0 ||
+			refused.GetError() == "" {
 			t.Errorf("%v", refused)
 		}
 	}
 	got := &wirev1.GetResponse{}
 	for len(got.GetMessages()) < 2 { // a get waits for one message
 		more := &wirev1.GetResponse{}
-		if code := q.call("get", &wirev1.GetRequest{MaxMessages: 10, Wait: wait()}, more); code != 200 || len(more.GetMessages()) == 0 {
+		if code := q.call("get", &wirev1.GetRequest{MaxMessages: 10, Wait: wait()}, more); code != 200 ||
+			len(more.GetMessages()) == 0 {
 			t.Fatal(code)
 		}
 		got.Messages = append(got.Messages, more.GetMessages()...)
 	}
 	m := got.GetMessages()[0].GetMessage()
-	if m.GetId() != "1" || m.GetKey() != "k" || m.GetHeaders()["Customer"] != "7" || !bytes.Equal(m.GetPayload(), plain) || m.GetStoredForm() != nil {
+	if m.GetId() != "1" || m.GetKey() != "k" || m.GetHeaders()["Customer"] != "7" || !bytes.Equal(m.GetPayload(), plain) ||
+		m.GetStoredForm() != nil {
 		t.Errorf("%v", got.GetMessages()[0])
 	}
 	results := &wirev1.AcknowledgeResponse{}
-	if code := q.call("acknowledge", &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt(), "x"}}, results); code != 200 {
+	if code := q.call(
+		"acknowledge", &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt(), "x"}}, results,
+	); code != 200 {
 		t.Fatal(code)
 	}
-	if want := []wirev1.ReceiptResult{wirev1.ReceiptResult_RECEIPT_RESULT_DONE, wirev1.ReceiptResult_RECEIPT_RESULT_INVALID}; !slices.Equal(results.GetResults(), want) {
+	if want := []wirev1.ReceiptResult{
+		wirev1.ReceiptResult_RECEIPT_RESULT_DONE, wirev1.ReceiptResult_RECEIPT_RESULT_INVALID,
+	}; !slices.Equal(results.GetResults(), want) {
 		t.Errorf("%v", results)
 	}
-	if code := q.call("extend", &wirev1.ExtendRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}, VisibilityTimeout: wait()}, &wirev1.ExtendResponse{}); code != 200 {
+	if code := q.call(
+		"extend", &wirev1.ExtendRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}, VisibilityTimeout: wait()},
+		&wirev1.ExtendResponse{},
+	); code != 200 {
 		t.Error(code)
 	}
-	if code := q.call("release", &wirev1.ReleaseRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}}, &wirev1.ReleaseResponse{}); code != 200 {
+	if code := q.call(
+		"release", &wirev1.ReleaseRequest{Receipts: []string{got.GetMessages()[1].GetReceipt()}}, &wirev1.ReleaseResponse{},
+	); code != 200 {
 		t.Error(code)
 	}
-	if code := q.call("get", &wirev1.GetRequest{Wait: wait()}, got); code != 200 || len(got.GetMessages()) != 1 || got.GetMessages()[0].GetDeliveries() != 2 {
+	if code := q.call("get", &wirev1.GetRequest{Wait: wait()}, got); code != 200 || len(got.GetMessages()) != 1 ||
+		got.GetMessages()[0].GetDeliveries() != 2 {
 		t.Error(code, got)
 	}
-	if code := q.call("reject", &wirev1.RejectRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}, Detail: "why not"}, &wirev1.RejectResponse{}); code != 200 {
+	if code := q.call(
+		"reject", &wirev1.RejectRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}, Detail: "why not"},
+		&wirev1.RejectResponse{},
+	); code != 200 {
 		t.Error(code)
 	}
-	if code := q.call("get", &wirev1.GetRequest{Wait: wait(), DeadLetters: true}, got); code != 200 || got.GetMessages()[0].GetDeadLetter().GetDetail() != "why not" {
+	if code := q.call("get", &wirev1.GetRequest{Wait: wait(), DeadLetters: true}, got); code != 200 ||
+		got.GetMessages()[0].GetDeadLetter().GetDetail() != "why not" {
 		t.Error(code, got)
 	}
 	s := q.front.Statistics()
-	if s.Puts.Count != 3 || s.Duplicates != 1 || s.RefusedPuts != 3 || s.Gets.Count != 4 || s.Encoded.Count == 0 || s.Decoded.Count != 1 || s.WireBytes < 12000 || s.Opened == 0 {
+	if s.Puts.Count != 3 || s.Duplicates != 1 || s.RefusedPuts != 3 || s.Gets.Count != 4 || s.Encoded.Count == 0 ||
+		s.Decoded.Count != 1 || s.WireBytes < 12000 || s.Opened == 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -244,24 +267,37 @@ func TestRefusedRequests(t *testing.T) {
 		headers            []string
 		code               int
 	}{
-		"no token":          {"POST", "/v1/get", "{}", []string{"Authorization", ""}, 401},
-		"wrong token":       {"POST", "/v1/message", "x", []string{"Authorization", "Bearer other"}, 401},
-		"no JSON":           {"POST", "/v1/put", "x", nil, 400},
-		"nothing to put":    {"POST", "/v1/put", "{}", nil, 400},
-		"unknown field":     {"POST", "/v1/get", `{"limit":3}`, nil, 400},
-		"long wait":         {"POST", "/v1/get", `{"wait":"3600s"}`, nil, 400},
-		"many":              {"POST", "/v1/get", `{"maxMessages":257}`, nil, 400},
-		"short visibility":  {"POST", "/v1/get", `{"visibilityTimeout":"0.1s"}`, nil, 400},
-		"negative delay":    {"POST", "/v1/release", `{"delay":"-1s"}`, nil, 400},
-		"unknown path":      {"POST", "/v1/peek", "{}", nil, 404},
-		"method":            {"GET", "/v1/get", "", nil, 405},
-		"coding":            {"POST", "/v1/message", "x", []string{"Content-Encoding", "gzip"}, 400},
-		"form without sum":  {"POST", "/v1/message", "x", []string{"Content-Encoding", "zstd"}, 400},
-		"form that is none": {"POST", "/v1/message", "x", []string{"Content-Encoding", "zstd", "Lighterage-Length", "100", "Lighterage-Checksum", "0", "Lighterage-Engine", "software"}, 400},
-		"bomb":              {"POST", "/v1/message", "x", []string{"Content-Encoding", "zstd", "Lighterage-Length", "9999999", "Lighterage-Checksum", "0", "Lighterage-Engine", "software"}, 400},
-		"long":              {"POST", "/v1/message", strings.Repeat("x", maxMessage+1), nil, 400},
-		"parameter":         {"POST", "/v1/message/next?count=3", "", nil, 400},
-		"receipt":           {"DELETE", "/v1/message/x", "", nil, 400},
+		"no token":         {"POST", "/v1/get", "{}", []string{"Authorization", ""}, 401},
+		"wrong token":      {"POST", "/v1/message", "x", []string{"Authorization", "Bearer other"}, 401},
+		"no JSON":          {"POST", "/v1/put", "x", nil, 400},
+		"nothing to put":   {"POST", "/v1/put", "{}", nil, 400},
+		"unknown field":    {"POST", "/v1/get", `{"limit":3}`, nil, 400},
+		"long wait":        {"POST", "/v1/get", `{"wait":"3600s"}`, nil, 400},
+		"many":             {"POST", "/v1/get", `{"maxMessages":257}`, nil, 400},
+		"short visibility": {"POST", "/v1/get", `{"visibilityTimeout":"0.1s"}`, nil, 400},
+		"negative delay":   {"POST", "/v1/release", `{"delay":"-1s"}`, nil, 400},
+		"unknown path":     {"POST", "/v1/peek", "{}", nil, 404},
+		"method":           {"GET", "/v1/get", "", nil, 405},
+		"coding":           {"POST", "/v1/message", "x", []string{"Content-Encoding", "gzip"}, 400},
+		"form without sum": {"POST", "/v1/message", "x", []string{"Content-Encoding", "zstd"}, 400},
+		"form that is none": {
+			"POST", "/v1/message", "x",
+			[]string{
+				"Content-Encoding", "zstd", "Lighterage-Length", "100", "Lighterage-Checksum", "0", "Lighterage-Engine", "software",
+			},
+			400,
+		},
+		"bomb": {
+			"POST", "/v1/message", "x",
+			[]string{
+				"Content-Encoding", "zstd", "Lighterage-Length", "9999999", "Lighterage-Checksum", "0", "Lighterage-Engine",
+				"software",
+			},
+			400,
+		},
+		"long":      {"POST", "/v1/message", strings.Repeat("x", maxMessage+1), nil, 400},
+		"parameter": {"POST", "/v1/message/next?count=3", "", nil, 400},
+		"receipt":   {"DELETE", "/v1/message/x", "", nil, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &queue{t, q.front, q.service, q.server, q.js, q.address}
@@ -283,7 +319,10 @@ func TestRaw(t *testing.T) {
 		t.Errorf("empty: %d", res.StatusCode)
 	}
 	plain := xml(12000)
-	if res, body := q.ask("POST", "/v1/message", plain, "Content-Type", "text/xml", "Lighterage-Key", "k", "Lighterage-Message-Id", "1", "Lighterage-Header-Customer", "7"); res.StatusCode != http.StatusCreated || !bytes.Contains(body, []byte(`"sequence"`)) {
+	if res, body := q.ask(
+		"POST", "/v1/message", plain, "Content-Type", "text/xml", "Lighterage-Key", "k", "Lighterage-Message-Id", "1",
+		"Lighterage-Header-Customer", "7",
+	); res.StatusCode != http.StatusCreated || !bytes.Contains(body, []byte(`"sequence"`)) {
 		t.Fatalf("%d %s", res.StatusCode, body)
 	}
 	if res, _ := q.ask("POST", "/v1/message", plain, "Lighterage-Message-Id", "1"); res.StatusCode != http.StatusOK {
@@ -292,8 +331,10 @@ func TestRaw(t *testing.T) {
 	next := "/v1/message/next?" + url.Values{"wait": {"1m"}, "visibility": {"1h"}}.Encode()
 	stored, body := q.ask("POST", next, nil, "Accept-Encoding", "br, zstd;q=0.5")
 	h := stored.Header
-	if stored.StatusCode != http.StatusOK || h.Get("Content-Encoding") != "zstd" || h.Get("Lighterage-Length") != "12000" || len(body) > 6000 || h.Get("Content-Type") != "text/xml" ||
-		h.Get("Lighterage-Key") != "k" || h.Get("Lighterage-Message-Id") != "1" || h.Get("Lighterage-Header-Customer") != "7" || h.Get("Lighterage-Deliveries") != "1" {
+	if stored.StatusCode != http.StatusOK || h.Get("Content-Encoding") != "zstd" ||
+		h.Get("Lighterage-Length") != "12000" || len(body) > 6000 || h.Get("Content-Type") != "text/xml" ||
+		h.Get("Lighterage-Key") != "k" || h.Get("Lighterage-Message-Id") != "1" ||
+		h.Get("Lighterage-Header-Customer") != "7" || h.Get("Lighterage-Deliveries") != "1" {
 		t.Fatalf("%d %v, %d bytes", stored.StatusCode, h, len(body))
 	}
 	// As it is stored it can be put again.
@@ -306,12 +347,16 @@ func TestRaw(t *testing.T) {
 		t.Errorf("%d %v", second.StatusCode, second.Header)
 	}
 	for range 2 { // it may be repeated
-		if res, _ := q.ask("DELETE", "/v1/message/"+h.Get("Lighterage-Receipt"), nil); res.StatusCode != http.StatusNoContent {
+		if res, _ := q.ask(
+			"DELETE", "/v1/message/"+h.Get("Lighterage-Receipt"), nil,
+		); res.StatusCode != http.StatusNoContent {
 			t.Errorf("acknowledged: %d", res.StatusCode)
 		}
 	}
 	released := second.Header.Get("Lighterage-Receipt")
-	if code := q.call("release", &wirev1.ReleaseRequest{Receipts: []string{released}}, &wirev1.ReleaseResponse{}); code != 200 {
+	if code := q.call(
+		"release", &wirev1.ReleaseRequest{Receipts: []string{released}}, &wirev1.ReleaseResponse{},
+	); code != 200 {
 		t.Error(code)
 	}
 	if res, _ := q.ask("DELETE", "/v1/message/"+released, nil); res.StatusCode != http.StatusGone {
@@ -327,7 +372,8 @@ func TestFull(t *testing.T) {
 	if res, _ := q.ask("POST", "/v1/message", []byte("a")); res.StatusCode != http.StatusCreated {
 		t.Fatal(res.StatusCode)
 	}
-	if res, body := q.ask("POST", "/v1/message", []byte("b")); res.StatusCode != http.StatusInsufficientStorage || !bytes.Contains(body, []byte("raise its limits")) {
+	if res, body := q.ask("POST", "/v1/message", []byte("b")); res.StatusCode != http.StatusInsufficientStorage ||
+		!bytes.Contains(body, []byte("raise its limits")) {
 		t.Errorf("%d %s", res.StatusCode, body)
 	}
 }
@@ -365,10 +411,13 @@ func TestGRPC(t *testing.T) {
 		t.Fatal(put, err)
 	}
 	got, err := client.Get(ctx, &wirev1.GetRequest{Wait: wait(), Stored: true})
-	if err != nil || len(got.GetMessages()) != 1 || got.GetMessages()[0].GetMessage().GetStoredForm().GetLength() != 50000 {
+	if err != nil || len(got.GetMessages()) != 1 ||
+		got.GetMessages()[0].GetMessage().GetStoredForm().GetLength() != 50000 {
 		t.Fatal(got, err)
 	}
-	if out, err := client.Acknowledge(ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}}); err != nil || out.GetResults()[0] != wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
+	if out, err := client.Acknowledge(
+		ctx, &wirev1.AcknowledgeRequest{Receipts: []string{got.GetMessages()[0].GetReceipt()}},
+	); err != nil || out.GetResults()[0] != wirev1.ReceiptResult_RECEIPT_RESULT_DONE {
 		t.Error(out, err)
 	}
 	if _, err := client.Get(t.Context(), &wirev1.GetRequest{}); status.Code(err) != codes.Unauthenticated {
@@ -377,12 +426,16 @@ func TestGRPC(t *testing.T) {
 	if _, err := client.Put(ctx, &wirev1.PutRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("nothing to put: %v", err)
 	}
-	if _, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: make([]byte, 10<<20)}}}); status.Code(err) != codes.ResourceExhausted {
+	if _, err := client.Put(
+		ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Payload: make([]byte, 10<<20)}}},
+	); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("too long: %v", err)
 	}
 	// More than a client of gRPC takes by default is never in one answer.
 	for i := range 5 {
-		if _, err := client.Put(ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: fmt.Sprint(i), Payload: xml(1 << 20)}}}); err != nil {
+		if _, err := client.Put(
+			ctx, &wirev1.PutRequest{Messages: []*wirev1.QueueMessage{{Id: fmt.Sprint(i), Payload: xml(1 << 20)}}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

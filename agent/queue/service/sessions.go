@@ -34,7 +34,9 @@ func (c *conn) session(from caller) (s *audit.Session, done func()) {
 	h := c.sessions.all[key]
 	if h == nil {
 		c.sessions.trim(c.wire.Load())
-		h = &held{Session: c.service.options.Front.Audit().Begin(from.client, from.protocol, from.remote), begun: c.wire.Load()}
+		h = &held{
+			Session: c.service.options.Front.Audit().Begin(from.client, from.protocol, from.remote), begun: c.wire.Load(),
+		}
 		if c.sessions.all == nil {
 			c.sessions.all = make(map[sessionKey]*held)
 		}

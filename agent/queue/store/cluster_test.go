@@ -219,7 +219,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	s, err := store.Start(t.Context(), store.Options{
-		Queue: "orders", Directory: t.TempDir(), Cluster: &store.Cluster{ListenAddress: taken.Addr().String(), Members: []string{"127.0.0.1:1"}},
+		Queue: "orders", Directory: t.TempDir(),
+		Cluster: &store.Cluster{ListenAddress: taken.Addr().String(), Members: []string{"127.0.0.1:1"}},
 	})
 	if err == nil {
 		s.Shutdown()

@@ -106,7 +106,11 @@ func TestSharedIDs(t *testing.T) {
 	for _, m := range members {
 		share(m, 0)
 	}
-	given := []ids.Message{{ID: []byte("a"), Sequence: 1, Stored: time.Now()}, {ID: []byte("b"), Sequence: 2, Stored: time.Now()}, {ID: []byte("old"), Sequence: 3}}
+	given := []ids.Message{
+		{ID: []byte("a"), Sequence: 1, Stored: time.Now()},
+		{ID: []byte("b"), Sequence: 2, Stored: time.Now()},
+		{ID: []byte("old"), Sequence: 3},
+	}
 	for deadline := time.Now().Add(elections); ; {
 		err := members[1].shared.Given(given)
 		if err == nil {

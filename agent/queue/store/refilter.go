@@ -87,9 +87,10 @@ func (f *filters) close() {
 type FiltersError struct{ Consumer, Before string }
 
 func (e *FiltersError) Error() string {
-	return fmt.Sprintf("consumer %q reads %s, which cannot be changed in a queue of several servers: those would remove messages of other subjects that are "+
-		"below the consumer's position, though nobody got them. Delete the consumer and create it again: it then begins with the oldest message, and what was "+
-		"delivered and not acknowledged is delivered again. Or make one of another name, for subjects that no consumer reads", e.Consumer, e.Before)
+	return fmt.Sprintf("consumer %q reads %s, which cannot be changed in a queue of several servers: those would remove "+
+		"messages of other subjects that are below the consumer's position, though nobody got them. Delete the consumer "+
+		"and create it again: it then begins with the oldest message, and what was delivered and not acknowledged is "+
+		"delivered again. Or make one of another name, for subjects that no consumer reads", e.Consumer, e.Before)
 }
 
 // filtersPatience bounds how long servers may take to say what a consumer reads.
@@ -99,7 +100,9 @@ const filtersPatience = 5 * time.Second
 // messages that are below the position of a consumer that reads them, and remove them as acknowledged, also those that
 // it did not read when it passed them. fresh says that there is none. Nothing is removed with a consumer, and one that
 // is made begins with the oldest message.
-func (s *Streams) CheckFilters(ctx context.Context, conn *nats.Conn, consumer string, subjects []string) (fresh bool, err error) {
+func (s *Streams) CheckFilters(
+	ctx context.Context, conn *nats.Conn, consumer string, subjects []string,
+) (fresh bool, err error) {
 	if consumer == "" {
 		return false, nil // the server chooses a name that is no other's
 	}

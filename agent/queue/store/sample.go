@@ -27,7 +27,9 @@ const (
 // Sample calls visit with messages of the queue at random until visit returns false, or as many sequences were looked
 // at as is worth while. No message is visited twice. Nothing is consumed, and no consumer sees a difference. Messages
 // that come or go meanwhile may be among them or not.
-func (s *Streams) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error)) error {
+func (s *Streams) Sample(
+	ctx context.Context, conn *nats.Conn, seed uint64, visit func(header nats.Header, payload []byte) (bool, error),
+) error {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return err
@@ -69,7 +71,9 @@ func (s *Streams) Sample(ctx context.Context, conn *nats.Conn, seed uint64, visi
 }
 
 // at reads the message with a sequence, or with next the first of the queue from there on.
-func (s *Streams) at(ctx context.Context, stream jetstream.Stream, sequence uint64, next bool) (*jetstream.RawStreamMsg, error) {
+func (s *Streams) at(
+	ctx context.Context, stream jetstream.Stream, sequence uint64, next bool,
+) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if next {
@@ -92,7 +96,9 @@ type draw struct {
 }
 
 func newDraw(low, high, seed uint64) *draw {
-	d := &draw{low: low, span: high - low + 1, random: rand.New(rand.NewPCG(seed, 0x7175_6575_65)), had: make(map[uint64]struct{})}
+	d := &draw{
+		low: low, span: high - low + 1, random: rand.New(rand.NewPCG(seed, 0x7175_6575_65)), had: make(map[uint64]struct{}),
+	}
 	if d.span > 0 && d.span <= maxOrder {
 		d.order = d.random.Perm(int(d.span))
 	}

@@ -57,15 +57,19 @@ func TestSample(t *testing.T) {
 		t.Errorf("not each message once: %v", got)
 	}
 	some := sample(t, s, conn, 1, 20)
-	if again, other := sample(t, s, conn, 1, 20), sample(t, s, conn, 2, 20); fmt.Sprint(again) != fmt.Sprint(some) || fmt.Sprint(other) == fmt.Sprint(some) || len(count(some)) != 20 {
+	if again, other := sample(t, s, conn, 1, 20), sample(t, s, conn, 2, 20); fmt.Sprint(again) != fmt.Sprint(some) ||
+		fmt.Sprint(other) == fmt.Sprint(some) || len(count(some)) != 20 {
 		t.Errorf("%q, %q, %q", some, again, other)
 	}
 	// Nothing was consumed, and nobody notices.
-	if after := statistics(t, s, conn); after.Messages != before.Messages || after.FirstSequence != before.FirstSequence || after.Consumers != 0 || after.Unacknowledged != 0 {
+	if after := statistics(t, s, conn); after.Messages != before.Messages || after.FirstSequence != before.FirstSequence ||
+		after.Consumers != 0 || after.Unacknowledged != 0 {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	told := errors.New("enough")
-	if err := s.Sample(t.Context(), conn, 1, func(nats.Header, []byte) (bool, error) { return true, told }); !errors.Is(err, told) {
+	if err := s.Sample(t.Context(), conn, 1, func(nats.Header, []byte) (bool, error) {
+		return true, told
+	}); !errors.Is(err, told) {
 		t.Error(err)
 	}
 }

@@ -83,9 +83,9 @@ func roomOf(v Volume, capacity int64, members bool) int64 {
 }
 
 // Crowded returns an error when what is on the volume beside the messages leaves them so little that they fill it: less
-// than about three quarters of what they would have of an otherwise empty one. So it does when there is no space for the
-// longest message, of so many bytes, and while the volume is short of space for anything. It is nil when a queue is full
-// as its limits say.
+// than about three quarters of what they would have of an otherwise empty one. So it does when there is no space for
+// the longest message, of so many bytes, and while the volume is short of space for anything. It is nil when a queue is
+// full as its limits say.
 func (s *Store) Crowded(longest int64) error {
 	if s.space == nil {
 		return nil
@@ -100,10 +100,14 @@ func (s *Store) Crowded(longest int64) error {
 	}
 	become := "a message that is put is refused, or pushes out the oldest, as spec.limits.overflow says"
 	if short {
-		become = fmt.Sprintf("only %d bytes are free, so messages are refused, whatever spec.limits.overflow says, until there are %d", v.Free, 2*s.space.leastFree(v))
+		become = fmt.Sprintf(
+			"only %d bytes are free, so messages are refused, whatever spec.limits.overflow says, until there are %d", v.Free,
+			2*s.space.leastFree(v),
+		)
 	}
-	return fmt.Errorf("%w: the volume of %d bytes can hold %d bytes of messages and holds %d; the rest is used by something else, or by what "+
-		"acknowledged messages leave between others until these are acknowledged too; no message that is there goes because of that, and %s",
+	return fmt.Errorf("%w: the volume of %d bytes can hold %d bytes of messages and holds %d; the rest is used by "+
+		"something else, or by what acknowledged messages leave between others until these are acknowledged too; no "+
+		"message that is there goes because of that, and %s",
 		syscall.ENOSPC, v.Size, v.Room, v.Used, become)
 }
 
@@ -138,7 +142,9 @@ type space struct {
 }
 
 func newRoom(queue, member string, capacity int64, members bool) *space {
-	r := &space{queue: queue, member: member, capacity: capacity, members: members, now: time.Now, heard: make(map[string]heard)}
+	r := &space{
+		queue: queue, member: member, capacity: capacity, members: members, now: time.Now, heard: make(map[string]heard),
+	}
 	r.began = r.now()
 	return r
 }

@@ -25,16 +25,24 @@ func TestRoomOf(t *testing.T) {
 		members     bool
 		least, most int64
 	}{
-		"a new volume":                       {Volume{Size: 10 * gib, Free: 10 * gib}, 10 * gib * 19 / 20, false, 9 * gib, 10 * gib * 19 / 20},
-		"one of which a file system has 8 %": {Volume{Size: 10 * gib, Free: 92 * gib / 10}, 10 * gib * 19 / 20, false, 88 * gib / 10, 91 * gib / 10},
-		"a directory of a large disk":        {Volume{Size: 1000 * gib, Free: 500 * gib}, gib, false, gib, gib},
-		"a disk that others have filled":     {Volume{Size: 1000 * gib, Free: 10 * mib}, gib, false, leastRoom, leastRoom},
-		"a full queue":                       {Volume{Size: gib, Used: 900 * mib, Free: 124 * mib}, gib, false, 900 * mib, 950 * mib},
-		"blocks that are half empty":         {Volume{Size: gib, Used: 450 * mib, Free: 124 * mib}, gib, false, 450 * mib, 500 * mib},
-		"the least there may be":             {Volume{Size: 64 * mib, Free: 64 * mib}, 64 * mib * 19 / 20, false, 16 * mib, 32 * mib},
-		"of three members":                   {Volume{Size: gib, Free: gib}, gib, true, 800 * mib, 930 * mib},
-		"the least of three members":         {Volume{Size: 128 * mib, Free: 118 * mib}, 128 * mib * 19 / 20, true, 32 * mib, 64 * mib},
-		"without a capacity":                 {Volume{Size: gib, Free: gib}, 0, false, 900 * mib, gib},
+		"a new volume": {
+			Volume{Size: 10 * gib, Free: 10 * gib}, 10 * gib * 19 / 20, false, 9 * gib, 10 * gib * 19 / 20,
+		},
+		"one of which a file system has 8 %": {
+			Volume{Size: 10 * gib, Free: 92 * gib / 10}, 10 * gib * 19 / 20, false, 88 * gib / 10, 91 * gib / 10,
+		},
+		"a directory of a large disk":    {Volume{Size: 1000 * gib, Free: 500 * gib}, gib, false, gib, gib},
+		"a disk that others have filled": {Volume{Size: 1000 * gib, Free: 10 * mib}, gib, false, leastRoom, leastRoom},
+		"a full queue": {
+			Volume{Size: gib, Used: 900 * mib, Free: 124 * mib}, gib, false, 900 * mib, 950 * mib,
+		},
+		"blocks that are half empty": {Volume{Size: gib, Used: 450 * mib, Free: 124 * mib}, gib, false, 450 * mib, 500 * mib},
+		"the least there may be":     {Volume{Size: 64 * mib, Free: 64 * mib}, 64 * mib * 19 / 20, false, 16 * mib, 32 * mib},
+		"of three members":           {Volume{Size: gib, Free: gib}, gib, true, 800 * mib, 930 * mib},
+		"the least of three members": {
+			Volume{Size: 128 * mib, Free: 118 * mib}, 128 * mib * 19 / 20, true, 32 * mib, 64 * mib,
+		},
+		"without a capacity": {Volume{Size: gib, Free: gib}, 0, false, 900 * mib, gib},
 	} {
 		if got := roomOf(test.volume, test.capacity, test.members); got < test.least || got > test.most {
 			t.Errorf("%s: room for %d bytes, want %d to %d", what, got, test.least, test.most)
@@ -75,7 +83,8 @@ func TestStep(t *testing.T) {
 		t.Errorf("%d offered of %d", offered, capacity/2)
 	}
 	for space, moves := range map[int64]bool{
-		capacity/2 - width/2: false, capacity/2 + width: false, offered: false, offered - largestBlock: false, offered - largestBlock - 1: true, capacity: true,
+		capacity/2 - width/2: false, capacity/2 + width: false, offered: false, offered - largestBlock: false,
+		offered - largestBlock - 1: true, capacity: true,
 		capacity/2 + 4*width: true, 0: true,
 	} {
 		next := step(offered, space, capacity)
@@ -97,7 +106,9 @@ func TestStep(t *testing.T) {
 // limitTo returns a space of one of three members whose volume has what look says, at a time that may be set.
 func limitTo(look *Volume, at *time.Time) *space {
 	r := newRoom("orders", "orders-0", 1<<30, true)
-	r.look, r.leads, r.now = func() (Volume, error) { return *look, nil }, func() bool { return true }, func() time.Time { return *at }
+	r.look, r.leads, r.now = func() (Volume, error) {
+		return *look, nil
+	}, func() bool { return true }, func() time.Time { return *at }
 	r.began = *at
 	return r
 }
@@ -119,7 +130,9 @@ func TestLeast(t *testing.T) {
 		t.Errorf("%d offered of a room of %d", own, look.Room)
 	}
 	expect("nobody was heard", own, "orders-0", false, false)
-	for _, text := range []string{"", "{}", "much", `{"member":"orders-1"}`, `{"member":"orders-1","offered":-1}`, `{"offered":1}`} {
+	for _, text := range []string{
+		"", "{}", "much", `{"member":"orders-1"}`, `{"member":"orders-1","offered":-1}`, `{"offered":1}`,
+	} {
 		if err := r.hear([]byte(text)); err == nil {
 			t.Errorf("%q is taken for what a member tells", text)
 		}
@@ -186,7 +199,9 @@ func TestOffer(t *testing.T) {
 // TestWithin: space takes away no message that is there, and settings do as they always did.
 func TestWithin(t *testing.T) {
 	const mib = int64(1) << 20
-	drop, reject := func(n int64) bounds { return bounds{n * mib, true} }, func(n int64) bounds { return bounds{n * mib, false} }
+	drop, reject := func(n int64) bounds {
+		return bounds{n * mib, true}
+	}, func(n int64) bounds { return bounds{n * mib, false} }
 	for what, test := range map[string]struct {
 		spec, have bounds
 		space      int64
@@ -195,23 +210,39 @@ func TestWithin(t *testing.T) {
 		stored     int64
 		want       bounds
 	}{
-		"room for all":                          {spec: drop(100), have: drop(100), space: 200, stored: 100, want: drop(100)},
-		"room for less, and less is there":      {spec: drop(100), have: drop(100), space: 50, stored: 40, want: drop(50)},
-		"room for less than is there":           {spec: drop(100), have: drop(100), space: 50, stored: 80, want: drop(84)},
-		"what is there changes by a message":    {spec: drop(100), have: bounds{80*mib + 1000, true}, space: 50, stored: 80, want: bounds{80*mib + 1000, true}},
-		"what is there has left":                {spec: drop(100), have: drop(80), space: 50, stored: 60, want: drop(64)},
-		"no room, messages are refused":         {spec: reject(100), have: reject(100), space: 50, stored: 80, want: reject(50)},
-		"short of room":                         {spec: drop(100), have: drop(100), space: 1, short: true, stored: 80, want: reject(1)},
-		"short no more, with room for less":     {spec: drop(100), have: reject(1), space: 50, stored: 80, want: drop(84)},
-		"short no more, with room for all":      {spec: drop(100), have: reject(1), space: 200, stored: 80, want: drop(100)},
-		"settings say less than is there":       {spec: drop(30), have: drop(100), space: 200, stored: 80, want: drop(30)},
-		"settings say less, short of room":      {spec: drop(30), have: drop(100), space: 50, short: true, stored: 80, want: reject(30)},
-		"others were not heard yet":             {spec: drop(100), have: drop(60), space: 200, unheard: true, stored: 10, want: drop(60)},
-		"others were not heard, and less room":  {spec: drop(100), have: drop(60), space: 50, unheard: true, stored: 10, want: drop(50)},
-		"others were not heard after a refusal": {spec: drop(100), have: reject(1), space: 200, unheard: true, stored: 80, want: drop(84)},
-		"a new stream":                          {spec: drop(100), have: drop(0), space: 200, unheard: true, want: drop(100)},
+		"room for all":                     {spec: drop(100), have: drop(100), space: 200, stored: 100, want: drop(100)},
+		"room for less, and less is there": {spec: drop(100), have: drop(100), space: 50, stored: 40, want: drop(50)},
+		"room for less than is there":      {spec: drop(100), have: drop(100), space: 50, stored: 80, want: drop(84)},
+		"what is there changes by a message": {
+			spec: drop(100), have: bounds{80*mib + 1000, true}, space: 50, stored: 80, want: bounds{80*mib + 1000, true},
+		},
+		"what is there has left": {spec: drop(100), have: drop(80), space: 50, stored: 60, want: drop(64)},
+		"no room, messages are refused": {
+			spec: reject(100), have: reject(100), space: 50, stored: 80, want: reject(50),
+		},
+		"short of room": {
+			spec: drop(100), have: drop(100), space: 1, short: true, stored: 80, want: reject(1),
+		},
+		"short no more, with room for less": {spec: drop(100), have: reject(1), space: 50, stored: 80, want: drop(84)},
+		"short no more, with room for all":  {spec: drop(100), have: reject(1), space: 200, stored: 80, want: drop(100)},
+		"settings say less than is there":   {spec: drop(30), have: drop(100), space: 200, stored: 80, want: drop(30)},
+		"settings say less, short of room": {
+			spec: drop(30), have: drop(100), space: 50, short: true, stored: 80, want: reject(30),
+		},
+		"others were not heard yet": {
+			spec: drop(100), have: drop(60), space: 200, unheard: true, stored: 10, want: drop(60),
+		},
+		"others were not heard, and less room": {
+			spec: drop(100), have: drop(60), space: 50, unheard: true, stored: 10, want: drop(50),
+		},
+		"others were not heard after a refusal": {
+			spec: drop(100), have: reject(1), space: 200, unheard: true, stored: 80, want: drop(84),
+		},
+		"a new stream": {spec: drop(100), have: drop(0), space: 200, unheard: true, want: drop(100)},
 	} {
-		if got := within(test.spec, test.have, least{bytes: test.space * mib, short: test.short, whole: !test.unheard}, test.stored*mib); got != test.want {
+		if got := within(
+			test.spec, test.have, least{bytes: test.space * mib, short: test.short, whole: !test.unheard}, test.stored*mib,
+		); got != test.want {
 			t.Errorf("%s: %+v, want %+v", what, got, test.want)
 		}
 	}
@@ -320,7 +351,8 @@ func TestRoomMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.look.Room = 1 << 20
-	if got := q.moved().Config; got.MaxBytes > 1<<20 || got.Metadata["lighterage.dev/other"] != "kept" || got.MaxMsgs != 7 {
+	if got := q.moved().Config; got.MaxBytes > 1<<20 || got.Metadata["lighterage.dev/other"] != "kept" ||
+		got.MaxMsgs != 7 {
 		t.Errorf("limited to %d bytes with %v", got.MaxBytes, got.Metadata)
 	}
 	if got := q.ensured(settings).Config; got.MaxBytes > 1<<20 {
@@ -336,8 +368,8 @@ func TestRoomMoves(t *testing.T) {
 	}
 }
 
-// TestRoomTakesNothing: a stream that drops its oldest messages keeps all that it has when the space goes, and drops one
-// for one that is put; when the volume is short of space, none at all.
+// TestRoomTakesNothing: a stream that drops its oldest messages keeps all that it has when the space goes, and drops
+// one for one that is put; when the volume is short of space, none at all.
 func TestRoomTakesNothing(t *testing.T) {
 	const capacity, messages, length = 256 << 20, 20, 1 << 19
 	q := newRoomy(t, capacity)
@@ -354,7 +386,8 @@ func TestRoomTakesNothing(t *testing.T) {
 		}
 	}
 	q.look.Room = leastRoom
-	if got := q.moved(); got.Config.MaxBytes < int64(got.State.Bytes) || got.Config.MaxBytes > int64(got.State.Bytes)+slack {
+	if got := q.moved(); got.Config.MaxBytes < int64(got.State.Bytes) ||
+		got.Config.MaxBytes > int64(got.State.Bytes)+slack {
 		t.Errorf("limited to %d bytes, and %d are there", got.Config.MaxBytes, got.State.Bytes)
 	}
 	held("without room", messages, 1)
@@ -400,7 +433,9 @@ func TestOnlyRoom(t *testing.T) {
 	q.ensured(Settings{MaxBytes: 50 << 20, MaxMessages: 7})
 	// Another member has the new settings first. It does not lead, so it raises no limit.
 	follower := &Streams{queue: "orders", capacity: capacity, space: newRoom("orders", "orders-1", capacity, true)}
-	follower.space.look, follower.space.leads = func() (Volume, error) { return Volume{Free: capacity, Room: capacity}, nil }, func() bool { return false }
+	follower.space.look, follower.space.leads = func() (Volume, error) {
+		return Volume{Free: capacity, Room: capacity}, nil
+	}, func() bool { return false }
 	next := Settings{MaxBytes: 400 << 20, MaxMessages: 9, MaxAge: time.Hour, DropOldest: true, DuplicateWindow: minute}
 	if err := follower.Ensure(t.Context(), q.conn, next); err != nil {
 		t.Fatal(err)
@@ -410,7 +445,8 @@ func TestOnlyRoom(t *testing.T) {
 	}
 	for space, most := range map[int64]int64{20 << 20: 20 << 20, 300 << 20: 300 << 20, capacity: 400 << 20} {
 		q.look.Room = space
-		if got := q.moved().Config; got.MaxBytes > most || got.MaxBytes < most/10*9 || got.MaxMsgs != 9 || got.MaxAge != time.Hour || got.Discard != jetstream.DiscardOld ||
+		if got := q.moved().Config; got.MaxBytes > most || got.MaxBytes < most/10*9 || got.MaxMsgs != 9 ||
+			got.MaxAge != time.Hour || got.Discard != jetstream.DiscardOld ||
 			got.Duplicates != minute {
 			t.Errorf("with room for %d: %+v", space, got)
 		}
@@ -547,7 +583,8 @@ func TestVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, err := s.Volume()
-	if err != nil || v.Size != int64(fs.Blocks*uint64(fs.Bsize)) || v.Free <= 0 || v.Free > v.Size || v.Used < 1000 || v.Used > 2000 || v.Room <= 0 || v.Room > 1<<20 {
+	if err != nil || v.Size != int64(fs.Blocks*uint64(fs.Bsize)) || v.Free <= 0 || v.Free > v.Size || v.Used < 1000 ||
+		v.Used > 2000 || v.Room <= 0 || v.Room > 1<<20 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -204,8 +204,8 @@ func (s *Streams) moveLimit(ctx context.Context, conn *nats.Conn) error {
 	return nil
 }
 
-// bound limits what is wanted of a stream, which has a configuration and holds so many bytes, to what members have space
-// for. A stream whose settings have no limit of bytes is left without one.
+// bound limits what is wanted of a stream, which has a configuration and holds so many bytes, to what members have
+// space for. A stream whose settings have no limit of bytes is left without one.
 func (r *space) bound(want *jetstream.StreamConfig, have jetstream.StreamConfig, stored int64) {
 	if want.MaxBytes <= 0 {
 		return
@@ -260,7 +260,8 @@ func notedBounds(metadata map[string]string) (bounds, bool) {
 }
 
 // Narrowed says which other member, that is not heard any more, keeps messages from what the volumes of the rest have
-// space for; empty if none does. Members that are there tell of their own volumes. It is known to the member that leads.
+// space for; empty if none does. Members that are there tell of their own volumes. It is known to the member that
+// leads.
 func (s *Store) Narrowed() string {
 	if s.space == nil || !s.space.members || !s.Leader() {
 		return ""
@@ -269,6 +270,7 @@ func (s *Store) Narrowed() string {
 	if !known || l.silence <= silence || !narrow(l.bytes, s.options.Capacity, true) {
 		return ""
 	}
-	return fmt.Sprintf("messages may take %d bytes, because %s, which has not reported for %v, had no more free space; its last report counts until it has been silent for %v",
+	return fmt.Sprintf("messages may take %d bytes, because %s, which has not reported for %v, had no more free space; "+
+		"its last report counts until it has been silent for %v",
 		l.bytes, l.of, l.silence.Round(time.Second), absence)
 }

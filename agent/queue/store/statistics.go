@@ -94,8 +94,9 @@ func (s *Streams) Statistics(ctx context.Context, conn *nats.Conn) (Statistics, 
 		return Statistics{}, fmt.Errorf("look at the stream of queue %s: %w", s.queue, err)
 	}
 	out := Statistics{
-		Messages: info.State.Msgs, Kept: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq, LastSequence: info.State.LastSeq,
-		Consumers: info.State.Consumers, Created: info.Created,
+		Messages: info.State.Msgs, Kept: info.State.Msgs, Bytes: info.State.Bytes, FirstSequence: info.State.FirstSeq,
+		LastSequence: info.State.LastSeq,
+		Consumers:    info.State.Consumers, Created: info.Created,
 	}
 	for subject, n := range info.State.Subjects {
 		out.Messages -= min(n, out.Messages)
@@ -159,7 +160,9 @@ func (s *Store) blocks() (files, bytes uint64, err error) {
 	if s.options.Memory {
 		return 0, 0, nil
 	}
-	directory := filepath.Join(s.options.Directory, server.JetStreamStoreDir, server.DEFAULT_GLOBAL_ACCOUNT, "streams", s.options.Queue, "msgs")
+	directory := filepath.Join(
+		s.options.Directory, server.JetStreamStoreDir, server.DEFAULT_GLOBAL_ACCOUNT, "streams", s.options.Queue, "msgs",
+	)
 	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -132,7 +132,10 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 	if o.MaxPayload == 0 {
 		o.MaxPayload = defaultMaxPayload
 	}
-	s := &Store{Streams: &Streams{queue: o.Queue, memory: o.Memory, capacity: o.Capacity}, options: o, log: newLogger(o.Log), password: map[string]string{clientUser: rand.Text(), agentUser: rand.Text()}}
+	s := &Store{
+		Streams: &Streams{queue: o.Queue, memory: o.Memory, capacity: o.Capacity}, options: o, log: newLogger(o.Log),
+		password: map[string]string{clientUser: rand.Text(), agentUser: rand.Text()},
+	}
 	settings, err := s.serverOptions()
 	if err != nil {
 		return nil, err
@@ -198,12 +201,17 @@ func (s *Store) serverOptions() (*server.Options, error) {
 	inProcess := map[string]struct{}{jwt.ConnectionTypeInProcess: {}}
 	settings := &server.Options{
 		ServerName: o.Member, DontListen: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
-		MaxPayload: o.MaxPayload, MaxPending: max(maxPending, 2*int64(o.MaxPayload)), WriteDeadline: writeDeadline, MaxSubs: MaxSubscriptions,
-		AuthTimeout: authTimeout.Seconds(), JetStream: true, StoreDir: o.Directory, JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: maxBatches},
-		SyncAlways: o.Sync.Always, SyncInterval: o.Sync.Every(),
+		MaxPayload: o.MaxPayload, MaxPending: max(maxPending, 2*int64(o.MaxPayload)), WriteDeadline: writeDeadline,
+		MaxSubs:     MaxSubscriptions,
+		AuthTimeout: authTimeout.Seconds(), JetStream: true, StoreDir: o.Directory,
+		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: maxBatches},
+		SyncAlways:      o.Sync.Always, SyncInterval: o.Sync.Every(),
 		Users: []*server.User{
 			{Username: agentUser, Password: s.password[agentUser], AllowedConnectionTypes: inProcess},
-			{Username: clientUser, Password: s.password[clientUser], Permissions: permissions(o.Queue), AllowedConnectionTypes: inProcess},
+			{
+				Username: clientUser, Password: s.password[clientUser], Permissions: permissions(o.Queue),
+				AllowedConnectionTypes: inProcess,
+			},
 		},
 	}
 	capacity := o.Capacity
@@ -261,7 +269,8 @@ func permissions(queue string) *server.Permissions {
 	publish := []string{
 		queue, queue + ".>", "_INBOX.>", "$JS.ACK.>", "$JS.FC." + queue + ".>",
 		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
-		"$JS.API.DIRECT.GET." + queue, "$JS.API.DIRECT.GET." + queue + "." + queue, "$JS.API.DIRECT.GET." + queue + "." + queue + ".>",
+		"$JS.API.DIRECT.GET." + queue, "$JS.API.DIRECT.GET." + queue + "." + queue,
+		"$JS.API.DIRECT.GET." + queue + "." + queue + ".>",
 		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".>",
 		"$JS.API.CONSUMER.CREATE." + queue, "$JS.API.CONSUMER.CREATE." + queue + ".*",
 		"$JS.API.CONSUMER.CREATE." + queue + ".*." + queue, "$JS.API.CONSUMER.CREATE." + queue + ".*." + queue + ".>",
@@ -309,7 +318,8 @@ func (s *Store) Shared() bool { return false }
 // again by itself whenever it is lost.
 func (s *Store) Connect(name string, options ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
-		nats.InProcessServer(s.server), nats.Name(name), nats.UserInfo(agentUser, s.password[agentUser]), nats.MaxReconnects(-1),
+		nats.InProcessServer(s.server), nats.Name(name), nats.UserInfo(agentUser, s.password[agentUser]),
+		nats.MaxReconnects(-1),
 		nats.Timeout(connectTimeout),
 	}, options...)
 	conn, err := nats.Connect("", all...)
@@ -345,7 +355,8 @@ func (s *Store) Ready() error {
 		}
 		// By this code alone it says that it did not find itself serving within a millisecond, which may be over before
 		// a process that waits for a processor has looked.
-		if status.StatusCode == http.StatusInternalServerError && try < readyTries && s.server.ReadyForConnections(readyPatience) {
+		if status.StatusCode == http.StatusInternalServerError && try < readyTries &&
+			s.server.ReadyForConnections(readyPatience) {
 			continue
 		}
 		return fmt.Errorf("the store of queue %s is not ready: %s", s.options.Queue, status.Error)

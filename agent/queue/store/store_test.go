@@ -58,7 +58,9 @@ func ensure(t *testing.T, s *store.Store, conn *nats.Conn, settings store.Settin
 	}
 }
 
-func put(t *testing.T, js jetstream.JetStream, subject, text string, options ...jetstream.PublishOpt) *jetstream.PubAck {
+func put(
+	t *testing.T, js jetstream.JetStream, subject, text string, options ...jetstream.PublishOpt,
+) *jetstream.PubAck {
 	t.Helper()
 	ack, err := js.Publish(t.Context(), subject, []byte(text), options...)
 	if err != nil {
@@ -118,11 +120,14 @@ func TestRestart(t *testing.T) {
 	conn, js := connect(t, first)
 	ensure(t, first, conn, store.Settings{})
 	for i := range 10 {
-		if ack := put(t, js, "orders.new", fmt.Sprint(i), jetstream.WithMsgID(fmt.Sprint(i))); ack.Sequence != uint64(i+1) || ack.Stream != "orders" {
+		if ack := put(t, js, "orders.new", fmt.Sprint(i), jetstream.WithMsgID(fmt.Sprint(i))); ack.Sequence != uint64(i+1) ||
+			ack.Stream != "orders" {
 			t.Errorf("message %d: %+v", i, ack)
 		}
 	}
-	consumer, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: store.Subjects("orders")})
+	consumer, err := js.CreateConsumer(
+		t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: store.Subjects("orders")},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +141,9 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	got := statistics(t, first, conn)
-	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 || got.Used.FileBlocks == 0 || got.Used.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() || got.Leader != "orders" || got.Created.IsZero() {
+	if got.Messages != 7 || got.FirstSequence != 4 || got.LastSequence != 10 || got.Consumers != 1 ||
+		got.Used.FileBlocks == 0 || got.Used.FileBytes == 0 || got.Bytes == 0 || got.OldestTime.IsZero() ||
+		got.Leader != "orders" || got.Created.IsZero() {
 		t.Errorf("%+v", got)
 	}
 	created := got.Created
@@ -145,7 +152,8 @@ func TestRestart(t *testing.T) {
 	second := start(t, store.Options{Directory: directory})
 	conn, js = connect(t, second)
 	ensure(t, second, conn, store.Settings{})
-	if got := statistics(t, second, conn); got.Messages != 7 || got.LastSequence != 10 || got.Consumers != 1 || !got.Created.Equal(created) {
+	if got := statistics(t, second, conn); got.Messages != 7 || got.LastSequence != 10 || got.Consumers != 1 ||
+		!got.Created.Equal(created) {
 		t.Errorf("after the restart: %+v", got)
 	}
 	if ack := put(t, js, "orders.new", "9", jetstream.WithMsgID("9")); !ack.Duplicate {
@@ -190,7 +198,8 @@ func TestSettings(t *testing.T) {
 	}
 	ensure(t, s, conn, store.Settings{MaxMessages: 2, DropOldest: true, MaxAge: time.Minute, DuplicateWindow: time.Hour})
 	put(t, js, "orders", "3")
-	if got := statistics(t, s, conn); got.Messages != 2 || got.FirstSequence != 2 || got.Used.FileBlocks != 0 || got.Used.MemoryBytes == 0 {
+	if got := statistics(t, s, conn); got.Messages != 2 || got.FirstSequence != 2 || got.Used.FileBlocks != 0 ||
+		got.Used.MemoryBytes == 0 {
 		t.Errorf("%+v", got)
 	}
 	ensure(t, s, conn, store.Settings{MaxMessages: 2, DropOldest: true, MaxAge: time.Minute, DuplicateWindow: time.Hour})
@@ -244,9 +253,12 @@ func TestClientRights(t *testing.T) {
 	}
 	defer client.Close()
 	for _, subject := range []string{
-		"orders2", "other", "$JS.API.STREAM.DELETE.orders", "$JS.API.STREAM.UPDATE.orders", "$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.PURGE.orders", "$JS.API.CONSUMER.RESET.orders.clerk",
-		"$JS.API.STREAM.SNAPSHOT.orders", "$JS.API.STREAM.MSG.DELETE.orders", "$JS.API.STREAM.RESTORE.orders", "$JS.API.SERVER.REMOVE",
-		"$LIGHTERAGE.CHANNEL.orders.0011223344556677", "$JS.API.CONSUMER.CREATE.orders.me.$LIGHTERAGE.>", "$JS.API.CONSUMER.CREATE.orders.me.>", "$SYS.REQ.SERVER.PING",
+		"orders2", "other", "$JS.API.STREAM.DELETE.orders", "$JS.API.STREAM.UPDATE.orders", "$JS.API.STREAM.CREATE.other",
+		"$JS.API.STREAM.PURGE.orders", "$JS.API.CONSUMER.RESET.orders.clerk",
+		"$JS.API.STREAM.SNAPSHOT.orders", "$JS.API.STREAM.MSG.DELETE.orders", "$JS.API.STREAM.RESTORE.orders",
+		"$JS.API.SERVER.REMOVE",
+		"$LIGHTERAGE.CHANNEL.orders.0011223344556677", "$JS.API.CONSUMER.CREATE.orders.me.$LIGHTERAGE.>",
+		"$JS.API.CONSUMER.CREATE.orders.me.>", "$SYS.REQ.SERVER.PING",
 	} {
 		if err := client.Publish(subject, nil); err != nil {
 			t.Fatal(err)
@@ -300,14 +312,19 @@ func TestPasswords(t *testing.T) {
 
 func TestStartRefuses(t *testing.T) {
 	for _, name := range []string{"", "Orders", "or.ders", "or*ders", ">", "$JS", "or ders", strings.Repeat("o", 64)} {
-		if _, err := store.Start(t.Context(), store.Options{Queue: name, Directory: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "use up to 63") {
+		if _, err := store.Start(t.Context(), store.Options{Queue: name, Directory: t.TempDir()}); err == nil ||
+			!strings.Contains(err.Error(), "use up to 63") {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
-	if _, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: "/dev/null/volume"}); err == nil || !strings.Contains(err.Error(), "/dev/null/volume") {
+	if _, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: "/dev/null/volume"}); err == nil ||
+		!strings.Contains(err.Error(), "/dev/null/volume") {
 		t.Errorf("a directory that cannot be: %v", err)
 	}
-	if _, err := store.Start(t.Context(), store.Options{Queue: "orders", Directory: t.TempDir(), Cluster: &store.Cluster{ListenAddress: "nowhere"}}); err == nil {
+	if _, err := store.Start(
+		t.Context(),
+		store.Options{Queue: "orders", Directory: t.TempDir(), Cluster: &store.Cluster{ListenAddress: "nowhere"}},
+	); err == nil {
 		t.Error("an address without a port was taken")
 	}
 }

@@ -74,7 +74,9 @@ var (
 	// ErrForeign says that a stream is there and belongs to somebody else.
 	ErrForeign = errors.New("it was made by somebody else")
 	// ErrOld says that the server does not know what a queue needs of a stream.
-	ErrOld = errors.New("the server does not know atomic batches, time-to-live of messages or roll-up, which nats-server has from 2.12 on")
+	ErrOld = errors.New(
+		"the server does not know atomic batches, time-to-live of messages or roll-up, which nats-server has from 2.12 on",
+	)
 )
 
 // Window is DuplicateWindow as the stream has it.
@@ -214,10 +216,13 @@ const (
 // leader it does not answer, or says that it is not available.
 func permanent(err error) bool {
 	var refused *jetstream.APIError
-	return errors.Is(err, errCapacity) || errors.Is(err, ErrForeign) || errors.Is(err, ErrOld) || errors.As(err, &refused) && refused.Code != 503
+	return errors.Is(err, errCapacity) || errors.Is(err, ErrForeign) || errors.Is(err, ErrOld) ||
+		errors.As(err, &refused) && refused.Code != 503
 }
 
-func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64) (exists bool, err error) {
+func (s *Streams) ensure(
+	ctx context.Context, conn *nats.Conn, want jetstream.StreamConfig, capacity int64,
+) (exists bool, err error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return false, err
@@ -282,7 +287,8 @@ func (s *Streams) ensure(ctx context.Context, conn *nats.Conn, want jetstream.St
 
 // capable returns ErrOld when the server left out what it does not know, which it does without an error.
 func capable(have, want jetstream.StreamConfig) error {
-	if have.AllowAtomicPublish != want.AllowAtomicPublish || have.AllowMsgTTL != want.AllowMsgTTL || have.AllowRollup != want.AllowRollup {
+	if have.AllowAtomicPublish != want.AllowAtomicPublish || have.AllowMsgTTL != want.AllowMsgTTL ||
+		have.AllowRollup != want.AllowRollup {
 		return ErrOld
 	}
 	return nil

@@ -85,7 +85,8 @@ func (w *Sweep) run(ctx context.Context) (removed int, done bool, err error) {
 		if w.store.refiltered() { // These may be the filters of now, and the floor by those of before.
 			return removed, true, nil
 		}
-		if c := consumer.Config; c.MaxDeliver > 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy || c.AckPolicy != jetstream.AckExplicitPolicy {
+		if c := consumer.Config; c.MaxDeliver > 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy ||
+			c.AckPolicy != jetstream.AckExplicitPolicy {
 			continue
 		}
 		if consumer.NumRedelivered > 0 {
@@ -119,7 +120,9 @@ func filtersOf(consumer *jetstream.ConsumerInfo) []string {
 
 // sweep removes the messages of a consumer up to the one below which it has acknowledged
 // all.
-func (w *Sweep) sweep(ctx context.Context, stream jetstream.Stream, consumer *jetstream.ConsumerInfo) (removed int, err error) {
+func (w *Sweep) sweep(
+	ctx context.Context, stream jetstream.Stream, consumer *jetstream.ConsumerInfo,
+) (removed int, err error) {
 	for _, filter := range filtersOf(consumer) {
 		for sequence := w.kept + 1; ; {
 			m, err := stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(filter))

@@ -33,7 +33,9 @@ func TestSweep(t *testing.T) {
 	_, js = connect(t, s)
 	acknowledge := func(name string, n int, filters ...string) {
 		t.Helper()
-		c, err := js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: name, FilterSubjects: filters})
+		c, err := js.CreateOrUpdateConsumer(
+			t.Context(), "orders", jetstream.ConsumerConfig{Durable: name, FilterSubjects: filters},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +133,9 @@ func TestSweepPoison(t *testing.T) {
 	ensure(t, s, conn, store.Settings{})
 	put(t, js, "orders", "poison")
 	put(t, js, "orders", "good")
-	config := jetstream.ConsumerConfig{Durable: "clerk", FilterSubject: "orders", MaxDeliver: 2, MaxAckPending: 1, AckPolicy: jetstream.AckExplicitPolicy}
+	config := jetstream.ConsumerConfig{
+		Durable: "clerk", FilterSubject: "orders", MaxDeliver: 2, MaxAckPending: 1, AckPolicy: jetstream.AckExplicitPolicy,
+	}
 	c, err := js.CreateConsumer(t.Context(), "orders", config)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +214,9 @@ func TestSweepRefiltered(t *testing.T) {
 		if fresh, err := s.Configure(t.Context(), "clerk", filters); err != nil || fresh {
 			t.Fatal(fresh, err)
 		}
-		if _, err := js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: filters}); err != nil {
+		if _, err := js.CreateOrUpdateConsumer(
+			t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: filters},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -283,8 +289,10 @@ func TestConfigure(t *testing.T) {
 		asked [][]string // names and filters
 		want  bool
 	}{
-		"new ones":          {[][]string{{"a", "orders.a"}, {"b", "orders.b"}, {"", "orders.c"}}, false},
-		"as before":         {[][]string{{"clerk", "orders.y", "orders.x"}, {"a", "orders.a"}, {"a", "orders.a", "orders.a"}}, false},
+		"new ones": {[][]string{{"a", "orders.a"}, {"b", "orders.b"}, {"", "orders.c"}}, false},
+		"as before": {
+			[][]string{{"clerk", "orders.y", "orders.x"}, {"a", "orders.a"}, {"a", "orders.a", "orders.a"}}, false,
+		},
 		"more":              {[][]string{{"clerk", "orders.x", "orders.y", "orders.z"}}, true},
 		"less":              {[][]string{{"clerk", "orders.x"}}, true},
 		"a new one":         {[][]string{{"a", "orders.a"}, {"a", "orders.>"}}, true},
@@ -294,7 +302,9 @@ func TestConfigure(t *testing.T) {
 		s := start(t, o)
 		conn, js := connect(t, s)
 		ensure(t, s, conn, store.Settings{})
-		if _, err := js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: []string{"orders.x", "orders.y"}}); err != nil {
+		if _, err := js.CreateConsumer(
+			t.Context(), "orders", jetstream.ConsumerConfig{Durable: "clerk", FilterSubjects: []string{"orders.x", "orders.y"}},
+		); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := s.NewSweep(conn).Run(t.Context()); err != nil {

@@ -25,7 +25,9 @@ func TestSync(t *testing.T) {
 		"a negative one": {Sync{Interval: -1}, false, MinSyncInterval},
 		"always":         {Sync{Always: true}, true, DefaultSyncInterval},
 	} {
-		s, err := Start(t.Context(), Options{Queue: "orders", Directory: t.TempDir(), Sync: test.sync, Log: slog.New(slog.DiscardHandler)})
+		s, err := Start(
+			t.Context(), Options{Queue: "orders", Directory: t.TempDir(), Sync: test.sync, Log: slog.New(slog.DiscardHandler)},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +41,8 @@ func TestSync(t *testing.T) {
 // BenchmarkSync puts messages of 12,000 bytes, 512 of them in the air or one, into a store in TMPDIR.
 func BenchmarkSync(b *testing.B) {
 	for name, sync := range map[string]Sync{
-		"2m": {Interval: 2 * time.Minute}, "10s": {Interval: 10 * time.Second}, "2s": {Interval: 2 * time.Second}, "500ms": {Interval: 500 * time.Millisecond},
+		"2m": {Interval: 2 * time.Minute}, "10s": {Interval: 10 * time.Second}, "2s": {Interval: 2 * time.Second},
+		"500ms":  {Interval: 500 * time.Millisecond},
 		"always": {Always: true},
 	} {
 		for _, pending := range []int{1, 512} {
@@ -50,7 +53,9 @@ func BenchmarkSync(b *testing.B) {
 
 func benchmarkSync(b *testing.B, sync Sync, pending int) {
 	b.Helper()
-	s, err := Start(b.Context(), Options{Queue: "orders", Directory: b.TempDir(), Sync: sync, Log: slog.New(slog.DiscardHandler)})
+	s, err := Start(
+		b.Context(), Options{Queue: "orders", Directory: b.TempDir(), Sync: sync, Log: slog.New(slog.DiscardHandler)},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,7 +31,8 @@ var ErrExcessive = errors.New("the certificate chain is not acceptable")
 // Check looks at the form of a chain, leaf first, and not at its signatures.
 func Check(chain []*x509.Certificate) error {
 	if len(chain) > MaxCertificates {
-		return fmt.Errorf("%w: it has %d certificates and at most %d are allowed; present the leaf and up to %d intermediate CAs",
+		return fmt.Errorf("%w: it has %d certificates and at most %d are allowed; present the leaf and up to %d "+
+			"intermediate CAs",
 			ErrExcessive, len(chain), MaxCertificates, MaxCertificates-1)
 	}
 	for i, certificate := range chain {
@@ -39,7 +40,8 @@ func Check(chain []*x509.Certificate) error {
 			return fmt.Errorf("%w: certificate %d is longer than %d bytes", ErrExcessive, i+1, maxBytes)
 		}
 		if !acceptable(certificate.PublicKey, i == 0) {
-			return fmt.Errorf("%w: certificate %d has a key of another kind or size; use ECDSA with P-256 or P-384, Ed25519, or RSA with %d to %d bits",
+			return fmt.Errorf("%w: certificate %d has a key of another kind or size; use ECDSA with P-256 or P-384, Ed25519, "+
+				"or RSA with %d to %d bits",
 				ErrExcessive, i+1, minRSA, maxRSA)
 		}
 	}

@@ -32,8 +32,9 @@ type holder struct {
 func made(t testing.TB, key crypto.Signer, issuer *holder, ca bool, change func(*x509.Certificate)) *holder {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "CA of local"}, IsCA: ca, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "CA of local"}, IsCA: ca,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	if !ca {
 		template.Subject.CommonName = "leaf"
@@ -82,7 +83,9 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, ca, large := made(t, p256(t), nil, false, nil), made(t, curve(t, elliptic.P521()), nil, true, nil), made(t, p256(t), nil, false, func(c *x509.Certificate) {
+	leaf, ca, large := made(t, p256(t), nil, false, nil), made(
+		t, curve(t, elliptic.P521()), nil, true, nil,
+	), made(t, p256(t), nil, false, func(c *x509.Certificate) {
 		for range 1000 {
 			c.DNSNames = append(c.DNSNames, "a-name-of-some-length.example")
 		}
@@ -114,9 +117,10 @@ func TestCheck(t *testing.T) {
 }
 
 func TestOwners(t *testing.T) {
-	east, west, unkeyed := made(t, p256(t), nil, true, nil), made(t, p256(t), nil, true, nil), made(t, p256(t), nil, true, func(c *x509.Certificate) {
-		c.Subject.CommonName, c.MaxPathLen = "made elsewhere", -1
-	})
+	east, west, unkeyed := made(t, p256(t), nil, true, nil), made(t, p256(t), nil, true, nil),
+		made(t, p256(t), nil, true, func(c *x509.Certificate) {
+			c.Subject.CommonName, c.MaxPathLen = "made elsewhere", -1
+		})
 	unkeyed.certificate.SubjectKeyId = nil
 	intermediate := made(t, p256(t), unkeyed, true, func(c *x509.Certificate) { c.Subject.CommonName = "intermediate" })
 	roots := chain.NewRoots()
@@ -137,15 +141,21 @@ func TestOwners(t *testing.T) {
 		want  []string
 		err   error
 	}{
-		"one":                       {roots, []*x509.Certificate{leaf(east)}, []string{"east"}, nil},
-		"another of the same name":  {roots, []*x509.Certificate{leaf(west)}, []string{"west"}, nil},
-		"with its root":             {roots, []*x509.Certificate{leaf(west), west.certificate}, []string{"west"}, nil},
-		"with an intermediate":      {roots, []*x509.Certificate{leaf(intermediate), intermediate.certificate}, []string{"far"}, nil},
-		"two owners":                {twice, []*x509.Certificate{leaf(east)}, []string{"a", "b"}, nil},
-		"forged identifier":         {roots, []*x509.Certificate{leaf(forged)}, nil, x509.UnknownAuthorityError{}},
-		"forged name":               {roots, []*x509.Certificate{leaf(made(t, p256(t), nil, true, nil))}, nil, chain.ErrUnknownIssuer},
-		"no identifier":             {roots, []*x509.Certificate{nameless.certificate}, nil, chain.ErrUnknownIssuer},
-		"self-signed":               {roots, []*x509.Certificate{made(t, p256(t), nil, false, nil).certificate}, nil, chain.ErrUnknownIssuer},
+		"one":                      {roots, []*x509.Certificate{leaf(east)}, []string{"east"}, nil},
+		"another of the same name": {roots, []*x509.Certificate{leaf(west)}, []string{"west"}, nil},
+		"with its root":            {roots, []*x509.Certificate{leaf(west), west.certificate}, []string{"west"}, nil},
+		"with an intermediate": {
+			roots, []*x509.Certificate{leaf(intermediate), intermediate.certificate}, []string{"far"}, nil,
+		},
+		"two owners":        {twice, []*x509.Certificate{leaf(east)}, []string{"a", "b"}, nil},
+		"forged identifier": {roots, []*x509.Certificate{leaf(forged)}, nil, x509.UnknownAuthorityError{}},
+		"forged name": {
+			roots, []*x509.Certificate{leaf(made(t, p256(t), nil, true, nil))}, nil, chain.ErrUnknownIssuer,
+		},
+		"no identifier": {roots, []*x509.Certificate{nameless.certificate}, nil, chain.ErrUnknownIssuer},
+		"self-signed": {
+			roots, []*x509.Certificate{made(t, p256(t), nil, false, nil).certificate}, nil, chain.ErrUnknownIssuer,
+		},
 		"none":                      {roots, nil, nil, chain.ErrUnknownIssuer},
 		"an intermediate is absent": {roots, []*x509.Certificate{leaf(intermediate)}, nil, chain.ErrUnknownIssuer},
 	} {
@@ -157,7 +167,9 @@ func TestOwners(t *testing.T) {
 			t.Errorf("%s: signatures were looked at: %v", name, err)
 		}
 	}
-	if _, err := roots.Owners([]*x509.Certificate{leaf(east)}, time.Now().Add(2*time.Hour), x509.ExtKeyUsageAny); err == nil {
+	if _, err := roots.Owners(
+		[]*x509.Certificate{leaf(east)}, time.Now().Add(2*time.Hour), x509.ExtKeyUsageAny,
+	); err == nil {
 		t.Error("an expired certificate was verified")
 	}
 }
@@ -170,7 +182,9 @@ func TestCandidatesAreBounded(t *testing.T) {
 		ca.certificate.SubjectKeyId = nil
 		roots.Add(fmt.Sprintf("peer-%d", i), []*x509.Certificate{ca.certificate})
 	}
-	if _, err := roots.Owners([]*x509.Certificate{made(t, p256(t), issuer, false, nil).certificate}, time.Now(), x509.ExtKeyUsageAny); !errors.Is(err, chain.ErrExcessive) {
+	if _, err := roots.Owners(
+		[]*x509.Certificate{made(t, p256(t), issuer, false, nil).certificate}, time.Now(), x509.ExtKeyUsageAny,
+	); !errors.Is(err, chain.ErrExcessive) {
 		t.Errorf("%v", err)
 	}
 }

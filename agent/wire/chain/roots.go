@@ -80,7 +80,8 @@ func (r *Roots) Owners(chain []*x509.Certificate, now time.Time, usage x509.ExtK
 		return nil, ErrUnknownIssuer
 	}
 	if len(candidates) > maxCandidates {
-		return nil, fmt.Errorf("%w: %d known CAs have the name of its issuer; issue certificates that carry the key identifier of their CA",
+		return nil, fmt.Errorf("%w: %d known CAs have the name of its issuer; issue certificates that carry the key "+
+			"identifier of their CA",
 			ErrExcessive, len(candidates))
 	}
 	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()

@@ -141,6 +141,8 @@ func IdentityURI(certificate *x509.Certificate) (*url.URL, error) {
 	case len(uris) == 1, len(uris) == 2 && uris[1].Scheme == claimsScheme:
 		return uris[0], nil
 	default:
-		return nil, fmt.Errorf("certificate has %d URIs in place of one, which names its holder, and one with the claims of a run", len(uris))
+		return nil, fmt.Errorf(
+			"certificate has %d URIs in place of one, which names its holder, and one with the claims of a run", len(uris),
+		)
 	}
 }

@@ -116,7 +116,9 @@ func TestIdentityURI(t *testing.T) {
 
 func FuzzParseRunClaims(f *testing.F) {
 	f.Add("lighterage://run?audience=" + fingerprint + "&claim=c&namespace=n&path=%2F&run=a")
-	f.Add("lighterage://run?audience=" + fingerprint + "&claim=c&delete=true&namespace=n&path=%2Fa%26&privileged=true&run=a")
+	f.Add(
+		"lighterage://run?audience=" + fingerprint + "&claim=c&delete=true&namespace=n&path=%2Fa%26&privileged=true&run=a",
+	)
 	f.Add("spiffe://east/manager")
 	f.Fuzz(func(t *testing.T, uri string) {
 		c, err := wirev1.ParseRunClaims(uri)

@@ -85,11 +85,15 @@ func has(m protoreflect.Message, path []string) bool {
 	if field == nil || !m.Has(field) {
 		return false
 	}
-	return len(path) == 1 || within(field, m.Get(field), func(inner protoreflect.Message) bool { return has(inner, path[1:]) })
+	return len(path) == 1 || within(field, m.Get(field), func(inner protoreflect.Message) bool {
+		return has(inner, path[1:])
+	})
 }
 
 // within calls check with the messages that a field has, until it returns true.
-func within(field protoreflect.FieldDescriptor, value protoreflect.Value, check func(protoreflect.Message) bool) (checked bool) {
+func within(
+	field protoreflect.FieldDescriptor, value protoreflect.Value, check func(protoreflect.Message) bool,
+) (checked bool) {
 	switch {
 	case field.IsMap():
 		if field.MapValue().Message() != nil {

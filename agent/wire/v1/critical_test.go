@@ -20,9 +20,12 @@ func newer(t *testing.T) protoreflect.MessageDescriptor {
 	t.Helper()
 	critical := &descriptorpb.FieldOptions{}
 	proto.SetExtension(critical, E_Critical, true)
-	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, options *descriptorpb.FieldOptions) *descriptorpb.FieldDescriptorProto {
+	field := func(
+		name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, options *descriptorpb.FieldOptions,
+	) *descriptorpb.FieldDescriptorProto {
 		return &descriptorpb.FieldDescriptorProto{
-			Name: &name, Number: &number, Type: &kind, Options: options, Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+			Name: &name, Number: &number, Type: &kind, Options: options,
+			Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
 		}
 	}
 	text, message := descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
@@ -34,7 +37,10 @@ func newer(t *testing.T) protoreflect.MessageDescriptor {
 			{Name: proto.String("Config"), Field: []*descriptorpb.FieldDescriptorProto{
 				field("revision", 1, text, nil), field("only_from", 2, text, critical), rules,
 			}},
-			{Name: proto.String("Rule"), Field: []*descriptorpb.FieldDescriptorProto{field("name", 1, text, nil), field("deny", 2, text, critical)}},
+			{
+				Name:  proto.String("Rule"),
+				Field: []*descriptorpb.FieldDescriptorProto{field("name", 1, text, nil), field("deny", 2, text, critical)},
+			},
 		},
 	}, nil)
 	if err != nil {

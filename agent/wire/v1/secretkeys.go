@@ -19,6 +19,7 @@ const (
 // ExternalKeys are all of them.
 func ExternalKeys() []string {
 	return []string{
-		ExternalCredsKey, ExternalUsernameKey, ExternalPasswordKey, ExternalTokenKey, ExternalCertificateKey, ExternalPrivateKeyKey,
+		ExternalCredsKey, ExternalUsernameKey, ExternalPasswordKey, ExternalTokenKey, ExternalCertificateKey,
+		ExternalPrivateKeyKey,
 	}
 }

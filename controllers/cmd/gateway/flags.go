@@ -38,28 +38,76 @@ func parse(arguments []string, out io.Writer) (*settings, error) {
 	version := flags.Bool("version", false, "print the version and exit")
 	flags.StringVar(&s.address, "bind-address", ":8443", "address that other clusters connect to")
 	flags.StringVar(&s.healthAddress, "health-bind-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none")
-	flags.StringVar(&s.configDirectory, "config-dir", "/etc/lighterage", "directory with tls.crt, tls.key and channel.key, read again when they change")
+	flags.StringVar(
+		&s.metricsAddress, "metrics-bind-address", ":8080",
+		"address of /metrics, by HTTPS, for whom the API server allows to get it; 0 for none",
+	)
+	flags.StringVar(
+		&s.configDirectory, "config-dir", "/etc/lighterage",
+		"directory with tls.crt, tls.key and channel.key, read again when they change",
+	)
 	flags.IntVar(&s.verbosity, "v", 0, "log more: 1 also logs connections, 4 what the Kubernetes client does")
-	watchNamespaces := flags.String("watch-namespaces", "", "namespaces into which peers may send, if a PeerGrant there allows it, with commas; empty: all")
+	watchNamespaces := flags.String(
+		"watch-namespaces", "",
+		"namespaces into which peers may send, if a PeerGrant there allows it, with commas; empty: all",
+	)
 	config.RegisterFlags(flags)
 
 	limits := &s.options.Limits
-	flags.IntVar(&limits.Connections, "max-connections", 4096, "connections passed to agents that authenticated their clients, in all, and half as many to others")
-	flags.IntVar(&limits.ConnectionsPerTarget, "max-connections-per-delivery", 128, "the same for one agent, and as many to others")
-	flags.IntVar(&limits.LocalConnections, "max-control-connections", 4096, "connections of authenticated callers to the gateway itself; one more closes the one that was idle longest")
+	flags.IntVar(
+		&limits.Connections, "max-connections", 4096,
+		"connections passed to agents that authenticated their clients, in all, and half as many to others",
+	)
+	flags.IntVar(
+		&limits.ConnectionsPerTarget, "max-connections-per-delivery", 128, "the same for one agent, and as many to others",
+	)
+	flags.IntVar(
+		&limits.LocalConnections, "max-control-connections", 4096,
+		"connections of authenticated callers to the gateway itself; one more closes the one that was idle longest",
+	)
 	flags.IntVar(&limits.LocalConnectionsPerOwner, "max-control-connections-per-peer", 384, "the same for each peer")
-	flags.IntVar(&limits.LocalConnectionsPerPart, "max-control-connections-per-namespace", 192, "the same for each namespace of a peer")
-	flags.IntVar(&limits.Handshakes, "max-handshakes", 1024, "connections without a finished ClientHello, and as many of callers that are not authenticated; one more closes the oldest")
-	flags.IntVar(&limits.HandshakesPerSource, "max-handshakes-per-source", 512, "the same for each IPv4 address or IPv6 /64")
+	flags.IntVar(
+		&limits.LocalConnectionsPerPart, "max-control-connections-per-namespace", 192,
+		"the same for each namespace of a peer",
+	)
+	flags.IntVar(
+		&limits.Handshakes, "max-handshakes", 1024,
+		"connections without a finished ClientHello, and as many of callers that are not authenticated; one more closes "+
+			"the oldest",
+	)
+	flags.IntVar(
+		&limits.HandshakesPerSource, "max-handshakes-per-source", 512, "the same for each IPv4 address or IPv6 /64",
+	)
 	flags.DurationVar(&limits.HelloTimeout, "hello-timeout", 5*time.Second, "time for a ClientHello")
-	flags.DurationVar(&limits.IdleTimeout, "idle-timeout", time.Hour, "time after which a passed connection is closed on which nothing moves")
-	flags.DurationVar(&limits.Lifetime, "max-connection-lifetime", 168*time.Hour, "time after which a passed connection is closed however busy")
-	flags.DurationVar(&limits.DrainTimeout, "drain-timeout", 20*time.Second, "time that passed connections get to end when the gateway stops")
-	flags.Float64Var(&s.options.RequestsPerSecond, "peer-requests-per-second", 20, "requests that a peer may make on average, and all unknown callers together; a namespace of the peer, and its manager, may make half")
-	flags.IntVar(&s.options.RequestBurst, "peer-request-burst", 100, "requests of a peer that may come at once; half for a namespace of the peer")
-	flags.IntVar(&s.options.OpensPerPeer, "peer-max-waiting-runs", 256, "runs of a peer that may wait for their receiving agents; half for a namespace of the peer")
-	flags.IntVar(&s.options.DeliveriesPerNamespace, "peer-max-deliveries", 500, "Deliveries that a peer may have in one namespace, ended ones included")
+	flags.DurationVar(
+		&limits.IdleTimeout, "idle-timeout", time.Hour,
+		"time after which a passed connection is closed on which nothing moves",
+	)
+	flags.DurationVar(
+		&limits.Lifetime, "max-connection-lifetime", 168*time.Hour,
+		"time after which a passed connection is closed however busy",
+	)
+	flags.DurationVar(
+		&limits.DrainTimeout, "drain-timeout", 20*time.Second,
+		"time that passed connections get to end when the gateway stops",
+	)
+	flags.Float64Var(
+		&s.options.RequestsPerSecond, "peer-requests-per-second", 20,
+		"requests that a peer may make on average, and all unknown callers together; a namespace of the peer, and its "+
+			"manager, may make half",
+	)
+	flags.IntVar(
+		&s.options.RequestBurst, "peer-request-burst", 100,
+		"requests of a peer that may come at once; half for a namespace of the peer",
+	)
+	flags.IntVar(
+		&s.options.OpensPerPeer, "peer-max-waiting-runs", 256,
+		"runs of a peer that may wait for their receiving agents; half for a namespace of the peer",
+	)
+	flags.IntVar(
+		&s.options.DeliveriesPerNamespace, "peer-max-deliveries", 500,
+		"Deliveries that a peer may have in one namespace, ended ones included",
+	)
 
 	err := flags.Parse(arguments)
 	switch {

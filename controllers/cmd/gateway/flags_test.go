@@ -17,13 +17,15 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.options.Limits.DrainTimeout != 5*time.Second || s.options.Limits.Connections != 10 || s.options.DeliveriesPerNamespace != 7 || s.verbosity != 1 {
+	if s.options.Limits.DrainTimeout != 5*time.Second || s.options.Limits.Connections != 10 ||
+		s.options.DeliveriesPerNamespace != 7 || s.verbosity != 1 {
 		t.Errorf("settings %+v", s)
 	}
 	if s.shutdownTimeout <= 5*time.Second {
 		t.Errorf("%s to shut down in leaves no time beside draining", s.shutdownTimeout)
 	}
-	if s.address != ":8443" || s.healthAddress != ":8081" || s.metricsAddress != ":8080" || s.configDirectory != "/etc/lighterage" {
+	if s.address != ":8443" || s.healthAddress != ":8081" || s.metricsAddress != ":8080" ||
+		s.configDirectory != "/etc/lighterage" {
 		t.Errorf("defaults %+v", s)
 	}
 	if out.Len() > 0 {
@@ -41,7 +43,13 @@ func TestParsePrints(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, arguments := range [][]string{{"--unknown"}, {"word"}, {"--max-connections=-1"}, {"--max-connections=many"}, {"--idle-timeout=-1s"}} {
+	for _, arguments := range [][]string{
+		{"--unknown"},
+		{"word"},
+		{"--max-connections=-1"},
+		{"--max-connections=many"},
+		{"--idle-timeout=-1s"},
+	} {
 		if s, err := parse(arguments, &strings.Builder{}); s != nil || err == nil {
 			t.Errorf("%v: %+v %v", arguments, s, err)
 		}

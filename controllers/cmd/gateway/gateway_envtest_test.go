@@ -95,7 +95,9 @@ func TestGatewayThatWatchesOneNamespace(t *testing.T) {
 		t.Errorf("%d Deliveries in another namespace", n)
 	}
 	// Withdraw looks for the Transfer's Deliveries in all namespaces.
-	if _, err := admitted.Withdraw(context.Background(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"}); err != nil {
+	if _, err := admitted.Withdraw(
+		context.Background(), &wirev1.WithdrawRequest{Namespace: "bank", Name: "ledger"},
+	); err != nil {
 		t.Error(err)
 	}
 	controllertest.Eventually(t, func() error {

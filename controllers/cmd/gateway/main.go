@@ -47,7 +47,9 @@ func main() {
 	if settings == nil { // help or the version was asked for
 		return
 	}
-	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-settings.verbosity)}))
+	log := logr.FromSlogHandler(
+		slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-settings.verbosity)}),
+	)
 	ctrl.SetLogger(log)
 	if err := run(settings, log); err != nil {
 		log.Error(err, "Gateway ended")
@@ -83,9 +85,11 @@ func newManager(ctx context.Context, kubeconfig *rest.Config, s *settings, log l
 		return nil, fmt.Errorf("registering the API: %w", err)
 	}
 	mgr, err := ctrl.NewManager(rest.AddUserAgent(kubeconfig, "lighterage-gateway/"+wirev1.Version), ctrl.Options{
-		Scheme:                  scheme,
-		Logger:                  log,
-		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: s.watched.Cache()},
+		Scheme: scheme,
+		Logger: log,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: s.watched.Cache(),
+		},
 		NewClient:               s.watched.NewClient,
 		Metrics:                 servedmetrics.Serving(s.metricsAddress, certificate.GetCertificate),
 		HealthProbeBindAddress:  s.healthAddress,

@@ -55,34 +55,70 @@ func parse(arguments []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	// controller-runtime looks this one up by itself.
-	flags.Var(flag.Lookup("kubeconfig").Value, "kubeconfig", "path of a kubeconfig; in a pod the service account is used without one")
-	flags.StringVar(&s.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the operator (default: $POD_NAMESPACE)")
-	flags.StringVar(&s.cluster, "cluster-name", "local", "what this cluster calls itself in certificates; for people, nothing is decided by it")
-	flags.StringVar(&s.caSecret, "ca-secret", "", "name of a given Secret of type kubernetes.io/tls with the cluster's CA; without one the manager makes Secret "+pki.CAName)
+	flags.Var(
+		flag.Lookup("kubeconfig").Value, "kubeconfig",
+		"path of a kubeconfig; in a pod the service account is used without one",
+	)
+	flags.StringVar(
+		&s.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the operator (default: $POD_NAMESPACE)",
+	)
+	flags.StringVar(
+		&s.cluster, "cluster-name", "local",
+		"what this cluster calls itself in certificates; for people, nothing is decided by it",
+	)
+	flags.StringVar(
+		&s.caSecret, "ca-secret", "",
+		"name of a given Secret of type kubernetes.io/tls with the cluster's CA; without one the manager makes Secret "+
+			pki.CAName,
+	)
 	flags.StringVar(&s.agentImage, "agent-image", "", "image that agents run (required)")
-	flags.StringVar(&s.agentPullPolicy, "agent-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
-	agentArchitectures := flags.String("agent-image-architectures", strings.Join(architectures, ","), "architectures that the agent image was built for; agents run on nodes of these only")
-	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", maxRunLifetime, "lifetime of the certificates of runs and trials, at most 4h, "+
-		"which are renewed at half of it. A peer whose clock is ahead by more than half of it may reject them")
-	flags.DurationVar(&s.servingLifetime, "serving-certificate-lifetime", defaultServingLifetime, "lifetime of the certificates of the gateway, the node agents, the members of Queues and the replicas of HTTPEndpoints, which are renewed at half of it")
-	flags.DurationVar(&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever")
-	flags.BoolVar(&s.networkPolicies, "network-policies", true, "make a NetworkPolicy for the pods of every Transfer, Delivery, CompressionTrial, Queue and HTTPEndpoint; "+
-		"false: remove those that were made")
+	flags.StringVar(
+		&s.agentPullPolicy, "agent-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never",
+	)
+	agentArchitectures := flags.String(
+		"agent-image-architectures", strings.Join(architectures, ","),
+		"architectures that the agent image was built for; agents run on nodes of these only",
+	)
+	flags.DurationVar(&s.runLifetime, "run-certificate-lifetime", maxRunLifetime, "lifetime of the certificates of runs "+
+		"and trials, at most 4h, which are renewed at half of it. A peer whose clock is ahead by more than half of it may "+
+		"reject them")
+	flags.DurationVar(
+		&s.servingLifetime, "serving-certificate-lifetime", defaultServingLifetime,
+		"lifetime of the certificates of the gateway, the node agents, the members of Queues and the replicas of "+
+			"HTTPEndpoints, which are renewed at half of it",
+	)
+	flags.DurationVar(
+		&s.retention, "delivery-retention", 7*24*time.Hour, "how long a Delivery stays after it has ended; 0 for ever",
+	)
+	flags.BoolVar(&s.networkPolicies, "network-policies", true, "make a NetworkPolicy for the pods of every Transfer, "+
+		"Delivery, CompressionTrial, Queue and HTTPEndpoint; false: remove those that were made")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one manager of several work at a time")
-	flags.DurationVar(&s.leaseDuration, "leader-elect-lease-duration", 2*time.Minute, "how long other managers wait for a leader that does not renew its lease before one of them leads, from 15s to 10m. "+
-		"A leader that cannot reach the API server for three quarters of it stops")
-	flags.StringVar(&s.leaderIdentity, "leader-elect-identity", os.Getenv("POD_NAME"), "name of this manager in the lease, which no other process may use at the same time (default: $POD_NAME); "+
-		"a leader that restarts under its name leads again at once. Empty: a new name with every start")
+	flags.DurationVar(&s.leaseDuration, "leader-elect-lease-duration", 2*time.Minute, "how long other managers wait for "+
+		"a leader that does not renew its lease before one of them leads, from 15s to 10m. A leader that cannot reach the "+
+		"API server for three quarters of it stops")
+	flags.StringVar(&s.leaderIdentity, "leader-elect-identity", os.Getenv("POD_NAME"), "name of this manager in the "+
+		"lease, which no other process may use at the same time (default: $POD_NAME); a leader that restarts under its "+
+		"name leads again at once. Empty: a new name with every start")
 	flags.StringVar(&s.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics, by HTTPS, for clients that may get this path by the cluster's RBAC; 0 for none")
-	flags.StringVar(&s.pprofAddress, "pprof-bind-address", "", "address of /debug/pprof, by plain HTTP and without authentication, so give one of localhost; empty: none")
+	flags.StringVar(
+		&s.metricsAddress, "metrics-bind-address", ":8080",
+		"address of /metrics, by HTTPS, for clients that may get this path by the cluster's RBAC; 0 for none",
+	)
+	flags.StringVar(
+		&s.pprofAddress, "pprof-bind-address", "",
+		"address of /debug/pprof, by plain HTTP and without authentication, so give one of localhost; empty: none",
+	)
 	flags.IntVar(&s.concurrency, "max-concurrent-reconciles", 8, "how many objects of a kind are reconciled at once")
-	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its accelerator, "+
-		"0 for any number; counted are those that compress for Transfers and those of CompressionTrials with class Hardware, and not receivers, HTTPEndpoints and Queues. "+
-		"Takes the right to patch nodes/status")
-	watchNamespaces := flags.String("watch-namespaces", "", "comma-separated namespaces whose objects are reconciled, beside the manager's own; empty: all")
-	clusterCIDRs := flags.String("cluster-cidrs", "", "networks of this cluster's pods and Services, with commas between them, that it does not say itself "+
-		"(ServiceCIDRs and nodes' podCIDRs): HTTPEndpoints and Queues may not dial what is in them, Services that they may use excepted")
+	flags.Int64Var(&s.acceleratorSlots, "accelerator-slots", 0, "how many agents may be placed on a node for its "+
+		"accelerator, 0 for any number; counted are those that compress for Transfers and those of CompressionTrials with "+
+		"class Hardware, and not receivers, HTTPEndpoints and Queues. Takes the right to patch nodes/status")
+	watchNamespaces := flags.String(
+		"watch-namespaces", "",
+		"comma-separated namespaces whose objects are reconciled, beside the manager's own; empty: all",
+	)
+	clusterCIDRs := flags.String("cluster-cidrs", "", "networks of this cluster's pods and Services, with commas "+
+		"between them, that it does not say itself (ServiceCIDRs and nodes' podCIDRs): HTTPEndpoints and Queues may not "+
+		"dial what is in them, Services that they may use excepted")
 	level := flags.String("log-level", "info", "debug, info, warn or error")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	if err := flags.Parse(arguments); err != nil {
@@ -126,12 +162,22 @@ func (s settings) validate() error {
 	if err := pki.ValidateClusterName(s.cluster); err != nil {
 		errs = append(errs, fmt.Errorf("--cluster-name: %w", err))
 	}
-	if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, corev1.PullPolicy(s.agentPullPolicy)) {
-		errs = append(errs, fmt.Errorf("--agent-image-pull-policy must be Always, IfNotPresent or Never, not %q", s.agentPullPolicy))
+	if !slices.Contains(
+		[]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+		corev1.PullPolicy(s.agentPullPolicy),
+	) {
+		errs = append(
+			errs, fmt.Errorf("--agent-image-pull-policy must be Always, IfNotPresent or Never, not %q", s.agentPullPolicy),
+		)
 	}
 	for _, architecture := range s.agentArchitectures {
 		if !slices.Contains(architectures, architecture) {
-			errs = append(errs, fmt.Errorf("--agent-image-architectures must be some of %s, not %q", strings.Join(architectures, ","), architecture))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"--agent-image-architectures must be some of %s, not %q", strings.Join(architectures, ","), architecture,
+				),
+			)
 		}
 	}
 	if s.runLifetime < time.Minute || s.servingLifetime < time.Minute {

@@ -15,7 +15,9 @@ func TestCertificateLifetimes(t *testing.T) {
 	if err != nil || s.runLifetime != 4*time.Hour || s.servingLifetime != 7*24*time.Hour {
 		t.Errorf("defaults %s and %s: %v", s.runLifetime, s.servingLifetime, err)
 	}
-	for lifetime, ok := range map[string]bool{"30s": false, "1m": true, "2h": true, "4h": true, "4h1s": false, "48h": false} {
+	for lifetime, ok := range map[string]bool{
+		"30s": false, "1m": true, "2h": true, "4h": true, "4h1s": false, "48h": false,
+	} {
 		if _, err := parse(append(required, "--run-certificate-lifetime", lifetime)); (err == nil) != ok {
 			t.Errorf("%s: %v", lifetime, err)
 		}
@@ -25,7 +27,9 @@ func TestCertificateLifetimes(t *testing.T) {
 // A lease that is too short ends managers for nothing, one that is too long leaves a cluster without one.
 func TestLeaseDuration(t *testing.T) {
 	for duration, ok := range map[string]bool{"14s": false, "15s": true, "2m": true, "10m": true, "11m": false} {
-		_, err := parse([]string{"--namespace", "lighterage-system", "--agent-image", "a", "--leader-elect-lease-duration", duration})
+		_, err := parse(
+			[]string{"--namespace", "lighterage-system", "--agent-image", "a", "--leader-elect-lease-duration", duration},
+		)
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", duration, err)
 		}

@@ -52,7 +52,9 @@ func run(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	logger.Info("Starting the manager", "version", wirev1.Version, "cluster", settings.cluster, "agentImage", settings.agentImage)
+	logger.Info(
+		"Starting the manager", "version", wirev1.Version, "cluster", settings.cluster, "agentImage", settings.agentImage,
+	)
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}

@@ -175,7 +175,8 @@ func setups(s settings) []func(ctrl.Manager) error {
 		func(mgr ctrl.Manager) error { return peergrant.Setup(mgr, peergrant.Options{}) },
 		func(mgr ctrl.Manager) error {
 			return node.Setup(mgr, node.Options{
-				Profiles: node.Profiles(wiring.pool, wiring.agents), Namespace: s.namespace, Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
+				Profiles: node.Profiles(wiring.pool, wiring.agents), Namespace: s.namespace,
+				Recorder: mgr.GetEventRecorder("lighterage-node"), Slots: s.acceleratorSlots,
 			})
 		},
 		func(mgr ctrl.Manager) error {
@@ -225,7 +226,9 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 	attempts := attempt.NewCluster(attempt.Options{
 		Client: mgr.GetClient(), Reader: reader, Authority: authority, Lifetime: s.runLifetime, Networks: networks,
 	})
-	image := plan.AgentImage{Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures}
+	image := plan.AgentImage{
+		Name: s.agentImage, PullPolicy: corev1.PullPolicy(s.agentPullPolicy), Architectures: s.agentArchitectures,
+	}
 	permitted := egress.NewCluster(egress.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: real, Configured: s.clusterCIDRs,
 	})
@@ -237,12 +240,14 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 		transfers: transfer.Options{
 			Client: mgr.GetClient(), Reader: reader, Gateways: gateways, Attempts: attempts,
 			Reports:  attempt.Reports(pool, "transfer", agents),
-			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry), Clock: real,
+			Recorder: mgr.GetEventRecorder("lighterage-transfer"), Metrics: metrics.NewTransfers(ctrlmetrics.Registry),
+			Clock:    real,
 			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		deliveries: delivery.Options{
 			Client: mgr.GetClient(), Reader: reader, Reports: attempt.Reports(pool, "delivery", agents), Attempts: attempts,
-			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry), Clock: real,
+			Recorder: mgr.GetEventRecorder("lighterage-delivery"), Uses: audit.NewUses(mgr.GetLogger(), ctrlmetrics.Registry),
+			Clock:    real,
 			Topology: seen, Cluster: s.cluster, Image: image, Retention: s.retention, Concurrency: s.concurrency,
 		},
 		trials: trial.Options{
@@ -251,14 +256,17 @@ func newParts(mgr ctrl.Manager, s settings, seen *topology.Topology) parts {
 			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		endpoints: httpendpoint.Options{
-			Client: mgr.GetClient(), Reader: reader, Reports: httpendpoint.Reports(pool, agents), Authority: authority, Lifetime: s.servingLifetime,
+			Client: mgr.GetClient(), Reader: reader, Reports: httpendpoint.Reports(pool, agents), Authority: authority,
+			Lifetime: s.servingLifetime,
 			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-httpendpoint"),
 			Metrics: metrics.NewHTTPEndpoints(ctrlmetrics.Registry, real.Now()), Clock: real, Egress: permitted,
 			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},
 		queues: queue.Options{
-			Client: mgr.GetClient(), Reader: reader, Reports: queue.Reports(pool, agents), Authority: authority, Lifetime: s.servingLifetime,
-			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-queue"), Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
+			Client: mgr.GetClient(), Reader: reader, Reports: queue.Reports(pool, agents), Authority: authority,
+			Lifetime: s.servingLifetime,
+			Networks: networks, Recorder: mgr.GetEventRecorder("lighterage-queue"),
+			Metrics: metrics.NewQueues(ctrlmetrics.Registry, real.Now()), Clock: real,
 			Egress:   permitted,
 			Topology: seen, Cluster: s.cluster, Image: image, Concurrency: s.concurrency,
 		},

@@ -66,7 +66,8 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	settings, err := parse([]string{
-		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--leader-elect", "--leader-elect-identity", "manager-0",
+		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--leader-elect",
+		"--leader-elect-identity", "manager-0",
 		"--metrics-bind-address", address, "--health-probe-bind-address", "0",
 	})
 	if err != nil {
@@ -87,7 +88,9 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 	})
 
 	read := func(object client.Object, name string) error {
-		return cluster.Client.Get(context.Background(), client.ObjectKey{Namespace: controllertest.OperatorNamespace, Name: name}, object)
+		return cluster.Client.Get(
+			context.Background(), client.ObjectKey{Namespace: controllertest.OperatorNamespace, Name: name}, object,
+		)
 	}
 	controllertest.Eventually(t, func() error {
 		return errors.Join(
@@ -112,14 +115,18 @@ func TestManagerWithItsOwnRights(t *testing.T) {
 		Autoscaling: &v1alpha1.HTTPAutoscaling{MaxReplicas: 4},
 	}}
 	endpoint.Name, endpoint.Namespace = "front", namespace
-	quota := &v1alpha1.DataQuota{Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningTransfers: new(int32(1))}}}
+	quota := &v1alpha1.DataQuota{
+		Spec: v1alpha1.DataQuotaSpec{Hard: v1alpha1.DataQuotaResources{RunningTransfers: new(int32(1))}},
+	}
 	quota.Name, quota.Namespace = "team", namespace
 	cluster.Create(t, quota, transfer, policy, endpoint)
 	controllertest.Eventually(t, func() error {
 		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(policy), policy); err != nil {
 			return err
 		}
-		if err := controllertest.Expect(policy.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonAccepted); err != nil {
+		if err := controllertest.Expect(
+			policy.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonAccepted,
+		); err != nil {
 			return err
 		}
 		if err := cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(transfer), transfer); err != nil {
@@ -263,10 +270,14 @@ func checkQueue(t *testing.T, cluster *controllertest.Cluster, namespace string)
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(queue), queue); err != nil {
 			return err
 		}
-		if err := controllertest.Expect(queue.Status.Conditions, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut); err != nil {
+		if err := controllertest.Expect(
+			queue.Status.Conditions, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingOut,
+		); err != nil {
 			return err
 		}
-		err := cluster.Client.List(ctx, sets, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)})
+		err := cluster.Client.List(
+			ctx, sets, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)},
+		)
 		if err == nil && len(sets.Items) != 1 {
 			err = fmt.Errorf("%d StatefulSets", len(sets.Items))
 		}
@@ -322,7 +333,9 @@ func checkQueue(t *testing.T, cluster *controllertest.Cluster, namespace string)
 func checkNetworkPolicy(t *testing.T, cluster *controllertest.Cluster, namespace, label, uid string) {
 	t.Helper()
 	policies := &networkingv1.NetworkPolicyList{}
-	if err := cluster.Client.List(context.Background(), policies, client.InNamespace(namespace), client.MatchingLabels{label: uid}); err != nil {
+	if err := cluster.Client.List(
+		context.Background(), policies, client.InNamespace(namespace), client.MatchingLabels{label: uid},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if len(policies.Items) != 1 {

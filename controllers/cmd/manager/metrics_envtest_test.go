@@ -29,14 +29,18 @@ func admit(t *testing.T, cluster *controllertest.Cluster) {
 		apply(t, cluster, filepath.Join(admissionDirectory, name+".yaml"))
 	}
 	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-manager"}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + controllertest.OperatorNamespace + ":lighterage-manager",
+	}
 	manager, err := client.New(config, client.Options{Scheme: cluster.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	controllertest.Eventually(t, func() error {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "any"}}
-		job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "any", Image: "any"}}}
+		job.Spec.Template.Spec = corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "any", Image: "any"}},
+		}
 		if err := manager.Create(context.Background(), job, client.DryRunAll); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("the policies are not in force: %w", err)
 		}

@@ -80,15 +80,17 @@ func steadyRows(namespace string, ca []byte) map[string]steadyRow {
 			Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: claim("arrived")},
 		})},
 		"Queue": {label: v1alpha1.QueueLabel, owns: map[client.ObjectList]int{
-			&appsv1.StatefulSetList{}: 1, &corev1.ServiceList{}: 2, &policyv1.PodDisruptionBudgetList{}: 1, &networkingv1.NetworkPolicyList{}: 1,
-			&corev1.SecretList{}: 1, &corev1.ConfigMapList{}: 1,
+			&appsv1.StatefulSetList{}: 1, &corev1.ServiceList{}: 2, &policyv1.PodDisruptionBudgetList{}: 1,
+			&networkingv1.NetworkPolicyList{}: 1,
+			&corev1.SecretList{}:              1, &corev1.ConfigMapList{}: 1,
 		}, object: &v1alpha1.Queue{ObjectMeta: named, Spec: v1alpha1.QueueSpec{
 			Storage:        v1alpha1.QueueStorage{Size: resource.MustParse("1Gi")},
 			Authentication: v1alpha1.QueueAuthentication{Tokens: &v1alpha1.QueueTokens{SecretName: "tokens"}},
 		}}},
 		"HTTPEndpoint": {label: v1alpha1.HTTPEndpointLabel, owns: map[client.ObjectList]int{
-			&appsv1.DeploymentList{}: 1, &corev1.ServiceList{}: 1, &policyv1.PodDisruptionBudgetList{}: 1, &networkingv1.NetworkPolicyList{}: 1,
-			&corev1.SecretList{}: 1, &autoscalingv2.HorizontalPodAutoscalerList{}: 1,
+			&appsv1.DeploymentList{}: 1, &corev1.ServiceList{}: 1, &policyv1.PodDisruptionBudgetList{}: 1,
+			&networkingv1.NetworkPolicyList{}: 1,
+			&corev1.SecretList{}:              1, &autoscalingv2.HorizontalPodAutoscalerList{}: 1,
 		}, object: &v1alpha1.HTTPEndpoint{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front"}, Spec: v1alpha1.HTTPEndpointSpec{
 				Backend:     v1alpha1.HTTPBackend{Host: &v1alpha1.HTTPHost{Name: "api.example", Port: 80}},
@@ -157,7 +159,10 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	}
 	makeNode(t, cluster, "steady")
 	writes := startCounted(t, cluster.Config)
-	for _, kind := range []string{"Peer", "PeerGrant", "CompressionPolicy", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint", "CompressionTrial"} {
+	for _, kind := range []string{
+		"Peer", "PeerGrant", "CompressionPolicy", "DataQuota", "Transfer", "Delivery", "Queue", "HTTPEndpoint",
+		"CompressionTrial",
+	} {
 		cluster.Create(t, rows[kind].object)
 	}
 	for kind, row := range rows {
@@ -170,7 +175,9 @@ func TestSecondReconcileWritesNothing(t *testing.T) {
 	before, touched := reconciles(t), maps.Clone(rows)
 	maps.DeleteFunc(touched, func(_ string, row steadyRow) bool { return row.untouched })
 	for _, row := range touched {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/touched":"true"}}}`))
+		patch := client.RawPatch(
+			"application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/touched":"true"}}}`),
+		)
 		if err := cluster.Client.Patch(t.Context(), row.object, patch); err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +338,8 @@ func startCounted(t *testing.T, given *rest.Config) *counted {
 		})
 	})
 	settings, err := parse([]string{
-		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--metrics-bind-address", "0", "--health-probe-bind-address", "0",
+		"--namespace", controllertest.OperatorNamespace, "--agent-image", agentImage, "--metrics-bind-address", "0",
+		"--health-probe-bind-address", "0",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +408,9 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	if !strings.Contains(config.Host, "://") {
 		content.Clusters["test"].Server = "https://" + config.Host
 	}
-	content.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	content.AuthInfos["test"] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+	}
 	content.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	content.CurrentContext = "test"
 	path := filepath.Join(t.TempDir(), "kubeconfig")

@@ -48,7 +48,8 @@ func TestManagerThatWatchesOneNamespace(t *testing.T) {
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	settings, err := parse([]string{
-		"--namespace", controllertest.OperatorNamespace, "--agent-image", "registry.example/lighterage/agent:v0.1.0", "--watch-namespaces", "watched",
+		"--namespace", controllertest.OperatorNamespace, "--agent-image", "registry.example/lighterage/agent:v0.1.0",
+		"--watch-namespaces", "watched",
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0",
 	})
 	if err != nil {
@@ -119,7 +120,9 @@ func inOwnProcess(t *testing.T) bool {
 	if os.Getenv(own) != "" {
 		return true
 	}
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program
+	command := exec.CommandContext(
+		t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v",
+	) //nolint:gosec // this very program
 	command.Env = append(os.Environ(), own+"=1")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -66,11 +66,15 @@ func New(t testing.TB, adjust func(*gateway.Options), objects ...client.Object) 
 		WithStatusSubresource(&v1alpha1.Delivery{}).
 		WithIndex(&v1alpha1.Delivery{}, gateway.ServerNameIndex, gateway.IndexServerName).
 		WithIndex(&v1alpha1.Delivery{}, gateway.SenderIndex, gateway.IndexSender).
-		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(
+			ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption,
+		) error {
 			o.SetUID(types.UID(uuid.NewString()))
 			o.SetFinalizers([]string{v1alpha1.Finalizer}) // as the manager does
 			return c.Create(ctx, o, options...)
-		}, List: func(ctx context.Context, reader client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		}, List: func(
+			ctx context.Context, reader client.WithWatch, list client.ObjectList, options ...client.ListOption,
+		) error {
 			if applied := new(client.ListOptions).ApplyOptions(options); applied.FieldSelector != nil {
 				if _, byName := applied.FieldSelector.RequiresExactMatch(gateway.ServerNameIndex); byName {
 					c.Lookups.Add(1)
@@ -172,7 +176,8 @@ func IssueFor(
 ) tls.Certificate {
 	t.Helper()
 	claims := &pki.RunClaims{
-		Run: "7f3ca", Audience: []string{pki.Fingerprint(WestCA().Certificate)}, Namespace: "vault", Claim: "ledger-copy", Path: "/",
+		Run: "7f3ca", Audience: []string{pki.Fingerprint(WestCA().Certificate)}, Namespace: "vault", Claim: "ledger-copy",
+		Path:   "/",
 		Delete: true, Privileged: true,
 	}
 	change(claims)

@@ -57,8 +57,10 @@ func TestReadHello(t *testing.T) {
 		name  string
 		err   error
 	}{
-		"whole":               {input: hello, limit: 16 << 10, name: "gateway.lighterage.internal"},
-		"with data behind it": {input: append(bytes.Clone(hello), "more"...), limit: 16 << 10, name: "gateway.lighterage.internal"},
+		"whole": {input: hello, limit: 16 << 10, name: "gateway.lighterage.internal"},
+		"with data behind it": {
+			input: append(bytes.Clone(hello), "more"...), limit: 16 << 10, name: "gateway.lighterage.internal",
+		},
 		"in small records":    {input: inRecords(hello, 100), limit: 16 << 10, name: "gateway.lighterage.internal"},
 		"without a name":      {input: unnamed, limit: 16 << 10},
 		"cut short":           {input: hello[:len(hello)-1], limit: 16 << 10, err: errNotTLS},

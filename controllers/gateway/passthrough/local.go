@@ -77,7 +77,9 @@ func (c *LocalConn) Authenticated(owner Owner) bool {
 		return false
 	}
 	c.known = c.server.known.add(c.evict,
-		group{key: owner.Name, limit: c.server.limits.LocalConnectionsPerOwner}, group{key: owner, limit: c.server.limits.LocalConnectionsPerPart})
+		group{
+			key: owner.Name, limit: c.server.limits.LocalConnectionsPerOwner,
+		}, group{key: owner, limit: c.server.limits.LocalConnectionsPerPart})
 	c.authenticated.Store(true)
 	return true
 }

@@ -31,7 +31,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "lighterage_gateway_connections",
-			Help: "Open connections by state: handshake (no ClientHello yet), local (served by the gateway), passed (to a receiving agent).",
+			Help: "Open connections by state: handshake (no ClientHello yet), local (served by the gateway), passed (to a " +
+				"receiving agent).",
 		}, []string{"state"}),
 		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lighterage_gateway_connections_total",

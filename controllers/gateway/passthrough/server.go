@@ -250,5 +250,7 @@ func (s *Server) find(ctx context.Context, w *wanted) (result string) {
 
 // keepAlive finds out within two minutes that the other side's machine is gone.
 func keepAlive(conn *net.TCPConn) {
-	_ = conn.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 6})
+	_ = conn.SetKeepAliveConfig(
+		net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 6},
+	)
 }

@@ -53,7 +53,9 @@ type front struct {
 
 func newFront(t *testing.T, limits passthrough.Limits) *front {
 	t.Helper()
-	f := &front{t: t, registry: prometheus.NewRegistry(), served: make(chan error, 1), targets: map[string]passthrough.Target{}}
+	f := &front{
+		t: t, registry: prometheus.NewRegistry(), served: make(chan error, 1), targets: map[string]passthrough.Target{},
+	}
 	f.owner.Store(&passthrough.Owner{Name: "east"})
 	metrics, err := passthrough.NewMetrics(f.registry)
 	if err != nil {
@@ -220,7 +222,9 @@ func certificate(name string) tls.Certificate {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		panic(err)
@@ -255,7 +259,9 @@ func TestRouting(t *testing.T) {
 	f.authenticate.Store(true)
 	roundTrip(t, f.dialTLS(localName), 1<<20)
 	roundTrip(t, f.dialTLS(targetName), 32<<20)
-	for _, name := range []string{"other.receive.lighterage.internal", "example.com", "", "gone.receive.lighterage.internal"} {
+	for _, name := range []string{
+		"other.receive.lighterage.internal", "example.com", "", "gone.receive.lighterage.internal",
+	} {
 		raw := f.dial("127.0.0.1")
 		if err := tls.Client(raw, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake(); err == nil {
 			t.Errorf("somebody answered for %q", name)
@@ -310,7 +316,9 @@ func helloFor(t *testing.T, name string) []byte {
 }
 
 func TestGarbage(t *testing.T) {
-	patient, hasty := newFront(t, passthrough.Limits{HelloTimeout: patience}), newFront(t, passthrough.Limits{HelloTimeout: 300 * time.Millisecond})
+	patient, hasty := newFront(t, passthrough.Limits{HelloTimeout: patience}), newFront(
+		t, passthrough.Limits{HelloTimeout: 300 * time.Millisecond},
+	)
 	random := make([]byte, 64<<10)
 	_, _ = rand.Read(random)
 	oversized := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 64<<10)...)
@@ -354,7 +362,9 @@ func TestSlowHello(t *testing.T) {
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	for name, from := range map[string]string{"from elsewhere": "127.0.0.2", "from the same address": "127.0.0.1"} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, passthrough.Limits{HelloTimeout: patience, Handshakes: 100, HandshakesPerSource: 50, Connections: 2})
+			f := newFront(
+				t, passthrough.Limits{HelloTimeout: patience, Handshakes: 100, HandshakesPerSource: 50, Connections: 2},
+			)
 			for range 1000 {
 				f.dial(from)
 			}

@@ -82,7 +82,9 @@ func (l *Line[T]) next(ctx context.Context, object client.Object) []reconcile.Re
 	if len(turn) == 0 {
 		return nil
 	}
-	return wake.Requests(ctx, l.Client, l.List(), func(o T) bool { return turn[string(o.GetUID())] }, client.InNamespace(namespace))
+	return wake.Requests(ctx, l.Client, l.List(), func(o T) bool {
+		return turn[string(o.GetUID())]
+	}, client.InNamespace(namespace))
 }
 
 // waiting wakes all that wait in a namespace, whose limits have changed.

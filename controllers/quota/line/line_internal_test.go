@@ -18,7 +18,8 @@ import (
 // TestPredicates: others are woken by what frees something, and the object itself when it begins to wait.
 func TestPredicates(t *testing.T) {
 	l := &Line[*v1alpha1.Transfer]{
-		List: func() client.ObjectList { return &v1alpha1.TransferList{} }, Holds: quota.TransferHolds, Waits: quota.TransferWaits,
+		List: func() client.ObjectList { return &v1alpha1.TransferList{} }, Holds: quota.TransferHolds,
+		Waits: quota.TransferWaits,
 	}
 	freed, queued := l.freed(), l.queued()
 	runs := func(bandwidth string) *v1alpha1.Transfer {
@@ -53,7 +54,8 @@ func TestPredicates(t *testing.T) {
 			t.Errorf("%s: queued %t", name, got)
 		}
 	}
-	if freed.Create(event.CreateEvent{}) || queued.Create(event.CreateEvent{}) || !freed.Delete(event.DeleteEvent{}) || queued.Delete(event.DeleteEvent{}) {
+	if freed.Create(event.CreateEvent{}) || queued.Create(event.CreateEvent{}) || !freed.Delete(event.DeleteEvent{}) ||
+		queued.Delete(event.DeleteEvent{}) {
 		t.Error("only a deletion frees something without an update")
 	}
 }

@@ -28,7 +28,9 @@ func TestMeasure(t *testing.T) {
 		if !ok {
 			t.Fatalf("no corpus is called %s", name)
 		}
-		d := data{name: name, about: c.About, ordinary: c.Ordinary, plain: c.Generate(b.bytes), path: filepath.Join(b.dir, name)}
+		d := data{
+			name: name, about: c.About, ordinary: c.Ordinary, plain: c.Generate(b.bytes), path: filepath.Join(b.dir, name),
+		}
 		if err := os.WriteFile(d.path, d.plain, 0o600); err != nil {
 			t.Fatal(err)
 		}

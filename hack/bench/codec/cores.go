@@ -62,7 +62,9 @@ func (b *bench) allCores(ctx context.Context, r *results) error {
 					return err
 				}
 				inflate := func() (work, error) { return inflater(s.engine, packs) }
-				if err := b.oneAndAll(ctx, r, coresResult{name: s.engine.Name(), corpus: d.name, inflate: true}, numbers, inflate); err != nil {
+				if err := b.oneAndAll(
+					ctx, r, coresResult{name: s.engine.Name(), corpus: d.name, inflate: true}, numbers, inflate,
+				); err != nil {
 					return err
 				}
 			}
@@ -101,7 +103,9 @@ func inflater(e codec.Engine, blocks []packed) (work, error) {
 	}}, nil
 }
 
-func (b *bench) oneAndAll(ctx context.Context, r *results, c coresResult, numbers []int, newWork func() (work, error)) error {
+func (b *bench) oneAndAll(
+	ctx context.Context, r *results, c coresResult, numbers []int, newWork func() (work, error),
+) error {
 	// Enough passes that starting and the last block matter little.
 	least, passes := 2*b.work, 1
 	for {
@@ -115,7 +119,9 @@ func (b *bench) oneAndAll(ctx context.Context, r *results, c coresResult, number
 		passes = max(passes*2, int(float64(passes)*float64(least)/float64(max(s.wall, time.Millisecond)))+1)
 	}
 	on := func(name string, numbers []int) contender {
-		return contender{name: name, pass: func(context.Context) (sample, error) { return together(numbers, newWork, passes) }}
+		return contender{
+			name: name, pass: func(context.Context) (sample, error) { return together(numbers, newWork, passes) },
+		}
 	}
 	extent := b.extent
 	b.rounds = min(b.rounds, 5)

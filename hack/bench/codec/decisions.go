@@ -85,7 +85,9 @@ func (b *bench) modes(ctx context.Context, r *results, d data, s setting) error 
 	if err != nil {
 		return err
 	}
-	r.decisions.modes = append(r.decisions.modes, modeResult{setting: s, never: found[0], auto: found[1], always: found[2]})
+	r.decisions.modes = append(
+		r.decisions.modes, modeResult{setting: s, never: found[0], auto: found[1], always: found[2]},
+	)
 	return nil
 }
 
@@ -167,7 +169,9 @@ func (b *bench) allocations(_ context.Context, r *results) error {
 		if err != nil {
 			return err
 		}
-		dst, back, framed := make([]byte, space(mainBlock)), make([]byte, mainBlock), make([]byte, 0, frame.HeaderSize+mainBlock)
+		dst, back, framed := make([]byte, space(mainBlock)), make([]byte, mainBlock), make(
+			[]byte, 0, frame.HeaderSize+mainBlock,
+		)
 		n := 0
 		for _, c := range []struct {
 			what string

@@ -74,7 +74,10 @@ func (l loop) name() string { return l.library + " in C" }
 
 func (l loop) compressing(ctx context.Context, level codec.Level, d data, block int) (contender, error) {
 	n, _ := l.level(level)
-	return l.start(ctx, fmt.Sprintf("%s %v", l.name(), level), int64(len(d.plain)), "deflate", strconv.Itoa(n), strconv.Itoa(block), d.path)
+	return l.start(
+		ctx, fmt.Sprintf("%s %v", l.name(), level), int64(len(d.plain)), "deflate", strconv.Itoa(n), strconv.Itoa(block),
+		d.path,
+	)
 }
 
 func (l loop) inflating(ctx context.Context, pack string, size int64, block int) (contender, error) {

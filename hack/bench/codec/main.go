@@ -24,7 +24,9 @@ import (
 
 func main() {
 	name := flag.String("extent", "full", "how much is measured: full, or quick for a look that is no result")
-	out := flag.String("out", "", "the directory for codec.md and codec.svg (default: docs/results; dist/bench when quick)")
+	out := flag.String(
+		"out", "", "the directory for codec.md and codec.svg (default: docs/results; dist/bench when quick)",
+	)
 	tmp := flag.String("tmp", "/dev/shm", "a directory in memory for the files that other programs read")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -111,7 +113,9 @@ func (b *bench) measure(ctx context.Context) (*results, error) {
 		return nil, err
 	}
 	r := &results{}
-	for _, part := range []func(context.Context, *results) error{b.compressAll, b.inflateAll, b.blockSizes, b.decisions, b.allocations} {
+	for _, part := range []func(context.Context, *results) error{
+		b.compressAll, b.inflateAll, b.blockSizes, b.decisions, b.allocations,
+	} {
 		if err := part(ctx, r); err != nil {
 			return nil, errors.Join(err, unpin())
 		}

@@ -59,7 +59,8 @@ func (b *bench) compressAll(ctx context.Context, r *results) error {
 				}
 			}
 			for _, p := range programs() {
-				if best, ok := b.preferred(s.engine.Codec(), s.level); ok && best == s && p.codec == s.engine.Codec() && p.like == s.level {
+				if best, ok := b.preferred(s.engine.Codec(), s.level); ok && best == s && p.codec == s.engine.Codec() &&
+					p.like == s.level {
 					g.add(p.compressing(ctx, d, 1, b.work))
 				}
 			}
@@ -88,7 +89,8 @@ func (b *bench) sameOutput(found []result) error {
 			ours := slices.IndexFunc(found, func(r result) bool { return r.contender == l.library+" "+level.String() })
 			theirs := slices.IndexFunc(found, func(r result) bool { return r.contender == l.name()+" "+level.String() })
 			if ours >= 0 && theirs >= 0 && found[ours].out != found[theirs].out {
-				return fmt.Errorf("%s makes %d bytes of %s, the loop in C %d: buildLoops sets up the library otherwise than the engine",
+				return fmt.Errorf("%s makes %d bytes of %s, the loop in C %d: buildLoops sets up the library otherwise than the "+
+					"engine",
 					found[ours].contender, found[ours].out, found[ours].corpus, found[theirs].out)
 			}
 		}

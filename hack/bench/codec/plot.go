@@ -81,7 +81,10 @@ func draw(points []point) string {
 	a := axesOf(points)
 	drawAxes(&svg, a)
 	for _, s := range segments(points, a) {
-		fmt.Fprintf(&svg, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-opacity="0.3" stroke-width="1.5"/>`+"\n", s.x1, s.y1, s.x2, s.y2, s.stroke)
+		fmt.Fprintf(
+			&svg, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-opacity="0.3" stroke-width="1.5"/>`+"\n",
+			s.x1, s.y1, s.x2, s.y2, s.stroke,
+		)
 	}
 	for i, place := range placeLabels(points, a) {
 		p := points[i]
@@ -91,17 +94,28 @@ func draw(points []point) string {
 			stroke = fills[p.family]
 		}
 		if distance := math.Hypot(place.anchorX()-x, place.anchorY()-y); distance > 22 {
-			fmt.Fprintf(&svg, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#d0d7de"/>`+"\n", x, y, place.nearX(x), place.anchorY())
+			fmt.Fprintf(
+				&svg, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#d0d7de"/>`+"\n", x, y, place.nearX(x),
+				place.anchorY(),
+			)
 		}
-		fmt.Fprintf(&svg, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n", x, y, dotRadius, fills[p.family], stroke)
-		fmt.Fprintf(&svg, `<text x="%.1f" y="%.1f" font-size="%g">%s</text>`+"\n", place.left, place.bottom-3, labelSize, p.label)
+		fmt.Fprintf(
+			&svg, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n", x, y, dotRadius,
+			fills[p.family], stroke,
+		)
+		fmt.Fprintf(
+			&svg, `<text x="%.1f" y="%.1f" font-size="%g">%s</text>`+"\n", place.left, place.bottom-3, labelSize, p.label,
+		)
 	}
 	x := plotLeft
 	for _, entry := range []struct {
 		family family
 		text   string
 	}{{oursDeflate, "engines, deflate"}, {oursZstd, "engines, zstd"}, {peer, "programs"}} {
-		fmt.Fprintf(&svg, `<circle cx="%g" cy="24" r="%g" fill="%s" stroke="#57606a"/><text x="%g" y="28.5">%s</text>`+"\n", x+5, dotRadius, fills[entry.family], x+16, entry.text)
+		fmt.Fprintf(
+			&svg, `<circle cx="%g" cy="24" r="%g" fill="%s" stroke="#57606a"/><text x="%g" y="28.5">%s</text>`+"\n", x+5,
+			dotRadius, fills[entry.family], x+16, entry.text,
+		)
 		x += 40 + 7*float64(len(entry.text))
 	}
 	svg.WriteString("</svg>\n")
@@ -146,8 +160,16 @@ func drawAxes(svg *strings.Builder, a axes) {
 		fmt.Fprintf(svg, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="#eaeef2"/><text x="%g" y="%.1f" text-anchor="end">%.2f</text>`+"\n",
 			plotLeft, a.y(ratio), plotWidth-plotRight, a.y(ratio), plotLeft-8, a.y(ratio)+4, ratio)
 	}
-	fmt.Fprintf(svg, `<text x="%g" y="%g" text-anchor="middle">MB/s on one core (faster to the right)</text>`+"\n", (plotLeft+plotWidth-plotRight)/2, plotHeight-18)
-	fmt.Fprintf(svg, `<text transform="translate(20 %g) rotate(-90)" text-anchor="middle">compressed / original (smaller upwards)</text>`+"\n", (plotTop+bottom)/2)
+	fmt.Fprintf(
+		svg, `<text x="%g" y="%g" text-anchor="middle">MB/s on one core (faster to the right)</text>`+"\n",
+		(plotLeft+plotWidth-plotRight)/2, plotHeight-18,
+	)
+	fmt.Fprintf(
+		svg,
+		`<text transform="translate(20 %g) rotate(-90)" text-anchor="middle">compressed / original (smaller upwards)</text>`+
+			"\n",
+		(plotTop+bottom)/2,
+	)
 }
 
 func (r rectangle) anchorX() float64 { return (r.left + r.right) / 2 }

@@ -17,7 +17,13 @@ func TestLabels(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, seed))
 		var points []point
 		for i := range 20 {
-			points = append(points, point{label: fmt.Sprintf("engine-%d Balanced", i%7), speed: 20 + r.Float64()*r.Float64()*900, ratio: 0.25 + r.Float64()*0.1})
+			points = append(
+				points,
+				point{
+					label: fmt.Sprintf("engine-%d Balanced", i%7), speed: 20 + r.Float64()*r.Float64()*900,
+					ratio: 0.25 + r.Float64()*0.1,
+				},
+			)
 		}
 		a := axesOf(points)
 		places := placeLabels(points, a)
@@ -31,7 +37,9 @@ func TestLabels(t *testing.T) {
 				}
 			}
 			for j, p := range points {
-				if x, y := a.x(p.speed), a.y(p.ratio); place.overlaps(rectangle{x - dotRadius, y - dotRadius, x + dotRadius, y + dotRadius}) {
+				if x, y := a.x(p.speed), a.y(p.ratio); place.overlaps(
+					rectangle{x - dotRadius, y - dotRadius, x + dotRadius, y + dotRadius},
+				) {
 					t.Errorf("crowd %d: label %d lies over point %d", seed, i, j)
 				}
 			}
@@ -43,7 +51,11 @@ func TestDraw(t *testing.T) {
 	for _, points := range [][]point{
 		nil,
 		{{label: "one", speed: 100, ratio: 0.3}},
-		{{label: "e Fast", speed: 100, ratio: 0.3, joins: "e"}, {label: "e High", speed: 30, ratio: 0.25, joins: "e"}, {label: "peer", speed: 90, ratio: 0.4, family: peer}},
+		{
+			{label: "e Fast", speed: 100, ratio: 0.3, joins: "e"},
+			{label: "e High", speed: 30, ratio: 0.25, joins: "e"},
+			{label: "peer", speed: 90, ratio: 0.4, family: peer},
+		},
 	} {
 		svg := draw(points)
 		if err := xml.Unmarshal([]byte(svg), new(struct{ XMLName xml.Name })); err != nil {

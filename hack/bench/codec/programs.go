@@ -36,10 +36,19 @@ func programs() []program {
 	}
 	igzip := func(n int) []string { return []string{"-T", fmt.Sprint(n)} }
 	all := []program{
-		{command: "igzip", args: []string{"-1"}, like: codec.Fast, codec: codec.Deflate, threads: igzip, inflate: []string{"-d"}},
-		{command: "pigz", args: []string{"-1"}, like: codec.Fast, codec: codec.Deflate, threads: single("-p"), inflate: []string{"-d"}},
+		{
+			command: "igzip", args: []string{"-1"}, like: codec.Fast, codec: codec.Deflate, threads: igzip,
+			inflate: []string{"-d"},
+		},
+		{
+			command: "pigz", args: []string{"-1"}, like: codec.Fast, codec: codec.Deflate, threads: single("-p"),
+			inflate: []string{"-d"},
+		},
 		{command: "pigz", args: []string{"-6"}, like: codec.Balanced, codec: codec.Deflate, threads: single("-p")},
-		{command: "zstd", args: []string{"-1"}, like: codec.Fast, codec: codec.Zstd, threads: single("-T"), inflate: []string{"-d"}},
+		{
+			command: "zstd", args: []string{"-1"}, like: codec.Fast, codec: codec.Zstd, threads: single("-T"),
+			inflate: []string{"-d"},
+		},
 		{command: "zstd", args: []string{"-3"}, like: codec.Balanced, codec: codec.Zstd, threads: single("-T")},
 	}
 	return slices.DeleteFunc(all, func(p program) bool {
@@ -99,7 +108,10 @@ func (p program) running(name string, args []string, path string, in, out int64,
 			if err := cmd.Run(); err != nil {
 				return sample{}, fmt.Errorf("%s: %w\n%s", cmd, err, complaint.String())
 			}
-			s := sample{wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), in: in * int64(copies), out: out * int64(copies)}
+			s := sample{
+				wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), in: in * int64(copies),
+				out: out * int64(copies),
+			}
 			if warm || s.cpu >= least || copies == mostCopies {
 				warm = true
 				return s, nil

@@ -44,11 +44,14 @@ func (r *report) write(ctx context.Context) error {
 	}
 	var text strings.Builder
 	if err := parsed.Execute(&text, map[string]any{
-		"Command": r.bench.command, "Date": time.Now().UTC().Format("2006-01-02"), "MiB": r.bench.bytes >> 20, "Rounds": r.bench.rounds,
-		"Least": r.bench.least, "Cores": r.cores, "Machine": machine(ctx), "Busy": r.bench.busy, "Took": r.took.Round(time.Second).String(),
+		"Command": r.bench.command, "Date": time.Now().UTC().Format("2006-01-02"), "MiB": r.bench.bytes >> 20,
+		"Rounds": r.bench.rounds,
+		"Least":  r.bench.least, "Cores": r.cores, "Machine": machine(ctx), "Busy": r.bench.busy,
+		"Took":     r.took.Round(time.Second).String(),
 		"Averaged": strings.Join(r.bench.ordinary(), ", "),
-		"Targets":  r.targetTable(), "Compress": r.compressTable(true), "Limits": r.compressTable(false), "Inflate": r.inflateTable(),
-		"Blocks": r.blockTable(), "CoresTable": r.coresTable(), "Estimates": r.estimateTable(), "Modes": r.modeTable(),
+		"Targets":  r.targetTable(), "Compress": r.compressTable(true), "Limits": r.compressTable(false),
+		"Inflate": r.inflateTable(),
+		"Blocks":  r.blockTable(), "CoresTable": r.coresTable(), "Estimates": r.estimateTable(), "Modes": r.modeTable(),
 		"Corpora": r.corporaTable(), "Hardware": r.hardwareTable(), "Engine": r.compressedBy(),
 	}); err != nil {
 		return fmt.Errorf("write the report: %w", err)
@@ -135,7 +138,10 @@ func machine(ctx context.Context) string {
 			}
 		}
 	}
-	parts := []string{fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), model, firstLine(ctx, "uname", "-sr")), runtime.Version() + " " + runtime.GOARCH, firstLine(ctx, "cc", "--version")}
+	parts := []string{
+		fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), model, firstLine(ctx, "uname", "-sr")),
+		runtime.Version() + " " + runtime.GOARCH, firstLine(ctx, "cc", "--version"),
+	}
 	if libraries := os.Getenv("LIGHTERAGE_LIBRARIES"); libraries != "" {
 		parts = append(parts, "libraries: "+strings.ReplaceAll(libraries, "@", " "))
 	}
@@ -157,7 +163,11 @@ func busy() string {
 	if _, err := fmt.Sscan(string(text), &load); err != nil || load < 0.5 {
 		return ""
 	}
-	return fmt.Sprintf("Other work ran beside it: the load was %.1f when it began. What goes by the wall, all cores above all, means little then.", load)
+	return fmt.Sprintf(
+		"Other work ran beside it: the load was %.1f when it began. What goes by the wall, all cores above all, means "+
+			"little then.",
+		load,
+	)
 }
 
 func firstLine(ctx context.Context, name string, args ...string) string {

@@ -80,7 +80,9 @@ func (r *report) compressTable(ordinary bool) string {
 
 // emphasis tells our engines from the others.
 func (r *report) emphasis(name string) string {
-	if r.family(name) == peer && !slices.ContainsFunc(r.bench.engines, func(e codec.Engine) bool { return e.Name() == name }) {
+	if r.family(name) == peer && !slices.ContainsFunc(r.bench.engines, func(e codec.Engine) bool {
+		return e.Name() == name
+	}) {
 		return name
 	}
 	return "**" + name + "**"
@@ -174,7 +176,9 @@ func (r *report) coresTable() string {
 			if inflate {
 				label += ", inflating"
 			}
-			t.row(label, fmt.Sprintf("%.0f", geometricMean(one)), fmt.Sprintf("%.0f", geometricMean(all)), fmt.Sprintf("%.2f", geometricMean(scaling.values)),
+			t.row(label, fmt.Sprintf("%.0f", geometricMean(one)), fmt.Sprintf("%.0f", geometricMean(all)), fmt.Sprintf(
+				"%.2f", geometricMean(scaling.values),
+			),
 				fmt.Sprintf("%.2f", scaling.worst), scaling.where, fmt.Sprintf("%+.0f%%", 100*(geometricMean(cost)-1)))
 		}
 	}
@@ -204,7 +208,9 @@ func (r *report) modeTable() string {
 	t := newTable("", "corpus", "Never", "Auto", "Always", "Auto / Always", "beyond Never", "ratio in Auto", "in Always")
 	for _, m := range r.decisions.modes {
 		micros := func(f result) string { return fmt.Sprintf("%.0f", median(f.cpu)*mainBlock/1e3) }
-		t.row(m.setting.name(), m.auto.corpus, micros(m.never), micros(m.auto), micros(m.always), fmt.Sprintf("%.1f%%", 100/m.auto.faster(m.always)), fmt.Sprintf("%.1f%%", 100*m.beyond()),
+		t.row(m.setting.name(), m.auto.corpus, micros(m.never), micros(m.auto), micros(m.always), fmt.Sprintf(
+			"%.1f%%", 100/m.auto.faster(m.always),
+		), fmt.Sprintf("%.1f%%", 100*m.beyond()),
 			fmt.Sprintf("%.3f", m.auto.ratio()), fmt.Sprintf("%.3f", m.always.ratio()))
 	}
 	return t.String()

@@ -121,12 +121,27 @@ func (b *bench) targets(r *results, cores int) []target {
 	if fast, ok := b.preferred(codec.Deflate, codec.Fast); ok {
 		if speed, ratio := b.against(r.compress, fast.name(), "igzip -1"); len(speed.values) > 0 {
 			all = append(all,
-				speed.fill(target{name: "deflate-fast-vs-igzip", bound: 0.95, digits: 2, what: fast.name() + " by `igzip -1`, speed"}),
-				ratio.fill(target{name: "deflate-fast-ratio-vs-igzip", bound: 1, atMost: true, digits: 3, what: fast.name() + " in blocks of 1 MiB by `igzip -1` in one piece, compressed size"}))
+				speed.fill(
+					target{name: "deflate-fast-vs-igzip", bound: 0.95, digits: 2, what: fast.name() + " by `igzip -1`, speed"},
+				),
+				ratio.fill(
+					target{
+						name: "deflate-fast-ratio-vs-igzip", bound: 1, atMost: true, digits: 3,
+						what: fast.name() + " in blocks of 1 MiB by `igzip -1` in one piece, compressed size",
+					},
+				))
 		}
 	}
 	if speed, _ := b.against(r.compress, "zlib-ng Balanced", "zlib-ng in C Balanced"); len(speed.values) > 0 {
-		all = append(all, speed.fill(target{name: "balanced-vs-c-loop", bound: 0.95, digits: 2, what: "zlib-ng Balanced by a loop in C over zlib-ng at the same level, speed"}))
+		all = append(
+			all,
+			speed.fill(
+				target{
+					name: "balanced-vs-c-loop", bound: 0.95, digits: 2,
+					what: "zlib-ng Balanced by a loop in C over zlib-ng at the same level, speed",
+				},
+			),
+		)
 	}
 	if t, ok := coresTarget(r, cores); ok {
 		all = append(all, t)
@@ -135,7 +150,10 @@ func (b *bench) targets(r *results, cores int) []target {
 		all = append(all, t)
 	}
 	all = append(all, b.decisionTargets(r)...)
-	allocations := target{name: "allocs-per-block", atMost: true, what: "objects allocated for a block by any engine or by frame", worst: "none allocates"}
+	allocations := target{
+		name: "allocs-per-block", atMost: true, what: "objects allocated for a block by any engine or by frame",
+		worst: "none allocates",
+	}
 	for _, a := range r.allocations {
 		if a.objects > allocations.measured {
 			allocations.measured, allocations.worst = a.objects, a.name
@@ -172,11 +190,16 @@ func (b *bench) decisionTargets(r *results) []target {
 			spread
 			name, what string
 		}{
-			{random, "random-cost-", "a block of random data in mode Auto, its checksum included, by one in mode Always, CPU; the worst level counts"},
+			{
+				random, "random-cost-",
+				"a block of random data in mode Auto, its checksum included, by one in mode Always, CPU; the worst level counts",
+			},
 			{beyond, "random-decision-", "the same, both without what the block costs in mode Never"},
 		} {
 			if len(t.values) > 0 {
-				filled := t.fill(target{name: t.name + id.String(), bound: 0.1, atMost: true, percent: true, digits: 1, what: t.what})
+				filled := t.fill(
+					target{name: t.name + id.String(), bound: 0.1, atMost: true, percent: true, digits: 1, what: t.what},
+				)
 				filled.measured = t.worst
 				all = append(all, filled)
 			}
@@ -214,7 +237,9 @@ func (b *bench) inflateTarget(r *results) (target, bool) {
 			names = append(names, e.Name())
 		}
 	}
-	ofFast := slices.DeleteFunc(slices.Clone(r.inflate), func(f result) bool { return f.codec != codec.Deflate || f.level != codec.Fast })
+	ofFast := slices.DeleteFunc(slices.Clone(r.inflate), func(f result) bool {
+		return f.codec != codec.Deflate || f.level != codec.Fast
+	})
 	ours := fastest(ofFast, names)
 	theirs := fastest(ofFast, append([]string{"igzip -d"}, b.loopNames()...))
 	if ours == "" || theirs == "" {
@@ -223,7 +248,9 @@ func (b *bench) inflateTarget(r *results) (target, bool) {
 	speed, _ := b.against(ofFast, ours, theirs)
 	return speed.fill(target{
 		name: "inflate-vs-fastest", bound: 0.95, digits: 2,
-		what: fmt.Sprintf("%s inflating what was deflated at Fast by %s, the fastest of `igzip -d` and the loops in C, speed", ours, theirs),
+		what: fmt.Sprintf(
+			"%s inflating what was deflated at Fast by %s, the fastest of `igzip -d` and the loops in C, speed", ours, theirs,
+		),
 	}), true
 }
 

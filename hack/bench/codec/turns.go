@@ -69,7 +69,9 @@ func (r result) faster(other result) float64 {
 
 // inTurn lets every contender pass over the corpus once to warm up, then again in
 // rounds. It closes them.
-func (b *bench) inTurn(ctx context.Context, corpus string, plain plainSide, contenders []contender) (found []result, err error) {
+func (b *bench) inTurn(
+	ctx context.Context, corpus string, plain plainSide, contenders []contender,
+) (found []result, err error) {
 	defer func() {
 		for _, c := range contenders {
 			if c.close != nil {

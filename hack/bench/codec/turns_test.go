@@ -49,14 +49,19 @@ func testInTurn(t *testing.T) {
 	var order []string
 	closed := 0
 	named := func(name string, took time.Duration) contender {
-		return contender{name: name, close: func() error { closed++; return nil }, pass: func(context.Context) (sample, error) {
+		return contender{name: name, close: func() error {
+			closed++
+			return nil
+		}, pass: func(context.Context) (sample, error) {
 			order = append(order, name)
 			time.Sleep(took)
 			return sample{cpu: 1000, wall: 2000, in: 100, out: 50}, nil
 		}}
 	}
 	b := &bench{log: io.Discard, extent: extent{rounds: 3, least: 2, patience: 20 * time.Millisecond}}
-	found, err := b.inTurn(t.Context(), "data", plainIn, []contender{named("quick", 0), named("slow", 30*time.Millisecond)})
+	found, err := b.inTurn(
+		t.Context(), "data", plainIn, []contender{named("quick", 0), named("slow", 30*time.Millisecond)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +78,12 @@ func testInTurn(t *testing.T) {
 
 func TestInTurnError(t *testing.T) {
 	broken, closed := errors.New("broken"), false
-	c := contender{name: "engine", close: func() error { closed = true; return nil }, pass: func(context.Context) (sample, error) { return sample{}, broken }}
-	if _, err := (&bench{log: io.Discard}).inTurn(t.Context(), "data", plainIn, []contender{c}); !errors.Is(err, broken) || !closed {
+	c := contender{
+		name: "engine", close: func() error { closed = true; return nil },
+		pass: func(context.Context) (sample, error) { return sample{}, broken },
+	}
+	if _, err := (&bench{log: io.Discard}).inTurn(t.Context(), "data", plainIn, []contender{c}); !errors.Is(err, broken) ||
+		!closed {
 		t.Errorf("got %v, closed: %v", err, closed)
 	}
 }

@@ -180,12 +180,14 @@ func (b *bench) agent(c *contender, program string, engines []string, coding str
 		return err
 	}
 	config := &wirev1.HTTPConfig{
-		ListenAddress: c.address, ServingDirectory: b.certificates, ControlAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0",
-		Backend:    &wirev1.HTTPBackend{Address: b.backendAddress, HealthInterval: durationpb.New(1 << 30)},
-		DialPolicy: &wirev1.DialPolicy{AllowLoopback: true}, // the backend of a measurement is on this machine
-		Codings:    []string{coding},
+		ListenAddress: c.address, ServingDirectory: b.certificates, ControlAddress: "127.0.0.1:0",
+		HealthAddress: "127.0.0.1:0",
+		Backend:       &wirev1.HTTPBackend{Address: b.backendAddress, HealthInterval: durationpb.New(1 << 30)},
+		DialPolicy:    &wirev1.DialPolicy{AllowLoopback: true}, // the backend of a measurement is on this machine
+		Codings:       []string{coding},
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, SoftwareEngines: engines,
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			SoftwareEngines: engines,
 		},
 	}
 	text, err := protojson.Marshal(config)

@@ -63,14 +63,17 @@ var (
 	wrkRequests = regexp.MustCompile(`(?m)^\s*(\d+) requests in .*, ([\d.]+)([KMG]?B) read`)
 	wrkRate     = regexp.MustCompile(`(?m)^Requests/sec:\s+([\d.]+)`)
 	wrk99       = regexp.MustCompile(`(?m)^\s+99%\s+([\d.]+)(us|ms|s)`)
-	wrkErrors   = regexp.MustCompile(`(?m)^\s+(Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)|Non-2xx.*)$`)
-	h2Rate      = regexp.MustCompile(`(?m)^finished in .*, ([\d.]+) req/s`)
-	h2Requests  = regexp.MustCompile(`(?m)^requests: (\d+) total, .* (\d+) succeeded, (\d+) failed, (\d+) errored`)
+	wrkErrors   = regexp.MustCompile(
+		`(?m)^\s+(Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)|Non-2xx.*)$`,
+	)
+	h2Rate     = regexp.MustCompile(`(?m)^finished in .*, ([\d.]+) req/s`)
+	h2Requests = regexp.MustCompile(`(?m)^requests: (\d+) total, .* (\d+) succeeded, (\d+) failed, (\d+) errored`)
 )
 
 // wrk makes load over HTTP/1.1 and returns how many requests were answered.
 func wrk(ctx context.Context, url, accept string, d time.Duration, conns int) (turn, float64, error) {
-	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(conns), "-d"+strconv.Itoa(int(d.Seconds()))+"s", "--latency",
+	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(conns), "-d"+strconv.Itoa(int(d.Seconds()))+
+		"s", "--latency",
 		"-H", "Accept-Encoding: "+accept, url).CombinedOutput()
 	if err != nil {
 		return turn{}, 0, fmt.Errorf("wrk: %w: %s", err, out)
@@ -85,14 +88,17 @@ func wrk(ctx context.Context, url, accept string, d time.Duration, conns int) (t
 var errNotUnderstood = errors.New("what it says is not understood")
 
 func parseWrk(out string) (turn, float64, error) {
-	requests, rate, late := wrkRequests.FindStringSubmatch(out), wrkRate.FindStringSubmatch(out), wrk99.FindStringSubmatch(out)
+	requests, rate, late := wrkRequests.FindStringSubmatch(out), wrkRate.FindStringSubmatch(out),
+		wrk99.FindStringSubmatch(out)
 	if requests == nil || rate == nil || late == nil {
 		return turn{}, 0, errNotUnderstood
 	}
 	if m := wrkErrors.FindStringSubmatch(out); m != nil {
 		return turn{}, 0, fmt.Errorf("requests failed: %s", m[1])
 	}
-	count, read := number(requests[1]), number(requests[2])*map[string]float64{"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[requests[3]]
+	count, read := number(requests[1]), number(requests[2])*map[string]float64{
+		"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30,
+	}[requests[3]]
 	if count == 0 {
 		return turn{}, 0, errors.New("no request was answered")
 	}
@@ -113,7 +119,8 @@ func number(s string) float64 {
 
 // h2load makes load over HTTP/2.
 func h2load(ctx context.Context, url, accept string, d time.Duration) (turn, float64, error) {
-	out, err := exec.CommandContext(ctx, "h2load", "-t2", "-c"+strconv.Itoa(connections), "-m4", "-D"+strconv.Itoa(int(d.Seconds())),
+	out, err := exec.CommandContext(ctx, "h2load", "-t2", "-c"+strconv.Itoa(connections), "-m4", "-D"+
+		strconv.Itoa(int(d.Seconds())),
 		"-H", "Accept-Encoding: "+accept, url).CombinedOutput()
 	if err != nil {
 		return turn{}, 0, fmt.Errorf("h2load: %w: %s", err, out)
@@ -143,7 +150,8 @@ func parseH2load(out string) (turn, float64, error) {
 // wrkMany makes load with many connections and returns how many requests were answered by
 // second.
 func (b *bench) wrkMany(ctx context.Context, c *contender, d time.Duration) (float64, error) {
-	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(manyConnections), "-d"+strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "20s",
+	out, err := exec.CommandContext(ctx, "wrk", "-t2", "-c"+strconv.Itoa(manyConnections), "-d"+
+		strconv.Itoa(int(d.Seconds()))+"s", "--timeout", "20s",
 		"-H", "Accept-Encoding: gzip", fmt.Sprintf("https://%s/xml/20000", c.address)).CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("wrk: %w: %s", err, out)
@@ -177,8 +185,12 @@ func (b *bench) check(ctx context.Context) error {
 				return fmt.Errorf("ask %s: %w", c.name, err)
 			}
 			coded := strings.TrimPrefix(accept, "identity")
-			if res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != coded || (len(body) == 20000) != (coded == "") {
-				return fmt.Errorf("%s answers %s to %s with %d bytes of coding %q", c.name, res.Status, accept, len(body), res.Header.Get("Content-Encoding"))
+			if res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != coded ||
+				(len(body) == 20000) != (coded == "") {
+				return fmt.Errorf(
+					"%s answers %s to %s with %d bytes of coding %q", c.name, res.Status, accept, len(body),
+					res.Header.Get("Content-Encoding"),
+				)
 			}
 			if res.TLS.Version != tls.VersionTLS13 {
 				return fmt.Errorf("%s does not speak TLS 1.3", c.name)

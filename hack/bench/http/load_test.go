@@ -26,11 +26,13 @@ Transfer/sec:     42.21MB
 
 func TestParseWrk(t *testing.T) {
 	got, count, err := parseWrk(wrkSays)
-	if err != nil || count != 17244 || got.requests != 8600.50 || got.p99 != 31.5 || math.Abs(got.wire-84.6*(1<<20)/17244) > 1e-6 {
+	if err != nil || count != 17244 || got.requests != 8600.50 || got.p99 != 31.5 ||
+		math.Abs(got.wire-84.6*(1<<20)/17244) > 1e-6 {
 		t.Errorf("%+v, %v, %v", got, count, err)
 	}
 	for _, bad := range []string{
-		"", strings.Replace(wrkSays, "Requests/sec", "Errors/sec", 1), strings.Replace(wrkSays, "17244 requests", "0 requests", 1),
+		"", strings.Replace(wrkSays, "Requests/sec", "Errors/sec", 1),
+		strings.Replace(wrkSays, "17244 requests", "0 requests", 1),
 		wrkSays + "  Non-2xx or 3xx responses: 5\n", wrkSays + "  Socket errors: connect 0, read 1, write 0, timeout 0\n",
 	} {
 		if got, _, err := parseWrk(bad); err == nil {
@@ -50,7 +52,10 @@ func TestParseH2load(t *testing.T) {
 	if err != nil || count != 10010 || got.requests != 5005 {
 		t.Errorf("%+v, %v, %v", got, count, err)
 	}
-	for _, bad := range []string{"", strings.Replace(h2loadSays, "0 failed", "3 failed", 1), strings.Replace(h2loadSays, "10010 succeeded", "0 succeeded", 1)} {
+	for _, bad := range []string{
+		"", strings.Replace(h2loadSays, "0 failed", "3 failed", 1),
+		strings.Replace(h2loadSays, "10010 succeeded", "0 succeeded", 1),
+	} {
 		if got, _, err := parseH2load(bad); err == nil {
 			t.Errorf("%q gives %+v", bad, got)
 		}
@@ -58,7 +63,10 @@ func TestParseH2load(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	b := &bench{extent: extents["quick"], turns: map[key][]turn{}, memory: map[string][]int64{ourName: {1 << 20, 100 << 20, 100 << 20, 129 << 20, 129 << 20}}}
+	b := &bench{
+		extent: extents["quick"], turns: map[key][]turn{},
+		memory: map[string][]int64{ourName: {1 << 20, 100 << 20, 100 << 20, 129 << 20, 129 << 20}},
+	}
 	for _, name := range []string{"nginx", "HAProxy", ourName} {
 		b.all = append(b.all, &contender{name: name, ours: name == ourName})
 	}
@@ -67,7 +75,11 @@ func TestTargets(t *testing.T) {
 		for _, compressed := range []bool{true, false} {
 			b.turns[key{"nginx", "xml", size, "1.1", compressed}] = []turn{{requests: 100, p99: 10, cpu: 1}}
 			b.turns[key{"HAProxy", "xml", size, "1.1", compressed}] = []turn{{requests: 200, p99: 1, cpu: 1}}
-			b.turns[key{ourName, "xml", size, "1.1", compressed}] = []turn{{requests: 100, p99: 5, cpu: 1}, {requests: 400, p99: 20, cpu: 1}, {requests: 300, p99: 10, cpu: 1}}
+			b.turns[key{ourName, "xml", size, "1.1", compressed}] = []turn{
+				{requests: 100, p99: 5, cpu: 1},
+				{requests: 400, p99: 20, cpu: 1},
+				{requests: 300, p99: 10, cpu: 1},
+			}
 		}
 		b.turns[key{"isa-l", "xml", size, "1.1", true}] = []turn{{cpu: 1.3 - 0.2*float64(i)}}
 	}
@@ -93,7 +105,8 @@ func TestTargets(t *testing.T) {
 		t.Errorf("it breaks even at %d", got)
 	}
 	r := newReport(b, 0)
-	if svg := r.draw(); !strings.HasPrefix(svg, "<svg") || strings.Count(svg, "<polyline") != 6 || strings.Contains(svg, "NaN") {
+	if svg := r.draw(); !strings.HasPrefix(svg, "<svg") || strings.Count(svg, "<polyline") != 6 ||
+		strings.Contains(svg, "NaN") {
 		t.Errorf("the plot is %s", svg)
 	}
 	if cost := r.costTable(); !strings.Contains(cost, "| nginx, gzip | 1.000 |") {

@@ -118,7 +118,9 @@ func (l *long) holdIdle(ctx context.Context, c *contender) error {
 			}
 		}
 	}()
-	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // The certificate was made for this run.
+	dialer := &tls.Dialer{
+		Config: &tls.Config{InsecureSkipVerify: true},
+	} //nolint:gosec // The certificate was made for this run.
 	each := func(do func(i int) error) error {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -186,8 +188,14 @@ func (l *long) longTargets() []target {
 	rest := l.loaded[tenth:]
 	third := len(rest) / 3
 	return []target{
-		{name: "memory-1000-connections", measured: float64(most) / (1 << 20), bound: 128, atMost: true, digits: 0, what: fmt.Sprintf("most MiB of memory in %v with %d connections", l.hold, manyConnections)},
-		{name: "memory-flat", measured: mean(rest[len(rest)-third:]) / mean(rest[:third]), bound: 1.05, atMost: true, digits: 2, what: "mean memory of the last third of that time by that of the first"},
+		{
+			name: "memory-1000-connections", measured: float64(most) / (1 << 20), bound: 128, atMost: true, digits: 0,
+			what: fmt.Sprintf("most MiB of memory in %v with %d connections", l.hold, manyConnections),
+		},
+		{
+			name: "memory-flat", measured: mean(rest[len(rest)-third:]) / mean(rest[:third]), bound: 1.05, atMost: true,
+			digits: 2, what: "mean memory of the last third of that time by that of the first",
+		},
 	}
 }
 
@@ -207,14 +215,19 @@ func (l *long) writeLong(ctx context.Context, out string, targets []target) erro
 		for _, n := range l.loaded[from:to] {
 			most = max(most, n)
 		}
-		rows = append(rows, []string{(l.hold * time.Duration(i+1) / 20).String(), mib(int64(mean(l.loaded[from:to]))), mib(most)})
+		rows = append(
+			rows, []string{(l.hold * time.Duration(i+1) / 20).String(), mib(int64(mean(l.loaded[from:to]))), mib(most)},
+		)
 	}
 	var text strings.Builder
 	if err := parsed.Execute(&text, map[string]any{
-		"Date": time.Now().UTC().Format("2006-01-02"), "Hold": l.hold.String(), "Machine": machine(ctx), "Busy": l.busy(), "Many": manyConnections,
-		"Targets": targetTable(targets), "Course": table([]string{"until", "mean, MiB", "most, MiB"}, rows), "Rate": grouped(l.rate),
-		"Begin": mib(l.begin), "Idle": mib(l.idle), "Settled": mib(l.settled), "IdleConnections": grouped(idleConnections), "IdleFor": idleFor.String(),
-		"Each": fmt.Sprintf("%.1f", float64(l.idle-l.begin)/idleConnections/1024),
+		"Date": time.Now().UTC().Format("2006-01-02"), "Hold": l.hold.String(), "Machine": machine(ctx), "Busy": l.busy(),
+		"Many":    manyConnections,
+		"Targets": targetTable(targets), "Course": table([]string{"until", "mean, MiB", "most, MiB"}, rows),
+		"Rate":  grouped(l.rate),
+		"Begin": mib(l.begin), "Idle": mib(l.idle), "Settled": mib(l.settled), "IdleConnections": grouped(idleConnections),
+		"IdleFor": idleFor.String(),
+		"Each":    fmt.Sprintf("%.1f", float64(l.idle-l.begin)/idleConnections/1024),
 	}); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

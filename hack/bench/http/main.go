@@ -36,12 +36,21 @@ var extents = map[string]extent{
 		name: "full", rounds: 3, turn: 2 * time.Second, hold: 40 * time.Second,
 		sizes: []int{3000, 5000, 12000, 20000, 40000, 64000, 128000, 240000}, json: []int{20000, 128000},
 	},
-	"quick": {name: "quick", rounds: 1, turn: time.Second, hold: 5 * time.Second, sizes: []int{5000, 20000, 64000, 240000}},
+	"quick": {
+		name: "quick", rounds: 1, turn: time.Second, hold: 5 * time.Second, sizes: []int{5000, 20000, 64000, 240000},
+	},
 }
 
 func main() {
-	name := flag.String("extent", "full", "how much is measured: full, quick for a look that is no result, or long for the agent's memory in the long run")
-	out := flag.String("out", "", "the directory for http.md and http.svg, or http-long.md (default: docs/results; dist/bench when quick or not that long)")
+	name := flag.String(
+		"extent", "full",
+		"how much is measured: full, quick for a look that is no result, or long for the agent's memory in the long run",
+	)
+	out := flag.String(
+		"out", "",
+		"the directory for http.md and http.svg, or http-long.md (default: docs/results; dist/bench when quick or not that "+
+			"long)",
+	)
 	hold := flag.Duration("hold", longest, "how long there is load when the extent is long")
 	agent := flag.String("agent", "bin/agent", "the agent to measure")
 	caddy := flag.String("caddy", "", "the program caddy")

@@ -54,10 +54,16 @@ func (r *report) draw() string {
 			if !compressed {
 				dash, label = ` stroke-dasharray="5 4"`, c.name
 			}
-			fmt.Fprintf(&svg, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n", path.String(), strokes[i%len(strokes)], dash)
+			fmt.Fprintf(
+				&svg, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n", path.String(),
+				strokes[i%len(strokes)], dash,
+			)
 			at := apart(last, ends)
 			ends = append(ends, at)
-			fmt.Fprintf(&svg, `<text x="%g" y="%.1f" fill="%s" font-size="12">%s</text>`+"\n", plotWidth-plotRight+8, at+4, strokes[i%len(strokes)], label)
+			fmt.Fprintf(
+				&svg, `<text x="%g" y="%.1f" fill="%s" font-size="12">%s</text>`+"\n", plotWidth-plotRight+8, at+4,
+				strokes[i%len(strokes)], label,
+			)
 		}
 	}
 	svg.WriteString("</svg>\n")
@@ -94,15 +100,28 @@ func (a scale) grid(svg *strings.Builder, sizes []int) {
 	bottom := plotHeight - plotBottom
 	for _, size := range sizes {
 		x := a.x(float64(size))
-		fmt.Fprintf(svg, `<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="#eaeef2"/><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x, plotTop, x, bottom, x, bottom+18, grouped(float64(size)))
+		fmt.Fprintf(
+			svg,
+			`<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="#eaeef2"/><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+
+				"\n",
+			x, plotTop, x, bottom, x, bottom+18, grouped(float64(size)),
+		)
 	}
 	for decade := 10.0; decade <= 1e6; decade *= 10 {
 		for _, step := range []float64{1, 2, 5} {
 			if v := decade * step; v >= a.minY && v <= a.maxY {
-				fmt.Fprintf(svg, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="#eaeef2"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`+"\n", plotLeft, a.y(v), plotWidth-plotRight, a.y(v), plotLeft-8, a.y(v)+4, grouped(v))
+				fmt.Fprintf(
+					svg,
+					`<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="#eaeef2"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`+
+						"\n",
+					plotLeft, a.y(v), plotWidth-plotRight, a.y(v), plotLeft-8, a.y(v)+4, grouped(v),
+				)
 			}
 		}
 	}
-	fmt.Fprintf(svg, `<text x="%g" y="%g" text-anchor="middle">bytes of the body</text>`+"\n", (plotLeft+plotWidth-plotRight)/2, plotHeight-18)
+	fmt.Fprintf(
+		svg, `<text x="%g" y="%g" text-anchor="middle">bytes of the body</text>`+"\n", (plotLeft+plotWidth-plotRight)/2,
+		plotHeight-18,
+	)
 	fmt.Fprintf(svg, `<text x="%g" y="24">requests by second; dashed: not compressed</text>`+"\n", plotLeft)
 }

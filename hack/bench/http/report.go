@@ -36,9 +36,11 @@ func (r *report) write(ctx context.Context, out string) error {
 	}
 	var text strings.Builder
 	if err := parsed.Execute(&text, map[string]any{
-		"Command": r.command(), "Date": time.Now().UTC().Format("2006-01-02"), "Took": r.took.Round(time.Second).String(), "Rounds": r.rounds, "Turn": r.turn.String(),
-		"Connections": connections, "Machine": machine(ctx), "Suite": suite, "Busy": r.busy(), "Targets": targetTable(r.targets),
-		"Cost": r.costTable(), "Engines": r.engineTable(), "BreakEven": r.breakEvenTable(),
+		"Command": r.command(), "Date": time.Now().UTC().Format("2006-01-02"), "Took": r.took.Round(time.Second).String(),
+		"Rounds": r.rounds, "Turn": r.turn.String(),
+		"Connections": connections, "Machine": machine(ctx), "Suite": suite, "Busy": r.busy(),
+		"Targets": targetTable(r.targets),
+		"Cost":    r.costTable(), "Engines": r.engineTable(), "BreakEven": r.breakEvenTable(),
 		"Compressed": r.rateTable("xml", r.sizes, true), "Plain": r.rateTable("xml", r.sizes, false), "JSON": r.jsonTable(),
 		"HTTP2": r.http2Table(), "Memory": r.memoryTable(), "Many": manyConnections,
 	}); err != nil {
@@ -125,7 +127,9 @@ func milliseconds(f float64) string { return strings.TrimPrefix(fmt.Sprintf("%.3
 // costTable has the CPU time of a response: ours compressed, and everybody's.
 func (r *report) costTable() string {
 	var rows [][]string
-	rows = append(rows, r.row("saved", r.sizes, func(f float64) string { return fmt.Sprintf("%.0f %%", f) }, func(size int) float64 {
+	rows = append(rows, r.row("saved", r.sizes, func(f float64) string {
+		return fmt.Sprintf("%.0f %%", f)
+	}, func(size int) float64 {
 		plain := r.median(key{ourName, "xml", size, "1.1", false}, wireOf)
 		if plain == 0 {
 			return 0
@@ -179,7 +183,9 @@ func (r *report) rateTable(kind string, sizes []int, compressed bool) string {
 		}))
 	}
 	for _, c := range r.all {
-		rows = append(rows, r.row(c.name+", p99 ms", sizes, func(f float64) string { return fmt.Sprintf("%.1f", f) }, func(size int) float64 {
+		rows = append(rows, r.row(c.name+", p99 ms", sizes, func(f float64) string {
+			return fmt.Sprintf("%.1f", f)
+		}, func(size int) float64 {
 			return r.median(key{c.name, kind, size, "1.1", compressed}, p99Of)
 		}))
 	}
@@ -218,7 +224,12 @@ func (r *report) memoryTable() string {
 		for _, n := range held {
 			most = max(most, n)
 		}
-		rows = append(rows, []string{c.name, fmt.Sprintf("%.0f", float64(most)/(1<<20)), fmt.Sprintf("%.0f", float64(held[len(held)-1])/(1<<20))})
+		rows = append(
+			rows,
+			[]string{
+				c.name, fmt.Sprintf("%.0f", float64(most)/(1<<20)), fmt.Sprintf("%.0f", float64(held[len(held)-1])/(1<<20)),
+			},
+		)
 	}
 	return table([]string{"", "most, MiB", "at the end, MiB"}, rows)
 }
@@ -234,7 +245,10 @@ func machine(ctx context.Context) string {
 			}
 		}
 	}
-	parts := []string{fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), model, firstLine(ctx, "uname", "-sr")), runtime.Version() + " " + runtime.GOARCH}
+	parts := []string{
+		fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), model, firstLine(ctx, "uname", "-sr")),
+		runtime.Version() + " " + runtime.GOARCH,
+	}
 	if libraries := os.Getenv("LIGHTERAGE_LIBRARIES"); libraries != "" {
 		parts = append(parts, "libraries: "+strings.ReplaceAll(libraries, "@", " "))
 	}

@@ -77,7 +77,9 @@ func (b *bench) targets() []target {
 			if size >= 64000 {
 				bound = 1
 			}
-			all = append(all, target{name: fmt.Sprintf("plain-rate-%d", size), measured: b.median(k(ourName, false), requestsOf) / b.median(k("nginx", false), requestsOf),
+			all = append(all, target{name: fmt.Sprintf("plain-rate-%d", size), measured: b.median(
+				k(ourName, false), requestsOf,
+			) / b.median(k("nginx", false), requestsOf),
 				bound: bound, digits: 2, what: fmt.Sprintf("requests by second, not compressed, %d bytes, by nginx", size)})
 		}
 		all = append(all, target{name: fmt.Sprintf("p99-%d", size), measured: b.median(k(ourName, true), p99Of) / b.median(k("nginx", true), p99Of), bound: 1, atMost: true, digits: 2,
@@ -89,7 +91,8 @@ func (b *bench) targets() []target {
 			most = max(most, float64(n))
 		}
 		all = append(all, target{
-			name: "memory-1000-connections", measured: most / (1 << 20), bound: 128, atMost: true, digits: 0, what: fmt.Sprintf("most MiB of memory with %d connections", manyConnections),
+			name: "memory-1000-connections", measured: most / (1 << 20), bound: 128, atMost: true, digits: 0,
+			what: fmt.Sprintf("most MiB of memory with %d connections", manyConnections),
 		})
 	}
 	return all

@@ -20,11 +20,18 @@ import (
 // made returns the rows of a cell in which none takes 2 s, zstd 1 s and Auto with each objective a little more.
 func made(link speed, k kind, cores int, over float64) []row {
 	run := func(f float64) []outcome {
-		return []outcome{{elapsed: f, cpu: f, bytes: f * 1e8, choice: "zstd Fast"}, {elapsed: 100 * f, cpu: f, bytes: f * 1e8}, {elapsed: f, cpu: f, bytes: f * 1e8}}
+		return []outcome{
+			{elapsed: f, cpu: f, bytes: f * 1e8, choice: "zstd Fast"},
+			{elapsed: 100 * f, cpu: f, bytes: f * 1e8},
+			{elapsed: f, cpu: f, bytes: f * 1e8},
+		}
 	}
 	c := cell{link: link, kind: k, cores: cores, size: 100 << 20, auto: map[policy.Objective]*contender{}}
 	c.again = &contender{name: "none again", settings: policy.Settings{Mode: policy.Never}, runs: run(2.1)}
-	c.fixed = []*contender{{name: "none", settings: policy.Settings{Mode: policy.Never}, runs: run(2)}, {name: "zstd Fast", runs: run(1)}}
+	c.fixed = []*contender{
+		{name: "none", settings: policy.Settings{Mode: policy.Never}, runs: run(2)},
+		{name: "zstd Fast", runs: run(1)},
+	}
 	for _, o := range objectives {
 		c.auto[o] = &contender{name: "Auto", runs: run(1 + over)}
 	}
@@ -46,7 +53,9 @@ func TestRegret(t *testing.T) {
 // TestMerge: a part that is measured again takes the place of what it was, and what stands in the file stays as it is.
 func TestMerge(t *testing.T) {
 	dir := t.TempDir()
-	before := merge(nil, slices.Concat(made(0, kinds[4], 2, 0.3), made(10, kinds[0], 1, 0.01), made(10, kinds[1], 1, 0.02)))
+	before := merge(
+		nil, slices.Concat(made(0, kinds[4], 2, 0.3), made(10, kinds[0], 1, 0.01), made(10, kinds[1], 1, 0.02)),
+	)
 	if _, err := publish(dir, before, false); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +63,8 @@ func TestMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(after) != len(before) || after[0].Data != "records" || 100*after[0].regret() < 49 || after[len(objectives)].regret() > 0.03 || after[len(after)-1].Network != 0 {
+	if len(after) != len(before) || after[0].Data != "records" || 100*after[0].regret() < 49 ||
+		after[len(objectives)].regret() > 0.03 || after[len(after)-1].Network != 0 {
 		t.Errorf("got %+v", after)
 	}
 	kept, err := readRows(dir)
@@ -88,7 +98,8 @@ func TestTargets(t *testing.T) {
 	for _, target := range met {
 		said = append(said, target.String())
 	}
-	want := "target policy-regret-median-percent 1.50 2.00 ok|target policy-regret-worst-percent 108.00 10.00 miss|target policy-incompressible-over-none-percent 4.00 3.00 miss"
+	want := "target policy-regret-median-percent 1.50 2.00 ok|target policy-regret-worst-percent 108.00 10.00 " +
+		"miss|target policy-incompressible-over-none-percent 4.00 3.00 miss"
 	if got := strings.Join(said, "|"); got != want {
 		t.Errorf("got %s", got)
 	}
@@ -135,7 +146,9 @@ func TestMap(t *testing.T) {
 // CPU time counts.
 func TestSimulation(t *testing.T) {
 	table := simulate()
-	for _, want := range []string{"| 10 Gbit/s | Cost | ", "| 100 Gbit/s | CPU | none, ", "| 10 Gbit/s | Elapsed | accelerator, "} {
+	for _, want := range []string{
+		"| 10 Gbit/s | Cost | ", "| 100 Gbit/s | CPU | none, ", "| 10 Gbit/s | Elapsed | accelerator, ",
+	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
 		}
@@ -159,7 +172,10 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(dir + "/policy.md")
-	if err != nil || strings.Contains(string(text), "%!") || !strings.Contains(string(text), "| random | 100 | Elapsed | 1.300 s | zstd Fast | zstd Fast | 1.000 s | 2.000 s | 30.0 |") {
+	if err != nil || strings.Contains(string(text), "%!") ||
+		!strings.Contains(
+			string(text), "| random | 100 | Elapsed | 1.300 s | zstd Fast | zstd Fast | 1.000 s | 2.000 s | 30.0 |",
+		) {
 		t.Errorf("%v:\n%s", err, text)
 	}
 }

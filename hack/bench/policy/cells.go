@@ -29,7 +29,8 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{"records", "records", 0.56, false}, {"xml", "XML", 0.21, false}, {"json", "logs", 0.28, false}, {"zeros", "zeros", 0.001, false},
+	{"records", "records", 0.56, false}, {"xml", "XML", 0.21, false}, {"json", "logs", 0.28, false},
+	{"zeros", "zeros", 0.001, false},
 	{"random", "random", 1, true}, {"gzip", "gzip'd", 1, true}, {"zstd", "zstd'd", 1, true},
 }
 
@@ -55,8 +56,14 @@ type grid struct {
 }
 
 var (
-	fullGrid  = grid{links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 60, patience: 8 * time.Second}
-	quickGrid = grid{links: []speed{100, 0}, kinds: []kind{kinds[0], kinds[1], kinds[4]}, cores: []int{1, 2}, best: 500 * time.Millisecond, rounds: 3, patience: 8 * time.Second}
+	fullGrid = grid{
+		links: []speed{10, 100, 1000, 0}, kinds: kinds, cores: []int{1, 2}, best: 700 * time.Millisecond, rounds: 60,
+		patience: 8 * time.Second,
+	}
+	quickGrid = grid{
+		links: []speed{100, 0}, kinds: []kind{kinds[0], kinds[1], kinds[4]}, cores: []int{1, 2}, best: 500 * time.Millisecond,
+		rounds: 3, patience: 8 * time.Second,
+	}
 )
 
 // measured reports whether a network is measured with so many cores: where it is slow it alone decides.
@@ -214,13 +221,21 @@ func (p *pair) measure(ctx context.Context, c cell, g grid) (cell, error) {
 	}
 	for _, id := range []codec.ID{codec.Deflate, codec.Zstd} {
 		for _, level := range codec.Levels() {
-			c.fixed = append(c.fixed, &contender{name: fmt.Sprintf("%v %v", id, level), codec: id, settings: policy.Settings{Mode: policy.Always, Level: level}})
+			c.fixed = append(
+				c.fixed,
+				&contender{
+					name: fmt.Sprintf("%v %v", id, level), codec: id, settings: policy.Settings{Mode: policy.Always, Level: level},
+				},
+			)
 		}
 	}
 	c.auto = make(map[policy.Objective]*contender)
 	all := slices.Clone(c.fixed)
 	for _, o := range objectives {
-		c.auto[o] = &contender{name: "Auto " + string(o), settings: policy.Settings{Mode: policy.Auto, Level: codec.High, Objective: o, Prices: prices}}
+		c.auto[o] = &contender{
+			name:     "Auto " + string(o),
+			settings: policy.Settings{Mode: policy.Auto, Level: codec.High, Objective: o, Prices: prices},
+		}
 		all = append(all, c.auto[o])
 	}
 	if c.again != nil {

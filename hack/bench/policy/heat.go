@@ -57,11 +57,16 @@ func heatMap(rows []row) string {
 	}{{0, "to 2"}, {3, "to 5"}, {7, "to 10"}, {11, "more"}} {
 		fill, _ := shade(legend.percent)
 		x := mapLeft + 500 + 70*float64(i)
-		fmt.Fprintf(&b, `<rect x="%g" y="10" width="14" height="14" fill="%s"/><text x="%g" y="22">%s</text>`+"\n", x, fill, x+19, legend.text)
+		fmt.Fprintf(
+			&b, `<rect x="%g" y="10" width="14" height="14" fill="%s"/><text x="%g" y="22">%s</text>`+"\n", x, fill, x+19,
+			legend.text,
+		)
 	}
 	for j, column := range columns {
 		x := mapLeft + group*float64(j)
-		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle" font-weight="bold">%s</text>`+"\n", x+group/2, mapTop-28, column)
+		fmt.Fprintf(
+			&b, `<text x="%g" y="%g" text-anchor="middle" font-weight="bold">%s</text>`+"\n", x+group/2, mapTop-28, column,
+		)
 		for k, o := range objectives {
 			fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", x+boxWidth*(float64(k)+0.5), mapTop-8, o)
 		}

@@ -27,7 +27,11 @@ func main() {
 	dir := flag.String("dir", "", "the role's directory")
 	work := flag.String("work", "", "a directory in memory (required)")
 	extent := flag.String("extent", "full", "full, or quick: fewer cells, no result is written")
-	only := flag.String("only", "", "measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 for unlimited Mbit/s), or of both (10/logs); no result is written but with -merge")
+	only := flag.String(
+		"only", "",
+		"measure the cells of one kind of data alone, or of one network (10, 100, 1000, 0 for unlimited Mbit/s), or of "+
+			"both (10/logs); no result is written but with -merge",
+	)
 	merge := flag.Bool("merge", false, "put what -only measures in the place of what the results had of it")
 	out := flag.String("out", "docs/results", "the directory for policy.md, policy.svg and policy.json")
 	flag.Parse()

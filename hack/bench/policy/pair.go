@@ -45,26 +45,36 @@ func startPair(ctx context.Context, link *network.Pair, work string, cores int) 
 	if cores > 1 {
 		senderCPUs, receiverCPUs = "0,1", "0,1"
 	}
-	if p.receiver, err = p.start(ctx, ca, "receive", link.Receiver(), receiverCPUs, pki.DeliveryIdentity("bench", namespace, "copy"), serverName); err != nil {
+	if p.receiver, err = p.start(
+		ctx, ca, "receive", link.Receiver(), receiverCPUs, pki.DeliveryIdentity("bench", namespace, "copy"), serverName,
+	); err != nil {
 		return nil, err
 	}
-	if p.sender, err = p.start(ctx, ca, "send", link.Sender(), senderCPUs, pki.TransferIdentity("bench", namespace, name), "sender.lighterage.internal"); err != nil {
+	if p.sender, err = p.start(
+		ctx, ca, "send", link.Sender(), senderCPUs, pki.TransferIdentity("bench", namespace, name),
+		"sender.lighterage.internal",
+	); err != nil {
 		return nil, errors.Join(err, p.receiver.close())
 	}
 	return p, nil
 }
 
-func (p *pair) start(ctx context.Context, ca *pki.CA, role, space, cpus string, identity pki.Identity, dns string) (*child, error) {
+func (p *pair) start(
+	ctx context.Context, ca *pki.CA, role, space, cpus string, identity pki.Identity, dns string,
+) (*child, error) {
 	dir := filepath.Join(p.work, role)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a directory to %s: %w", role, err)
 	}
-	issued, err := ca.Issue(pki.Template{Identity: identity, DNSNames: []string{dns}, Lifetime: 12 * time.Hour}, time.Now())
+	issued, err := ca.Issue(
+		pki.Template{Identity: identity, DNSNames: []string{dns}, Lifetime: 12 * time.Hour}, time.Now(),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("issue the certificate to %s: %w", role, err)
 	}
 	for file, content := range map[string][]byte{
-		"tls.crt": issued.CertificatePEM, "tls.key": issued.KeyPEM, "cluster-ca.crt": ca.CertificatePEM, "peer-ca.crt": ca.CertificatePEM,
+		"tls.crt": issued.CertificatePEM, "tls.key": issued.KeyPEM, "cluster-ca.crt": ca.CertificatePEM,
+		"peer-ca.crt": ca.CertificatePEM,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
 			return nil, fmt.Errorf("write the files to %s: %w", role, err)
@@ -138,5 +148,8 @@ func (p *pair) move(o order) (outcome, error) {
 	if err != nil {
 		return outcome{}, fmt.Errorf("receive: %w", err)
 	}
-	return outcome{elapsed: sent.Elapsed.Seconds(), cpu: (sent.CPU + received.CPU).Seconds(), bytes: float64(sent.Bytes), choice: sent.Choice}, nil
+	return outcome{
+		elapsed: sent.Elapsed.Seconds(), cpu: (sent.CPU + received.CPU).Seconds(), bytes: float64(sent.Bytes),
+		choice: sent.Choice,
+	}, nil
 }

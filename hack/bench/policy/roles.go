@@ -115,16 +115,21 @@ func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error 
 	}
 	report := transfer.NewReceiveReport()
 	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
-		RunID: o.Run, Attempt: 1, Sender: namespace + "/" + name, Destination: kept{transfer.Tree{Destination: destination}, r.file},
-		Engines: r.codec, InflateRates: r.rates, Report: report,
+		RunID: o.Run, Attempt: 1, Sender: namespace + "/" + name,
+		Destination: kept{transfer.Tree{Destination: destination}, r.file},
+		Engines:     r.codec, InflateRates: r.rates, Report: report,
 	})
 	listener, err := net.Listen("tcp", network.ReceiverAddress(prefix)+":0")
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	server := transport.NewDataServer(transport.NewFiles(r.dir), transport.Sender{Namespace: namespace, Name: name}, receiver.ServeBlocks)
+	server := transport.NewDataServer(
+		transport.NewFiles(r.dir), transport.Sender{Namespace: namespace, Name: name}, receiver.ServeBlocks,
+	)
 	wirev1.RegisterReceiverServer(server, receiver)
-	go func() { _ = server.Serve(transport.Listen(listener, &report.Wire, 64)) }() //nolint:contextcheck // a server has none
+	go func() {
+		_ = server.Serve(transport.Listen(listener, &report.Wire, 64))
+	}() //nolint:contextcheck // a server has none
 	// The sender gets the last word before the connection goes.
 	defer func() {
 		timer := time.AfterFunc(3*time.Second, server.Stop)
@@ -162,7 +167,8 @@ func (s *sender) do(ctx context.Context, o order, answers func(answer)) error {
 	report := transfer.NewSendReport()
 	dialer := &transport.Dialer{Address: o.Address, Files: transport.NewFiles(s.dir), Counter: &report.Wire}
 	options := transfer.SendOptions{
-		RunID: o.Run, Attempt: 1, Source: source, Engines: engines.Default(), Policy: o.Settings, Codecs: []codec.ID{codec.Deflate, codec.Zstd},
+		RunID: o.Run, Attempt: 1, Source: source, Engines: engines.Default(), Policy: o.Settings,
+		Codecs:     []codec.ID{codec.Deflate, codec.Zstd},
 		Dial:       func() (transfer.Conn, error) { return dialer.Dial(serverName) },
 		DialBlocks: func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, serverName) },
 		Streams:    runtime.GOMAXPROCS(0), Report: report, Direct: true,

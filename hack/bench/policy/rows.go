@@ -49,8 +49,9 @@ func (c *cell) rows(now time.Time) []row {
 	for _, o := range objectives {
 		auto, best := c.auto[o], c.best(o)
 		r := row{
-			Network: c.link, Cores: c.cores, Data: c.kind.shown, Size: c.size, Objective: o, Measured: now.UTC().Format(time.DateOnly),
-			Auto: figure{auto.value(o), auto.runs[0].choice}, Best: figure{best.value(o), best.name},
+			Network: c.link, Cores: c.cores, Data: c.kind.shown, Size: c.size, Objective: o,
+			Measured: now.UTC().Format(time.DateOnly),
+			Auto:     figure{auto.value(o), auto.runs[0].choice}, Best: figure{best.value(o), best.name},
 		}
 		for _, one := range c.fixed {
 			if one.settings.Mode == policy.Never {

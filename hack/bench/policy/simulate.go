@@ -56,16 +56,25 @@ func mainframe(link float64) (policytest.World, policytest.Data, map[string]poli
 // simulate returns a table of what Auto chooses there.
 func simulate() string {
 	var b strings.Builder
-	b.WriteString("| network | objective | Auto chooses | none | software | accelerator | Auto |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| network | objective | Auto chooses | none | software | accelerator | Auto |\n|---|---|---|---|---|---|---|\n",
+	)
 	for _, gigabits := range []float64{10, 25, 100} {
 		world, data, options := mainframe(gigabits * 1e9 / 8)
 		for _, o := range objectives {
 			var ways []policy.Way
 			for _, name := range []string{"software", accelerated} {
 				e := data.Effects[options[name]]
-				ways = append(ways, policy.Way{Option: options[name], CompressRate: 1 / e.Compress, InflateRate: 1 / e.Inflate, Ratio: 1 / e.Wire})
+				ways = append(
+					ways,
+					policy.Way{Option: options[name], CompressRate: 1 / e.Compress, InflateRate: 1 / e.Inflate, Ratio: 1 / e.Wire},
+				)
 			}
-			c := policy.NewController(policy.ControllerOptions{Objective: o, Prices: prices, Ways: ways, Cores: simulatedCores, PeerCores: simulatedCores})
+			c := policy.NewController(
+				policy.ControllerOptions{
+					Objective: o, Prices: prices, Ways: ways, Cores: simulatedCores, PeerCores: simulatedCores,
+				},
+			)
 			auto := policytest.Run(world, c, []policytest.Data{data}, simulatedBlocks)
 			chosen, most := "", 0
 			for name, option := range options {

@@ -93,7 +93,9 @@ func archiveTurn(ctx context.Context, way string, size, total int, parent string
 	if err != nil {
 		return a, err
 	}
-	c := exec.CommandContext(ctx, self, "-archive", way, "-dir", directory, "-messages", strconv.Itoa(size)+"x"+strconv.Itoa(max(total/size, 8)))
+	c := exec.CommandContext(
+		ctx, self, "-archive", way, "-dir", directory, "-messages", strconv.Itoa(size)+"x"+strconv.Itoa(max(total/size, 8)),
+	)
 	c.Stderr = os.Stderr
 	text, err := c.Output()
 	if err != nil {
@@ -135,7 +137,8 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 	}
 	log := slog.New(slog.DiscardHandler)
 	writer := archive.NewArchiver(archive.Options{
-		Conn: from.conn, Stream: queue, Leads: from.store.Leader, Directory: claim, Member: "orders-0", Decoders: engines.Default(), Log: log,
+		Conn: from.conn, Stream: queue, Leads: from.store.Leader, Directory: claim, Member: "orders-0",
+		Decoders: engines.Default(), Log: log,
 	}, archive.Settings{Interval: time.Hour, Compression: archive.Compression{
 		Policy: policy.Settings{Mode: way.mode, Level: codec.Fast}, Codecs: []codec.ID{way.id}, Engines: engines.Default(),
 	}})
@@ -169,7 +172,8 @@ func archiveAndRestore(ctx context.Context, way archiveWay, directory string, si
 	defer to.close()
 	begin, cpu = time.Now(), ownCPU()
 	reader := archive.NewRestorer(archive.RestoreOptions{
-		Conn: to.conn, Stream: "restored", Leads: to.store.Leader, Directory: claim, Queue: queue, MaxMessage: archiveLongest, Decoders: engines.Default(), Log: log,
+		Conn: to.conn, Stream: "restored", Leads: to.store.Leader, Directory: claim, Queue: queue, MaxMessage: archiveLongest,
+		Decoders: engines.Default(), Log: log,
 	})
 	restoring, end := context.WithTimeout(ctx, endPatience)
 	defer end()

@@ -32,8 +32,12 @@ func TestArchiveTable(t *testing.T) {
 	var all []archived
 	for _, size := range archiveSizes {
 		for _, noise := range []float64{1, 1000, 2} {
-			all = append(all, archived{Way: "none", Size: size, Rate: 100 * noise, CPU: 4, RestoreRate: 88, RestoreCPU: 8, Share: 1.01})
-			all = append(all, archived{Way: "zstd", Size: size, Rate: 50 * noise, CPU: 6, RestoreRate: 27, RestoreCPU: 10, Share: 0.2})
+			all = append(
+				all, archived{Way: "none", Size: size, Rate: 100 * noise, CPU: 4, RestoreRate: 88, RestoreCPU: 8, Share: 1.01},
+			)
+			all = append(
+				all, archived{Way: "zstd", Size: size, Rate: 50 * noise, CPU: 6, RestoreRate: 27, RestoreCPU: 10, Share: 0.2},
+			)
 		}
 	}
 	r, err := newReport(extents["quick"], results{archives: all}, time.Minute)
@@ -41,8 +45,10 @@ func TestArchiveTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| message bytes | 4,000 | 32,000 | 1,000,000 | 4,000,000 |", "| archive, MB/s, none | 200 | 200 |", "| archive, MB/s, zstd | 100 (-50 %) |",
-		"| archive, CPU ms per MB, zstd | 6.00 (+50 %) |", "| archive, bytes by those put, zstd | 0.20 | 0.20 |", "| recovery, MB/s, zstd | 27 (-69 %) |",
+		"| message bytes | 4,000 | 32,000 | 1,000,000 | 4,000,000 |", "| archive, MB/s, none | 200 | 200 |",
+		"| archive, MB/s, zstd | 100 (-50 %) |",
+		"| archive, CPU ms per MB, zstd | 6.00 (+50 %) |", "| archive, bytes by those put, zstd | 0.20 | 0.20 |",
+		"| recovery, MB/s, zstd | 27 (-69 %) |",
 		"| recovery, CPU ms per MB, none | 8.00 |", "| recovery, MB/s, deflate | - (-) |",
 	} {
 		if !strings.Contains(r.Archives, want) {

@@ -27,7 +27,13 @@ type stretch struct {
 
 // stretches are those of row 4, and one in which the link is not the limit. Row 4 has 2,000 messages of 5,000 bytes in
 // a batch; 900 are the most that a channel has.
-var stretches = []stretch{{5000, 900, linkMbits}, {16000, 625, linkMbits}, {70000, 143, linkMbits}, {400000, 25, linkMbits}, {32000, 500, 0}}
+var stretches = []stretch{
+	{5000, 900, linkMbits},
+	{16000, 625, linkMbits},
+	{70000, 143, linkMbits},
+	{400000, 25, linkMbits},
+	{32000, 500, 0},
+}
 
 // linkMbits is the speed of the limited link.
 const linkMbits = 100
@@ -80,7 +86,9 @@ func overChannels(ctx context.Context, e extent, o options, got *results) (err e
 }
 
 // travel is one turn: messages are put, then the channel is opened.
-func travel(ctx context.Context, link *network.Pair, s stretch, name string, total int, parent string) (j journey, err error) {
+func travel(
+	ctx context.Context, link *network.Pair, s stretch, name string, total int, parent string,
+) (j journey, err error) {
 	if name != channelCodecs[0] || s.mbits == 0 {
 		total *= expected
 	}
@@ -111,7 +119,9 @@ func travel(ctx context.Context, link *network.Pair, s stretch, name string, tot
 	if err != nil {
 		return j, err
 	}
-	gateway, err := begin(gatewayEnd, link.Receiver(), endSettings{Listen: link.Address() + ":0", Target: receiver.address})
+	gateway, err := begin(
+		gatewayEnd, link.Receiver(), endSettings{Listen: link.Address() + ":0", Target: receiver.address},
+	)
 	if err != nil {
 		return j, err
 	}
@@ -199,8 +209,9 @@ func startEnd(ctx context.Context, role, space, directory string, ca clusters, s
 		}
 	}
 	for file, content := range map[string][]byte{
-		"tls.crt": issued.CertificatePEM, "tls.key": issued.KeyPEM, "cluster-ca.crt": own.CertificatePEM, "peer-ca.crt": peer.CertificatePEM,
-		settingsFile: settings, filepath.Join(tokensDir, "bench"): []byte(token),
+		"tls.crt": issued.CertificatePEM, "tls.key": issued.KeyPEM, "cluster-ca.crt": own.CertificatePEM,
+		"peer-ca.crt": peer.CertificatePEM,
+		settingsFile:  settings, filepath.Join(tokensDir, "bench"): []byte(token),
 	} {
 		if err := os.WriteFile(filepath.Join(directory, file), content, 0o600); err != nil {
 			return nil, err

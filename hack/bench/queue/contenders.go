@@ -69,7 +69,8 @@ func serve(ctx context.Context, name, directory string) error {
 
 func serveJetStream(ctx context.Context, directory string) error {
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: directory, MaxPayload: maxPayload, NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: directory, MaxPayload: maxPayload,
+		NoSigs: true, NoLog: true,
 		// As often as a queue.
 		SyncInterval: store.DefaultSyncInterval,
 	})
@@ -166,7 +167,8 @@ func serveQueue(ctx context.Context, directory string, id codec.ID) error {
 // encodingOptions are those of a queue that compresses everything with a codec.
 func encodingOptions(id codec.ID) message.EncodingOptions {
 	return message.EncodingOptions{
-		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1, Engines: engines.Default(),
+		Policy: policy.Settings{Mode: policy.Auto, Level: codec.Fast}, Codecs: []codec.ID{id}, MinSize: 1,
+		Engines: engines.Default(),
 	}
 }
 
@@ -223,7 +225,9 @@ func (r *running) start(ctx context.Context) error {
 	if r.name != plain && r.name != s2 {
 		return nil
 	}
-	c := jetstream.StreamConfig{Name: queue, Subjects: []string{queue, queue + ".>"}, Retention: jetstream.WorkQueuePolicy, AllowDirect: true}
+	c := jetstream.StreamConfig{
+		Name: queue, Subjects: []string{queue, queue + ".>"}, Retention: jetstream.WorkQueuePolicy, AllowDirect: true,
+	}
 	if r.name == s2 {
 		c.Compression = jetstream.S2Compression
 	}

@@ -64,7 +64,9 @@ func (d *disk) open(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
-	d.undo = append(d.undo, func() error { return command("losetup", "--detach", device) }) //nolint:contextcheck // also when the context has ended
+	d.undo = append(d.undo, func() error {
+		return command("losetup", "--detach", device)
+	}) //nolint:contextcheck // also when the context has ended
 	// Nothing is initialised later, in the time of a contender.
 	if _, err := output(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device); err != nil {
 		return err
@@ -76,7 +78,9 @@ func (d *disk) open(ctx context.Context, parent string) error {
 	if _, err := output(ctx, "mount", "-o", "noatime", device, d.directory); err != nil {
 		return err
 	}
-	d.undo = append(d.undo, func() error { return command("umount", d.directory) }) //nolint:contextcheck // also when the context has ended
+	d.undo = append(d.undo, func() error {
+		return command("umount", d.directory)
+	}) //nolint:contextcheck // also when the context has ended
 	var stat unix.Stat_t
 	if err := unix.Stat(device, &stat); err != nil {
 		return fmt.Errorf("look at %s: %w", device, err)
@@ -112,7 +116,8 @@ func (d *disk) limit(number string) error {
 	device := filepath.Join("/sys/dev/block", number, "bdi")
 	for _, setting := range []struct{ file, value, saved string }{
 		{"strict_limit", "1", "strict_limit"},
-		{"max_bytes", strconv.Itoa(diskCache), "max_ratio"}, // which is the same as a share of memory, and can be written as it is read
+		// which is the same as a share of memory, and can be written as it is read
+		{"max_bytes", strconv.Itoa(diskCache), "max_ratio"},
 	} {
 		saved := filepath.Join(device, setting.saved)
 		before, err := os.ReadFile(saved)

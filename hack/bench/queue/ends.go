@@ -125,7 +125,9 @@ func serveEnd(ctx context.Context, role, directory string) error {
 		m.failed = m.agent.Run(ctx)
 	}()
 	defer func() { cancel(); <-m.ended }()
-	if err := m.await(ctx, func(r *wirev1.QueueReport) bool { return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING }); err != nil {
+	if err := m.await(ctx, func(r *wirev1.QueueReport) bool {
+		return r.GetState() == wirev1.QueueState_QUEUE_STATE_SERVING
+	}); err != nil {
 		return err
 	}
 	first := endAnswer{}
@@ -164,10 +166,12 @@ func newMember(directory string, s endSettings, role string) *member {
 	codecs := []string{s.Codec}
 	c := &wirev1.QueueConfig{
 		Revision: "1", Queue: queue, ListenAddress: "127.0.0.1:4222", ControlAddress: "unused", HealthAddress: "unused",
-		Members: []*wirev1.QueueMember{{Name: queue}}, Storage: &wirev1.QueueStorage{Directory: filepath.Join(directory, volumeDir), Capacity: 8 << 30},
-		Limits: &wirev1.QueueLimits{MaxMessageSize: maxPayload}, CompressionMinSize: 1,
+		Members: []*wirev1.QueueMember{{Name: queue}},
+		Storage: &wirev1.QueueStorage{Directory: filepath.Join(directory, volumeDir), Capacity: 8 << 30},
+		Limits:  &wirev1.QueueLimits{MaxMessageSize: maxPayload}, CompressionMinSize: 1,
 		Compression: &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, Codecs: codecs,
+			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			Codecs: codecs,
 		},
 		Authentication: &wirev1.QueueAuthentication{TokensDirectory: filepath.Join(directory, tokensDir)},
 	}
@@ -176,12 +180,19 @@ func newMember(directory string, s endSettings, role string) *member {
 	}
 	if role == receiveEnd {
 		c.Acceptance = &wirev1.ChannelAcceptance{
-			Address: s.Listen, AnyCodec: true, Peers: []*wirev1.ChannelPeer{{Name: eastName, CaBundle: s.PeerCA, Namespaces: []*wirev1.ChannelNamespace{{Name: eastNamespace, ServerName: wayIn}}}},
+			Address: s.Listen, AnyCodec: true,
+			Peers: []*wirev1.ChannelPeer{
+				{
+					Name: eastName, CaBundle: s.PeerCA,
+					Namespaces: []*wirev1.ChannelNamespace{{Name: eastNamespace, ServerName: wayIn}},
+				},
+			},
 		}
 	}
 	m := &member{directory: directory, config: c, ended: make(chan struct{})}
 	m.agent = queueagent.New(queueagent.Options{
-		Read: m.read, Member: queue, Directory: directory, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Read: m.read, Member: queue, Directory: directory,
+		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Interval: 2 * look,
 		Engines: func(context.Context, compression.Settings) (*codec.Registry, policy.Accelerator) {
 			return engines.Default(), policy.Absent
@@ -224,7 +235,9 @@ func (m *member) do(ctx context.Context, o endOrder) (endAnswer, error) {
 	codecs := m.config.GetCompression().GetCodecs()
 	m.mu.Lock()
 	m.config.Revision = "2"
-	m.config.Channel = &wirev1.ChannelConfig{GatewayEndpoint: o.Gateway, Namespace: westNamespace, Queue: queue, Codecs: codecs, BatchMessages: o.Batch}
+	m.config.Channel = &wirev1.ChannelConfig{
+		GatewayEndpoint: o.Gateway, Namespace: westNamespace, Queue: queue, Codecs: codecs, BatchMessages: o.Batch,
+	}
 	m.mu.Unlock()
 	var a endAnswer
 	var begin time.Time
@@ -237,7 +250,8 @@ func (m *member) do(ctx context.Context, o endOrder) (endAnswer, error) {
 			return false
 		}
 		a = endAnswer{
-			Seconds: time.Since(begin).Seconds(), Codec: c.GetCodec(), Payload: c.GetPayloadBytes(), Wire: c.GetWireBytes(), Messages: c.GetMessages(),
+			Seconds: time.Since(begin).Seconds(), Codec: c.GetCodec(), Payload: c.GetPayloadBytes(), Wire: c.GetWireBytes(),
+			Messages: c.GetMessages(),
 		}
 		return true
 	})

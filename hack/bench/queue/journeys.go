@@ -27,7 +27,8 @@ func medianJourneys(all []journey) []journey {
 				return median(values)
 			}
 			j := journey{
-				stretch: s, codec: name, rate: mid(func(j journey) float64 { return j.rate }), cpu: mid(func(j journey) float64 { return j.cpu }),
+				stretch: s, codec: name, rate: mid(func(j journey) float64 { return j.rate }),
+				cpu:     mid(func(j journey) float64 { return j.cpu }),
 				payload: mid(func(j journey) float64 { return j.payload }), wire: mid(func(j journey) float64 { return j.wire }),
 			}
 			if j.rate > 0 {
@@ -76,13 +77,15 @@ func journeyTable(all []journey, limited bool) string {
 		none, _ := journeyOf(all, j.stretch, channelCodecs[0])
 		lines = append(lines, []string{
 			grouped(j.size), grouped(j.batch), j.codec, percent(1 - j.payload/float64(j.size)), percent(1 - j.wire/none.wire),
-			fmt.Sprintf("%.0f", j.wire), fmt.Sprintf("%.0f", j.rate), fmt.Sprintf("%.2f", j.rate/none.rate), fmt.Sprintf("%.1f", 1e6*j.cpu),
+			fmt.Sprintf("%.0f", j.wire), fmt.Sprintf("%.0f", j.rate), fmt.Sprintf("%.2f", j.rate/none.rate),
+			fmt.Sprintf("%.1f", 1e6*j.cpu),
 		})
 	}
 	if len(lines) == 0 {
 		return ""
 	}
 	return markdown([]string{
-		"message bytes", "batch", "codec", "ratio of messages", "saved on the wire", "bytes on the wire a message", "messages/s", "by none", "CPU us a message",
+		"message bytes", "batch", "codec", "ratio of messages", "saved on the wire", "bytes on the wire a message",
+		"messages/s", "by none", "CPU us a message",
 	}, lines)
 }

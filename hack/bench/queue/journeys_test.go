@@ -14,7 +14,10 @@ func TestJourneys(t *testing.T) {
 	for round := range 3 {
 		for _, s := range stretches {
 			for _, name := range channelCodecs {
-				j := journey{stretch: s, codec: name, messages: 100, rate: 100, cpu: 50e-6, payload: float64(s.size), wire: float64(s.size) + 100}
+				j := journey{
+					stretch: s, codec: name, messages: 100, rate: 100, cpu: 50e-6, payload: float64(s.size),
+					wire: float64(s.size) + 100,
+				}
 				switch name {
 				case "zstd":
 					j.rate, j.payload, j.wire = 250, j.payload/4, j.wire/4
@@ -37,7 +40,8 @@ func TestJourneys(t *testing.T) {
 		lines[target.Name] = target.Line()
 	}
 	for name, want := range map[string]string{
-		"channel-zstd-5000": "target channel-zstd-5000 2.50 >=2.50 ok", "channel-deflate-400000": "target channel-deflate-400000 2.49 >=2.50 miss",
+		"channel-zstd-5000":      "target channel-zstd-5000 2.50 >=2.50 ok",
+		"channel-deflate-400000": "target channel-deflate-400000 2.49 >=2.50 miss",
 	} {
 		if lines[name] != want {
 			t.Errorf("got %q, want %q", lines[name], want)
@@ -53,7 +57,8 @@ func TestJourneys(t *testing.T) {
 	}
 	contains(t, directory, map[string][]string{
 		"queue.md": {
-			"| 16,000 | 625 | zstd | 75 % | 75 % | 4025 | 250 | 2.50 | 50.0 |", "| 32,000 | 500 | deflate | 50 % |", "held to 100 Mbit/s", "medians of 3 rounds",
+			"| 16,000 | 625 | zstd | 75 % | 75 % | 4025 | 250 | 2.50 | 50.0 |", "| 32,000 | 500 | deflate | 50 % |",
+			"held to 100 Mbit/s", "medians of 3 rounds",
 		},
 		"queue.svg": {"by a channel over 100 Mbit/s", "400,000 bytes"},
 	})

@@ -130,7 +130,8 @@ func measure(p peer, n int, settle, work func() error) (phase, error) {
 	}
 	used, each := after.minus(before), float64(n)
 	return phase{
-		rate: each / took, cpu: (client + used.cpu) / each, server: used.cpu / each, read: used.read / each, written: used.written / each,
+		rate: each / took, cpu: (client + used.cpu) / each, server: used.cpu / each, read: used.read / each,
+		written: used.written / each,
 	}, nil
 }
 
@@ -155,13 +156,16 @@ func (r *running) put(ctx context.Context, messages [][]byte, n int) error {
 	return nil
 }
 
-// maxAhead bounds what a server sends before the client has taken it, in bytes. A server of NATS disconnects who lets it
-// grow to 64 MiB, and what was on its way comes again much later.
+// maxAhead bounds what a server sends before the client has taken it, in bytes. A server of NATS disconnects who lets
+// it grow to 64 MiB, and what was on its way comes again much later.
 const maxAhead = 16 << 20
 
 func (r *running) get(ctx context.Context, messages [][]byte, n int) error {
 	ahead := max(min(pending, maxAhead/len(messages[0])), 1)
-	c, err := r.js.CreateConsumer(ctx, queue, jetstream.ConsumerConfig{Durable: "taker", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 2 * ahead})
+	c, err := r.js.CreateConsumer(
+		ctx, queue,
+		jetstream.ConsumerConfig{Durable: "taker", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 2 * ahead},
+	)
 	if err != nil {
 		return err
 	}

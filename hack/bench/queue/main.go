@@ -38,8 +38,14 @@ type extent struct {
 }
 
 var extents = map[string]extent{
-	"full":  {name: "full", rounds: 5, bytes: 240 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3, channelBytes: 24 << 20, archiveRounds: 3, archiveBytes: 96 << 20},
-	"quick": {name: "quick", rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1, channelBytes: 12 << 20, archiveRounds: 1, archiveBytes: 24 << 20},
+	"full": {
+		name: "full", rounds: 5, bytes: 240 << 20, diskRounds: 3, diskBytes: 96 << 20, channelRounds: 3,
+		channelBytes: 24 << 20, archiveRounds: 3, archiveBytes: 96 << 20,
+	},
+	"quick": {
+		name: "quick", rounds: 1, bytes: 60 << 20, diskRounds: 1, diskBytes: 32 << 20, channelRounds: 1,
+		channelBytes: 12 << 20, archiveRounds: 1, archiveBytes: 24 << 20,
+	},
 }
 
 // brokerShare is which part of the bytes RabbitMQ is given, which is slower.
@@ -56,12 +62,19 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.extent, "extent", "full", "how much is measured: full, or quick for a look that is no result")
-	flag.StringVar(&o.out, "out", "", "the directory for queue.md and queue.svg (default: docs/results; dist/bench when quick or with -only)")
-	flag.StringVar(&o.memory, "dir", "/dev/shm", "where contenders keep messages when the disk is not to be the limit: on tmpfs")
+	flag.StringVar(
+		&o.out, "out", "",
+		"the directory for queue.md and queue.svg (default: docs/results; dist/bench when quick or with -only)",
+	)
+	flag.StringVar(
+		&o.memory, "dir", "/dev/shm", "where contenders keep messages when the disk is not to be the limit: on tmpfs",
+	)
 	flag.StringVar(&o.disk, "disk", "/var/tmp", "where the file of the limited disk is made, of 1 GiB: not on tmpfs")
 	flag.StringVar(&o.only, "only", "", "measure one part alone: memory, broker, disk, channel or archive")
 	contender := flag.String("serve", "", "internal: be a contender that keeps its files in -dir")
-	way := flag.String("archive", "", "internal: archive -messages (their size, x, their number) in -dir, and restore them")
+	way := flag.String(
+		"archive", "", "internal: archive -messages (their size, x, their number) in -dir, and restore them",
+	)
 	load := flag.String("messages", "", "internal: see -archive")
 	role := flag.String("end", "", "internal: be an end of a channel with the files in -dir, or the gateway")
 	flag.Parse()

@@ -41,8 +41,14 @@ func (r *report) panels() []panel {
 	}
 	all := append(append([]string(nil), contenders...), broker)
 	panels := []panel{
-		{"CPU of a put, client and server, microseconds", groups, all, of(r.Memory, all, func(r row) float64 { return r.PutCPU })},
-		{"CPU of a get, client and server, microseconds", groups, all, of(r.Memory, all, func(r row) float64 { return r.GetCPU })},
+		{
+			"CPU of a put, client and server, microseconds", groups, all,
+			of(r.Memory, all, func(r row) float64 { return r.PutCPU }),
+		},
+		{
+			"CPU of a get, client and server, microseconds", groups, all,
+			of(r.Memory, all, func(r row) float64 { return r.GetCPU }),
+		},
 		{
 			fmt.Sprintf("Puts a second on a disk of %.0f MB/s", r.DiskLimit), groups, contenders,
 			of(r.Disk, contenders, func(r row) float64 { return r.PutRate }),
@@ -55,7 +61,8 @@ func (r *report) panels() []panel {
 		}
 	}
 	return append(panels, panel{
-		fmt.Sprintf("Messages a second by a channel over %d Mbit/s", linkMbits), loads, channelCodecs, func(group, name int) float64 {
+		fmt.Sprintf("Messages a second by a channel over %d Mbit/s", linkMbits), loads,
+		channelCodecs, func(group, name int) float64 {
 			j, _ := journeyOf(r.journeys, stretches[group], channelCodecs[name]) // the limited ones come first
 			return j.rate
 		},
@@ -70,7 +77,10 @@ func (r *report) plot() string {
 		width = max(width, leftMargin*2+len(p.groups)*(len(p.names)*barWidth+groupGap))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">`+"\n", width, len(panels)*panelHeight)
+	fmt.Fprintf(
+		&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">`+"\n",
+		width, len(panels)*panelHeight,
+	)
 	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
 	for i, p := range panels {
 		p.draw(&b, i*panelHeight)

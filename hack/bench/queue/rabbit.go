@@ -70,12 +70,15 @@ func (r *rabbit) start(ctx context.Context) error {
 	environment := append(os.Environ(),
 		"HOME="+r.directory, "ERL_EPMD_PORT="+names, "ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_NODENAME=bench@localhost", "RABBITMQ_DIST_PORT="+nodes, "RABBITMQ_CONF_ENV_FILE=/dev/null",
-		"RABBITMQ_CONFIG_FILE="+in("rabbitmq.conf"), "RABBITMQ_ENABLED_PLUGINS_FILE="+in("enabled_plugins"), "RABBITMQ_PID_FILE="+in("pid"),
+		"RABBITMQ_CONFIG_FILE="+in("rabbitmq.conf"), "RABBITMQ_ENABLED_PLUGINS_FILE="+in("enabled_plugins"),
+		"RABBITMQ_PID_FILE="+in("pid"),
 		"RABBITMQ_MNESIA_BASE="+in("mnesia"), "RABBITMQ_LOG_BASE="+in("log"),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 	)
 	// In the foreground; else Erlang starts one that nobody ends.
-	r.epmd = exec.CommandContext(ctx, "epmd", "-address", "127.0.0.1", "-port", names) //nolint:gosec // a benchmark's own arguments
+	r.epmd = exec.CommandContext(
+		ctx, "epmd", "-address", "127.0.0.1", "-port", names,
+	) //nolint:gosec // a benchmark's own arguments
 	r.epmd.Env = environment
 	if err := r.epmd.Start(); err != nil {
 		return err
@@ -103,7 +106,9 @@ func (r *rabbit) start(ctx context.Context) error {
 		said, _ := os.ReadFile(in("output"))
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said[max(0, len(said)-500):]))
 	}
-	if r.encoder, err = gozstd.NewWriter(nil, gozstd.WithEncoderLevel(gozstd.SpeedFastest), gozstd.WithEncoderConcurrency(1)); err != nil {
+	if r.encoder, err = gozstd.NewWriter(
+		nil, gozstd.WithEncoderLevel(gozstd.SpeedFastest), gozstd.WithEncoderConcurrency(1),
+	); err != nil {
 		return err
 	}
 	if r.decoder, err = gozstd.NewReader(nil, gozstd.WithDecoderConcurrency(1)); err != nil {

@@ -72,12 +72,17 @@ func medians(turns []turn) table {
 			}
 			r := row{
 				Size: size, Contender: name,
-				PutRate: mid(1, func(t turn) float64 { return t.put.rate }), GetRate: mid(1, func(t turn) float64 { return t.get.rate }),
-				PutCPU: mid(us, func(t turn) float64 { return t.put.cpu }), GetCPU: mid(us, func(t turn) float64 { return t.get.cpu }),
-				PutServer: mid(us, func(t turn) float64 { return t.put.server }), GetServer: mid(us, func(t turn) float64 { return t.get.server }),
+				PutRate:    mid(1, func(t turn) float64 { return t.put.rate }),
+				GetRate:    mid(1, func(t turn) float64 { return t.get.rate }),
+				PutCPU:     mid(us, func(t turn) float64 { return t.put.cpu }),
+				GetCPU:     mid(us, func(t turn) float64 { return t.get.cpu }),
+				PutServer:  mid(us, func(t turn) float64 { return t.put.server }),
+				GetServer:  mid(us, func(t turn) float64 { return t.get.server }),
 				Stored:     mid(1, func(t turn) float64 { return float64(t.stored) / float64(t.messages) }),
-				PutWritten: mid(1, func(t turn) float64 { return t.put.written }), GetWritten: mid(1, func(t turn) float64 { return t.get.written }),
-				PutRead: mid(1, func(t turn) float64 { return t.put.read }), GetRead: mid(1, func(t turn) float64 { return t.get.read }),
+				PutWritten: mid(1, func(t turn) float64 { return t.put.written }),
+				GetWritten: mid(1, func(t turn) float64 { return t.get.written }),
+				PutRead:    mid(1, func(t turn) float64 { return t.put.read }),
+				GetRead:    mid(1, func(t turn) float64 { return t.get.read }),
 			}
 			if r.PutRate > 0 {
 				t = append(t, r)
@@ -115,7 +120,8 @@ type report struct {
 func newReport(e extent, got results, took time.Duration) (*report, error) {
 	r := &report{
 		Name: e.name, Date: time.Now().UTC().Format(time.DateOnly), Took: took.Round(time.Second).String(),
-		Rounds: e.rounds, DiskRounds: e.diskRounds, Memory: medians(got.memory), Disk: medians(got.disk), DiskSpeed: got.diskSpeed / 1e6, DiskLimit: diskSpeed / 1e6,
+		Rounds: e.rounds, DiskRounds: e.diskRounds, Memory: medians(got.memory), Disk: medians(got.disk),
+		DiskSpeed: got.diskSpeed / 1e6, DiskLimit: diskSpeed / 1e6,
 		Missing: got.missing, Mbits: linkMbits, ChannelRounds: e.channelRounds, journeys: medianJourneys(got.journeys),
 		ArchiveRounds: e.archiveRounds, ArchiveMB: e.archiveBytes / 1e6, Archives: archiveTable(got.archives),
 		Machine: fmt.Sprintf("%d cores, %s, %s, %s", runtime.NumCPU(), processor(), runtime.GOARCH, runtime.Version()),
@@ -142,7 +148,9 @@ func (r *report) saved() (string, error) {
 	var lines [][]string
 	for _, name := range []string{deflate, zstd} {
 		short := strings.TrimPrefix(name, "queue, ")
-		lines = append(lines, []string{"ratio of messages, " + short}, []string{"stored bytes, " + short}, []string{"file I/O, " + short})
+		lines = append(
+			lines, []string{"ratio of messages, " + short}, []string{"stored bytes, " + short}, []string{"file I/O, " + short},
+		)
 	}
 	for _, name := range []string{plain, deflate, zstd} {
 		lines = append(lines, []string{"CPU us of put and get, " + strings.TrimPrefix(name, "queue, ")})

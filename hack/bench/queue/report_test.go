@@ -56,11 +56,16 @@ func TestReport(t *testing.T) {
 		verdicts[target.Name] = target.Line()
 	}
 	for name, want := range map[string]string{
-		"puts-deflate-12000": "target puts-deflate-12000 1.20 >=1.20 ok", "put-cpu-deflate-12000": "target put-cpu-deflate-12000 0.78 <=0.80 ok",
-		"gets-deflate-12000": "target gets-deflate-12000 1.10 >=1.20 miss", "get-cpu-deflate-12000": "target get-cpu-deflate-12000 0.82 <=0.80 miss",
-		"stored-deflate-12000": "target stored-deflate-12000 0.40 <=0.50 ok", "puts-zstd-12000": "target puts-zstd-12000 1.20 >=1.20 miss",
-		"put-cpu-zstd-12000": "target put-cpu-zstd-12000 1.00 <=0.80 miss", "puts-zstd-200000": "target puts-zstd-200000 1.20 >=1.20 ok",
-		"io-zstd-70000": "target io-zstd-70000 0.25 <=0.50 ok", "disk-puts-zstd-70000": "target disk-puts-zstd-70000 1.30 >=1.30 ok",
+		"puts-deflate-12000":      "target puts-deflate-12000 1.20 >=1.20 ok",
+		"put-cpu-deflate-12000":   "target put-cpu-deflate-12000 0.78 <=0.80 ok",
+		"gets-deflate-12000":      "target gets-deflate-12000 1.10 >=1.20 miss",
+		"get-cpu-deflate-12000":   "target get-cpu-deflate-12000 0.82 <=0.80 miss",
+		"stored-deflate-12000":    "target stored-deflate-12000 0.40 <=0.50 ok",
+		"puts-zstd-12000":         "target puts-zstd-12000 1.20 >=1.20 miss",
+		"put-cpu-zstd-12000":      "target put-cpu-zstd-12000 1.00 <=0.80 miss",
+		"puts-zstd-200000":        "target puts-zstd-200000 1.20 >=1.20 ok",
+		"io-zstd-70000":           "target io-zstd-70000 0.25 <=0.50 ok",
+		"disk-puts-zstd-70000":    "target disk-puts-zstd-70000 1.30 >=1.30 ok",
 		"disk-gets-deflate-70000": "target disk-gets-deflate-70000 1.30 >=1.30 miss",
 	} {
 		if verdicts[name] != want {
@@ -76,7 +81,8 @@ func TestReport(t *testing.T) {
 	}
 	contains(t, directory, map[string][]string{
 		"queue.md": {
-			"| 12000 | queue, zstd | 1199 | 50.0 (40.0) |", "| 3000 | " + broker + " | 1000 |", "(seen: 51 MB/s)", "Not run: a reason",
+			"| 12000 | queue, zstd | 1199 | 50.0 (40.0) |", "| 3000 | " + broker + " | 1000 |", "(seen: 51 MB/s)",
+			"Not run: a reason",
 			"the load was 2.0", "| stored bytes, deflate | -60 % |", "| CPU us of put and get, zstd | 80.0 |",
 		},
 		"queue.svg": {"200,000 bytes", broker, "on a disk of 50 MB/s"},
@@ -113,7 +119,8 @@ func TestReportWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(directory, "queue.md"))
-	if err != nil || strings.Contains(string(b), "disk is the limit") || strings.Contains(string(b), broker) || strings.Contains(string(b), "A channel") {
+	if err != nil || strings.Contains(string(b), "disk is the limit") || strings.Contains(string(b), broker) ||
+		strings.Contains(string(b), "A channel") {
 		t.Errorf("%v:\n%s", err, b)
 	}
 }

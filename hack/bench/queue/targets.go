@@ -65,8 +65,14 @@ var memoryAims = []aim{
 
 var diskAims = []aim{
 	{"io", "bytes of files written and read, put and get, by those of plain JetStream", row.IO, plain, 0.5, false},
-	{"disk-puts", "puts a second on the limited disk by those of plain JetStream", func(r row) float64 { return r.PutRate }, plain, 1.3, true},
-	{"disk-gets", "gets a second on the limited disk by those of plain JetStream", func(r row) float64 { return r.GetRate }, plain, 1.3, true},
+	{
+		"disk-puts", "puts a second on the limited disk by those of plain JetStream",
+		func(r row) float64 { return r.PutRate }, plain, 1.3, true,
+	},
+	{
+		"disk-gets", "gets a second on the limited disk by those of plain JetStream",
+		func(r row) float64 { return r.GetRate }, plain, 1.3, true,
+	},
 }
 
 // meet returns the targets of a part. What was not measured has none.
@@ -83,7 +89,8 @@ func (a aim) meet(t table) []target {
 		for _, name := range []string{deflate, zstd} {
 			if own, ok := t.row(size, name); ok {
 				all = append(all, target{
-					fmt.Sprintf("%s-%s-%d", a.name, strings.TrimPrefix(name, "queue, "), size), a.what, a.of(own) / a.of(other), a.bound, a.least,
+					fmt.Sprintf("%s-%s-%d", a.name, strings.TrimPrefix(name, "queue, "), size), a.what, a.of(own) / a.of(other),
+					a.bound, a.least,
 				})
 			}
 		}

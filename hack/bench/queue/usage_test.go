@@ -53,7 +53,9 @@ func TestSizeOf(t *testing.T) {
 	directory := t.TempDir()
 	for name, size := range map[string]int{"1.blk": 10, "sub/2.blk": 20, "sub/3.idx": 40} {
 		path := filepath.Join(directory, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, size), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, size), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -66,7 +66,10 @@ func main() {
 	out := flag.String("out", "",
 		"the directory for scale.md and scale.svg (default: docs/results; dist/bench when quick or with -size)")
 	size := flag.Int("size", 0, "measure so many Transfers alone")
-	profile := flag.String("profile", "", "write a CPU profile of the manager in the steady state to this file; what is measured is no result then")
+	profile := flag.String(
+		"profile", "",
+		"write a CPU profile of the manager in the steady state to this file; what is measured is no result then",
+	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code, err := run(ctx, *name, *out, *size, *profile)

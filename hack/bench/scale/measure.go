@@ -209,7 +209,9 @@ func (m *measuring) restart(ctx context.Context) (err error) {
 	}
 	for object, n := range r.restart.To.Record.Written {
 		if more := n - r.restart.From.Record.Written[object]; more > 0 {
-			m.problem("after a restart the manager wrote %s %s/%s %d times", object.Resource, object.Namespace, object.Name, more)
+			m.problem(
+				"after a restart the manager wrote %s %s/%s %d times", object.Resource, object.Namespace, object.Name, more,
+			)
 		}
 	}
 	return nil

@@ -60,7 +60,8 @@ func (p panel) draw(svg *strings.Builder, all []result) {
 	for step := range 5 {
 		v := top * float64(step) / 4
 		fmt.Fprintf(svg,
-			`<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="#eaeef2"/><text x="%g" y="%.1f" text-anchor="end">%.0f</text>`+"\n",
+			`<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="#eaeef2"/><text x="%g" y="%.1f" text-anchor="end">%.0f</text>`+
+				"\n",
 			p.left, y(v), p.left+panelWidth-30, y(v), p.left-8, y(v)+4, v)
 	}
 	if p.limit > 0 {

@@ -99,7 +99,9 @@ var aims = []aim{
 		return r.oldest.Seconds()
 	}, 300, 0},
 	{"etcd-growth", "MB that the manager adds to etcd in five minutes", haveRestart, result.growth, 50, 1},
-	{"restart", "s from the start of a process until it has observed everything", haveRestart, result.observedAfter, 60, 1},
+	{
+		"restart", "s from the start of a process until it has observed everything", haveRestart, result.observedAfter, 60, 1,
+	},
 	{"restart-writes", "writes until then, but for progress and statistics of what runs", haveRestart,
 		func(r result) float64 { return float64(r.restart.Writes()) }, 0, 0},
 	{"steady-cpu", "cores that the manager kept busy in the steady state", haveSteady, func(r result) float64 {

@@ -35,19 +35,25 @@ const (
 )
 
 func fields(agent string) []field {
-	never := &wirev1.CompressionSettings{Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST}
+	never := &wirev1.CompressionSettings{
+		Mode: wirev1.CompressionMode_COMPRESSION_MODE_NEVER, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+	}
 	// For any other objective Auto may send as it is what this way, which is as fast as memory, carries sooner than it
 	// is compressed.
 	auto := func(codec string, level wirev1.CompressionLevel) *wirev1.CompressionSettings {
 		return &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
-			Codecs: []string{codec}, Level: level,
+			Mode:      wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
+			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
+			Codecs:    []string{codec}, Level: level,
 		}
 	}
-	const fast, balanced = wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST, wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED
+	const fast, balanced = wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+		wirev1.CompressionLevel_COMPRESSION_LEVEL_BALANCED
 	return []field{
 		{
-			name: "mixed", about: "35 files of 13 MB: XML, JSON, binary records, CSV, source text, files compressed before and noise, five each", make: makeMixed,
+			name:  "mixed",
+			about: "35 files of 13 MB: XML, JSON, binary records, CSV, source text, files compressed before and noise, five each",
+			make:  makeMixed,
 			contenders: []contender{
 				ours(oursNone, agent, false, never),
 				rsync(rsyncNone, "-a"),
@@ -61,7 +67,8 @@ func fields(agent string) []field {
 			},
 		},
 		{
-			name: "demo", about: "the tree of the demo: small files of source code, and programs", make: func(o options) (string, error) { return o.demo, nil },
+			name: "demo", about: "the tree of the demo: small files of source code, and programs",
+			make: func(o options) (string, error) { return o.demo, nil },
 			contenders: []contender{
 				ours(oursNone, agent, false, never),
 				rsync(rsyncNone, "-a"),
@@ -111,7 +118,9 @@ func makeSmall(o options) (string, error) {
 			return "", fmt.Errorf("make a tree: %w", err)
 		}
 		for j := range each {
-			if err := os.WriteFile(filepath.Join(directory, fmt.Sprintf("%04d", j)), data[j*size:(j+1)*size], 0o644); err != nil { //nolint:gosec // throwaway data
+			if err := os.WriteFile(
+				filepath.Join(directory, fmt.Sprintf("%04d", j)), data[j*size:(j+1)*size], 0o644,
+			); err != nil { //nolint:gosec // throwaway data
 				return "", fmt.Errorf("make a tree: %w", err)
 			}
 		}

@@ -37,7 +37,8 @@ func serveGateway(ctx context.Context, ca *pki.CA, target string) (string, error
 		return "", fmt.Errorf("make the gateway: %w", err)
 	}
 	pair, err := ca.Issue(pki.Template{
-		Identity: pki.Identity{Cluster: "bench", Path: pki.GatewayPath}, DNSNames: []string{pki.GatewayServerName}, Lifetime: time.Hour,
+		Identity: pki.Identity{Cluster: "bench", Path: pki.GatewayPath}, DNSNames: []string{pki.GatewayServerName},
+		Lifetime: time.Hour,
 	}, time.Now())
 	if err != nil {
 		return "", fmt.Errorf("issue the gateway's certificate: %w", err)
@@ -66,5 +67,7 @@ type admitAll struct {
 }
 
 func (admitAll) Open(_ *wirev1.OpenRequest, stream grpc.ServerStreamingServer[wirev1.OpenResponse]) error {
-	return stream.Send(&wirev1.OpenResponse{State: &wirev1.OpenResponse_Ready{Ready: &wirev1.OpenReady{ServerName: serverName}}})
+	return stream.Send(
+		&wirev1.OpenResponse{State: &wirev1.OpenResponse_Ready{Ready: &wirev1.OpenReady{ServerName: serverName}}},
+	)
 }

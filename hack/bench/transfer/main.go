@@ -30,11 +30,25 @@ func main() {
 	out := flag.String("out", "docs/results", "the directory for transfer.md and transfer.svg")
 	only := flag.String("only", "", "a tree to measure alone: mixed, demo or small; nothing is written then")
 	match := flag.String("match", "", "measure only contenders with this in their name")
-	usage := flag.String("cpu-usage", "", "the file cpu.stat or cpuacct.usage of the control group that the benchmark runs in, whose CPU time is counted instead of the whole system's, for a machine where others work; nothing is written then")
-	memory := flag.Bool("memory", false, "measure how much memory agents take for trees that are large in one way, instead of speed; writes memory.md into -out")
+	usage := flag.String(
+		"cpu-usage", "",
+		"the file cpu.stat or cpuacct.usage of the control group that the benchmark runs in, whose CPU time is counted "+
+			"instead of the whole system's, for a machine where others work; nothing is written then",
+	)
+	memory := flag.Bool(
+		"memory", false,
+		"measure how much memory agents take for trees that are large in one way, instead of speed; writes memory.md into "+
+			"-out",
+	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, cpu: cpuCounter(*usage), runs: *runs, memory: *memory})
+	err := run(
+		ctx,
+		options{
+			agent: *agent, demo: *demo, work: *work, out: *out, only: *only, match: *match, cpu: cpuCounter(*usage), runs: *runs,
+			memory: *memory,
+		},
+	)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,7 +67,9 @@ type options struct {
 type contender struct {
 	name string
 	// setUp returns what moves the tree once, into an empty directory.
-	setUp func(ctx context.Context, source, destination string) (move func(context.Context) (moved, error), tearDown func(), err error)
+	setUp func(
+		ctx context.Context, source, destination string,
+	) (move func(context.Context) (moved, error), tearDown func(), err error)
 }
 
 // moved is what a contender says of a run.
@@ -118,7 +134,9 @@ func run(ctx context.Context, o options) error {
 }
 
 // measure runs a contender once, into an empty directory, and holds what arrived against the source.
-func measure(ctx context.Context, c contender, cpu cpuCounter, source, destination string, want treeSize) (sample, error) {
+func measure(
+	ctx context.Context, c contender, cpu cpuCounter, source, destination string, want treeSize,
+) (sample, error) {
 	if err := os.RemoveAll(destination); err != nil {
 		return sample{}, fmt.Errorf("empty the destination: %w", err)
 	}

@@ -42,7 +42,8 @@ var memoryFields = []memoryField{
 // measureMemory moves each field once with both agents and prints how much memory each of the two processes took at
 // most. With all of them, it also writes that into the directory out.
 func measureMemory(ctx context.Context, agent, work, only, out string) error {
-	table := "| what is moved | bytes | s | sending agent, MiB | receiving agent, MiB | bound, MiB |\n|---|---|---|---|---|---|\n"
+	table := "| what is moved | bytes | s | sending agent, MiB | receiving agent, MiB | bound, MiB " +
+		"|\n|---|---|---|---|---|---|\n"
 	over := false
 	for _, f := range memoryFields {
 		if only != "" && only != f.name {
@@ -57,13 +58,17 @@ func measureMemory(ctx context.Context, agent, work, only, out string) error {
 			return err
 		}
 		got, err := measure(ctx, oursWatched(f.name, agent, true, &wirev1.CompressionSettings{
-			Mode: wirev1.CompressionMode_COMPRESSION_MODE_AUTO, Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
-			Codecs: []string{"deflate", "zstd"}, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
+			Mode:      wirev1.CompressionMode_COMPRESSION_MODE_AUTO,
+			Objective: wirev1.CompressionObjective_COMPRESSION_OBJECTIVE_BYTES,
+			Codecs:    []string{"deflate", "zstd"}, Level: wirev1.CompressionLevel_COMPRESSION_LEVEL_FAST,
 		}, true), "", source, destination, want)
 		if err != nil {
 			return fmt.Errorf("move the tree %s: %w", f.name, err)
 		}
-		row := fmt.Sprintf("| %s | %d | %.1f | %.0f | %.0f | %d |\n", f.about, want.bytes, got.wall.Seconds(), mib(got.sendPeak), mib(got.receivePeak), memoryBound>>20)
+		row := fmt.Sprintf(
+			"| %s | %d | %.1f | %.0f | %.0f | %d |\n", f.about, want.bytes, got.wall.Seconds(), mib(got.sendPeak),
+			mib(got.receivePeak), memoryBound>>20,
+		)
 		fmt.Print(row)
 		table += row
 		over = over || max(got.sendPeak, got.receivePeak) > memoryBound
@@ -92,7 +97,9 @@ type peakWatch struct {
 // watchPeak begins to follow a process that has been started. What the kernel counts for one that has ended includes
 // what its parent had when it began, so it is asked while the process lives.
 func watchPeak(cmd *exec.Cmd) *peakWatch {
-	w := &peakWatch{status: fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), stop: make(chan struct{}), most: make(chan int64, 1)}
+	w := &peakWatch{
+		status: fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), stop: make(chan struct{}), most: make(chan int64, 1),
+	}
 	go func() {
 		var most int64
 		for tick := time.NewTicker(10 * time.Millisecond); ; {
@@ -176,7 +183,8 @@ func makeMany(root string) error {
 func memoryReport(path, table string) error {
 	text := fmt.Sprintf(`# Memory of agents
 
-Written by `+"`make bench-memory`"+` on %s. Each agent as a process of its own, told the collector's goal that its pod has by default (GOMEMLIMIT, %d MiB),
+Written by `+"`make bench-memory`"+
+		` on %s. Each agent as a process of its own, told the collector's goal that its pod has by default (GOMEMLIMIT, %d MiB),
 TLS and verification on, compression chosen by the agent. What counts is the most that the process had resident at once, by the kernel.
 
 %s`, time.Now().UTC().Format(time.DateOnly), memoryGoal>>20, table)

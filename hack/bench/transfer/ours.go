@@ -33,7 +33,9 @@ func ours(name, agent string, verify bool, settings *wirev1.CompressionSettings)
 
 // oursWatched also follows how much memory the agents have, if it is told to.
 func oursWatched(name, agent string, verify bool, settings *wirev1.CompressionSettings, watch bool) contender {
-	return contender{name: name, setUp: func(ctx context.Context, source, destination string) (func(context.Context) (moved, error), func(), error) {
+	return contender{name: name, setUp: func(
+		ctx context.Context, source, destination string,
+	) (func(context.Context) (moved, error), func(), error) {
 		dir, err := os.MkdirTemp("", "bench-agents-")
 		if err != nil {
 			return nil, nil, fmt.Errorf("make a directory for the agents: %w", err)
@@ -60,7 +62,9 @@ type bench struct {
 	log        bytes.Buffer
 }
 
-func (b *bench) prepare(ctx context.Context, source, destination string, verify bool, settings *wirev1.CompressionSettings) error {
+func (b *bench) prepare(
+	ctx context.Context, source, destination string, verify bool, settings *wirev1.CompressionSettings,
+) error {
 	now := time.Now()
 	ca, _, err := pki.NewCA("bench", now)
 	if err != nil {
@@ -92,7 +96,8 @@ func (b *bench) prepare(ctx context.Context, source, destination string, verify 
 	if err := b.configure(ca, "send", send, pki.Template{
 		Identity: pki.TransferIdentity("bench", namespace, transfer), DNSNames: []string{"sender.send.lighterage.internal"},
 		Claims: &pki.RunClaims{
-			Run: send.GetRunId(), Audience: []string{pki.Fingerprint(ca.Certificate)}, Namespace: namespace, Claim: "copy", Path: "/",
+			Run: send.GetRunId(), Audience: []string{pki.Fingerprint(ca.Certificate)}, Namespace: namespace, Claim: "copy",
+			Path: "/",
 		},
 	}); err != nil {
 		return err
@@ -135,7 +140,9 @@ func (b *bench) configure(ca *pki.CA, name string, config proto.Message, certifi
 
 func (b *bench) command(ctx context.Context, mode string) *exec.Cmd {
 	dir := filepath.Join(b.dir, mode)
-	cmd := exec.CommandContext(ctx, b.agent, mode, "--config-dir", dir, "--termination-log", filepath.Join(dir, "report.json")) //nolint:gosec // a benchmark's own arguments
+	cmd := exec.CommandContext(
+		ctx, b.agent, mode, "--config-dir", dir, "--termination-log", filepath.Join(dir, "report.json"),
+	) //nolint:gosec // a benchmark's own arguments
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", int64(memoryGoal)))
 	return cmd
 }

@@ -39,7 +39,9 @@ func (t tableOf) copies() string {
 		{"none", oursNone}, {"zstd Fast", oursZstd}, {"deflate Fast", oursFast}, {"deflate Balanced", oursBalanced},
 	} {
 		if r, measured := t.result(c.contender); measured {
-			fmt.Fprintf(&b, "| %s | %.2f | %d | %.2f | %.2f |\n", c.name, r.wall.Seconds(), r.wire, r.send.Seconds(), r.receive.Seconds())
+			fmt.Fprintf(
+				&b, "| %s | %.2f | %d | %.2f | %.2f |\n", c.name, r.wall.Seconds(), r.wire, r.send.Seconds(), r.receive.Seconds(),
+			)
 		}
 	}
 	b.WriteString("| deflate on the accelerator (z15 or later) | | | | |\n")
@@ -48,11 +50,19 @@ func (t tableOf) copies() string {
 
 func (t tableOf) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (%d files, %d links, %d directories, %.0f MB)\n\n", t.name, t.about, t.tree.files, t.tree.links, t.tree.directories, float64(t.tree.bytes)/1e6)
-	b.WriteString("| contender | wall s (least to most) | MB/s | system CPU s | CPU s per GB | bytes on the wire | send CPU s | receive CPU s |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(
+		&b, "%s: %s (%d files, %d links, %d directories, %.0f MB)\n\n", t.name, t.about, t.tree.files, t.tree.links,
+		t.tree.directories, float64(t.tree.bytes)/1e6,
+	)
+	b.WriteString(
+		"| contender | wall s (least to most) | MB/s | system CPU s | CPU s per GB | bytes on the wire | send CPU s | " +
+			"receive CPU s |\n|---|---|---|---|---|---|---|---|\n",
+	)
 	for _, r := range t.results {
 		fmt.Fprintf(&b, "| %s | %.2f (%.2f to %.2f) | %.0f | %.2f | %.2f | %s | %s | %s |\n", r.name, r.wall.Seconds(), r.minWall.Seconds(), r.maxWall.Seconds(),
-			r.throughput, r.cpu.Seconds(), r.perGB, known(r.wire, "%d", r.wire), known(r.send, "%.2f", r.send.Seconds()), known(r.receive, "%.2f", r.receive.Seconds()))
+			r.throughput, r.cpu.Seconds(), r.perGB, known(r.wire, "%d", r.wire), known(
+				r.send, "%.2f", r.send.Seconds(),
+			), known(r.receive, "%.2f", r.receive.Seconds()))
 	}
 	return b.String()
 }
@@ -79,7 +89,8 @@ func report(out string, runs int, tables []tableOf, met []target) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, `# Moving trees: Lighterage beside rsync and tar
 
-Written by `+"`make bench-transfer`"+` on %s. From memory to memory (tmpfs) over loopback; medians of %d runs, the contenders in turn.
+Written by `+"`make bench-transfer`"+
+		` on %s. From memory to memory (tmpfs) over loopback; medians of %d runs, the contenders in turn.
 CPU is that of the whole system, all that is not idle in /proc/stat, so it counts the network stack and, for us, the gateway
 between the agents; send and receive CPU are what our two agents account for themselves.
 
@@ -91,7 +102,12 @@ file is checked against a digest as it comes, as rsync does, and with verify Dig
 		fmt.Fprintf(&text, "## %s\n\n%s\n", strings.ToUpper(table.name[:1])+table.name[1:], table)
 		if i == 0 {
 			text.WriteString("![The same as bars](transfer.svg)\n\n")
-			fmt.Fprintf(&text, "Our cases alone, with verify None:\n\n%s\nThe row of the accelerator stays empty until somebody has run this on such a machine.\n\n", table.copies())
+			fmt.Fprintf(
+				&text,
+				"Our cases alone, with verify None:\n\n%s\nThe row of the accelerator stays empty until somebody has run this on "+
+					"such a machine.\n\n",
+				table.copies(),
+			)
 		}
 	}
 	text.WriteString("## Targets\n\nRatios of ours to the peer's, in this run.\n\n```\n")
@@ -149,7 +165,10 @@ func plot(results []result) string {
 `, width, height, width, height, left, left+20, left+90, left+110)
 	for i, r := range results {
 		y := 52 + row*i
-		fmt.Fprintf(&svg, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-12, y+25, strings.ReplaceAll(r.name, "&", "&amp;"))
+		fmt.Fprintf(
+			&svg, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-12, y+25,
+			strings.ReplaceAll(r.name, "&", "&amp;"),
+		)
 		for j, bar := range []struct {
 			seconds float64
 			fill    string

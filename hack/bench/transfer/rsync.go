@@ -20,7 +20,9 @@ import (
 
 // rsync pushes to an rsync daemon without TLS on loopback.
 func rsync(name string, options ...string) contender {
-	return contender{name: name, setUp: func(ctx context.Context, source, destination string) (func(context.Context) (moved, error), func(), error) {
+	return contender{name: name, setUp: func(
+		ctx context.Context, source, destination string,
+	) (func(context.Context) (moved, error), func(), error) {
 		dir, err := os.MkdirTemp("", "bench-rsync-")
 		if err != nil {
 			return nil, nil, fmt.Errorf("make a directory for the daemon: %w", err)
@@ -30,11 +32,15 @@ func rsync(name string, options ...string) contender {
 			return nil, nil, err
 		}
 		config := filepath.Join(dir, "rsyncd.conf")
-		text := fmt.Sprintf("use chroot = no\nuid = %d\ngid = %d\n[data]\npath = %s\nread only = false\n", os.Getuid(), os.Getgid(), destination)
+		text := fmt.Sprintf(
+			"use chroot = no\nuid = %d\ngid = %d\n[data]\npath = %s\nread only = false\n", os.Getuid(), os.Getgid(), destination,
+		)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			return nil, nil, fmt.Errorf("write the daemon's configuration: %w", err)
 		}
-		daemon := exec.CommandContext(ctx, "rsync", "--daemon", "--no-detach", "--address=127.0.0.1", "--port="+strconv.Itoa(port), "--config="+config) //nolint:gosec // a benchmark's own arguments
+		daemon := exec.CommandContext(
+			ctx, "rsync", "--daemon", "--no-detach", "--address=127.0.0.1", "--port="+strconv.Itoa(port), "--config="+config,
+		) //nolint:gosec // a benchmark's own arguments
 		var log bytes.Buffer
 		daemon.Stderr = &log
 		if err := daemon.Start(); err != nil {
@@ -50,7 +56,9 @@ func rsync(name string, options ...string) contender {
 			return nil, nil, fmt.Errorf("%w: %s", err, log.String())
 		}
 		move := func(ctx context.Context) (moved, error) {
-			args := append(append([]string{}, options...), "--stats", source+"/", fmt.Sprintf("rsync://127.0.0.1:%d/data/", port))
+			args := append(
+				append([]string{}, options...), "--stats", source+"/", fmt.Sprintf("rsync://127.0.0.1:%d/data/", port),
+			)
 			out, err := exec.CommandContext(ctx, "rsync", args...).CombinedOutput() //nolint:gosec // a benchmark's own arguments
 			if err != nil {
 				return moved{}, fmt.Errorf("rsync %s: %w\n%s", strings.Join(args, " "), err, out)

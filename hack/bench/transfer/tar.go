@@ -18,7 +18,9 @@ import (
 
 // tarPipeline sends an archive, compressed by igzip on two threads, through TLS 1.3 between two socats (OpenSSL).
 func tarPipeline(name string) contender {
-	return contender{name: name, setUp: func(ctx context.Context, source, destination string) (func(context.Context) (moved, error), func(), error) {
+	return contender{name: name, setUp: func(
+		ctx context.Context, source, destination string,
+	) (func(context.Context) (moved, error), func(), error) {
 		dir, err := os.MkdirTemp("", "bench-tar-")
 		if err != nil {
 			return nil, nil, fmt.Errorf("make a directory for the certificate: %w", err)
@@ -33,14 +35,23 @@ func tarPipeline(name string) contender {
 			return nil, nil, err
 		}
 		// The receiver ends by itself when the sender has ended.
-		receive := shell(ctx, fmt.Sprintf("socat -u -b 1048576 OPENSSL-LISTEN:%d,bind=127.0.0.1,cert=%s/server.pem,verify=0,openssl-min-proto-version=TLS1.3 - | igzip -d -c | tar -C %s -xf -",
+		receive := shell(ctx, fmt.Sprintf("socat -u -b 1048576 "+
+			"OPENSSL-LISTEN:%d,bind=127.0.0.1,cert=%s/server.pem,verify=0,openssl-min-proto-version=TLS1.3 - | igzip -d -c | "+
+			"tar -C %s -xf -",
 			port, dir, destination))
 		if err := receive.Start(); err != nil {
 			tearDown()
 			return nil, nil, fmt.Errorf("start the receiving pipeline: %w", err)
 		}
 		move := func(ctx context.Context) (moved, error) {
-			send := shell(ctx, fmt.Sprintf("tar -C %s -cf - . | igzip -1 -T2 -c | socat -u -b 1048576 - OPENSSL:127.0.0.1:%d,verify=0,openssl-min-proto-version=TLS1.3", source, port))
+			send := shell(
+				ctx,
+				fmt.Sprintf(
+					"tar -C %s -cf - . | igzip -1 -T2 -c | socat -u -b 1048576 - "+
+						"OPENSSL:127.0.0.1:%d,verify=0,openssl-min-proto-version=TLS1.3",
+					source, port,
+				),
+			)
 			if err := send.Run(); err != nil {
 				return moved{}, fmt.Errorf("send an archive: %w\n%s%s", err, send.Stderr, receive.Stderr)
 			}

@@ -144,7 +144,9 @@ func volumeReserve() string {
 				row = append(row, "not allowed", "not allowed")
 				continue
 			}
-			row = append(row, byteCount(queuevolume.Beside(volume, members)), byteCount(queuevolume.ForMessages(volume, members)))
+			row = append(
+				row, byteCount(queuevolume.Beside(volume, members)), byteCount(queuevolume.ForMessages(volume, members)),
+			)
 		}
 		rows = append(rows, append(row, byteCount(queuevolume.Short(volume))))
 	}

@@ -43,7 +43,9 @@ func TestWithoutName(t *testing.T) {
 func TestLimitsOf(t *testing.T) {
 	number := func(n float64) *float64 { return &n }
 	count := func(n int64) *int64 { return &n }
-	items := &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &schema{Type: "string", MinLength: count(1), MaxLength: count(63)}}
+	items := &apiextensionsv1.JSONSchemaPropsOrArray{
+		Schema: &schema{Type: "string", MinLength: count(1), MaxLength: count(63)},
+	}
 	for want, s := range map[string]schema{
 		"":                                     {Type: "string"},
 		"1 to 1,000,000.":                      {Minimum: number(1), Maximum: number(1e6)},
@@ -59,12 +61,17 @@ func TestLimitsOf(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 255: "255 bytes", 4095: "4095 bytes", 16 << 10: "16 KiB", 44 << 20: "44 MiB", 10 << 30: "10 GiB", 183296 << 8: "44.8 MiB"} {
+	for n, want := range map[int64]string{
+		0: "0 bytes", 255: "255 bytes", 4095: "4095 bytes", 16 << 10: "16 KiB", 44 << 20: "44 MiB", 10 << 30: "10 GiB",
+		183296 << 8: "44.8 MiB",
+	} {
 		if got := byteCount(n); got != want {
 			t.Errorf("%d: got %q, want %q", n, got, want)
 		}
 	}
-	for d, want := range map[time.Duration]string{1500 * time.Millisecond: "1500 ms", 90 * time.Second: "90 s", 2 * time.Hour: "2 h", 72 * time.Hour: "3 d"} {
+	for d, want := range map[time.Duration]string{
+		1500 * time.Millisecond: "1500 ms", 90 * time.Second: "90 s", 2 * time.Hour: "2 h", 72 * time.Hour: "3 d",
+	} {
 		if got := span(d); got != want {
 			t.Errorf("%s: got %q, want %q", d, got, want)
 		}
@@ -117,7 +124,8 @@ func capacity(size int) options {
 		t.Fatal(err)
 	}
 	for reference, want := range map[string]string{
-		"limits.plain": "4096", "limits.patient": "120000000000", "limits.defaults.wait": "3000000000", "limits.defaults.size": "7",
+		"limits.plain": "4096", "limits.patient": "120000000000", "limits.defaults.wait": "3000000000",
+		"limits.defaults.size":            "7",
 		"limits.options.setDefaults.size": "2048", "limits.options.setDefaults.wait": "1000000000",
 	} {
 		if m, err := c.one(reference); err != nil || m.text() != want {
@@ -127,7 +135,9 @@ func capacity(size int) options {
 	if m, err := c.one("limits.patient"); err != nil || !m.duration {
 		t.Errorf("a duration is taken for a number: %+v, %v", m, err)
 	}
-	for _, reference := range []string{"limits.gone", "limits.foreign", "limits.defaults.gone", "limits.capacity.size", "nowhere.plain", "limits"} {
+	for _, reference := range []string{
+		"limits.gone", "limits.foreign", "limits.defaults.gone", "limits.capacity.size", "nowhere.plain", "limits",
+	} {
 		if m, err := c.one(reference); err == nil {
 			t.Errorf("%s has the value %q", reference, m.text())
 		}
@@ -146,7 +156,9 @@ func TestEveryMetric(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "agent", "a.go"), []byte("package a\nconst name = \"lighterage_things_total\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(root, "agent", "a.go"), []byte("package a\nconst name = \"lighterage_things_total\"\n"), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := everyMetric(root, map[string]bool{"lighterage_things_total": true}); err != nil {
@@ -160,7 +172,9 @@ func TestEveryMetric(t *testing.T) {
 func TestRecorder(t *testing.T) {
 	r := &recorder{}
 	r.MustRegister(
-		prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bytes_total", Help: `Bytes, "of all".`}, []string{"namespace", "kind"}),
+		prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "bytes_total", Help: `Bytes, "of all".`}, []string{"namespace", "kind"},
+		),
 		prometheus.NewGauge(prometheus.GaugeOpts{Name: "wait_seconds", Help: "A wait."}),
 	)
 	want := []metric{
@@ -173,8 +187,9 @@ func TestRecorder(t *testing.T) {
 }
 
 func TestParseFlags(t *testing.T) {
-	introduction, flags, err := parseFlags("Usage: agent MODE [flags]\n\nModes:\n  send   move\n\nFlags:\n" +
-		"  -dir string\n    \tdirectory with\n    \ttwo lines (default \"/etc/x\")\n  -name string\n    \tname (default: $NAME)\n  -v\tprint (more)\n")
+	introduction, flags, err := parseFlags("Usage: agent MODE [flags]\n\nModes:\n  send   move\n\nFlags:\n  -dir " +
+		"string\n    \tdirectory with\n    \ttwo lines (default \"/etc/x\")\n  -name string\n    \tname (default: " +
+		"$NAME)\n  -v\tprint (more)\n")
 	want := []programFlag{
 		{name: "dir", kind: "string", fallback: "/etc/x", usage: "directory with two lines"},
 		{name: "name", kind: "string", usage: "name (default: $NAME)"},
@@ -194,7 +209,8 @@ func TestParseFlags(t *testing.T) {
 // The commands that a usage lists are rendered below it, at any depth.
 func TestCommands(t *testing.T) {
 	usages := map[string]string{
-		"":            "Root.\n\nAvailable Commands:\n  completion  Shells\n  help        Help\n  queue       Queues\n\nFlags:\n  -n, --namespace string   where",
+		"": "Root.\n\nAvailable Commands:\n  completion  Shells\n  help        Help\n  queue       " +
+			"Queues\n\nFlags:\n  -n, --namespace string   where",
 		"queue":       "Queues.\n\nAvailable Commands:\n  get         Get\n  put         Put\n",
 		"queue get":   "Get it.\n\nFlags:\n      --count int   how many",
 		"queue put":   "Put it.",
@@ -211,7 +227,9 @@ func TestCommands(t *testing.T) {
 			headings = append(headings, line)
 		}
 	}
-	if want := []string{"### completion", "### queue", "### queue get", "### queue put"}; !reflect.DeepEqual(headings, want) {
+	if want := []string{
+		"### completion", "### queue", "### queue get", "### queue put",
+	}; !reflect.DeepEqual(headings, want) {
 		t.Errorf("got %q, want %q", headings, want)
 	}
 	for _, once := range []string{"Root.", "Get it.", "Put it."} {

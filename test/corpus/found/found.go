@@ -50,7 +50,9 @@ func All() []Corpus {
 		},
 		{
 			Name: "text", About: "licences, copyrights, dictionaries and locales of /usr/share, as a tar",
-			roots:  paths("/usr/share/common-licenses", "/usr/share/dict", "/usr/share/doc", "/usr/share/i18n/locales", "/usr/share/perl"),
+			roots: paths(
+				"/usr/share/common-licenses", "/usr/share/dict", "/usr/share/doc", "/usr/share/i18n/locales", "/usr/share/perl",
+			),
 			wanted: func(_ string, content []byte) bool { return isText(content) },
 		},
 		{
@@ -108,7 +110,9 @@ func (c Corpus) Collect(ctx context.Context, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("collect the corpus %s: %w", c.Name, err)
 	}
 	if out.Len() < min(leastBytes, limit) {
-		return nil, fmt.Errorf("collect the corpus %s: %w: %d bytes in %s", c.Name, ErrTooLittle, out.Len(), strings.Join(roots, ", "))
+		return nil, fmt.Errorf(
+			"collect the corpus %s: %w: %d bytes in %s", c.Name, ErrTooLittle, out.Len(), strings.Join(roots, ", "),
+		)
 	}
 	return out.Bytes()[:min(limit, out.Len())], nil
 }
@@ -129,7 +133,10 @@ func (c Corpus) add(archive *tar.Writer, path string, entry fs.DirEntry) error {
 	if !c.wanted(path, content) {
 		return nil
 	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path, "/"), Size: int64(len(content)), Mode: 0o644, Format: tar.FormatPAX}
+	header := &tar.Header{
+		Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path, "/"), Size: int64(len(content)), Mode: 0o644,
+		Format: tar.FormatPAX,
+	}
 	if err := archive.WriteHeader(header); err != nil {
 		return fmt.Errorf("write the header of %s: %w", path, err)
 	}

@@ -55,7 +55,8 @@ func Start(t *testing.T, change func(*server.Options)) *Server {
 	t.Helper()
 	host, port := address(t)
 	s := &Server{t: t, options: &server.Options{
-		ServerName: "external", Host: host, Port: port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+		ServerName: "external", Host: host, Port: port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		DisableJetStreamBanner: true,
 	}}
 	if change != nil {
 		change(s.options)
@@ -98,7 +99,9 @@ func Cluster(t *testing.T, n int) []*Server {
 // address is a free one. Connections begin at 127.0.0.1, so that none takes the port before a server does.
 func address(t *testing.T) (host string, port int) {
 	t.Helper()
-	host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250)) //nolint:gosec // It is no secret.
+	host = fmt.Sprintf(
+		"127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250),
+	) //nolint:gosec // It is no secret.
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,9 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, 3 queue get received n
 	root.SetErr(streams.ErrOut)
 	root.SetVersionTemplate("{{.Version}}\n")
 	// Groups are runnable only to reject what is no command of theirs.
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
+	root.SetUsageTemplate(
+		strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1),
+	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {

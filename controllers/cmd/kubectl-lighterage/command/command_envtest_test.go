@@ -46,13 +46,17 @@ func TestProgram(t *testing.T) {
 		fails                bool
 	}{
 		"with all rights": {everything, "ledger", []string{
-			"Decision: deflate by isa-l at level Fast", "zstd     libzstd", "SoftwareUsed: software compressed, as the policy asked",
+			"Decision: deflate by isa-l at level Fast", "zstd     libzstd",
+			"SoftwareUsed: software compressed, as the policy asked",
 		}, "you may not read", false},
 		"with those for Transfers": {transfers, "ledger", []string{
-			"Decision: deflate by isa-l at level Fast", "you may not read the NodeProfile of node worker-1; ask for a ClusterRole",
+			"Decision: deflate by isa-l at level Fast",
+			"you may not read the NodeProfile of node worker-1; ask for a ClusterRole",
 		}, "libzstd", false},
-		"with none":   {nothing, "ledger", []string{`Transfer "ledger"`, "get on transfers of lighterage.dev"}, "", true},
-		"none such":   {everything, "leger", []string{`Transfer "leger"`, `namespace "bank"`, "kubectl get transfers"}, "", true},
+		"with none": {nothing, "ledger", []string{`Transfer "ledger"`, "get on transfers of lighterage.dev"}, "", true},
+		"none such": {
+			everything, "leger", []string{`Transfer "leger"`, `namespace "bank"`, "kubectl get transfers"}, "", true,
+		},
 		"not run yet": {everything, "new", []string{"bank/new"}, "", true},
 		"still without": {everything, "starting", []string{
 			"Transfer bank/starting: Starting", "the agent has not reported what it decided",
@@ -90,7 +94,8 @@ func TestProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The receiver's node is in this cluster, named by the Delivery, so what zstd takes there is known.
-		if e.Transfer != "bank/ledger" || len(e.Choices) != 2 || e.Choices[1].Engine != "libzstd" || e.Choices[1].CPU == nil || e.Choices[1].AtLeast {
+		if e.Transfer != "bank/ledger" || len(e.Choices) != 2 || e.Choices[1].Engine != "libzstd" ||
+			e.Choices[1].CPU == nil || e.Choices[1].AtLeast {
 			t.Errorf("%s", out)
 		}
 	})
@@ -116,11 +121,13 @@ func statQueue(t *testing.T, cluster *controllertest.Cluster, nothing string) {
 		}
 	}
 	for _, verb := range []string{"stat", "put", "get"} {
-		if out, _, err := try(t, "", "queue", verb, "orders", "-n", namespace, "--kubeconfig", nothing); err == nil || out != "" || !strings.Contains(err.Error(), "get on queues of lighterage.dev") {
+		if out, _, err := try(t, "", "queue", verb, "orders", "-n", namespace, "--kubeconfig", nothing); err == nil ||
+			out != "" || !strings.Contains(err.Error(), "get on queues of lighterage.dev") {
 			t.Errorf("%s: %q, %v", verb, out, err)
 		}
 	}
-	if _, _, err := try(t, "", "queue", "get", "order", "-n", namespace, "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `Queue "order"`) {
+	if _, _, err := try(t, "", "queue", "get", "order", "-n", namespace, "--kubeconfig", kubeconfig); err == nil ||
+		!strings.Contains(err.Error(), `Queue "order"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -144,13 +151,19 @@ func reportTrial(t *testing.T, cluster *controllertest.Cluster, nothing string) 
 		t.Errorf("%v: %s", err, said)
 	}
 	trial.Status.Links = trial.Spec.Links
-	trial.Status.Results = []v1alpha1.TrialResult{{Codec: "none", Engine: "none", Ratio: "1.000", Predictions: []v1alpha1.TrialPrediction{{Link: "wan", SecondsPerGiB: "8.90"}}}}
+	trial.Status.Results = []v1alpha1.TrialResult{
+		{
+			Codec: "none", Engine: "none", Ratio: "1.000",
+			Predictions: []v1alpha1.TrialPrediction{{Link: "wan", SecondsPerGiB: "8.90"}},
+		},
+	}
 	trial.Status.Recommendation = &v1alpha1.TrialRecommendation{Policy: "kind: CompressionPolicy", Message: "because"}
 	if err := cluster.Client.Status().Update(t.Context(), trial); err != nil {
 		t.Fatal(err)
 	}
 	for form, begins := range map[string]string{"html": "<!DOCTYPE html>", "svg": "<svg ", "text": "Trial bank/ledger"} {
-		if said, err := write(kubeconfig, form); err != nil || !strings.HasPrefix(said, begins) || !strings.Contains(said, "8.90") {
+		if said, err := write(kubeconfig, form); err != nil || !strings.HasPrefix(said, begins) ||
+			!strings.Contains(said, "8.90") {
 			t.Errorf("%s: %v: %s", form, err, said)
 		}
 	}
@@ -165,17 +178,25 @@ func populate(t *testing.T, cluster *controllertest.Cluster) {
 	cluster.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	destination := v1alpha1.PersistentVolumeClaimPath{ClaimName: "copy", Path: "/"}
 	for name, status := range map[string]v1alpha1.TransferStatus{
-		"new":      {},
-		"starting": {Phase: v1alpha1.TransferStarting, Run: &v1alpha1.RunStatus{ID: "aaaa", Attempt: 1, Route: v1alpha1.RouteDirect}},
+		"new": {},
+		"starting": {
+			Phase: v1alpha1.TransferStarting, Run: &v1alpha1.RunStatus{ID: "aaaa", Attempt: 1, Route: v1alpha1.RouteDirect},
+		},
 		"ledger": {
-			Phase:    v1alpha1.TransferComplete,
-			Run:      &v1alpha1.RunStatus{ID: "7f3c", Attempt: 1, Route: v1alpha1.RouteDirect, Node: "worker-1", CompletionTime: new(metav1.Now())},
+			Phase: v1alpha1.TransferComplete,
+			Run: &v1alpha1.RunStatus{
+				ID: "7f3c", Attempt: 1, Route: v1alpha1.RouteDirect, Node: "worker-1", CompletionTime: new(metav1.Now()),
+			},
 			Progress: &v1alpha1.Progress{BytesPerSecond: gib / 10},
 			Compression: &v1alpha1.CompressionStatus{
-				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionSoftwareUsed, Ratio: "4.00", UncompressedBytes: gib,
-				CompressedBytes: gib / 4, Software: v1alpha1.Operations{Operations: 1024, Bytes: gib}, Reasons: map[string]int64{v1alpha1.CompressionSoftwareUsed: 1024},
+				Codec: "deflate", Engine: "isa-l", Level: "Fast", Reason: v1alpha1.CompressionSoftwareUsed, Ratio: "4.00",
+				UncompressedBytes: gib,
+				CompressedBytes:   gib / 4, Software: v1alpha1.Operations{Operations: 1024, Bytes: gib},
+				Reasons: map[string]int64{v1alpha1.CompressionSoftwareUsed: 1024},
 			},
-			CPU: &v1alpha1.CPUStatus{SendSeconds: "4.00", ReceiveSeconds: "3.00", CompressSeconds: "2.00", DecompressSeconds: "1.00"},
+			CPU: &v1alpha1.CPUStatus{
+				SendSeconds: "4.00", ReceiveSeconds: "3.00", CompressSeconds: "2.00", DecompressSeconds: "1.00",
+			},
 		},
 	} {
 		transfer := &v1alpha1.Transfer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -218,12 +239,18 @@ func update(t *testing.T, cluster *controllertest.Cluster, object client.Object)
 func user(t *testing.T, cluster *controllertest.Cluster, name string, kinds ...string) string {
 	t.Helper()
 	if len(kinds) > 0 {
-		cluster.Allow(t, name, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: kinds, Verbs: []string{"get"}})
+		cluster.Allow(
+			t, name,
+			rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: kinds, Verbs: []string{"get"}},
+		)
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["east"] = &clientcmdapi.Cluster{Server: cluster.Config.Host, CertificateAuthorityData: cluster.Config.CAData}
+	config.Clusters["east"] = &clientcmdapi.Cluster{
+		Server: cluster.Config.Host, CertificateAuthorityData: cluster.Config.CAData,
+	}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: cluster.Config.CertData, ClientKeyData: cluster.Config.KeyData, Impersonate: name, ImpersonateGroups: []string{"system:authenticated"},
+		ClientCertificateData: cluster.Config.CertData, ClientKeyData: cluster.Config.KeyData, Impersonate: name,
+		ImpersonateGroups: []string{"system:authenticated"},
 	}
 	config.Contexts["east"] = &clientcmdapi.Context{Cluster: "east", AuthInfo: name, Namespace: namespace}
 	config.CurrentContext = "east"

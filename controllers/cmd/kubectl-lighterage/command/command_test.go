@@ -36,7 +36,9 @@ func TestMain(m *testing.M) {
 func try(t *testing.T, in string, arguments ...string) (out, said string, err error) {
 	t.Helper()
 	var written, saying bytes.Buffer
-	err = Run(t.Context(), arguments, genericiooptions.IOStreams{In: strings.NewReader(in), Out: &written, ErrOut: &saying})
+	err = Run(
+		t.Context(), arguments, genericiooptions.IOStreams{In: strings.NewReader(in), Out: &written, ErrOut: &saying},
+	)
 	return written.String(), saying.String(), err
 }
 
@@ -80,7 +82,9 @@ func TestTree(t *testing.T) {
 			}
 		})
 	})
-	want := []string{"", " completion", " explain", " queue", " queue get", " queue put", " queue stat", " trial", " trial report"}
+	want := []string{
+		"", " completion", " explain", " queue", " queue get", " queue put", " queue stat", " trial", " trial report",
+	}
 	for i := range want {
 		want[i] = "kubectl lighterage" + want[i]
 	}
@@ -100,7 +104,8 @@ func TestHelp(t *testing.T) {
 	walk(func(c *cobra.Command) {
 		words := strings.Fields(c.CommandPath())[2:]
 		out, _, err := try(t, "", append(words, "--help")...)
-		if err != nil || !strings.Contains(out, c.UseLine()) && !c.HasSubCommands() || !strings.Contains(out, c.Example) || !strings.Contains(out, "--kubeconfig") {
+		if err != nil || !strings.Contains(out, c.UseLine()) && !c.HasSubCommands() || !strings.Contains(out, c.Example) ||
+			!strings.Contains(out, "--kubeconfig") {
 			t.Errorf("%s: %v\n%s", c.CommandPath(), err, out)
 		}
 		examples := 0
@@ -114,7 +119,8 @@ func TestHelp(t *testing.T) {
 			command, _, _ = strings.Cut(command, "<")
 			arguments := strings.Fields(strings.TrimRight(command, ")\n"))
 			// The cluster is missing; everything before that is right.
-			if _, _, err := try(t, "", append(arguments, "--kubeconfig", path)...); err != nil && (ExitCode(err) != 1 || !errors.Is(err, os.ErrNotExist)) {
+			if _, _, err := try(t, "", append(arguments, "--kubeconfig", path)...); err != nil && (ExitCode(err) != 1 ||
+				!errors.Is(err, os.ErrNotExist)) {
 				t.Errorf("%s: %v", line, err)
 			}
 		}
@@ -203,14 +209,17 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%q: %v: %s", line, err, out)
 		case names == "" && (ExitCode(err) != 1 || !errors.Is(err, os.ErrNotExist)):
 			t.Errorf("%q: %v", line, err)
-		case names != "" && (ExitCode(err) != 2 || !strings.Contains(err.Error(), names) || !strings.Contains(err.Error(), "--help")):
+		case names != "" && (ExitCode(err) != 2 || !strings.Contains(err.Error(), names) ||
+			!strings.Contains(err.Error(), "--help")):
 			t.Errorf("%q: code %d: %v; want %s", line, ExitCode(err), err, names)
 		}
 	}
 }
 
 func TestExitCode(t *testing.T) {
-	for code, err := range map[int]error{1: failure{io.ErrUnexpectedEOF}, 2: usageError{io.ErrUnexpectedEOF}, 3: failure{errNoMessage}} {
+	for code, err := range map[int]error{
+		1: failure{io.ErrUnexpectedEOF}, 2: usageError{io.ErrUnexpectedEOF}, 3: failure{errNoMessage},
+	} {
 		if got := ExitCode(err); got != code {
 			t.Errorf("%v: %d, want %d", err, got, code)
 		}
@@ -289,7 +298,8 @@ func TestNoKubeconfig(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod either
 	for _, arguments := range [][]string{{"explain", "transfer/a"}, {"explain", "transfer/a", "--request-timeout", "1s"}} {
 		_, _, err := try(t, "", arguments...)
-		if err == nil || ExitCode(err) != 1 || !strings.Contains(err.Error(), "--kubeconfig") || strings.Contains(err.Error(), "localhost") {
+		if err == nil || ExitCode(err) != 1 || !strings.Contains(err.Error(), "--kubeconfig") ||
+			strings.Contains(err.Error(), "localhost") {
 			t.Errorf("%v", err)
 		}
 	}

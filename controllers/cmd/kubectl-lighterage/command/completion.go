@@ -84,7 +84,9 @@ func (p *plugin) complete(k kind) cobra.CompletionFunc {
 	}
 }
 
-func (p *plugin) completeNamespace(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (p *plugin) completeNamespace(
+	cmd *cobra.Command, _ []string, _ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return p.list(cmd.Context(), corev1.SchemeGroupVersion.WithKind("NamespaceList"), "")
 }
 
@@ -98,7 +100,9 @@ func (p *plugin) completeContext(*cobra.Command, []string, string) ([]cobra.Comp
 
 // list returns the names of objects in the namespace of the command, each after a prefix. The shell keeps those that
 // begin with what was typed.
-func (p *plugin) list(ctx context.Context, kind schema.GroupVersionKind, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (p *plugin) list(
+	ctx context.Context, kind schema.GroupVersionKind, prefix string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	var objects metav1.PartialObjectMetadataList

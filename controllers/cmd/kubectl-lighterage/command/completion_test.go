@@ -18,7 +18,8 @@ func TestComplete(t *testing.T) {
 	const namespaces = "/apis/lighterage.dev/v1alpha1/namespaces/"
 	cluster.listed = map[string][]string{
 		namespaces + "bank/queues": {"orders", "payments"}, namespaces + "bank/transfers": {"ledger", "archive"},
-		namespaces + "bank/compressiontrials": {"files"}, namespaces + "shop/queues": {"carts"}, "/api/v1/namespaces": {"bank", "shop"},
+		namespaces + "bank/compressiontrials": {"files"}, namespaces + "shop/queues": {"carts"},
+		"/api/v1/namespaces": {"bank", "shop"},
 	}
 	for line, want := range map[string][]string{
 		"":                      {"explain", "trial", "queue", "completion", "help"},
@@ -42,7 +43,9 @@ func TestComplete(t *testing.T) {
 		"queue get --key-":      nil,
 		"completion ":           {"bash", "zsh", "fish", "powershell"},
 	} {
-		arguments := append([]string{cobra.ShellCompRequestCmd, "--kubeconfig", cluster.kubeconfig}, strings.Split(line, " ")...)
+		arguments := append([]string{
+			cobra.ShellCompRequestCmd, "--kubeconfig", cluster.kubeconfig,
+		}, strings.Split(line, " ")...)
 		out, _, err := try(t, "", arguments...)
 		if err != nil {
 			t.Errorf("%q: %v", line, err)
@@ -65,7 +68,9 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	cluster.forbidden = []string{"/queues"}
-	if out, _, _ := try(t, "", cobra.ShellCompRequestCmd, "--kubeconfig", cluster.kubeconfig, "queue", "get", ""); out != ":1\n" {
+	if out, _, _ := try(
+		t, "", cobra.ShellCompRequestCmd, "--kubeconfig", cluster.kubeconfig, "queue", "get", "",
+	); out != ":1\n" {
 		t.Errorf("without rights: %q", out)
 	}
 	if out, _, _ := try(t, "", cobra.ShellCompRequestCmd, "queue", "put", "a", "-f", ""); !strings.HasSuffix(out, ":0\n") {
@@ -75,7 +80,8 @@ func TestComplete(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if out, _, err := try(t, "", "completion", shell); err != nil || !strings.Contains(out, cobra.ShellCompRequestCmd) || !strings.Contains(out, "kubectl-lighterage") {
+		if out, _, err := try(t, "", "completion", shell); err != nil || !strings.Contains(out, cobra.ShellCompRequestCmd) ||
+			!strings.Contains(out, "kubectl-lighterage") {
 			t.Errorf("%s: %v: %d bytes", shell, err, len(out))
 		}
 	}

@@ -69,7 +69,9 @@ func (p *plugin) gather(ctx context.Context, name string) (explain.Input, error)
 
 // profile is the NodeProfile of a node. Where it cannot be read for a reason that leaves enough to say, unknown says
 // why.
-func profile(ctx context.Context, cluster client.Client, node string) (found *v1alpha1.NodeProfile, unknown string, err error) {
+func profile(
+	ctx context.Context, cluster client.Client, node string,
+) (found *v1alpha1.NodeProfile, unknown string, err error) {
 	if node == "" {
 		return nil, "the node is not known yet", nil
 	}
@@ -77,23 +79,36 @@ func profile(ctx context.Context, cluster client.Client, node string) (found *v1
 	err = cluster.Get(ctx, client.ObjectKey{Name: node}, found)
 	switch {
 	case err == nil && len(found.Status.Engines) == 0:
-		return nil, fmt.Sprintf("the NodeProfile of node %s has no measurement yet; kubectl describe nodeprofile %s says why", node, node), nil
+		return nil, fmt.Sprintf(
+			"the NodeProfile of node %s has no measurement yet; kubectl describe nodeprofile %s says why", node, node,
+		), nil
 	case err == nil:
 		return found, "", nil
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Sprintf("you may not read the NodeProfile of node %s; ask for a ClusterRole with the verb get on nodeprofiles of lighterage.dev", node), nil
+		return nil, fmt.Sprintf(
+			"you may not read the NodeProfile of node %s; ask for a ClusterRole with the verb get on nodeprofiles of "+
+				"lighterage.dev",
+			node,
+		), nil
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Sprintf("there is no NodeProfile of node %s; the node is gone, or the node agent does not run there", node), nil
+		return nil, fmt.Sprintf(
+			"there is no NodeProfile of node %s; the node is gone, or the node agent does not run there", node,
+		), nil
 	}
 	return nil, "", fmt.Errorf("reading NodeProfile %s: %w", node, err)
 }
 
 // receiver is the node that received; unknown says why it is not known.
-func receiver(ctx context.Context, cluster client.Client, transfer *v1alpha1.Transfer) (node, unknown string, err error) {
+func receiver(
+	ctx context.Context, cluster client.Client, transfer *v1alpha1.Transfer,
+) (node, unknown string, err error) {
 	run := transfer.Status.Run
 	switch {
 	case !plan.IsLocal(transfer):
-		return "", fmt.Sprintf("the receiver is in the cluster of Peer %s, whose NodeProfiles this cluster does not have", transfer.Spec.Destination.Peer), nil
+		return "", fmt.Sprintf(
+			"the receiver is in the cluster of Peer %s, whose NodeProfiles this cluster does not have",
+			transfer.Spec.Destination.Peer,
+		), nil
 	case run.Route == v1alpha1.RoutePod:
 		return run.Node, "", nil
 	}
@@ -101,12 +116,18 @@ func receiver(ctx context.Context, cluster client.Client, transfer *v1alpha1.Tra
 	if key.Namespace == "" {
 		key.Namespace = transfer.Namespace
 	}
-	key.Name = plan.DeliveryName("", v1alpha1.TransferReference{Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt})
+	key.Name = plan.DeliveryName(
+		"", v1alpha1.TransferReference{Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt},
+	)
 	var delivery v1alpha1.Delivery
 	err = cluster.Get(ctx, key, &delivery)
 	switch {
 	case apierrors.IsForbidden(err):
-		return "", fmt.Sprintf("you may not read Delivery %s, which names the receiver's node; ask for a Role there with the verb get on deliveries of lighterage.dev", key), nil
+		return "", fmt.Sprintf(
+			"you may not read Delivery %s, which names the receiver's node; ask for a Role there with the verb get on "+
+				"deliveries of lighterage.dev",
+			key,
+		), nil
 	case apierrors.IsNotFound(err):
 		return "", fmt.Sprintf("Delivery %s, which named the receiver's node, is gone", key), nil
 	case err != nil:

@@ -37,7 +37,9 @@ type loggedTLS struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (c *loggedTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c *loggedTLS) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	c.log.record(err)
 	return conn, info, err
@@ -54,11 +56,22 @@ func (s *service) explain(doing string, err error) error {
 	switch failed.Code() {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		if s.token {
-			return fmt.Errorf("%s: the service rejects this token; members take up to two minutes to read a changed Secret (%s)", doing, failed.Message())
+			return fmt.Errorf(
+				"%s: the service rejects this token; members take up to two minutes to read a changed Secret (%s)", doing,
+				failed.Message(),
+			)
 		}
-		return fmt.Errorf("%s: the service rejects this client certificate; it must be issued by a CA in spec.authentication.clientCertificates (%s)", doing, failed.Message())
+		return fmt.Errorf(
+			"%s: the service rejects this client certificate; it must be issued by a CA in "+
+				"spec.authentication.clientCertificates (%s)",
+			doing, failed.Message(),
+		)
 	case codes.Unimplemented:
-		return fmt.Errorf("%s: %s does not serve put and get; check that it is port 8443 of the Queue, and that the version of the operator has it (%s)", doing, s.where, failed.Message())
+		return fmt.Errorf(
+			"%s: %s does not serve put and get; check that it is port 8443 of the Queue, and that the version of the operator "+
+				"has it (%s)",
+			doing, s.where, failed.Message(),
+		)
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("%s: %s did not answer in time: %w", doing, s.where, err)
 	case codes.Canceled:
@@ -80,12 +93,16 @@ func unconnected(where string, err error) error {
 	var unverified *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &name):
-		return fmt.Errorf("the certificate of %s is not for %q but for %s; if that is the Queue, give its name with --server-name: %w",
+		return fmt.Errorf("the certificate of %s is not for %q but for %s; if that is the Queue, give its name with "+
+			"--server-name: %w",
 			where, name.Host, strings.Join(name.Certificate.DNSNames, ", "), err)
 	case errors.As(err, &authority):
 		return fmt.Errorf("the certificate of %s is issued by an unknown CA; give its CA with --ca-file: %w", where, err)
 	case errors.As(err, &expired), errors.As(err, &unverified):
-		return fmt.Errorf("the certificate of %s is not valid; kubectl describe queue tells which it is, --ca-file gives another CA: %w", where, err)
+		return fmt.Errorf(
+			"the certificate of %s is not valid; kubectl describe queue tells which it is, --ca-file gives another CA: %w",
+			where, err,
+		)
 	}
 	return fmt.Errorf("%s cannot be reached: %w", where, err)
 }

@@ -66,9 +66,18 @@ func startCluster(t *testing.T, service *fakeService) *fakeCluster {
 	}
 	for i, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionTrue} {
 		f.pods = append(f.pods, corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: fmt.Sprintf("orders-%d", i), Labels: map[string]string{v1alpha1.QueueLabel: "1234"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Ports: []corev1.ContainerPort{{Name: "nats", ContainerPort: 4222}, {Name: servicePort, ContainerPort: 8443}}}}},
-			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "bank", Name: fmt.Sprintf("orders-%d", i), Labels: map[string]string{v1alpha1.QueueLabel: "1234"},
+			},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{
+					{
+						Name:  "agent",
+						Ports: []corev1.ContainerPort{{Name: "nats", ContainerPort: 4222}, {Name: servicePort, ContainerPort: 8443}},
+					},
+				},
+			},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 		})
 	}
 	server := httptest.NewServer(f)
@@ -94,7 +103,12 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	for _, part := range f.forbidden {
 		if strings.Contains(r.URL.Path, part) {
-			answer(w, http.StatusForbidden, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "no"})
+			answer(
+				w, http.StatusForbidden,
+				metav1.Status{
+					Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "no",
+				},
+			)
 			return
 		}
 	}
@@ -113,7 +127,13 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, namespace+"secrets/"); ok && f.secrets[name] != nil {
-		answer(w, http.StatusOK, corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Data: f.secrets[name]})
+		answer(
+			w, http.StatusOK,
+			corev1.Secret{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+				Data: f.secrets[name],
+			},
+		)
 		return
 	}
 	if r.URL.Path == namespace+"configmaps/orders-ca" && f.published.Data != nil {
@@ -121,28 +141,44 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	group := v1alpha1.GroupVersion.Group
-	version := metav1.GroupVersionForDiscovery{GroupVersion: v1alpha1.GroupVersion.String(), Version: v1alpha1.GroupVersion.Version}
+	version := metav1.GroupVersionForDiscovery{
+		GroupVersion: v1alpha1.GroupVersion.String(), Version: v1alpha1.GroupVersion.Version,
+	}
 	read := metav1.Verbs{"get", "list"}
 	found := map[string]any{
-		"/api":  metav1.APIVersions{Versions: []string{"v1"}},
-		"/apis": metav1.APIGroupList{Groups: []metav1.APIGroup{{Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}}},
+		"/api": metav1.APIVersions{Versions: []string{"v1"}},
+		"/apis": metav1.APIGroupList{
+			Groups: []metav1.APIGroup{
+				{Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version},
+			},
+		},
 		"/apis/" + group: metav1.APIGroup{
 			Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
 		},
 		"/api/v1": metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{
-			{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: read}, {Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: read},
-			{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: read}, {Name: "namespaces", Kind: "Namespace", Verbs: read},
+			{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: read},
+			{Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: read},
+			{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: read},
+			{Name: "namespaces", Kind: "Namespace", Verbs: read},
 		}},
 		"/apis/" + version.GroupVersion: metav1.APIResourceList{GroupVersion: version.GroupVersion, APIResources: []metav1.APIResource{
-			{Name: "queues", Kind: "Queue", Namespaced: true, Verbs: read}, {Name: "transfers", Kind: "Transfer", Namespaced: true, Verbs: read},
+			{Name: "queues", Kind: "Queue", Namespaced: true, Verbs: read},
+			{Name: "transfers", Kind: "Transfer", Namespaced: true, Verbs: read},
 			{Name: "compressiontrials", Kind: "CompressionTrial", Namespaced: true, Verbs: read},
 		}},
 		"/apis/" + version.GroupVersion + "/namespaces/bank/queues/orders": f.queue,
 		namespace + "pods": corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: f.pods},
-		"/api/v1/namespaces/lighterage-system/configmaps/lighterage-ca": corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"ca.crt": string(f.ca)}},
+		"/api/v1/namespaces/lighterage-system/configmaps/lighterage-ca": corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"ca.crt": string(f.ca)},
+		},
 	}[r.URL.Path]
 	if found == nil {
-		answer(w, http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: r.URL.Path})
+		answer(
+			w, http.StatusNotFound,
+			metav1.Status{
+				Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: r.URL.Path,
+			},
+		)
 		return
 	}
 	answer(w, http.StatusOK, found)

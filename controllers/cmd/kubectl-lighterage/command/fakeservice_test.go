@@ -59,7 +59,12 @@ func startService(t *testing.T) *fakeService {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Issue(pki.Template{Identity: pki.QueueIdentity("east", "bank", "orders"), DNSNames: []string{"orders.bank.svc"}, Lifetime: time.Hour}, time.Now())
+	pair, err := ca.Issue(
+		pki.Template{
+			Identity: pki.QueueIdentity("east", "bank", "orders"), DNSNames: []string{"orders.bank.svc"}, Lifetime: time.Hour,
+		},
+		time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +76,8 @@ func startService(t *testing.T) *fakeService {
 	clients.AppendCertsFromPEM(own.CertificatePEM)
 	f := &fakeService{directory: t.TempDir(), ca: own.CertificatePEM, given: map[string]*wirev1.ReceivedMessage{}}
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven,
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, ClientCAs: clients,
+		ClientAuth: tls.VerifyClientCertIfGiven,
 	})), grpc.UnaryInterceptor(f.admit))
 	wirev1.RegisterMessageServiceServer(server, f)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,12 +92,15 @@ func startService(t *testing.T) *fakeService {
 	}()
 	t.Cleanup(func() { server.Stop(); <-ended })
 	// The same CA admits clients with a certificate.
-	client, err := ca.Issue(pki.Template{Identity: pki.QueueIdentity("east", "bank", "client"), Lifetime: time.Hour}, time.Now())
+	client, err := ca.Issue(
+		pki.Template{Identity: pki.QueueIdentity("east", "bank", "client"), Lifetime: time.Hour}, time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
-		"tls.crt": client.CertificatePEM, "tls.key": client.KeyPEM, "ca.crt": f.ca, "token": []byte(goodToken + "\n"), "bad": []byte("other"),
+		"tls.crt": client.CertificatePEM, "tls.key": client.KeyPEM, "ca.crt": f.ca, "token": []byte(goodToken + "\n"),
+		"bad": []byte("other"),
 	} {
 		if err := os.WriteFile(f.file(name), content, 0o600); err != nil {
 			t.Fatal(err)
@@ -105,7 +114,10 @@ func (f *fakeService) file(name string) string { return filepath.Join(f.director
 
 // direct are the arguments that reach it without a cluster.
 func (f *fakeService) direct(arguments ...string) []string {
-	return append(arguments, "--server", f.address, "--server-name", "orders.bank.svc", "--ca-file", f.file("ca.crt"), "--token-file", f.file("token"))
+	return append(
+		arguments, "--server", f.address, "--server-name", "orders.bank.svc", "--ca-file", f.file("ca.crt"), "--token-file",
+		f.file("token"),
+	)
 }
 
 func (f *fakeService) admit(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -126,7 +138,8 @@ func (f *fakeService) admit(ctx context.Context, r any, _ *grpc.UnaryServerInfo,
 // add puts a message there.
 func (f *fakeService) add(payload string) {
 	f.messages = append(f.messages, &wirev1.ReceivedMessage{
-		Message: &wirev1.QueueMessage{Payload: []byte(payload)}, Sequence: uint64(len(f.messages) + 1), PutTime: timestamppb.New(putTime), Deliveries: 1,
+		Message: &wirev1.QueueMessage{Payload: []byte(payload)}, Sequence: uint64(len(f.messages) + 1),
+		PutTime: timestamppb.New(putTime), Deliveries: 1,
 	})
 }
 
@@ -142,7 +155,9 @@ func (f *fakeService) Put(_ context.Context, r *wirev1.PutRequest) (*wirev1.PutR
 		f.add("")
 		last := f.messages[len(f.messages)-1]
 		last.Message = m
-		answer.Results = append(answer.Results, &wirev1.PutResult{Sequence: last.GetSequence(), Duplicate: m.GetId() == "again"})
+		answer.Results = append(
+			answer.Results, &wirev1.PutResult{Sequence: last.GetSequence(), Duplicate: m.GetId() == "again"},
+		)
 	}
 	return answer, nil
 }
@@ -162,7 +177,9 @@ func (f *fakeService) Get(_ context.Context, r *wirev1.GetRequest) (*wirev1.GetR
 }
 
 // Acknowledge implements wirev1.MessageServiceServer.
-func (f *fakeService) Acknowledge(_ context.Context, r *wirev1.AcknowledgeRequest) (*wirev1.AcknowledgeResponse, error) {
+func (f *fakeService) Acknowledge(
+	_ context.Context, r *wirev1.AcknowledgeRequest,
+) (*wirev1.AcknowledgeResponse, error) {
 	answer := &wirev1.AcknowledgeResponse{}
 	for _, receipt := range r.GetReceipts() {
 		result := wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED

@@ -63,7 +63,8 @@ func forward(ctx context.Context, config *rest.Config, pod client.ObjectKey, por
 // openForwarding asks the API server, by WebSocket or, where it or what stands before it does not know that, by SPDY.
 func openForwarding(ctx context.Context, config *rest.Config, pod client.ObjectKey) (httpstream.Connection, error) {
 	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &corev1.SchemeGroupVersion, "/api", scheme.Codecs.WithoutConversion()
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &corev1.SchemeGroupVersion, "/api",
+		scheme.Codecs.WithoutConversion()
 	config.Timeout = 0 // the connection lasts
 	answer := &answerStatus{}
 	config.Wrap(answer.watch)
@@ -116,7 +117,8 @@ func openForwarding(ctx context.Context, config *rest.Config, pod client.ObjectK
 func refusedForwarding(err error, code int, pod client.ObjectKey) error {
 	switch code {
 	case http.StatusForbidden:
-		return fmt.Errorf("you may not forward ports of pods in namespace %q; ask for a Role there with the verbs get and create on pods/portforward, or give the address of the service with --server: %w",
+		return fmt.Errorf("you may not forward ports of pods in namespace %q; ask for a Role there with the verbs get and "+
+			"create on pods/portforward, or give the address of the service with --server: %w",
 			pod.Namespace, err)
 	case http.StatusUnauthorized:
 		return fmt.Errorf("the cluster rejects the credentials of the kubeconfig; log in again: %w", err)

@@ -79,13 +79,21 @@ The exit code is 3 if no message was received.`,
 	})
 	flags := cmd.Flags()
 	flags.IntVar(&g.count, "count", 1, "`number` of messages at most; 0 for all")
-	flags.DurationVar(&g.wait, "wait", firstWait, "how long to wait for the first message; below 1s, a Queue that was idle for a while may seem empty")
-	flags.DurationVar(&g.visibility, "visibility", 0, "how long no other client receives the messages, from 1s to 12h (default: as the Queue says)")
+	flags.DurationVar(
+		&g.wait, "wait", firstWait,
+		"how long to wait for the first message; below 1s, a Queue that was idle for a while may seem empty",
+	)
+	flags.DurationVar(
+		&g.visibility, "visibility", 0,
+		"how long no other client receives the messages, from 1s to 12h (default: as the Queue says)",
+	)
 	flags.BoolVar(&g.ack, "ack", true, "acknowledge messages once they are written")
 	flags.BoolVar(&g.noAck, "no-ack", false, "give messages back in place of acknowledging them")
 	flags.BoolVar(&g.dead, "dead", false, "get dead letters")
 	flags.BoolVar(&g.lines, "lines", false, "write an end of line after each message")
-	flags.StringVar(&g.directory, "directory", "", "`directory` in which to write each message to a file named by its sequence")
+	flags.StringVar(
+		&g.directory, "directory", "", "`directory` in which to write each message to a file named by its sequence",
+	)
 	cmd.MarkFlagsMutuallyExclusive("ack", "no-ack")
 	cmd.MarkFlagsMutuallyExclusive("lines", "directory")
 	completeFlag(cmd, "directory", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
@@ -192,7 +200,11 @@ func (g *getting) take(ctx context.Context, messages []*wirev1.ReceivedMessage) 
 	for _, m := range messages {
 		if m.GetDamage() != "" {
 			if damaged == nil {
-				damaged = fmt.Errorf("message %d is damaged, and was given back: %s; it becomes a dead letter after spec.redelivery.maxDeliveries deliveries", m.GetSequence(), m.GetDamage())
+				damaged = fmt.Errorf(
+					"message %d is damaged, and was given back: %s; it becomes a dead letter after spec.redelivery.maxDeliveries "+
+						"deliveries",
+					m.GetSequence(), m.GetDamage(),
+				)
 			}
 			continue
 		}
@@ -228,7 +240,11 @@ func (g *getting) acknowledge(ctx context.Context, receipts []string) error {
 		g.held = slices.DeleteFunc(g.held, func(held string) bool { return held == receipts[i] })
 	}
 	if late > 0 {
-		return fmt.Errorf("%d written messages were not acknowledged within their visibility timeout, or that was not confirmed, and may be redelivered; set a longer --visibility or a lower --count", late)
+		return fmt.Errorf(
+			"%d written messages were not acknowledged within their visibility timeout, or that was not confirmed, and may be "+
+				"redelivered; set a longer --visibility or a lower --count",
+			late,
+		)
 	}
 	return nil
 }
@@ -246,7 +262,10 @@ func (g *getting) giveBack(ctx context.Context) error {
 		n := min(len(g.held), maxGetBatch)
 		answer, err := g.Release(ctx, &wirev1.ReleaseRequest{Receipts: g.held[:n]})
 		if err != nil {
-			return fmt.Errorf("%w; %d messages are redelivered only after their visibility timeout", g.explain("giving messages back", err), len(g.held))
+			return fmt.Errorf(
+				"%w; %d messages are redelivered only after their visibility timeout", g.explain("giving messages back", err),
+				len(g.held),
+			)
 		}
 		for i := range n {
 			switch {
@@ -260,7 +279,11 @@ func (g *getting) giveBack(ctx context.Context) error {
 		g.held = g.held[n:]
 	}
 	if unsure > 0 {
-		return fmt.Errorf("the service did not confirm that it has %d messages back: they are redelivered after their visibility timeout at the latest", unsure)
+		return fmt.Errorf(
+			"the service did not confirm that it has %d messages back: they are redelivered after their visibility timeout at "+
+				"the latest",
+			unsure,
+		)
 	}
 	return nil
 }

@@ -103,7 +103,10 @@ func (f *full) Write(p []byte) (int, error) {
 func TestNotWritten(t *testing.T) {
 	service := three(t)
 	var said bytes.Buffer
-	err := Run(t.Context(), service.direct("queue", "get", "orders", "--count", "0"), genericiooptions.IOStreams{Out: &full{free: 1}, ErrOut: &said})
+	err := Run(
+		t.Context(), service.direct("queue", "get", "orders", "--count", "0"),
+		genericiooptions.IOStreams{Out: &full{free: 1}, ErrOut: &said},
+	)
 	if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "message 2") || countIn(said.String()) != 1 {
 		t.Errorf("%v, %s", err, &said)
 	}
@@ -116,7 +119,8 @@ func TestDamaged(t *testing.T) {
 	service := three(t)
 	service.messages[1].Damage = "the checksum does not match"
 	out, said, err := try(t, "", service.direct("queue", "get", "orders", "--count", "0")...)
-	if err == nil || !strings.Contains(err.Error(), "message 2") || !strings.Contains(err.Error(), service.messages[0].GetDamage()) || out != "a\xff\n" || countIn(said) != 2 {
+	if err == nil || !strings.Contains(err.Error(), "message 2") ||
+		!strings.Contains(err.Error(), service.messages[0].GetDamage()) || out != "a\xff\n" || countIn(said) != 2 {
 		t.Errorf("%q, %q, %v", out, said, err)
 	}
 	if want := []string{"ack r1", "ack r3", "release r2"}; !slices.Equal(service.events, want) {
@@ -145,7 +149,9 @@ func TestDirectory(t *testing.T) {
 				service := three(t)
 				service.messages[1].Deliveries = deliveries
 				service.messages[1].Message.Payload = []byte("b" + change)
-				out, _, err := try(t, "", service.direct("queue", "get", "orders", "--count", "0", "--directory", directory, "-o", form)...)
+				out, _, err := try(t, "", service.direct(
+					"queue", "get", "orders", "--count", "0", "--directory", directory, "-o", form,
+				)...)
 				if out != "" {
 					t.Errorf("wrote %q", out)
 				}
@@ -157,7 +163,8 @@ func TestDirectory(t *testing.T) {
 			if entries, err := os.ReadDir(directory); err != nil || len(entries) != 3 {
 				t.Errorf("%v, %v", entries, err)
 			}
-			if content, err := os.ReadFile(filepath.Join(directory, want.name)); err != nil || !strings.Contains(string(content), want.content) {
+			if content, err := os.ReadFile(filepath.Join(directory, want.name)); err != nil ||
+				!strings.Contains(string(content), want.content) {
 				t.Errorf("%s, %v", content, err)
 			}
 			if err := again(12, ""); err != nil {
@@ -175,7 +182,8 @@ func TestDirectory(t *testing.T) {
 func TestNotGivenBack(t *testing.T) {
 	service := three(t)
 	service.release = []wirev1.ReceiptResult{
-		wirev1.ReceiptResult_RECEIPT_RESULT_DONE, wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED, wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN,
+		wirev1.ReceiptResult_RECEIPT_RESULT_DONE, wirev1.ReceiptResult_RECEIPT_RESULT_EXPIRED,
+		wirev1.ReceiptResult_RECEIPT_RESULT_UNKNOWN,
 	}
 	_, said, err := try(t, "", service.direct("queue", "get", "orders", "--count", "3", "--no-ack")...)
 	if err == nil || !strings.Contains(err.Error(), " 1 messages") || countIn(said) != 1 {

@@ -40,12 +40,16 @@ type deadLetter struct {
 
 func receivedOf(m *wirev1.ReceivedMessage) received {
 	q := m.GetMessage()
-	r := received{Sequence: m.GetSequence(), ID: q.GetId(), Key: q.GetKey(), Headers: q.GetHeaders(), Deliveries: m.GetDeliveries()}
+	r := received{
+		Sequence: m.GetSequence(), ID: q.GetId(), Key: q.GetKey(), Headers: q.GetHeaders(), Deliveries: m.GetDeliveries(),
+	}
 	if m.GetPutTime().IsValid() {
 		r.PutTime = new(m.GetPutTime().AsTime())
 	}
 	if d := m.GetDeadLetter(); d != nil {
-		r.DeadLetter = &deadLetter{Reason: d.GetReason(), Detail: d.GetDetail(), Deliveries: d.GetDeliveries(), Sequence: d.GetSequence()}
+		r.DeadLetter = &deadLetter{
+			Reason: d.GetReason(), Detail: d.GetDetail(), Deliveries: d.GetDeliveries(), Sequence: d.GetSequence(),
+		}
 	}
 	if utf8.Valid(q.GetPayload()) {
 		r.Body = new(string(q.GetPayload()))

@@ -63,7 +63,10 @@ func (p *plugin) open() error {
 	}
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return errors.New("no kubeconfig names a cluster; give one with --kubeconfig or $KUBECONFIG, or choose one of its contexts with --context")
+		return errors.New(
+			"no kubeconfig names a cluster; give one with --kubeconfig or $KUBECONFIG, or choose one of its contexts with " +
+				"--context",
+		)
 	case err != nil:
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -136,11 +139,21 @@ func (p *plugin) get(ctx context.Context, k kind, name string, object client.Obj
 	case err == nil:
 		return nil
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("this cluster does not have the kinds of Lighterage; install the operator (helm upgrade --install lighterage ...), or choose another cluster with --context: %w", err)
+		return fmt.Errorf(
+			"this cluster does not have the kinds of Lighterage; install the operator (helm upgrade --install lighterage "+
+				"...), or choose another cluster with --context: %w",
+			err,
+		)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no %s %q in namespace %q; kubectl get %s --all-namespaces lists them, -n chooses the namespace", k.name, name, p.namespace, k.words[0])
+		return fmt.Errorf(
+			"there is no %s %q in namespace %q; kubectl get %s --all-namespaces lists them, -n chooses the namespace", k.name,
+			name, p.namespace, k.words[0],
+		)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("you may not read %s %q in namespace %q; ask for a Role there with the verb get on %s of %s: %w", k.name, name, p.namespace, k.words[0], v1alpha1.GroupVersion.Group, err)
+		return fmt.Errorf(
+			"you may not read %s %q in namespace %q; ask for a Role there with the verb get on %s of %s: %w", k.name, name,
+			p.namespace, k.words[0], v1alpha1.GroupVersion.Group, err,
+		)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the cluster rejects the credentials of the kubeconfig; log in again: %w", err)
 	}

@@ -70,7 +70,9 @@ sent after one that has a message that is not stored.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&p.files, "filename", "f", []string{standard}, "`file` that is a message, - for standard input; may be repeated")
+	flags.StringArrayVarP(
+		&p.files, "filename", "f", []string{standard}, "`file` that is a message, - for standard input; may be repeated",
+	)
 	flags.StringVar(&p.key, "key", "", "`key` of messages that stay in order")
 	flags.StringVar(&p.id, "id", "", "`id` of a single message: a message with the id of a stored one is not stored again")
 	flags.StringArrayVar(&p.headers, "header", nil, "header as `NAME=VALUE`; may be repeated")
@@ -207,7 +209,9 @@ func (p *putting) flush(ctx context.Context) error {
 		return p.explain("putting "+names[0], err)
 	}
 	if len(answer.GetResults()) != len(messages) {
-		return fmt.Errorf("putting %s: the service answered of %d messages and was sent %d", names[0], len(answer.GetResults()), len(messages))
+		return fmt.Errorf(
+			"putting %s: the service answered of %d messages and was sent %d", names[0], len(answer.GetResults()), len(messages),
+		)
 	}
 	var refused error
 	for i, result := range answer.GetResults() {

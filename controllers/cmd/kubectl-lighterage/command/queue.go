@@ -18,7 +18,9 @@ import (
 )
 
 // errNoMessage is the outcome of a get that received nothing.
-var errNoMessage = errors.New("no message is available now; kubectl lighterage queue stat tells how many are unacknowledged")
+var errNoMessage = errors.New(
+	"no message is available now; kubectl lighterage queue stat tells how many are unacknowledged",
+)
 
 // queue is a Queue and how to reach its service. The cluster is asked only for what the flags do not say.
 type queue struct {
@@ -60,12 +62,21 @@ are given.`,
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&q.server, "server", "", "`HOST:PORT` of the service, in place of a member's pod")
-	flags.StringVar(&q.serverName, "server-name", "", "`name` in the certificate of the service (default: NAME.NAMESPACE.svc, or the host of --server)")
+	flags.StringVar(
+		&q.serverName, "server-name", "",
+		"`name` in the certificate of the service (default: NAME.NAMESPACE.svc, or the host of --server)",
+	)
 	flags.StringVar(&q.caFile, "ca-file", "", "PEM `file` with the CAs of the service")
-	flags.StringVar(&q.operatorNamespace, "operator-namespace", "lighterage-system", "`namespace` of the ConfigMap lighterage-ca")
+	flags.StringVar(
+		&q.operatorNamespace, "operator-namespace", "lighterage-system", "`namespace` of the ConfigMap lighterage-ca",
+	)
 	flags.StringVar(&q.tokenFile, "token-file", "", "`file` with the token")
-	flags.StringVar(&q.tokenName, "token-name", "", "`key` of the token in the Secret of the Queue (default: its only key)")
-	flags.StringVar(&q.clientCertificateFile, "client-certificate", "", "PEM `file` with a client certificate, in place of a token")
+	flags.StringVar(
+		&q.tokenName, "token-name", "", "`key` of the token in the Secret of the Queue (default: its only key)",
+	)
+	flags.StringVar(
+		&q.clientCertificateFile, "client-certificate", "", "PEM `file` with a client certificate, in place of a token",
+	)
 	flags.StringVar(&q.clientKeyFile, "client-key", "", "PEM `file` with the key of the client certificate")
 	for _, name := range []string{"ca-file", "token-file", "client-certificate", "client-key"} {
 		completeFlag(cmd, name, completeFile)
@@ -122,9 +133,13 @@ func (q *queue) secret(ctx context.Context, name, what, instead string) (*corev1
 	case err == nil:
 		return secret, nil
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no Secret %q in namespace %q, in which the Queue has %s; create it, or %s", name, q.namespace, what, instead)
+		return nil, fmt.Errorf(
+			"there is no Secret %q in namespace %q, in which the Queue has %s; create it, or %s", name, q.namespace, what,
+			instead,
+		)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("you may not read Secret %q in namespace %q, in which the Queue has %s; ask for a Role there with the verb get on that secret, or %s: %w",
+		return nil, fmt.Errorf("you may not read Secret %q in namespace %q, in which the Queue has %s; ask for a Role "+
+			"there with the verb get on that secret, or %s: %w",
 			name, q.namespace, what, instead, err)
 	}
 	return nil, fmt.Errorf("reading Secret %s: %w", key, err)

@@ -108,10 +108,13 @@ func (bearer) RequireTransportSecurity() bool { return true }
 // readyMember is a pod of the Queue that serves: the leader if it is known, because every get goes through it.
 func readyMember(ctx context.Context, cluster client.Client, queue *v1alpha1.Queue) (client.ObjectKey, int32, error) {
 	var pods corev1.PodList
-	err := cluster.List(ctx, &pods, client.InNamespace(queue.Namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)})
+	err := cluster.List(
+		ctx, &pods, client.InNamespace(queue.Namespace), client.MatchingLabels{v1alpha1.QueueLabel: string(queue.UID)},
+	)
 	switch {
 	case apierrors.IsForbidden(err):
-		return client.ObjectKey{}, 0, fmt.Errorf("you may not list pods in namespace %q, one of which serves the Queue; ask for a Role there with the verb list on pods, or give the address of the service with --server: %w",
+		return client.ObjectKey{}, 0, fmt.Errorf("you may not list pods in namespace %q, one of which serves the Queue; "+
+			"ask for a Role there with the verb list on pods, or give the address of the service with --server: %w",
 			queue.Namespace, err)
 	case err != nil:
 		return client.ObjectKey{}, 0, fmt.Errorf("listing the members of Queue %s/%s: %w", queue.Namespace, queue.Name, err)
@@ -137,11 +140,15 @@ func readyMember(ctx context.Context, cluster client.Client, queue *v1alpha1.Que
 		}
 	}
 	if ready > 0 {
-		return client.ObjectKey{}, 0, fmt.Errorf("the members of Queue %s/%s run a version of the agent that does not serve put and get; upgrade the operator and wait until it has replaced them",
+		return client.ObjectKey{}, 0, fmt.Errorf("the members of Queue %s/%s run a version of the agent that does not "+
+			"serve put and get; upgrade the operator and wait until it has replaced them",
 			queue.Namespace, queue.Name)
 	}
-	return client.ObjectKey{}, 0, fmt.Errorf("no member of Queue %s/%s is ready (it has %d pods); %s; kubectl -n %s describe queue %s tells more, kubectl -n %s wait --for=condition=Ready queue/%s waits for it",
-		queue.Namespace, queue.Name, len(pods.Items), strings.TrimSuffix(cmp.Or(problemOf(queue), "its pods are not"), "."), queue.Namespace, queue.Name, queue.Namespace, queue.Name)
+	return client.ObjectKey{}, 0, fmt.Errorf("no member of Queue %s/%s is ready (it has %d pods); %s; kubectl -n %s "+
+		"describe queue %s tells more, kubectl -n %s wait --for=condition=Ready queue/%s waits for it",
+		queue.Namespace, queue.Name, len(pods.Items), strings.TrimSuffix(
+			cmp.Or(problemOf(queue), "its pods are not"), ".",
+		), queue.Namespace, queue.Name, queue.Namespace, queue.Name)
 }
 
 func isReady(pod *corev1.Pod) bool {

@@ -85,7 +85,10 @@ func (q *queue) roots(ctx context.Context) (*x509.CertPool, error) {
 		}
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("there is no %[2]s in Secret %[1]q, and the system's CAs cannot be read; %[3]s: %[4]w", name, corev1.ServiceAccountRootCAKey, instead, err)
+			return nil, fmt.Errorf(
+				"there is no %[2]s in Secret %[1]q, and the system's CAs cannot be read; %[3]s: %[4]w", name,
+				corev1.ServiceAccountRootCAKey, instead, err,
+			)
 		}
 		return system, nil
 	}
@@ -104,10 +107,15 @@ func (q *queue) roots(ctx context.Context) (*x509.CertPool, error) {
 	err = q.cluster.Get(ctx, key, &public)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no ConfigMap %q in namespace %q, which has the CA of the Queue's certificate; name the operator's namespace with --operator-namespace, or %s", key.Name, key.Namespace, instead)
+		return nil, fmt.Errorf(
+			"there is no ConfigMap %q in namespace %q, which has the CA of the Queue's certificate; name the operator's "+
+				"namespace with --operator-namespace, or %s",
+			key.Name, key.Namespace, instead,
+		)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("you may not read ConfigMap %q in namespace %q, which has the CA of the Queue's certificate, and ConfigMap %q in namespace %q "+
-			"does not exist or you may not read it; ask for a Role with the verb get on one of them, or for its %s and %s: %w",
+		return nil, fmt.Errorf("you may not read ConfigMap %q in namespace %q, which has the CA of the Queue's "+
+			"certificate, and ConfigMap %q in namespace %q does not exist or you may not read it; ask for a Role with the "+
+			"verb get on one of them, or for its %s and %s: %w",
 			key.Name, key.Namespace, pki.QueueCAName(found.Name), found.Namespace, pki.CAKey, instead, err)
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
@@ -137,7 +145,10 @@ func (q *queue) token(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if found.Spec.Authentication.Tokens == nil {
-		return "", fmt.Errorf("the Queue %s/%s accepts client certificates only; give one with --client-certificate and --client-key", found.Namespace, found.Name)
+		return "", fmt.Errorf(
+			"the Queue %s/%s accepts client certificates only; give one with --client-certificate and --client-key",
+			found.Namespace, found.Name,
+		)
 	}
 	name := found.Spec.Authentication.Tokens.SecretName
 	secret, err := q.secret(ctx, name, "the tokens of its clients", "give a token with --token-file")
@@ -148,9 +159,13 @@ func (q *queue) token(ctx context.Context) (string, error) {
 	chosen := q.tokenName
 	switch {
 	case len(names) == 0:
-		return "", fmt.Errorf("there is no token in Secret %q; add one for each client, with the name of the client as its key", name)
+		return "", fmt.Errorf(
+			"there is no token in Secret %q; add one for each client, with the name of the client as its key", name,
+		)
 	case chosen == "" && len(names) > 1:
-		return "", fmt.Errorf("there are several tokens in Secret %q; choose one with --token-name: %s", name, strings.Join(names, ", "))
+		return "", fmt.Errorf(
+			"there are several tokens in Secret %q; choose one with --token-name: %s", name, strings.Join(names, ", "),
+		)
 	case chosen == "":
 		chosen = names[0]
 	case secret.Data[chosen] == nil:

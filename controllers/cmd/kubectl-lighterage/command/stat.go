@@ -88,7 +88,8 @@ func statOf(queue *v1alpha1.Queue) *queueStat {
 	status := &queue.Status
 	found := &queueStat{
 		Queue: queue.Name, Namespace: queue.Namespace, Ready: status.Ready, Members: status.Members, Address: status.Address,
-		Storage: queue.Spec.Storage.Size.String(), InMemory: queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory, Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
+		Storage: queue.Spec.Storage.Size.String(), InMemory: queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory,
+		Statistics: status.Statistics, Channel: status.Channel, Received: status.Received,
 		Archive: status.Archive, Restore: status.Restore, Problem: problemOf(queue),
 	}
 	if status.Compression != nil {
@@ -177,7 +178,10 @@ func (f *queueStat) members() string {
 
 func (f *queueStat) writeStatistics(rows *table.Rows, s *v1alpha1.QueueStatistics, now time.Time) {
 	if s.ContentTime != nil {
-		rows.Addf("content", "last reported %s ago; what follows is of then", duration.HumanDuration(max(now.Sub(s.ContentTime.Time), 0)))
+		rows.Addf(
+			"content", "last reported %s ago; what follows is of then",
+			duration.HumanDuration(max(now.Sub(s.ContentTime.Time), 0)),
+		)
 	}
 	rows.Addf("depth", "%d messages", s.Depth)
 	if s.Depth > 0 && s.OldestMessageTime != nil {
@@ -193,7 +197,10 @@ func (f *queueStat) writeStatistics(rows *table.Rows, s *v1alpha1.QueueStatistic
 	rows.Addf("puts", "%s; %d refused, %d duplicates", rateOf(s.Puts), s.RefusedPuts, s.Duplicates)
 	rows.Add("gets", rateOf(s.Gets))
 	rows.Add("ratio", f.ratio(s))
-	rows.Addf("connections", "%d of clients, %d consumers; %d refused, %d without a valid token or certificate", s.Connections, s.Consumers, s.RefusedConnections, s.FailedAuthentications)
+	rows.Addf(
+		"connections", "%d of clients, %d consumers; %d refused, %d without a valid token or certificate", s.Connections,
+		s.Consumers, s.RefusedConnections, s.FailedAuthentications,
+	)
 	if s.LastReset != nil {
 		rows.Add("counted since", s.LastReset.UTC().Format(time.RFC3339))
 	}

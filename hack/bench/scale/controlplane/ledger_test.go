@@ -18,23 +18,31 @@ const (
 )
 
 func patched(at, body string) string {
-	return `{"stage":"ResponseComplete","verb":"patch",` + managerUser + `,` + ledgerRun + `,"responseStatus":{"code":200},"stageTimestamp":"` + at + `","requestObject":` + body + `}` + "\n"
+	return `{"stage":"ResponseComplete","verb":"patch",` + managerUser + `,` + ledgerRun +
+		`,"responseStatus":{"code":200},"stageTimestamp":"` + at + `","requestObject":` + body + `}` + "\n"
 }
 
 // TestLedger follows a log of which a line is cut in two when it is read first.
 func TestLedger(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
-	first := `{"stage":"ResponseComplete","verb":"list",` + gatewayUser + `,"objectRef":{"resource":"deliveries"},"responseStatus":{"code":200}}` + "\n" +
+	first := `{"stage":"ResponseComplete","verb":"list",` + gatewayUser +
+		`,"objectRef":{"resource":"deliveries"},"responseStatus":{"code":200}}` + "\n" +
 		// A watch that has begun, and later ended.
-		`{"stage":"ResponseStarted","verb":"watch",` + managerUser + `,"objectRef":{"resource":"jobs"},"responseStatus":{"code":200}}` + "\n" +
-		`{"stage":"ResponseComplete","verb":"watch",` + managerUser + `,"objectRef":{"resource":"jobs"},"responseStatus":{"code":200}}` + "\n" +
-		`{"stage":"ResponseComplete","verb":"update",` + managerUser + `,"objectRef":{"resource":"leases","name":"manager"},"responseStatus":{"code":200}}` + "\n" +
-		`{"stage":"ResponseComplete","verb":"create",` + managerUser + `,"objectRef":{"resource":"jobs","namespace":"bank","name":"ledger-1"},"responseStatus":{"code":201}}` + "\n" +
-		`{"stage":"ResponseComplete","verb":"create",` + managerUser + `,"objectRef":{"resource":"jobs","namespace":"bank","name":"ledger-2"},"responseStatus":{"code":409}}` + "\n" +
+		`{"stage":"ResponseStarted","verb":"watch",` + managerUser +
+		`,"objectRef":{"resource":"jobs"},"responseStatus":{"code":200}}` + "\n" +
+		`{"stage":"ResponseComplete","verb":"watch",` + managerUser +
+		`,"objectRef":{"resource":"jobs"},"responseStatus":{"code":200}}` + "\n" +
+		`{"stage":"ResponseComplete","verb":"update",` + managerUser +
+		`,"objectRef":{"resource":"leases","name":"manager"},"responseStatus":{"code":200}}` + "\n" +
+		`{"stage":"ResponseComplete","verb":"create",` + managerUser +
+		`,"objectRef":{"resource":"jobs","namespace":"bank","name":"ledger-1"},"responseStatus":{"code":201}}` + "\n" +
+		`{"stage":"ResponseComplete","verb":"create",` + managerUser +
+		`,"objectRef":{"resource":"jobs","namespace":"bank","name":"ledger-2"},"responseStatus":{"code":409}}` + "\n" +
 		patched("2026-01-01T00:00:00.000000Z", `{"status":{"phase":"Transferring","progress":{"bytes":1}}}`)
 	second := patched("2026-01-01T00:00:10.000000Z", `{"status":{"progress":{"bytes":2}}}`) +
 		patched("2026-01-01T00:00:12.000000Z", `{"status":{"progress":{"bytes":30}}}`) +
-		`{"stage":"ResponseComplete","verb":"patch",` + managerUser + `,"objectRef":{"resource":"queues","namespace":"bank","name":"orders","subresource":"status"},"responseStatus":{"code":200},` +
+		`{"stage":"ResponseComplete","verb":"patch",` + managerUser +
+		`,"objectRef":{"resource":"queues","namespace":"bank","name":"orders","subresource":"status"},"responseStatus":{"code":200},` +
 		`"requestObject":{"status":{"statistics":{"depth":1}}}}` + "\n"
 	if err := os.WriteFile(path, []byte(first+second[:40]), 0o600); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,10 @@ func Apply(ctx context.Context, limit time.Duration, c layout.Cluster, coreDNSIm
 }
 
 func apply(ctx context.Context, c layout.Cluster, data []byte, kubectl, kubeconfig string) error {
-	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig="+kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=lighterage-clusters", "-f", "-")
+	cmd := exec.CommandContext(
+		ctx, kubectl, "--kubeconfig="+kubeconfig, "apply", "--server-side", "--force-conflicts",
+		"--field-manager=lighterage-clusters", "-f", "-",
+	)
 	cmd.Stdin = bytes.NewReader(data)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("writing addons into %s: %w\n%s", c.Name, err, out)
@@ -99,7 +102,9 @@ func Ready(ctx context.Context, client kubernetes.Interface, c layout.Cluster) e
 // resolves asks a name server of the cluster for a name. The server's own status
 // would not do: it outlives the server for a while when a node breaks down.
 func resolves(ctx context.Context, client kubernetes.Interface) error {
-	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(
+		ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"},
+	)
 	if err != nil {
 		return err
 	}

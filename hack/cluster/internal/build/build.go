@@ -147,8 +147,12 @@ func (b Builder) Dir(m Module) (dir, version string, err error) {
 		return "", "", err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%x %x %s %s %v", sha256.Sum256(goMod), sha256.Sum256(goSum), runtime.Version(), runtime.GOARCH, m.VersionVars)
-	return filepath.Join(b.Cache, fmt.Sprintf("%s-%s-%s", m.Name, version, hex.EncodeToString(h.Sum(nil)[:6]))), version, nil
+	fmt.Fprintf(
+		h, "%x %x %s %s %v", sha256.Sum256(goMod), sha256.Sum256(goSum), runtime.Version(), runtime.GOARCH, m.VersionVars,
+	)
+	return filepath.Join(
+		b.Cache, fmt.Sprintf("%s-%s-%s", m.Name, version, hex.EncodeToString(h.Sum(nil)[:6])),
+	), version, nil
 }
 
 // Ensure builds what is missing of the module's programs (all, or those named)
@@ -191,7 +195,10 @@ func (b Builder) build(ctx context.Context, m Module, p Program, version, bin st
 	cmd.Dir = filepath.Join(b.Source, m.Name)
 	// Static, so that CoreDNS runs in an empty image; GOFLAGS and GOWORK of the
 	// caller could redirect the build to other versions.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -buildvcs=false", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
+	cmd.Env = append(
+		os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -buildvcs=false", "GOWORK=off", "GOOS=linux",
+		"GOARCH="+runtime.GOARCH,
+	)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {

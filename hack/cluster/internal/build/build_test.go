@@ -14,10 +14,14 @@ import (
 
 func TestVersion(t *testing.T) {
 	tests := map[string]struct{ goMod, path, want string }{
-		"single":     {"module x\n\nrequire k8s.io/kubernetes v1.2.3\n", "k8s.io/kubernetes", "v1.2.3"},
-		"block":      {"require (\n\ta.b/c v0.1.0\n\tk8s.io/kubernetes v1.2.3 // indirect\n)\n", "k8s.io/kubernetes", "v1.2.3"},
-		"longer one": {"require (\n\tk8s.io/kubernetes/x v9.9.9\n\tk8s.io/kubernetes v1.2.3\n)\n", "k8s.io/kubernetes", "v1.2.3"},
-		"absent":     {"module x\n", "k8s.io/kubernetes", ""},
+		"single": {"module x\n\nrequire k8s.io/kubernetes v1.2.3\n", "k8s.io/kubernetes", "v1.2.3"},
+		"block": {
+			"require (\n\ta.b/c v0.1.0\n\tk8s.io/kubernetes v1.2.3 // indirect\n)\n", "k8s.io/kubernetes", "v1.2.3",
+		},
+		"longer one": {
+			"require (\n\tk8s.io/kubernetes/x v9.9.9\n\tk8s.io/kubernetes v1.2.3\n)\n", "k8s.io/kubernetes", "v1.2.3",
+		},
+		"absent": {"module x\n", "k8s.io/kubernetes", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,10 @@ func (b Builder) EnsureTools(ctx context.Context, tools []Tool) error {
 	install := "apt-get install --yes --no-install-recommends " + strings.Join(packages, " ")
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {
-		return fmt.Errorf("this machine lacks programs that Debian has in the packages %s: install them (there is no apt-get here to do it)", strings.Join(packages, ", "))
+		return fmt.Errorf(
+			"this machine lacks programs that Debian has in the packages %s: install them (there is no apt-get here to do it)",
+			strings.Join(packages, ", "),
+		)
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("programs are missing: run `sudo %s`, and stop the etcd service that etcd-server starts", install)

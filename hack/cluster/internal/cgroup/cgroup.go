@@ -50,7 +50,9 @@ func Detect() (Tree, error) {
 	defer f.Close()
 	t := parse(bufio.NewScanner(f))
 	if t.Tracking == "" {
-		return Tree{}, errors.New("no cgroup hierarchy with the pids controller is mounted below /sys/fs/cgroup: mount cgroup v1 or v2 there")
+		return Tree{}, errors.New(
+			"no cgroup hierarchy with the pids controller is mounted below /sys/fs/cgroup: mount cgroup v1 or v2 there",
+		)
 	}
 	return t, nil
 }

@@ -40,7 +40,9 @@ func Register(qemu, mark string) error {
 		if err := os.WriteFile(mark, []byte("mounted "+fileSystem+"\n"), 0o644); err != nil {
 			return fmt.Errorf("noting the mount of %s: %w", fileSystem, err)
 		}
-		if err := unix.Mount("binfmt_misc", fileSystem, "binfmt_misc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		if err := unix.Mount(
+			"binfmt_misc", fileSystem, "binfmt_misc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "",
+		); err != nil {
 			return fmt.Errorf("mounting %s: %w", fileSystem, err)
 		}
 	}

@@ -84,7 +84,10 @@ func Busybox(registry, program string) Image {
 				{Path: "bin/", Mode: 0o755},
 				{Path: "bin/busybox", Mode: 0o755, Source: program},
 				{Path: "etc/", Mode: 0o755},
-				{Path: "etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0:root:/:/bin/sh\nnobody:x:65532:65532:nobody:/:/bin/sh\n")},
+				{
+					Path: "etc/passwd", Mode: 0o644,
+					Data: []byte("root:x:0:0:root:/:/bin/sh\nnobody:x:65532:65532:nobody:/:/bin/sh\n"),
+				},
 				{Path: "etc/group", Mode: 0o644, Data: []byte("root:x:0:\nnobody:x:65532:\n")},
 				{Path: "tmp/", Mode: 0o1777},
 			}

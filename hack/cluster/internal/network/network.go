@@ -59,7 +59,11 @@ func CheckFree() error {
 		for _, a := range addrs {
 			p, err := netip.ParsePrefix(a.String())
 			if err == nil && p.Overlaps(layout.Network) {
-				return fmt.Errorf("device %s has the address %s, which overlaps %s that the local clusters use: take the device down, or change hack/cluster/internal/layout", i.Name, p, layout.Network)
+				return fmt.Errorf(
+					"device %s has the address %s, which overlaps %s that the local clusters use: take the device down, or change "+
+						"hack/cluster/internal/layout",
+					i.Name, p, layout.Network,
+				)
 			}
 		}
 	}
@@ -137,7 +141,10 @@ func EnsureNode(c layout.Cluster, n layout.Node) error {
 		{"ip", "route", "replace", c.Services.String(), "via", layout.Host.String()},
 		// Nothing outside is reachable, and says so at once.
 		{"ip", "route", "replace", "unreachable", "default"},
-		{"iptables", "-w", "-t", "nat", "-A", "POSTROUTING", "-s", c.Pods.String(), "!", "-d", c.Pods.String(), "-j", "MASQUERADE"},
+		{
+			"iptables", "-w", "-t", "nat", "-A", "POSTROUTING", "-s", c.Pods.String(), "!", "-d", c.Pods.String(), "-j",
+			"MASQUERADE",
+		},
 	}
 	for _, other := range c.Nodes {
 		if other.Name != n.Name {
@@ -201,7 +208,8 @@ func removeEmptyNetNSDir() error {
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", dir, err)
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -157,7 +157,9 @@ func APIServer(c layout.Cluster, procs string, p Programs) unit.Unit {
 // ControllerManager is the cluster's kube-controller-manager.
 func ControllerManager(c layout.Cluster, procs string, p Programs) unit.Unit {
 	dir, config := c.PKIDir(), pki.Kubeconfig(c, "controller-manager")
-	return newUnit(c.ControlPlane(), procs, "kube-controller-manager", filepath.Join(p.Kubernetes, "kube-controller-manager"),
+	return newUnit(c.ControlPlane(), procs, "kube-controller-manager", filepath.Join(
+		p.Kubernetes, "kube-controller-manager",
+	),
 		"--kubeconfig="+config, "--authentication-kubeconfig="+config, "--authorization-kubeconfig="+config,
 		"--client-ca-file="+dir+"/ca.crt",
 		"--bind-address=127.0.0.1",

@@ -60,7 +60,9 @@ func TestFilesRender(t *testing.T) {
 			}
 
 			toml := string(files[n.Path("etc", "containerd.toml")])
-			for _, want := range []string{`address = "` + n.ContainerdSocket() + `"`, `sandbox = "` + layout.Registry() + `/lab/pause:1"`} {
+			for _, want := range []string{
+				`address = "` + n.ContainerdSocket() + `"`, `sandbox = "` + layout.Registry() + `/lab/pause:1"`,
+			} {
 				if !strings.Contains(toml, want) {
 					t.Errorf("%s: containerd.toml lacks %s", n.Name, want)
 				}
@@ -78,7 +80,10 @@ func TestUnitNamesAreUnique(t *testing.T) {
 			node.ControllerManager(c, "", programs).Name, node.Scheduler(c, "", programs).Name,
 		}
 		for _, n := range c.Nodes {
-			names = append(names, node.Containerd(n, "", programs).Name, node.Kubelet(c, n, "", programs).Name, node.Proxy(n, "", programs).Name)
+			names = append(
+				names, node.Containerd(n, "", programs).Name, node.Kubelet(c, n, "", programs).Name,
+				node.Proxy(n, "", programs).Name,
+			)
 		}
 		for _, name := range names {
 			if seen[name] {

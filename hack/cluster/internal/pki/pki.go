@@ -124,8 +124,10 @@ func generate(c layout.Cluster, dir string) error {
 	}
 
 	server := &x509.Certificate{
-		Subject:  pkix.Name{CommonName: "kube-apiserver"},
-		DNSNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		Subject: pkix.Name{CommonName: "kube-apiserver"},
+		DNSNames: []string{
+			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		},
 		IPAddresses: []net.IP{
 			c.ControlPlane().Address.AsSlice(), c.KubernetesService().AsSlice(), net.IPv4(127, 0, 0, 1),
 		},
@@ -135,7 +137,9 @@ func generate(c layout.Cluster, dir string) error {
 		return err
 	}
 	// What the API server shows to kubelets.
-	if err := a.issueClient(filepath.Join(dir, "apiserver-kubelet"), "kube-apiserver", []string{"system:masters"}); err != nil {
+	if err := a.issueClient(
+		filepath.Join(dir, "apiserver-kubelet"), "kube-apiserver", []string{"system:masters"},
+	); err != nil {
 		return err
 	}
 	for _, n := range c.Nodes {

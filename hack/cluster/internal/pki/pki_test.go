@@ -49,7 +49,9 @@ func TestGenerate(t *testing.T) {
 		}
 		ca := certificate(t, filepath.Join(dir, "ca.crt"))
 		server := certificate(t, filepath.Join(dir, "apiserver.crt"))
-		for _, name := range []string{c.ControlPlane().Address.String(), c.KubernetesService().String(), "kubernetes.default.svc"} {
+		for _, name := range []string{
+			c.ControlPlane().Address.String(), c.KubernetesService().String(), "kubernetes.default.svc",
+		} {
 			if err := verify(t, server, ca, x509.ExtKeyUsageServerAuth, name); err != nil {
 				t.Errorf("%s: API server as %s: %v", c.Name, name, err)
 			}

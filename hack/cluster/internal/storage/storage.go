@@ -194,7 +194,9 @@ func ignoreNotFound(err error) error {
 }
 
 // provision makes the folder, or the tmpfs, and then the volume.
-func (c *Controller) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) error {
+func (c *Controller) provision(
+	ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node string,
+) error {
 	pv := Volume(pvc, class, node, c.Dir)
 	dir := pv.Spec.Local.Path
 	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -225,7 +227,9 @@ func (c *Controller) provision(ctx context.Context, pvc *corev1.PersistentVolume
 func volumeName(pvc *corev1.PersistentVolumeClaim) string { return "pvc-" + string(pvc.UID) }
 
 // Volume is the PersistentVolume for a claim on a node, with its data below dir.
-func Volume(pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node, dir string) *corev1.PersistentVolume {
+func Volume(
+	pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node, dir string,
+) *corev1.PersistentVolume {
 	name := volumeName(pvc)
 	reclaim := corev1.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
@@ -235,7 +239,9 @@ func Volume(pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, no
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{provisionedBy: Provisioner}},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: pvc.Spec.Resources.Requests[corev1.ResourceStorage]},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: pvc.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
 			AccessModes:                   pvc.Spec.AccessModes,
 			PersistentVolumeReclaimPolicy: reclaim,
 			StorageClassName:              class.Name,
@@ -260,7 +266,8 @@ func Volume(pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, no
 // leaves a volume to delete again rather than data that nobody knows of.
 func (c *Controller) syncVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Annotations[provisionedBy] != Provisioner || pv.Spec.Local == nil ||
-		pv.Status.Phase != corev1.VolumeReleased || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		pv.Status.Phase != corev1.VolumeReleased ||
+		pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return nil
 	}
 	// The path is the cluster's word; only what was made here is removed.

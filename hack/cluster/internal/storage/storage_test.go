@@ -37,7 +37,9 @@ func claim(name, class, node string) *corev1.PersistentVolumeClaim {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")},
+			},
 		},
 	}
 	if node != "" {
@@ -76,8 +78,10 @@ func watched(client *fake.Clientset) <-chan struct{} {
 func TestClaimsGetVolumesAndLoseThem(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "volumes")
 	client := fake.NewClientset(
-		class("disk", storage.Provisioner, ""), class("memory", storage.Provisioner, storage.MediumTmpfs), class("foreign", "example.org/x", ""),
-		claim("foreign", "foreign", "n1"), claim("unscheduled", "disk", ""), claim("disk", "disk", "n1"), claim("memory", "memory", "n2"),
+		class("disk", storage.Provisioner, ""), class("memory", storage.Provisioner, storage.MediumTmpfs),
+		class("foreign", "example.org/x", ""),
+		claim("foreign", "foreign", "n1"), claim("unscheduled", "disk", ""), claim("disk", "disk", "n1"),
+		claim("memory", "memory", "n2"),
 	)
 	watching := watched(client)
 	var mu sync.Mutex

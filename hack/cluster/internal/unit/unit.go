@@ -137,7 +137,9 @@ func (s Set) KillAll() error {
 // Wait polls ready until it is nil. It gives up when one of the named units has
 // ended, when timeout has passed, or with ctx; the error then carries the last
 // lines of the log of the unit to blame (the first named, if all run).
-func (s Set) Wait(ctx context.Context, what string, timeout time.Duration, names []string, ready func(context.Context) error) error {
+func (s Set) Wait(
+	ctx context.Context, what string, timeout time.Duration, names []string, ready func(context.Context) error,
+) error {
 	deadline := time.Now().Add(timeout)
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
