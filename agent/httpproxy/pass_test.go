@@ -98,7 +98,8 @@ func TestRequests(t *testing.T) {
 		"empty": strings.NewReader(""),
 	} {
 		res := p.ask(t, "POST", "/a%2Fb//c?x=1;y&z=%zz", body, "Content-Encoding", "gzip", "X-Custom", "kept", "Connection", "close, X-Private",
-			"X-Private", "secret", "Proxy-Authorization", "secret", "Te", "trailers, gzip", "Keep-Alive", "x", "X-Forwarded-For", "6.6.6.6", "Forwarded", "for=6.6.6.6", "Accept-Encoding", "gzip")
+			"X-Private", "secret", "Proxy-Authorization", "secret", "Te", "trailers, gzip", "Keep-Alive", "x", "X-Forwarded-For",
+			"6.6.6.6", "Forwarded", "for=6.6.6.6", "Accept-Encoding", "gzip")
 		if res.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %s", name, res.Status)
 		}

@@ -125,7 +125,8 @@ func (d *inStream) guarded() (last bool, err error) {
 		if defect := recover(); defect != nil {
 			debug.PrintStack() // for the log of this agent; the sender, which may have made the block, reads the failure
 			last, err = false, failure.New(wirev1.FailureReason_FAILURE_REASON_INTERNAL,
-				"the receiving agent has a defect, which a block of this run brought to light; report it with the agent's log: %v", defect)
+				"the receiving agent has a defect, which a block of this run brought to light; report it with the agent's log: %v",
+				defect)
 		}
 	}()
 	return d.block()

@@ -38,7 +38,8 @@ func (c *changedFiles) add(f *outFile) error {
 		return nil
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
-		"more than %d times a file changed while it was read, among them %s: stop what writes to the claim, or snapshot it", maxChanged, c.names())
+		"more than %d times a file changed while it was read, among them %s: stop what writes to the claim, or snapshot it",
+		maxChanged, c.names())
 }
 
 // take returns the files and forgets them.

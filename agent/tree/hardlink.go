@@ -102,7 +102,8 @@ func (d *Destination) stageLink(e *Entry, source dir, name string, want *unix.St
 	}
 	if st.Dev != want.Dev || st.Ino != want.Ino || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-			"%q changed at the destination while its hard link %q was made: keep others from writing to the claim", printable(e.Target), printable(e.Path))
+			"%q changed at the destination while its hard link %q was made: keep others from writing to the claim",
+			printable(e.Target), printable(e.Path))
 	}
 	return nil
 }

@@ -67,7 +67,8 @@ func sourceRootError(path string, err error) error {
 func unreadable(path string, err error) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
 		"the agent may not read %q (%w): set spec.podTemplate.securityContext.runAsUser to 0 or to the files' owner, "+
-			`which the namespace must allow with the annotation lighterage.dev/allow-privileged-agents: "true"`, printable(path), err)
+			`which the namespace must allow with the annotation lighterage.dev/allow-privileged-agents: "true"`, printable(path),
+		err)
 }
 
 // Close closes the tree.

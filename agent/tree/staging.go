@@ -129,7 +129,8 @@ func earlier(names []string, own stageName) (older []stageName, useless []string
 			others = append(others, s)
 		case s.attempt > own.attempt:
 			late := failure.New(wirev1.FailureReason_FAILURE_REASON_SUPERSEDED,
-				"attempt %d of the run has been at the destination; this is attempt %d, which came too late", s.attempt, own.attempt)
+				"attempt %d of the run has been at the destination; this is attempt %d, which came too late", s.attempt,
+				own.attempt)
 			late.NewestAttempt = s.attempt
 			return nil, nil, late
 		default:

@@ -73,7 +73,8 @@ func (s *Sample) nothing(duration time.Duration) error {
 		text = fmt.Sprintf("none of %d messages of the queue that were looked at could be inflated", s.UnreadableItems)
 	case s.Unit == wirev1.TrialUnit_TRIAL_UNIT_BODY:
 		text = fmt.Sprintf("no body of spec.contentTypes of the HTTPEndpoint, that may be compressed and is not yet, "+
-			"passed within %v: begin another run while there is traffic, or set a longer spec.source.httpEndpoint.duration", duration)
+			"passed within %v: begin another run while there is traffic, or set a longer spec.source.httpEndpoint.duration",
+			duration)
 	}
 	if s.SilentAgents > 0 {
 		text += fmt.Sprintf("; %d of %d agents did not answer: %v", s.SilentAgents, s.SilentAgents+s.Agents, s.Silence)
@@ -136,7 +137,9 @@ func (s *Sample) answered(ctx context.Context, errs []error) error {
 		return nil
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST,
-		"none of %d agents gave a sample: %w; where NetworkPolicies are in force, one must let this trial's pod reach these ports", len(errs), first)
+		"none of %d agents gave a sample: %w; where NetworkPolicies are in force, one must let this trial's pod reach "+
+			"these ports",
+		len(errs), first)
 }
 
 func (a Agents) fetch(ctx context.Context, n int, r sampling.Request) ([]sampling.Item, sampling.Seen, error) {

@@ -50,7 +50,8 @@ func (p *peerGateway) Hello(ctx context.Context, gateway Gateway) (*wirev1.Hello
 	if _, ok := wirev1.InCommon(response.GetProtocolVersion()); !ok {
 		return nil, fmt.Errorf("%w: the gateway at %s (version %s) speaks protocol %d and this cluster (version %s) %d; "+
 			"upgrade the older one",
-			ErrIncompatible, gateway.Endpoint, response.GetVersion(), response.GetProtocolVersion(), wirev1.Version, wirev1.ProtocolVersion)
+			ErrIncompatible, gateway.Endpoint, response.GetVersion(), response.GetProtocolVersion(), wirev1.Version,
+			wirev1.ProtocolVersion)
 	}
 	return response, nil
 }
@@ -114,17 +115,21 @@ func classify(gateway Gateway, err, handshake error, timeout time.Duration) erro
 	case errors.As(handshake, &verification):
 		return fmt.Errorf("%w: the certificate of the gateway at %s does not verify against the Peer's caBundle (%w); copy "+
 			"ca.crt from the ConfigMap lighterage-ca of that cluster into spec.caBundle; if it is there and that cluster's CA "+
-			"was replaced just now, put the former one back beside it for as long as its gateway still serves with that", ErrUntrusted, gateway.Endpoint, verification.Err)
+			"was replaced just now, put the former one back beside it for as long as its gateway still serves with that",
+			ErrUntrusted, gateway.Endpoint, verification.Err)
 	case errors.As(handshake, &refused):
-		return fmt.Errorf("%w: the gateway at %s refused this cluster's certificate (%w); give that cluster a Peer with ca.crt from this "+
-			"cluster's ConfigMap lighterage-ca", ErrUntrusted, gateway.Endpoint, refused)
+		return fmt.Errorf("%w: the gateway at %s refused this cluster's certificate (%w); give that cluster a Peer with "+
+			"ca.crt from this cluster's ConfigMap lighterage-ca", ErrUntrusted, gateway.Endpoint, refused)
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return fmt.Errorf("%w: the gateway at %s does not know this cluster (%s); give that cluster a Peer with ca.crt from this cluster's "+
-			"ConfigMap lighterage-ca", ErrUntrusted, gateway.Endpoint, status.Convert(err).Message())
+		return fmt.Errorf("%w: the gateway at %s does not know this cluster (%s); give that cluster a Peer with ca.crt "+
+			"from this cluster's ConfigMap lighterage-ca", ErrUntrusted, gateway.Endpoint, status.Convert(err).Message())
 	case codes.Unimplemented, codes.FailedPrecondition:
-		return fmt.Errorf("%w: the gateway at %s: %s; upgrade the older cluster", ErrIncompatible, gateway.Endpoint, status.Convert(err).Message())
+		return fmt.Errorf(
+			"%w: the gateway at %s: %s; upgrade the older cluster", ErrIncompatible, gateway.Endpoint,
+			status.Convert(err).Message(),
+		)
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("%w: the gateway at %s does not answer within %s; check spec.endpoint, its Service and firewalls",
 			ErrUnreachable, gateway.Endpoint, timeout)

@@ -136,7 +136,8 @@ func foreign(job *batchv1.Job, owner client.Object) *plan.Problem {
 		return nil
 	}
 	return &plan.Problem{Reason: v1alpha1.ReasonAgentNotStarted, Message: fmt.Sprintf(
-		"Job %q in namespace %q has the name of the agent's Job and was made by somebody else; delete it", job.Name, job.Namespace)}
+		"Job %q in namespace %q has the name of the agent's Job and was made by somebody else; delete it", job.Name,
+		job.Namespace)}
 }
 
 // rejection turns the API server's refusal of what was to be created into a problem, and leaves other errors as they

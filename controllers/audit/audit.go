@@ -129,5 +129,6 @@ func (r *Rejections) Record(rejection Rejection) {
 	}
 	r.log.Info("Request rejected", "audit", true, "peer", rejection.Peer, "method", rejection.Method,
 		"reason", rejection.Reason,
-		"identity", conditions.Shorten(rejection.Identity), "cause", conditions.Shorten(rejection.Message), "suppressed", suppressed)
+		"identity", conditions.Shorten(rejection.Identity), "cause", conditions.Shorten(rejection.Message), "suppressed",
+		suppressed)
 }

@@ -106,7 +106,8 @@ func Judge(subject *v1alpha1.CompressionPolicy, policies []v1alpha1.CompressionP
 			"the oldest of several that are annotated as the default")
 	default:
 		return conditions.Stalled(v1alpha1.ReasonMultipleDefaults, fmt.Sprintf("CompressionPolicy %q is the default "+
-			"because it is older; this one applies only where it is named. Remove the annotation %s from one of them", chosen.Name, v1alpha1.DefaultPolicyAnnotation))
+			"because it is older; this one applies only where it is named. Remove the annotation %s from one of them",
+			chosen.Name, v1alpha1.DefaultPolicyAnnotation))
 	}
 }
 

@@ -99,9 +99,12 @@ func refusal(namespace string, host found, n Networks) string {
 		return written + self
 	case host.ok && host.of.certain && !host.consents:
 		return fmt.Sprintf("%s is a Service of namespace %q, which does not allow namespace %q to use its Services: ask "+
-			"its administrator to set its annotation %s: %q", written, host.of.namespace, namespace, v1alpha1.AllowBackendsFromAnnotation, namespace)
-	case host.service != nil && host.consents && host.service.Spec.Type == corev1.ServiceTypeExternalName && inCluster(host.service.Spec.ExternalName):
-		return written + " is a Service of type ExternalName that leads to another Service, which agents do not follow: name that one as " +
+			"its administrator to set its annotation %s: %q", written, host.of.namespace, namespace,
+			v1alpha1.AllowBackendsFromAnnotation, namespace)
+	case host.service != nil && host.consents && host.service.Spec.Type == corev1.ServiceTypeExternalName &&
+		inCluster(host.service.Spec.ExternalName):
+		return written + " is a Service of type ExternalName that leads to another Service, which agents do not follow: " +
+			"name that one as " +
 			"NAME.NAMESPACE.svc, and have its namespace allow it by the annotation " + v1alpha1.AllowBackendsFromAnnotation
 	case host.headless() && host.ambiguous():
 		return written + " is a headless Service by a name that another server may have: name it as NAME.NAMESPACE.svc"

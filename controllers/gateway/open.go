@@ -185,7 +185,8 @@ func (s *service) create(ctx context.Context, r request) error {
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return refuse(codes.NotFound, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
-			"namespace %s of the receiving cluster is being deleted; create it again there, with its claim and PeerGrant", r.namespace)
+			"namespace %s of the receiving cluster is being deleted; create it again there, with its claim and PeerGrant",
+			r.namespace)
 	case apierrors.IsInvalid(err):
 		s.log.Error(err, "Delivery is invalid", "delivery", keyOf(delivery))
 		return invalid("the receiving cluster's API server does not accept the run; its gateway's log says why")

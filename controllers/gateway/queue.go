@@ -54,7 +54,8 @@ func (s *service) OpenQueue(ctx context.Context, in *wirev1.OpenQueueRequest) (_
 	err = s.options.Client.Get(ctx, client.ObjectKey{Namespace: wanted.ToNamespace, Name: wanted.Name}, queueMetadata())
 	if apierrors.IsNotFound(err) {
 		return nil, refuse(codes.NotFound, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_FOUND,
-			"there is no Queue %s in namespace %s of the receiving cluster; create it there, or correct spec.channel here", wanted.Name, wanted.ToNamespace)
+			"there is no Queue %s in namespace %s of the receiving cluster; create it there, or correct spec.channel here",
+			wanted.Name, wanted.ToNamespace)
 	}
 	if err != nil {
 		s.log.Error(err, "Queues cannot be looked up")

@@ -80,7 +80,8 @@ func (t *trust) identify(ctx context.Context, presented []*x509.Certificate) (ca
 	case now.After(presented[0].NotAfter) || now.Before(presented[0].NotBefore):
 		return caller{}, untrusted("the certificate is valid from %s to %s and it is %s at the receiving cluster; check "+
 			"the clocks of both clusters",
-			presented[0].NotBefore.UTC().Format(time.RFC3339), presented[0].NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+			presented[0].NotBefore.UTC().Format(time.RFC3339), presented[0].NotAfter.UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
 	default:
 		return caller{}, untrusted("no Peer of the receiving cluster holds the CA of the sending cluster in its caBundle "+
 			"(the certificate's issuer is %.128q); create or correct a Peer there with ca.crt of the sending cluster's "+

@@ -273,11 +273,13 @@ func checkReports(_ *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) []metav
 	slices.Sort(old)
 	if len(silent) > 0 {
 		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("replicas are ready but %d of them do "+
-			"not answer the manager (%s), so what they do is not known; let the manager's namespace reach their port %d", len(silent), replicas.ShortList(silent), controlPort))
+			"not answer the manager (%s), so what they do is not known; let the manager's namespace reach their port %d",
+			len(silent), replicas.ShortList(silent), controlPort))
 	}
 	if len(old) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d replicas have not taken the present spec yet (%s); the kubelet "+
-			"brings it to them within about two minutes", len(old), len(facts.Replicas), replicas.ShortList(old)))
+		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d replicas have not taken the present "+
+			"spec yet (%s); the kubelet brings it to them within about two minutes", len(old), len(facts.Replicas),
+			replicas.ShortList(old)))
 	}
 	return nil
 }
@@ -295,8 +297,8 @@ func checkHealth(endpoint *v1alpha1.HTTPEndpoint, wanted *Wanted, facts Facts) [
 	if ill == 0 {
 		return nil
 	}
-	return conditions.Reconciling(v1alpha1.ReasonBackendUnhealthy, fmt.Sprintf("%d of %d replicas answer 503 because backend %s fails its health "+
-		"check: %s", ill, len(facts.Replicas), wanted.Config.GetBackend().GetAddress(), message))
+	return conditions.Reconciling(v1alpha1.ReasonBackendUnhealthy, fmt.Sprintf("%d of %d replicas answer 503 because "+
+		"backend %s fails its health check: %s", ill, len(facts.Replicas), wanted.Config.GetBackend().GetAddress(), message))
 }
 
 // healthMessage says what kind of failure a health check met. Of a server that is not a Service of the endpoint's own
@@ -306,8 +308,9 @@ func healthMessage(endpoint *v1alpha1.HTTPEndpoint, report *wirev1.HTTPReport) s
 	failure := report.GetBackendFailure()
 	switch failure {
 	case wirev1.BackendFailure_BACKEND_FAILURE_BLOCKED:
-		return "its name leads to an address that replicas must not dial, such as one of this cluster: name a Service of this namespace in " +
-			"spec.backend.service, or one of another as NAME.NAMESPACE.svc, whose namespace allows it by the annotation " +
+		return "its name leads to an address that replicas must not dial, such as one of this cluster: name a Service of " +
+			"this namespace in spec.backend.service, or one of another as NAME.NAMESPACE.svc, whose namespace allows it by " +
+			"the annotation " +
 			v1alpha1.AllowBackendsFromAnnotation
 	case wirev1.BackendFailure_BACKEND_FAILURE_NAME:
 		return "its name cannot be resolved"
@@ -332,7 +335,8 @@ func healthMessage(endpoint *v1alpha1.HTTPEndpoint, report *wirev1.HTTPReport) s
 // rolledOut: all replicas are of the present pod template, and ready.
 func rolledOut(d *appsv1.Deployment) bool {
 	wanted, s := wantedReplicas(d), d.Status
-	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas >= wanted && readyReplicas(d) >= wanted && s.Replicas <= wanted
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas >= wanted && readyReplicas(d) >= wanted &&
+		s.Replicas <= wanted
 }
 
 func readyReplicas(d *appsv1.Deployment) int32 {
@@ -351,25 +355,34 @@ func wantedReplicas(d *appsv1.Deployment) int32 {
 
 // hardwareMessages say what each reason means here.
 var hardwareMessages = map[string]string{
-	v1alpha1.CompressionHardwareUsed:  "the accelerator compresses",
-	v1alpha1.CompressionSoftwareUsed:  "software compresses, as the policy asks",
-	v1alpha1.CompressionNoAccelerator: "software compresses: no node of the replicas has an accelerator that is known to work",
-	v1alpha1.CompressionSelfTestFailed: "software compresses: a node has an accelerator, but its use could not be proved; status.accelerator of the " +
-		"NodeProfile says why",
+	v1alpha1.CompressionHardwareUsed: "the accelerator compresses",
+	v1alpha1.CompressionSoftwareUsed: "software compresses, as the policy asks",
+	v1alpha1.CompressionNoAccelerator: "software compresses: no node of the replicas has an accelerator that is known " +
+		"to work",
+	v1alpha1.CompressionSelfTestFailed: "software compresses: a node has an accelerator, but its use could not be " +
+		"proved; status.accelerator of the NodeProfile says why",
 	v1alpha1.CompressionLevelNotAccelerated: "software compresses: the accelerator does not compress at the policy's level",
-	v1alpha1.CompressionCodecNotAccelerated: "software compresses: most clients are sent zstd, which no accelerator does; put gzip first in codings, or leave zstd out",
-	v1alpha1.CompressionBelowMinimum:        "most bodies are smaller than hardwareMinSize or softwareMinSize and are sent as they are",
-	v1alpha1.CompressionSoftwareDisabled:    "nothing is compressed: there is no accelerator that is known to work, and the policy forbids software",
-	v1alpha1.CompressionIncompressible:      "most bodies are sent as they are: their beginning does not promise to shrink",
-	v1alpha1.CompressionDidNotShrink:        "most bodies are sent as they are: they did not shrink",
-	v1alpha1.CompressionPolicyNever:         "nothing is compressed: the policy says Never",
-	v1alpha1.CompressionPeerRefused:         "most bodies are sent as they are: clients ask for none of the codings",
-	v1alpha1.CompressionOtherContentType:    "most bodies are sent as they are: contentTypes does not name their type",
-	v1alpha1.CompressionAlreadyEncoded:      "most bodies are sent as they are: the backend has encoded them",
-	v1alpha1.CompressionNoTransform:         "most bodies are sent as they are: client or backend forbid to change them (Cache-Control: no-transform)",
-	v1alpha1.CompressionPartialContent:      "most responses are parts of something (206) and are sent as they are",
-	v1alpha1.CompressionCrossSiteCookie:     "most responses set cookies for other sites and are sent as they are (spec.breach.crossSiteCookies)",
-	v1alpha1.CompressionBusy:                "most bodies are sent as they are: as many are being compressed as spec.limits.maxCompressions and the memory allow",
-	v1alpha1.CompressionCPUBudget:           "most bodies are sent as they are: compressing takes as much CPU as spec.limits.compressionCPUPercent allows",
-	v1alpha1.CompressionEngineFailed:        "most bodies are sent as they are: the engine fails, which is a fault; please report it with the replicas' logs",
+	v1alpha1.CompressionCodecNotAccelerated: "software compresses: most clients are sent zstd, which no accelerator " +
+		"does; put gzip first in codings, or leave zstd out",
+	v1alpha1.CompressionBelowMinimum: "most bodies are smaller than hardwareMinSize or softwareMinSize and are sent " +
+		"as they are",
+	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: there is no accelerator that is known to work, and " +
+		"the policy forbids software",
+	v1alpha1.CompressionIncompressible:   "most bodies are sent as they are: their beginning does not promise to shrink",
+	v1alpha1.CompressionDidNotShrink:     "most bodies are sent as they are: they did not shrink",
+	v1alpha1.CompressionPolicyNever:      "nothing is compressed: the policy says Never",
+	v1alpha1.CompressionPeerRefused:      "most bodies are sent as they are: clients ask for none of the codings",
+	v1alpha1.CompressionOtherContentType: "most bodies are sent as they are: contentTypes does not name their type",
+	v1alpha1.CompressionAlreadyEncoded:   "most bodies are sent as they are: the backend has encoded them",
+	v1alpha1.CompressionNoTransform: "most bodies are sent as they are: client or backend forbid to change them " +
+		"(Cache-Control: no-transform)",
+	v1alpha1.CompressionPartialContent: "most responses are parts of something (206) and are sent as they are",
+	v1alpha1.CompressionCrossSiteCookie: "most responses set cookies for other sites and are sent as they are " +
+		"(spec.breach.crossSiteCookies)",
+	v1alpha1.CompressionBusy: "most bodies are sent as they are: as many are being compressed as " +
+		"spec.limits.maxCompressions and the memory allow",
+	v1alpha1.CompressionCPUBudget: "most bodies are sent as they are: compressing takes as much CPU as " +
+		"spec.limits.compressionCPUPercent allows",
+	v1alpha1.CompressionEngineFailed: "most bodies are sent as they are: the engine fails, which is a fault; please " +
+		"report it with the replicas' logs",
 }

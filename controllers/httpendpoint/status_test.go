@@ -64,11 +64,13 @@ func TestConditions(t *testing.T) {
 			`Service "api" has no port 8080, so requests get 503; it has 80, 9090`, v1alpha1.ReasonBackendNotFound},
 		"refused": {func(f *httpendpoint.Facts) {
 			f.Problem = &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: "exceeded quota"}
-		}, v1alpha1.ConditionStalled, "exceeded quota; meanwhile 2 replicas serve what the spec said before", v1alpha1.ReasonRefused},
+		}, v1alpha1.ConditionStalled, "exceeded quota; meanwhile 2 replicas serve what the spec said before",
+			v1alpha1.ReasonRefused},
 		"no certificate": {certificate(
 			wirev1.CertificateState_CERTIFICATE_STATE_MISSING, time.Time{},
 		), v1alpha1.ConditionStalled,
-			`Secret "api-tls" in namespace "bank" does not exist or lacks tls.crt or tls.key`, v1alpha1.ReasonCertificateNotFound},
+			`Secret "api-tls" in namespace "bank" does not exist or lacks tls.crt or tls.key`,
+			v1alpha1.ReasonCertificateNotFound},
 		"broken certificate, none before": {certificate(
 			wirev1.CertificateState_CERTIFICATE_STATE_INVALID, time.Time{},
 		), v1alpha1.ConditionStalled,
@@ -126,7 +128,8 @@ func TestConditions(t *testing.T) {
 		"ill backend": {func(f *httpendpoint.Facts) {
 			f.Replicas[1].Report.BackendFailure = wirev1.BackendFailure_BACKEND_FAILURE_REFUSED
 		}, v1alpha1.ConditionReconciling,
-			"1 of 2 replicas answer 503 because backend api.bank.svc:8080 fails its health check: nothing listens at its port", v1alpha1.ReasonBackendUnhealthy},
+			"1 of 2 replicas answer 503 because backend api.bank.svc:8080 fails its health check: nothing listens at its port",
+			v1alpha1.ReasonBackendUnhealthy},
 		"backend that must not be dialled": {func(f *httpendpoint.Facts) {
 			f.NotAllowed = &plan.Problem{Reason: v1alpha1.ReasonAddressNotAllowed, Message: "it is elsewhere"}
 		}, v1alpha1.ConditionStalled, "it is elsewhere; until then requests get 503", v1alpha1.ReasonAddressNotAllowed},

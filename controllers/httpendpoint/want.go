@@ -207,11 +207,14 @@ func codingsOf(wanted []v1alpha1.HTTPCoding, resolved policy.Resolved) ([]string
 	}
 	if len(codings) == 0 {
 		return nil, &policy.InvalidError{Field: "spec.codings", Fix: fmt.Sprintf("must not have zstd alone: "+
-			"CompressionPolicy %q disables software, and no accelerator does zstd; write [gzip], or name another policy", resolved.Name)}
+			"CompressionPolicy %q disables software, and no accelerator does zstd; write [gzip], or name another policy",
+			resolved.Name)}
 	}
-	if resolved.Placement == v1alpha1.PlacementRequireHardware && slices.Equal(codings, []string{string(v1alpha1.CodingZstd)}) {
-		return nil, &policy.InvalidError{Field: "spec.codings", Fix: "must not have zstd alone where placement is RequireHardware: no accelerator does zstd; " +
-			"write [gzip, zstd], or choose PreferHardware in spec.compression.placement"}
+	if resolved.Placement == v1alpha1.PlacementRequireHardware &&
+		slices.Equal(codings, []string{string(v1alpha1.CodingZstd)}) {
+		return nil, &policy.InvalidError{Field: "spec.codings", Fix: "must not have zstd alone where placement is " +
+			"RequireHardware: no accelerator does zstd; write [gzip, zstd], or choose PreferHardware in " +
+			"spec.compression.placement"}
 	}
 	return codings, nil
 }

@@ -38,7 +38,8 @@ func NewTransfers(registry prometheus.Registerer) *Transfers {
 		wired: counter("lighterage_transfer_wire_bytes_total",
 			"Bytes that Transfers wrote to and read from the network, TLS included."),
 		cpu: counter("lighterage_transfer_cpu_seconds_total",
-			"CPU time of Transfers' agents of both sides: stage is compress, decompress, or other for the rest.", "side", "stage"),
+			"CPU time of Transfers' agents of both sides: stage is compress, decompress, or other for the rest.", "side",
+			"stage"),
 	}
 }
 

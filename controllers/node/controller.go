@@ -246,7 +246,8 @@ func (r *Reconciler) distrust(profile *v1alpha1.NodeProfile, message string) ([]
 	if ready != nil && ready.Status == metav1.ConditionFalse &&
 		r.options.Clock.Now().Sub(ready.LastTransitionTime.Time) >= trust {
 		return conditions.Stalled(v1alpha1.ReasonNodeAgentSilent, fmt.Sprintf("%s. There were no figures to go by for %.0f "+
-			"minutes or longer, so agents are placed as on a node without an accelerator", message, trust.Minutes())), placement.Software
+			"minutes or longer, so agents are placed as on a node without an accelerator", message,
+			trust.Minutes())), placement.Software
 	}
 	if profile.Status.MeasuredTime != nil {
 		message += "; the figures are the last known"
@@ -326,12 +327,16 @@ func (r *Reconciler) ensureSlots(ctx context.Context, node *corev1.Node, label s
 		if changed.Status.Capacity == nil {
 			changed.Status.Capacity = corev1.ResourceList{}
 		}
-		changed.Status.Capacity[v1alpha1.AcceleratorSlotsResource] = *resource.NewQuantity(r.options.Slots, resource.DecimalSI)
+		changed.Status.Capacity[v1alpha1.AcceleratorSlotsResource] = *resource.NewQuantity(
+			r.options.Slots, resource.DecimalSI,
+		)
 	} else {
 		delete(changed.Status.Capacity, v1alpha1.AcceleratorSlotsResource)
 		delete(changed.Status.Allocatable, v1alpha1.AcceleratorSlotsResource)
 	}
-	if err := r.client.Status().Patch(ctx, changed, client.MergeFrom(node), client.FieldOwner(conditions.FieldOwner)); err != nil {
+	if err := r.client.Status().Patch(
+		ctx, changed, client.MergeFrom(node), client.FieldOwner(conditions.FieldOwner),
+	); err != nil {
 		return fmt.Errorf("advertising slots of the accelerator of Node %s: %w", node.Name, err)
 	}
 	return nil

@@ -245,7 +245,8 @@ func confirmed(node *corev1.Node, profile *v1alpha1.NodeProfile, label string) *
 		)
 	case v1alpha1.AcceleratorNotUsed:
 		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, false, v1alpha1.CompressionSelfTestFailed, fmt.Sprintf(
-			"label %s announces an accelerator whose use could not be proved (%s); agents are placed as on a node without one", v1alpha1.NFDDeflateLabel, found.Message))
+			"label %s announces an accelerator whose use could not be proved (%s); agents are placed as on a node without one",
+			v1alpha1.NFDDeflateLabel, found.Message))
 	default:
 		condition = conditions.New(v1alpha1.ConditionFeatureConfirmed, false, v1alpha1.CompressionNoAccelerator, fmt.Sprintf(
 			"label %s announces an accelerator that the node agent does not find (%s); agents are placed as on a node without "+

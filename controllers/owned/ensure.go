@@ -195,7 +195,8 @@ func Refusal(object client.Object, err error) (*plan.Problem, error) {
 		return nil, err
 	}
 	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server refuses %s %q in "+
-		"namespace %q; change the spec, or the quota or policy that it names: %s", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), words)}, nil
+		"namespace %q; change the spec, or the quota or policy that it names: %s",
+		object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), object.GetNamespace(), words)}, nil
 }
 
 // Persistent turns an error into a problem when the API server has rejected what the owner needs for some time, and
@@ -204,7 +205,10 @@ func Persistent(streaks *refusal.Streaks, owner client.Object, err error, now ti
 	if !streaks.Persists(client.ObjectKeyFromObject(owner), err, now) {
 		return nil, err
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonRefused, Message: fmt.Sprintf("the API server rejects what is needed, which is tried again: %v", err)}, nil
+	return &plan.Problem{
+		Reason:  v1alpha1.ReasonRefused,
+		Message: fmt.Sprintf("the API server rejects what is needed, which is tried again: %v", err),
+	}, nil
 }
 
 // digest of what an object is to be, without what others may change, and without annotations.

@@ -79,5 +79,6 @@ func sharers(peer *v1alpha1.Peer, prints []string, peers []v1alpha1.Peer) []stri
 // duplicateMessage says how to tell Peers apart again.
 func duplicateMessage(names []string) string {
 	return fmt.Sprintf("Peer %s holds the same CA, so that runs from these clusters are refused: neither can be told "+
-		"from the other; remove the CA from all but one of the Peers, or give each cluster a CA of its own", strings.Join(names, ", "))
+		"from the other; remove the CA from all but one of the Peers, or give each cluster a CA of its own",
+		strings.Join(names, ", "))
 }

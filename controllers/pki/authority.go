@@ -122,7 +122,8 @@ func ParseCA(certificatePEM, keyPEM []byte) (*CA, error) {
 	ca := &CA{Certificate: pair.Leaf, CertificatePEM: certificatePEM, keyPair: pair, keyPEM: keyPEM}
 	if certificates := 1 + len(ca.intermediates()); certificates > chain.MaxCertificates {
 		return nil, fmt.Errorf("reading the CA: what it issues would be presented in a chain of %d certificates, and peers "+
-			"accept at most %d; leave at most %d CAs in tls.crt besides the root", certificates, chain.MaxCertificates, chain.MaxCertificates-1)
+			"accept at most %d; leave at most %d CAs in tls.crt besides the root", certificates, chain.MaxCertificates,
+			chain.MaxCertificates-1)
 	}
 	return ca, nil
 }
@@ -130,7 +131,9 @@ func ParseCA(certificatePEM, keyPEM []byte) (*CA, error) {
 // Issue makes a key and a certificate for it.
 func (c *CA) Issue(template Template, now time.Time) (KeyPair, error) {
 	if template.Lifetime <= 0 {
-		return KeyPair{}, fmt.Errorf("issuing a certificate for %s: lifetime %s must be positive", template.Identity, template.Lifetime)
+		return KeyPair{}, fmt.Errorf(
+			"issuing a certificate for %s: lifetime %s must be positive", template.Identity, template.Lifetime,
+		)
 	}
 	if _, err := ParseIdentity(template.Identity.String()); err != nil {
 		return KeyPair{}, fmt.Errorf("issuing a certificate: %w", err)
@@ -140,7 +143,9 @@ func (c *CA) Issue(template Template, now time.Time) (KeyPair, error) {
 		notAfter = c.Certificate.NotAfter
 	}
 	if !notAfter.After(now) {
-		return KeyPair{}, fmt.Errorf("issuing a certificate for %s: the CA expired on %s; replace it", template.Identity, notAfter.Format(time.RFC3339))
+		return KeyPair{}, fmt.Errorf(
+			"issuing a certificate for %s: the CA expired on %s; replace it", template.Identity, notAfter.Format(time.RFC3339),
+		)
 	}
 	uris := []*url.URL{template.Identity.uri()}
 	if template.Claims != nil {

@@ -76,13 +76,15 @@ func fallback(r Request, f Facts, nodes []assessed) (reason, message string) {
 	switch {
 	case all(serving, v1alpha1.PlacementReasonClaimBound) && f.Attached != "":
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
-			"the volume of claim %q is in use on %s and can be used on one node at a time, which wins over the accelerator of %s", f.Claim, f.Attached, names(serving))
+			"the volume of claim %q is in use on %s and can be used on one node at a time, which wins over the accelerator of %s",
+			f.Claim, f.Attached, names(serving))
 	case all(serving, v1alpha1.PlacementReasonClaimBound):
 		reachable := slices.DeleteFunc(slices.Clone(nodes), func(a assessed) bool {
 			return a.obstacle == v1alpha1.PlacementReasonClaimBound
 		})
 		return v1alpha1.PlacementReasonClaimBound, fmt.Sprintf(
-			"the volume of claim %q can be used on %s only, which wins over the accelerator of %s", f.Claim, names(reachable), names(serving))
+			"the volume of claim %q can be used on %s only, which wins over the accelerator of %s", f.Claim, names(reachable),
+			names(serving))
 	case r.Shun == v1alpha1.PlacementReasonNoRoom && len(busy(nodes)) > 0:
 		return r.Shun, fmt.Sprintf(
 			"the scheduler did not place the agent beside the accelerator of %s, most often because its resources are exhausted",

@@ -121,7 +121,8 @@ func TestDecide(t *testing.T) {
 		"no nodes at all": {
 			prefer, nil, nil, "", none, "", "no node of the cluster", "", false},
 		"no hardware": {
-			prefer, []corev1.Node{node("a", "software")}, nil, "a", none, "", "no node of the cluster has an accelerator", "", false},
+			prefer, []corev1.Node{node("a", "software")}, nil, "a", none, "", "no node of the cluster has an accelerator", "",
+			false},
 		"required, no hardware": {
 			require, []corev1.Node{node("a", "software")}, nil, "", none, "", "no node of the cluster", "", true},
 		"required, hardware": {
@@ -161,7 +162,8 @@ func TestDecide(t *testing.T) {
 		"claim bound elsewhere": {
 			prefer, []corev1.Node{
 				node("a"), node("z", "hardware"),
-			}, bound, "", "ClaimBound", "", `claim "ledger" can be used on a only, which wins over the accelerator of z`, "z:ClaimBound", false},
+			}, bound, "", "ClaimBound", "", `claim "ledger" can be used on a only, which wins over the accelerator of z`,
+			"z:ClaimBound", false},
 		"claim bound elsewhere, placed": {
 			prefer, []corev1.Node{
 				node("a"), node("z", "hardware"),
@@ -177,7 +179,8 @@ func TestDecide(t *testing.T) {
 		"discovered and not measured": {
 			require, []corev1.Node{node("z", "nfd")}, nil, "", "HardwareNode", "dfltcc", "z", "z:Eligible", false},
 		"discovered and measured not to be there": {
-			prefer, []corev1.Node{node("z", "nfd", "software")}, nil, "z", none, "", "not confirmed by the node agent", "", false},
+			prefer, []corev1.Node{node("z", "nfd", "software")}, nil, "z", none, "", "not confirmed by the node agent", "",
+			false},
 		"there and not proved": {
 			require, []corev1.Node{node("z", "nfd", "software")},
 			func(f *placement.Facts) { f.Profiles["z"] = profile(v1alpha1.AcceleratorNotUsed, "zlib-ng") }, "", none, "zlib-ng",
@@ -194,7 +197,8 @@ func TestDecide(t *testing.T) {
 			[]corev1.Node{node("z", "hardware")},
 			func(f *placement.Facts) {
 				f.Profiles["z"] = profile(v1alpha1.AcceleratorVerified, "zlib-ng", v1alpha1.CompressionFast)
-			}, "", "LevelNotAccelerated", "", "does not compress at level High, but does at Fast; choose", "z:LevelNotAccelerated", true},
+			}, "", "LevelNotAccelerated", "", "does not compress at level High, but does at Fast; choose",
+			"z:LevelNotAccelerated", true},
 		"level not in hardware, at any": {
 			with(require, func(r *placement.Request) { r.Level, r.AnyLevel = v1alpha1.CompressionHigh, true }),
 			[]corev1.Node{node("z", "hardware")},

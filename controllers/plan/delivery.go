@@ -156,7 +156,8 @@ func (d *deliveryDecision) admit() {
 		return
 	case d.facts.Claim == nil || d.facts.Claim.DeletionTimestamp != nil:
 		d.fail(v1alpha1.ReasonDestinationNotFound, fmt.Sprintf(
-			"there is no PersistentVolumeClaim %q in namespace %q of the receiving cluster; create it there", claim, d.delivery.Namespace))
+			"there is no PersistentVolumeClaim %q in namespace %q of the receiving cluster; create it there", claim,
+			d.delivery.Namespace))
 		return
 	}
 	for i := range d.facts.Others {
@@ -246,7 +247,8 @@ func (d *deliveryDecision) start() {
 	if d.delivery.Spec.Privilege == v1alpha1.AgentPrivilegeKeepOwners && !d.facts.PrivilegeAllowed {
 		// The Delivery goes on, as what its agent cannot keep is counted; whoever wants it kept reads how.
 		message = fmt.Sprintf("the agent's pod is being started without the privilege to keep owners that the Transfer "+
-			"asks for; to give it, annotate namespace %q of the receiving cluster with %s: \"true\"", d.delivery.Namespace, v1alpha1.AllowPrivilegedAnnotation)
+			"asks for; to give it, annotate namespace %q of the receiving cluster with %s: \"true\"", d.delivery.Namespace,
+			v1alpha1.AllowPrivilegedAnnotation)
 	}
 	d.set(v1alpha1.DeliveryStarting, conditions.Reconciling(v1alpha1.ReasonStarting, message))
 }
@@ -329,7 +331,10 @@ func (d *deliveryDecision) followRunning() {
 	}
 	if report.GetState() == wirev1.AgentState_AGENT_STATE_WAITING {
 		d.apply(report, 0)
-		d.set(v1alpha1.DeliveryWaiting, conditions.Reconciling(v1alpha1.ReasonOpening, "the agent waits for the sender to connect"))
+		d.set(
+			v1alpha1.DeliveryWaiting,
+			conditions.Reconciling(v1alpha1.ReasonOpening, "the agent waits for the sender to connect"),
+		)
 		return
 	}
 	d.apply(report, d.facts.Samples.Rate())
@@ -393,5 +398,7 @@ func (d *deliveryDecision) fail(reason, message string) {
 
 func (d *deliveryDecision) set(phase v1alpha1.DeliveryPhase, wanted []metav1.Condition) {
 	d.delivery.Status.Phase = phase
-	d.delivery.Status.Conditions = conditions.Merge(d.delivery.Status.Conditions, wanted, d.delivery.Generation, d.facts.Now)
+	d.delivery.Status.Conditions = conditions.Merge(
+		d.delivery.Status.Conditions, wanted, d.delivery.Generation, d.facts.Now,
+	)
 }

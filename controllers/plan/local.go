@@ -59,7 +59,8 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *Problem {
 		overlap(source.Path, destination.Path):
 		return &Problem{v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
 			"source %q and destination %q of claim %q are the same directory, or one is in the other; delete this Transfer "+
-				"and create one into another claim, or into a path beside the source", source.Path, destination.Path, source.ClaimName)}
+				"and create one into another claim, or into a path beside the source", source.Path, destination.Path,
+			source.ClaimName)}
 	case facts.Refusal != "": // before anything is said of what exists there
 		return &Problem{v1alpha1.ReasonNotGranted, facts.Refusal}
 	case facts.Claim == nil || facts.Claim.DeletionTimestamp != nil:
@@ -69,15 +70,18 @@ func checkLocal(transfer *v1alpha1.Transfer, facts LocalFacts) *Problem {
 	for i := range facts.Deliveries {
 		other := &facts.Deliveries[i]
 		claim := other.Spec.Destination.PersistentVolumeClaim
-		if DeliveryEnded(other) || isOwnDelivery(transfer, other) || claim.ClaimName != destination.ClaimName || !overlap(claim.Path, destination.Path) {
+		if DeliveryEnded(other) || isOwnDelivery(transfer, other) || claim.ClaimName != destination.ClaimName ||
+			!overlap(claim.Path, destination.Path) {
 			continue
 		}
 		if namespace != transfer.Namespace {
-			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf("a Delivery in namespace %q writes into the same place of claim %q; wait "+
-				"until it has ended, or delete this Transfer and create one into a path outside of it", namespace, destination.ClaimName)}
+			return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf("a Delivery in namespace %q writes into the same "+
+				"place of claim %q; wait until it has ended, or delete this Transfer and create one into a path outside of it",
+				namespace, destination.ClaimName)}
 		}
 		return &Problem{v1alpha1.ReasonDestinationInUse, fmt.Sprintf(
-			"Delivery %q from %s writes into %q of the same claim; wait until it has ended, or delete this Transfer and create one into a path outside of it",
+			"Delivery %q from %s writes into %q of the same claim; wait until it has ended, or delete this Transfer and "+
+				"create one into a path outside of it",
 			other.Name, peerName(other.Spec.Peer), claim.Path)}
 	}
 	return nil
@@ -93,7 +97,9 @@ func isOwnDelivery(transfer *v1alpha1.Transfer, delivery *v1alpha1.Delivery) boo
 func LocalDelivery(transfer *v1alpha1.Transfer) *v1alpha1.Delivery {
 	run := transfer.Status.Run
 	spec := v1alpha1.DeliverySpec{
-		Transfer:    v1alpha1.TransferReference{Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt},
+		Transfer: v1alpha1.TransferReference{
+			Namespace: transfer.Namespace, Name: transfer.Name, Run: run.ID, Attempt: run.Attempt,
+		},
 		Destination: v1alpha1.DeliveryDestination{PersistentVolumeClaim: transfer.Spec.Destination.PersistentVolumeClaim},
 		Privilege:   PrivilegeAskedFor(transfer),
 		Delete:      transfer.Spec.Delete,
@@ -156,7 +162,10 @@ func (d *transferDecision) startLocal(resolved policy.Resolved, where placement.
 		d.out.RequeueAfter = endingInterval
 	case run.Route == v1alpha1.RoutePod:
 		d.out.Start = PodAttempt(d.transfer, resolved, where, d.image)
-		d.starting(v1alpha1.ReasonStarting, fmt.Sprintf("attempt %d of run %s: the agent's pod, with both claims, is being started", run.Attempt, run.ID))
+		d.starting(
+			v1alpha1.ReasonStarting,
+			fmt.Sprintf("attempt %d of run %s: the agent's pod, with both claims, is being started", run.Attempt, run.ID),
+		)
 	case present == nil:
 		d.out.Deliver = wanted
 		d.starting(v1alpha1.ReasonOpening, "the receiving agent is being started")
@@ -176,16 +185,26 @@ func (d *transferDecision) startSender(resolved policy.Resolved, where placement
 			Message: fmt.Sprintf("Delivery %q of this attempt was deleted", delivery.Name),
 		}})
 	case DeliveryEnded(delivery):
-		failure := &wirev1.Failure{Reason: wirev1.FailureReason_FAILURE_REASON_ABORTED, Message: "the receiving agent ended before the sending one had begun"}
+		failure := &wirev1.Failure{
+			Reason:  wirev1.FailureReason_FAILURE_REASON_ABORTED,
+			Message: "the receiving agent ended before the sending one had begun",
+		}
 		if ready != nil && status.Phase == v1alpha1.DeliveryFailed {
 			failure = &wirev1.Failure{Reason: WireReason(ready.Reason), Message: ready.Message}
 		}
 		d.finish(&wirev1.Report{State: wirev1.AgentState_AGENT_STATE_FAILED, Failure: failure})
 	case status.ServerName != "" && status.Endpoint != "":
 		d.out.Start = DirectAttempt(d.transfer, resolved, where, status, d.image)
-		d.starting(v1alpha1.ReasonStarting, fmt.Sprintf("attempt %d of run %s: the receiving agent is ready, the sending agent's pod is being started", run.Attempt, run.ID))
+		d.starting(
+			v1alpha1.ReasonStarting,
+			fmt.Sprintf(
+				"attempt %d of run %s: the receiving agent is ready, the sending agent's pod is being started", run.Attempt, run.ID,
+			),
+		)
 	case ready != nil && ready.Message != "":
-		d.starting(v1alpha1.ReasonOpening, fmt.Sprintf("Delivery %s/%s: %s", delivery.Namespace, delivery.Name, ready.Message))
+		d.starting(
+			v1alpha1.ReasonOpening, fmt.Sprintf("Delivery %s/%s: %s", delivery.Namespace, delivery.Name, ready.Message),
+		)
 	default:
 		d.starting(v1alpha1.ReasonOpening, "the receiving agent is being started")
 	}

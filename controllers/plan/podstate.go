@@ -109,7 +109,8 @@ func seen(job *batchv1.Job, pod *corev1.Pod) agentState {
 	if pod == nil {
 		state := agentState{phase: agentStarting, since: job.CreationTimestamp.Time}
 		state.stuck = &Problem{v1alpha1.ReasonAgentNotStarted, fmt.Sprintf(
-			"Job %q has no pod yet; a quota or an admission rule may refuse it: kubectl -n %s describe job %s", job.Name, job.Namespace, job.Name)}
+			"Job %q has no pod yet; a quota or an admission rule may refuse it: kubectl -n %s describe job %s", job.Name,
+			job.Namespace, job.Name)}
 		switch {
 		case succeeded:
 			state.phase = agentEnded

@@ -33,7 +33,8 @@ func (d *transferDecision) waitForNode(message string) {
 	delay := d.next(retryDelay(d.inARow(func(reason string) bool { return reason == v1alpha1.ReasonEvicted })))
 	d.out.Finished.RunEnded = false
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
-		"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt, v1alpha1.ReasonEvicted, message, delay)))
+		"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt,
+		v1alpha1.ReasonEvicted, message, delay)))
 }
 
 // inARow is how many of the last attempts of the run ended for a reason that counts, the one that has just ended
@@ -84,7 +85,8 @@ func (d *transferDecision) waitForBackOff(reason, message string) {
 	delay := d.next(retryDelay(status.Run.Failures))
 	d.out.Finished.RunEnded = false
 	d.set(v1alpha1.TransferRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
-		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message, status.Run.Failures, limit, delay)))
+		"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", status.Run.Attempt, reason, message,
+		status.Run.Failures, limit, delay)))
 }
 
 // next plans the next attempt for after a delay, or a little later, and returns when.

@@ -321,7 +321,8 @@ func (d *trialDecision) finish(report *wirev1.Report) {
 		delay := retryDelay(run.Attempt - run.Failures)
 		d.next(delay)
 		d.set(v1alpha1.TrialRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
-			"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt, reason, message, delay)))
+			"attempt %d ended with %s: %s; that is not counted as a failure, next attempt in %s", run.Attempt, reason, message,
+			delay)))
 	default:
 		run.Failures++
 		if run.Failures >= maxTrialAttempts {
@@ -333,7 +334,8 @@ func (d *trialDecision) finish(report *wirev1.Report) {
 		delay := retryDelay(run.Failures)
 		d.next(delay)
 		d.set(v1alpha1.TrialRetrying, conditions.Reconciling(v1alpha1.ReasonRetrying, fmt.Sprintf(
-			"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", run.Attempt, reason, message, run.Failures, maxTrialAttempts, delay)))
+			"attempt %d ended with %s: %s; %d of %d failures, next attempt in %s", run.Attempt, reason, message, run.Failures,
+			maxTrialAttempts, delay)))
 	}
 }
 

@@ -64,7 +64,8 @@ func checkTrialSource(trial *v1alpha1.CompressionTrial, facts TrialFacts) *Probl
 	switch sampled := facts.Sampled; {
 	case sampled == nil:
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf(
-			"there is no %s %q in namespace %q; create it there (those of the own namespace are sampled, and no others)", kind, name, trial.Namespace)}
+			"there is no %s %q in namespace %q; create it there (those of the own namespace are sampled, and no others)", kind,
+			name, trial.Namespace)}
 	case sampled.Deleting:
 		return &Problem{v1alpha1.ReasonSourceNotFound, fmt.Sprintf("%s %q is being deleted", kind, name)}
 	case len(sampled.Addresses) == 0:

@@ -89,15 +89,17 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 			return mode != corev1.ReadOnlyMany
 		}) {
 			return &plan.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
-				"spec.archive names, is %s, and an archive is written; name one that is ReadWriteOnce or ReadWriteMany", name, corev1.ReadOnlyMany)}
+				"spec.archive names, is %s, and an archive is written; name one that is ReadWriteOnce or ReadWriteMany", name,
+				corev1.ReadOnlyMany)}
 		}
 	}
 	if spec.Restore != nil {
 		name := spec.Restore.PersistentVolumeClaim.ClaimName
 		claim := find(name)
 		if claim == nil {
-			return &plan.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, which spec.restore names, does not "+
-				"exist in namespace %q; create it, or remove spec.restore if the Queue is to start without the archived messages", name, queue.Namespace)}
+			return &plan.Problem{Reason: v1alpha1.ReasonSourceNotFound, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+				"spec.restore names, does not exist in namespace %q; create it, or remove spec.restore if the Queue is to start "+
+				"without the archived messages", name, queue.Namespace)}
 		}
 		return shared(queue, claim, "spec.restore", corev1.ReadWriteMany, corev1.ReadOnlyMany)
 	}
@@ -105,12 +107,18 @@ func checkArchiveClaims(queue *v1alpha1.Queue, claims []corev1.PersistentVolumeC
 }
 
 // shared is why the members, if they are several, cannot all have a claim.
-func shared(queue *v1alpha1.Queue, claim *corev1.PersistentVolumeClaim, field string, modes ...corev1.PersistentVolumeAccessMode) *plan.Problem {
-	if memberCount(queue.Spec) == 1 || slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool { return slices.Contains(modes, mode) }) {
+func shared(
+	queue *v1alpha1.Queue, claim *corev1.PersistentVolumeClaim, field string, modes ...corev1.PersistentVolumeAccessMode,
+) *plan.Problem {
+	if memberCount(queue.Spec) == 1 ||
+		slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
+			return slices.Contains(modes, mode)
+		}) {
 		return nil
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which %s names, is %v, and the Queue has %d members on "+
-		"several nodes, any of which may come to lead and use it; name a claim that is %v", claim.Name, field, claim.Spec.AccessModes, memberCount(queue.Spec), modes[0])}
+	return &plan.Problem{Reason: v1alpha1.ReasonClaimNotShared, Message: fmt.Sprintf("PersistentVolumeClaim %q, which "+
+		"%s names, is %v, and the Queue has %d members on several nodes, any of which may come to lead and use it; name a "+
+		"claim that is %v", claim.Name, field, claim.Spec.AccessModes, memberCount(queue.Spec), modes[0])}
 }
 
 // archiveVolumes are those of archives, and where they are mounted. A claim that is for both is one volume.

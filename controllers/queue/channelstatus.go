@@ -129,14 +129,17 @@ func channelCompression(queue *v1alpha1.Queue, wanted *Wanted, members []Member)
 		)
 	}
 	return one(false, v1alpha1.ReasonCodingsRefused, "messages travel uncompressed: %s accepts none of %s; let its "+
-		"spec.receiving accept one of them, or offer others in spec.channel.codings", destination(queue), strings.Join(offered, ", "))
+		"spec.receiving accept one of them, or offer others in spec.channel.codings", destination(queue),
+		strings.Join(offered, ", "))
 }
 
 // codecNone is the name of the codec that leaves messages as they are.
 const codecNone = "none"
 
 // channelStatus is what status shows of the channel. Counts change when statistics are refreshed, the rest at once.
-func channelStatus(queue *v1alpha1.Queue, wanted *Wanted, members []Member, present *v1alpha1.QueueChannelStatus, refresh bool) *v1alpha1.QueueChannelStatus {
+func channelStatus(
+	queue *v1alpha1.Queue, wanted *Wanted, members []Member, present *v1alpha1.QueueChannelStatus, refresh bool,
+) *v1alpha1.QueueChannelStatus {
 	if queue.Spec.Channel == nil {
 		return nil
 	}
@@ -174,7 +177,8 @@ func channelCounts(members []Member, channel *wirev1.ChannelStatus) *v1alpha1.Qu
 		all.DeadLetters += one.GetDeadLetters()
 		all.WireBytes += one.GetWireBytes()
 		all.Starts += one.GetStarts()
-		if one.GetLastError() != nil && (all.LastError == nil || one.GetLastErrorTime().AsTime().After(all.GetLastErrorTime().AsTime())) {
+		if one.GetLastError() != nil && (all.LastError == nil ||
+			one.GetLastErrorTime().AsTime().After(all.GetLastErrorTime().AsTime())) {
 			all.LastError, all.LastErrorTime = one.GetLastError(), one.GetLastErrorTime()
 		}
 	}
@@ -203,7 +207,9 @@ func channelError(failure *wirev1.Failure, at *timestamppb.Timestamp) *v1alpha1.
 	if failure == nil {
 		return nil
 	}
-	return &v1alpha1.ChannelError{Reason: plan.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at)}
+	return &v1alpha1.ChannelError{
+		Reason: plan.FailureReason(failure.GetReason()), Message: conditions.Shorten(failure.GetMessage()), Time: seconds(at),
+	}
 }
 
 func seconds(at *timestamppb.Timestamp) *metav1.Time {

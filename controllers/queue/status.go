@@ -304,16 +304,21 @@ func checkRollout(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Condit
 	if missing := int(wanted) - len(facts.Members); missing > 0 && rollingOutFor(queue, facts.Now) > startGrace {
 		return conditions.Stalled(v1alpha1.ReasonRefused, fmt.Sprintf("%s; the StatefulSet controller has not created %d "+
 			"of their pods for more than %s, probably because a ResourceQuota or an admission policy rejects a pod or its "+
-			"claim: kubectl describe statefulset %s -n %s shows the API server's message", progress, missing, startGrace, set.Name, queue.Namespace))
+			"claim: kubectl describe statefulset %s -n %s shows the API server's message", progress, missing, startGrace,
+			set.Name, queue.Namespace))
 	}
-	return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%s; %d of %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted), wanted))
+	return conditions.Reconciling(
+		v1alpha1.ReasonRollingOut,
+		fmt.Sprintf("%s; %d of %d run the present pod template", progress, min(set.Status.UpdatedReplicas, wanted), wanted),
+	)
 }
 
 // rollingOutFor is for how long the Queue has not been ready, if members were missing when that was last looked at. A
 // pod that was deleted is missing for a moment only, so a missing pod alone says nothing.
 func rollingOutFor(queue *v1alpha1.Queue, now time.Time) time.Duration {
 	before := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReady)
-	if before == nil || before.Status == metav1.ConditionTrue || before.Reason != v1alpha1.ReasonRollingOut && before.Reason != v1alpha1.ReasonRefused {
+	if before == nil || before.Status == metav1.ConditionTrue ||
+		before.Reason != v1alpha1.ReasonRollingOut && before.Reason != v1alpha1.ReasonRefused {
 		return 0
 	}
 	return now.Sub(before.LastTransitionTime.Time)
@@ -326,9 +331,13 @@ func meanwhile(queue *v1alpha1.Queue, members []Member, ready int32) string {
 	case memberCount(queue.Spec) == 1 || queue.Spec.Engine.External != nil || ready == 0:
 		return ""
 	case content.GetLeader() == "":
-		return fmt.Sprintf(" and none leads, so that nothing can be put or got until most of them reach each other at port %d", routePort)
+		return fmt.Sprintf(
+			" and none leads, so that nothing can be put or got until most of them reach each other at port %d", routePort,
+		)
 	case content.GetLag() > 0:
-		return fmt.Sprintf(" and serve clients; one lacks %d changes that %s, which leads, has", content.GetLag(), content.GetLeader())
+		return fmt.Sprintf(
+			" and serve clients; one lacks %d changes that %s, which leads, has", content.GetLag(), content.GetLeader(),
+		)
 	default:
 		return " and serve clients"
 	}
@@ -363,12 +372,14 @@ func checkReports(_ *v1alpha1.Queue, wanted *Wanted, facts Facts) []metav1.Condi
 	slices.Sort(silent)
 	slices.Sort(old)
 	if len(silent) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("members are ready but %d of them do not answer the manager (%s), "+
-			"so what they do is not known; let the manager's namespace reach their port %d", len(silent), replicas.ShortList(silent), controlPort))
+		return conditions.Reconciling(v1alpha1.ReasonAgentUnreachable, fmt.Sprintf("members are ready but %d of them do "+
+			"not answer the manager (%s), so what they do is not known; let the manager's namespace reach their port %d",
+			len(silent), replicas.ShortList(silent), controlPort))
 	}
 	if len(old) > 0 {
-		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d members have not taken the present spec yet (%s); the kubelet "+
-			"brings it to them within about two minutes", len(old), len(facts.Members), replicas.ShortList(old)))
+		return conditions.Reconciling(v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d members have not taken the present "+
+			"spec yet (%s); the kubelet brings it to them within about two minutes", len(old), len(facts.Members),
+			replicas.ShortList(old)))
 	}
 	return nil
 }
@@ -379,24 +390,27 @@ func checkLeader(queue *v1alpha1.Queue, _ *Wanted, facts Facts) []metav1.Conditi
 	external := queue.Spec.Engine.External != nil
 	switch {
 	case external && content.GetLeader() == "":
-		return conditions.Reconciling(v1alpha1.ReasonNoLeader, "no member gives out messages to clients of gRPC and HTTP, or to a channel; one does when it "+
-			"has written into the external servers for some seconds that it does")
+		return conditions.Reconciling(v1alpha1.ReasonNoLeader, "no member gives out messages to clients of gRPC and HTTP, "+
+			"or to a channel; one does when it has written into the external servers for some seconds that it does")
 	case external && content.GetUnreachable() > 0:
-		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%d of the external servers that keep the messages are not reached by "+
-			"the others: messages have fewer copies than the spec says; look after the servers", content.GetUnreachable()))
+		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%d of the external servers that keep "+
+			"the messages are not reached by the others: messages have fewer copies than the spec says; look after the servers",
+			content.GetUnreachable()))
 	case content.GetLeader() == "":
-		return conditions.Reconciling(v1alpha1.ReasonNoLeader, fmt.Sprintf("no member leads, so that nothing can be put or got; members choose one when "+
-			"most of them reach each other at port %d", routePort))
+		return conditions.Reconciling(v1alpha1.ReasonNoLeader, fmt.Sprintf("no member leads, so that nothing can be put or "+
+			"got; members choose one when most of them reach each other at port %d", routePort))
 	case content.GetUnreachable() > 0:
-		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%s not reached by %s, which leads: messages have fewer "+
-			"copies than the spec says; let the members reach each other at port %d", do(content.GetUnreachable(), "is", "are"), content.GetLeader(), routePort))
+		return conditions.Reconciling(v1alpha1.ReasonMembersUnreachable, fmt.Sprintf("%s not reached by %s, which leads: "+
+			"messages have fewer copies than the spec says; let the members reach each other at port %d",
+			do(content.GetUnreachable(), "is", "are"), content.GetLeader(), routePort))
 	}
 	return nil
 }
 
 // rolledOut: all members are of the present pod template, and ready.
 func rolledOut(set *appsv1.StatefulSet, wanted int32) bool {
-	return set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted && readyMembers(set) >= wanted
+	return set.Status.ObservedGeneration >= set.Generation && set.Status.UpdatedReplicas >= wanted &&
+		readyMembers(set) >= wanted
 }
 
 func readyMembers(set *appsv1.StatefulSet) int32 {
@@ -408,20 +422,25 @@ func readyMembers(set *appsv1.StatefulSet) int32 {
 
 // hardwareMessages say what each reason means here.
 var hardwareMessages = map[string]string{
-	v1alpha1.CompressionHardwareUsed:  "the accelerator compresses",
-	v1alpha1.CompressionSoftwareUsed:  "software compresses, as the policy asks",
-	v1alpha1.CompressionNoAccelerator: "software compresses: no node of the members has an accelerator that is known to work",
-	v1alpha1.CompressionSelfTestFailed: "software compresses: a node has an accelerator, but its use could not be proved; status.accelerator of the " +
-		"NodeProfile says why",
+	v1alpha1.CompressionHardwareUsed: "the accelerator compresses",
+	v1alpha1.CompressionSoftwareUsed: "software compresses, as the policy asks",
+	v1alpha1.CompressionNoAccelerator: "software compresses: no node of the members has an accelerator that is known to " +
+		"work",
+	v1alpha1.CompressionSelfTestFailed: "software compresses: a node has an accelerator, but its use could not be " +
+		"proved; status.accelerator of the NodeProfile says why",
 	v1alpha1.CompressionLevelNotAccelerated: "software compresses: the accelerator does not compress at the policy's level",
-	v1alpha1.CompressionCodecNotAccelerated: "software compresses: no accelerator does the first of the policy's codecs; put deflate first",
-	v1alpha1.CompressionBelowMinimum:        "most messages are smaller than compression.minSize, or the policy's sizes, and are stored as they are",
-	v1alpha1.CompressionOff:                 "nothing is compressed: compression.minSize is 0",
-	v1alpha1.CompressionSoftwareDisabled:    "nothing is compressed: there is no accelerator that is known to work, and the policy forbids software",
-	v1alpha1.CompressionIncompressible:      "most messages are stored as they are: they do not promise to shrink",
-	v1alpha1.CompressionDidNotShrink:        "most messages are stored as they are: they did not shrink",
-	v1alpha1.CompressionPolicyNever:         "nothing is compressed: the policy says Never",
-	v1alpha1.CompressionAlreadyEncoded:      "most messages were put compressed",
-	v1alpha1.CompressionAcceleratorBusy:     "software compresses: the accelerator is busy with others' work",
-	v1alpha1.CompressionEngineFailed:        "most messages are stored as they are: the engine fails, which is a fault; please report it with the members' logs",
+	v1alpha1.CompressionCodecNotAccelerated: "software compresses: no accelerator does the first of the policy's " +
+		"codecs; put deflate first",
+	v1alpha1.CompressionBelowMinimum: "most messages are smaller than compression.minSize, or the policy's sizes, " +
+		"and are stored as they are",
+	v1alpha1.CompressionOff: "nothing is compressed: compression.minSize is 0",
+	v1alpha1.CompressionSoftwareDisabled: "nothing is compressed: there is no accelerator that is known to work, and " +
+		"the policy forbids software",
+	v1alpha1.CompressionIncompressible:  "most messages are stored as they are: they do not promise to shrink",
+	v1alpha1.CompressionDidNotShrink:    "most messages are stored as they are: they did not shrink",
+	v1alpha1.CompressionPolicyNever:     "nothing is compressed: the policy says Never",
+	v1alpha1.CompressionAlreadyEncoded:  "most messages were put compressed",
+	v1alpha1.CompressionAcceleratorBusy: "software compresses: the accelerator is busy with others' work",
+	v1alpha1.CompressionEngineFailed: "most messages are stored as they are: the engine fails, which is a fault; " +
+		"please report it with the members' logs",
 }

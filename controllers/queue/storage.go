@@ -62,7 +62,8 @@ func fullVolumeFix(queue *v1alpha1.Queue, member Member) string {
 		drop = "make spec.limits.maxBytes smaller, which drops the oldest messages unless puts are refused now, "
 	}
 	return fmt.Sprintf("make spec.storage.size, which is %s, larger, if the class of claim %s lets volumes grow, get "+
-		"messages, %sor remove what else is on the volume; the member goes on by itself then", &queue.Spec.Storage.Size, claimOf(member), drop)
+		"messages, %sor remove what else is on the volume; the member goes on by itself then", &queue.Spec.Storage.Size,
+		claimOf(member), drop)
 }
 
 // volumeFix is what to do about a volume that cannot be used.
@@ -70,8 +71,9 @@ func volumeFix(queue *v1alpha1.Queue, member Member) string {
 	if queue.Spec.Storage.Type == v1alpha1.QueueStorageMemory {
 		return memoryFix
 	}
-	return fmt.Sprintf("check the storage behind claim %s and the kernel's log of node %s, and delete the pod to mount the volume again; if the volume is "+
-		"gone for good, delete the claim with the pod, and with it the messages that no other member has", claimOf(member), member.Pod.Spec.NodeName)
+	return fmt.Sprintf("check the storage behind claim %s and the kernel's log of node %s, and delete the pod to mount "+
+		"the volume again; if the volume is gone for good, delete the claim with the pod, and with it the messages that no "+
+		"other member has", claimOf(member), member.Pod.Spec.NodeName)
 }
 
 // claimOf is the name of a member's claim.
@@ -87,8 +89,9 @@ func checkSize(spec v1alpha1.QueueSpec, limits *wirev1.QueueLimits) error {
 	}
 	size, members, longest := spec.Storage.Size.Value(), int(memberCount(spec)), int64(limits.GetMaxMessageSize())
 	if queuevolume.ForMessages(size, members) < messageParts*longest {
-		return &policy.InvalidError{Field: "spec.storage.size", Fix: fmt.Sprintf("must be at least %s for messages of limits.maxMessageSize, which is %d bytes, so that "+
-			"beside the reserve %d of them fit; make the one larger or the other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
+		return &policy.InvalidError{Field: "spec.storage.size", Fix: fmt.Sprintf("must be at least %s for messages of "+
+			"limits.maxMessageSize, which is %d bytes, so that beside the reserve %d of them fit; make the one larger or the "+
+			"other smaller", leastSize(members, messageParts*longest), longest, messageParts)}
 	}
 	return nil
 }
@@ -105,7 +108,9 @@ func leastSize(members int, messages int64) *resource.Quantity {
 
 // trackStream notes in status which stream keeps the messages, and what was lost when that is another one. before is
 // what status showed by now.
-func trackStream(queue *v1alpha1.Queue, members []Member, before v1alpha1.QueueStatus, status *v1alpha1.QueueStatus, now time.Time) {
+func trackStream(
+	queue *v1alpha1.Queue, members []Member, before v1alpha1.QueueStatus, status *v1alpha1.QueueStatus, now time.Time,
+) {
 	created := contentOf(members).GetCreated()
 	if created != nil {
 		seen := metav1.NewTime(created.AsTime().Truncate(time.Second))
@@ -124,10 +129,14 @@ func trackStream(queue *v1alpha1.Queue, members []Member, before v1alpha1.QueueS
 func (r *Reconciler) tellLoss(before, queue *v1alpha1.Queue) {
 	loss := queue.Status.Loss
 	ready := meta.FindStatusCondition(queue.Status.Conditions, v1alpha1.ConditionReady)
-	if loss == nil || before.Status.Loss != nil && lossName(before.Status.Loss) == lossName(loss) || ready != nil && ready.Reason == v1alpha1.ReasonMessagesLost {
+	if loss == nil || before.Status.Loss != nil && lossName(before.Status.Loss) == lossName(loss) ||
+		ready != nil && ready.Reason == v1alpha1.ReasonMessagesLost {
 		return
 	}
-	r.Recorder.Eventf(queue, nil, corev1.EventTypeWarning, v1alpha1.ReasonMessagesLost, "Reconcile", "%s", conditions.Shorten(lossMessage(queue, loss)))
+	r.Recorder.Eventf(
+		queue, nil, corev1.EventTypeWarning, v1alpha1.ReasonMessagesLost, "Reconcile", "%s",
+		conditions.Shorten(lossMessage(queue, loss)),
+	)
 }
 
 // keepContent keeps what was known of the queue's content while no member knows it, as when the only one has no volume,
@@ -140,7 +149,8 @@ func keepContent(now, before *v1alpha1.QueueStatistics, at time.Time) {
 		now.ContentTime = &metav1.Time{Time: at.Truncate(time.Second)}
 	}
 	now.Consumers, now.Unacknowledged, now.Redelivered = before.Consumers, before.Unacknowledged, before.Redelivered
-	now.Depth, now.Persistent, now.NonPersistent, now.DeadLetters = before.Depth, before.Persistent, before.NonPersistent, before.DeadLetters
+	now.Depth, now.Persistent, now.NonPersistent, now.DeadLetters = before.Depth, before.Persistent, before.NonPersistent,
+		before.DeadLetters
 	now.OldestMessageTime, now.AverageSize = before.OldestMessageTime, before.AverageSize
 }
 
@@ -179,8 +189,9 @@ func lossMessage(queue *v1alpha1.Queue, loss *v1alpha1.QueueLoss) string {
 	if queue.Spec.Archive != nil {
 		restore = "; make another Queue with spec.restore of the archive to have what was archived"
 	}
-	return fmt.Sprintf("messages were lost: the stream %s that was made at %s is gone, with the %s that status showed last and what was put since, and with clients' consumers; "+
-		"clients are served by an empty one, made at %s%s; put again what is known elsewhere, and then say that the loss is known: "+
-		"kubectl annotate queue -n %s %s --overwrite %s=%s", where, loss.FormerCreationTime.UTC().Format(time.RFC3339), lost, lossName(loss), restore,
+	return fmt.Sprintf("messages were lost: the stream %s that was made at %s is gone, with the %s that status showed "+
+		"last and what was put since, and with clients' consumers; clients are served by an empty one, made at %s%s; put "+
+		"again what is known elsewhere, and then say that the loss is known: kubectl annotate queue -n %s %s --overwrite "+
+		"%s=%s", where, loss.FormerCreationTime.UTC().Format(time.RFC3339), lost, lossName(loss), restore,
 		queue.Namespace, queue.Name, v1alpha1.AcceptLossAnnotation, lossName(loss))
 }

@@ -117,7 +117,8 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 		cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), join(spec.Codecs), spec.Level, reasons(in.winners()))}
 	if user != "" {
 		why = []string{fmt.Sprintf("by the objective %s: %s at level %s, which %s uses for every %s (each was measured "+
-			"alone, at its size) over whatever link, since it is best over more of them than any other: %s", cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), spec.Codecs[0], spec.Level, user, unit, reasons(in.winners()))}
+			"alone, at its size) over whatever link, since it is best over more of them than any other: %s",
+			cmp.Or(c.Objective, v1alpha1.ObjectiveElapsed), spec.Codecs[0], spec.Level, user, unit, reasons(in.winners()))}
 	}
 	accelerated := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine == placement.EngineHardware })
 	software := slices.ContainsFunc(packed, func(w winner) bool { return w.Engine != placement.EngineHardware })
@@ -133,7 +134,9 @@ func (in *Input) spec() (v1alpha1.CompressionPolicySpec, string) {
 		why = append(why, fmt.Sprintf("software is allowed, which policy %q forbids", c.Name))
 	}
 	if unit == "body" {
-		why = append(why, fmt.Sprintf("an HTTPEndpoint does not look at codecs: write codings: [%s] in its spec", codings(spec.Codecs)))
+		why = append(
+			why, fmt.Sprintf("an HTTPEndpoint does not look at codecs: write codings: [%s] in its spec", codings(spec.Codecs)),
+		)
 	}
 	why = append(why, "which engine of a codec works is left to each agent, which measures")
 	return spec, strings.Join(why, "; ") + in.hopeless()
@@ -170,7 +173,9 @@ func codings(list []v1alpha1.Codec) string {
 	return strings.Join(all, ", ")
 }
 
-var levels = []v1alpha1.CompressionLevel{v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh}
+var levels = []v1alpha1.CompressionLevel{
+	v1alpha1.CompressionFast, v1alpha1.CompressionBalanced, v1alpha1.CompressionHigh,
+}
 
 // mostEffort is the highest level of the winners: in mode Auto the level is a ceiling.
 func mostEffort(packed []winner) v1alpha1.CompressionLevel {
@@ -183,7 +188,9 @@ func mostEffort(packed []winner) v1alpha1.CompressionLevel {
 
 // place is where agents should run. What an accelerator would do is known only where one was measured.
 func (in *Input) place(first v1alpha1.Codec, accelerated bool) (v1alpha1.Placement, string) {
-	measured := slices.ContainsFunc(in.Status.Results, func(r v1alpha1.TrialResult) bool { return r.Engine == placement.EngineHardware && r.Problem == "" })
+	measured := slices.ContainsFunc(in.Status.Results, func(r v1alpha1.TrialResult) bool {
+		return r.Engine == placement.EngineHardware && r.Problem == ""
+	})
 	switch {
 	case accelerated && first == v1alpha1.CodecDeflate:
 		return v1alpha1.PlacementPreferHardware, "placement PreferHardware, since the accelerator was best"
@@ -233,7 +240,10 @@ func (in *Input) hopeless() string {
 	if sample == nil || sample.Bytes <= 0 || sample.HopelessBytes <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s of the sample look as if they did not shrink, which mode Auto sends as they are", share(sample.HopelessBytes, sample.Bytes))
+	return fmt.Sprintf(
+		"; %s of the sample look as if they did not shrink, which mode Auto sends as they are",
+		share(sample.HopelessBytes, sample.Bytes),
+	)
 }
 
 func share(part, whole int64) string {
@@ -266,12 +276,17 @@ func (in *Input) choice(link v1alpha1.TrialLink, i int) v1alpha1.TrialChoice {
 	best := in.Status.Results[in.Best[i]]
 	choice := v1alpha1.TrialChoice{Link: link.Name, Codec: best.Codec, Engine: best.Engine, Level: best.Level}
 	figure, unit := in.figure(best, i), in.unit()
-	says := []string{fmt.Sprintf("%s over %s (%s bytes per second): %s for a GiB", Name(best), link.Name, link.BytesPerSecond.String(), unit(figure))}
+	says := []string{
+		fmt.Sprintf(
+			"%s over %s (%s bytes per second): %s for a GiB", Name(best), link.Name, link.BytesPerSecond.String(), unit(figure),
+		),
+	}
 	// Of every other codec, and of nothing, the best.
 	for _, codec := range []string{none, string(v1alpha1.CodecDeflate), string(v1alpha1.CodecZstd)} {
 		at := -1
 		for j, r := range in.Status.Results {
-			if r.Codec == codec && codec != best.Codec && r.Problem == "" && (at < 0 || in.figure(r, i) < in.figure(in.Status.Results[at], i)) {
+			if r.Codec == codec && codec != best.Codec && r.Problem == "" && (at < 0 ||
+				in.figure(r, i) < in.figure(in.Status.Results[at], i)) {
 				at = j
 			}
 		}

@@ -153,7 +153,8 @@ func sampled(source v1alpha1.TrialSource, sample *v1alpha1.TrialSampleStatus) st
 			source.Queue.Name, sample.Items, table.Bytes(sample.Bytes), sample.ItemsTotal, table.Bytes(sample.BytesTotal))
 	case source.PersistentVolumeClaim != nil:
 		return fmt.Sprintf("Sample of claim %s: %s in %d files, of %s in %d files",
-			source.PersistentVolumeClaim.ClaimName, table.Bytes(sample.Bytes), sample.Files, table.Bytes(sample.BytesTotal), sample.FilesTotal)
+			source.PersistentVolumeClaim.ClaimName, table.Bytes(sample.Bytes), sample.Files, table.Bytes(sample.BytesTotal),
+			sample.FilesTotal)
 	}
 	if sample.CutItems > 0 {
 		text += fmt.Sprintf("; of %d that are long only the beginning", sample.CutItems)

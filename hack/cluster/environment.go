@@ -20,7 +20,8 @@ type environment struct {
 // addresses, one word, and a path, which is quoted.
 func (e environment) render() string {
 	return fmt.Sprintf("MODE=%s\nREGISTRY=%s\nEAST_NODES=%s\nWEST_NODES=%s\nKUBECTL=%s\n",
-		e.mode, shellQuote(e.registry), strings.Join(e.nodes["east"], ","), strings.Join(e.nodes["west"], ","), shellQuote(e.kubectl))
+		e.mode, shellQuote(e.registry), strings.Join(e.nodes["east"], ","), strings.Join(e.nodes["west"], ","),
+		shellQuote(e.kubectl))
 }
 
 // is tells whether a rendered environment has the mode of e.

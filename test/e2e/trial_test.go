@@ -42,7 +42,8 @@ func TestTrial(t *testing.T) {
 	checkMeasured(t, trial)
 	checkRecommended(t, trial)
 	t.Log(east.says(t, []string{"trial", "report", trial.Name, "-n", namespace, "-o", "text"},
-		"on node "+trial.Status.Run.Node, "Sample of claim source", "libzstd", "Recommended: ", trial.Status.Recommendation.Policy))
+		"on node "+trial.Status.Run.Node, "Sample of claim source", "libzstd", "Recommended: ",
+		trial.Status.Recommendation.Policy))
 	if err := east.Delete(ctx, trial); err != nil {
 		t.Fatal(err)
 	}

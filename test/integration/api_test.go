@@ -191,7 +191,8 @@ func TestRefusals(t *testing.T) {
 		"price that is no number": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "USD", CPUHour: "1", NetworkGiB: "NaN"}
 			// and nothing else
-		}), `is invalid: spec.prices.networkGiB: Invalid value: "NaN": networkGiB must be a decimal below 1000000, not negative`},
+		}),
+			`is invalid: spec.prices.networkGiB: Invalid value: "NaN": networkGiB must be a decimal below 1000000, not negative`},
 		"currency that is no code": {policy(func(s *v1alpha1.CompressionPolicySpec) {
 			s.Prices = &v1alpha1.Prices{Currency: "US$", CPUHour: "1", NetworkGiB: "1"}
 		}), "currency must be letters and digits; write for example USD"},

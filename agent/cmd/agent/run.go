@@ -192,7 +192,8 @@ func (a *agent) receive(ctx context.Context) error {
 		return err
 	}
 	err := required("run_id", c.GetRunId(), "sender_namespace", c.GetSenderNamespace(), "sender_name", c.GetSenderName(),
-		"volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress(), "data_address", c.GetDataAddress())
+		"volume", c.GetVolume(), "path", c.GetPath(), "control_address", c.GetControlAddress(), "data_address",
+		c.GetDataAddress())
 	if err != nil {
 		return err
 	}

@@ -261,7 +261,8 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 	c := a.current
 	if last := info.State.LastSeq; c.seen > last {
 		return fmt.Errorf("%w: the archive %s has message %d and the queue has only come to %d: its storage was put back "+
-			"to an older state, or lost what was not on its volume yet; move the archive away, and another one begins", ErrOther, c.directory.Name(), c.seen, last)
+			"to an older state, or lost what was not on its volume yet; move the archive away, and another one begins", ErrOther,
+			c.directory.Name(), c.seen, last)
 	}
 	encoders, err := NewEncoders(settings.Compression)
 	if err != nil {
@@ -277,7 +278,10 @@ func (a *Archiver) pass(ctx context.Context, settings Settings) error {
 	a.show(c)
 	if n := a.source.unfit; n > 0 {
 		a.source.unfit = 0
-		a.options.Log.Warn("Messages were archived without headers, or parts of their subjects, that no client of NATS could read", "messages", n)
+		a.options.Log.Warn(
+			"Messages were archived without headers, or parts of their subjects, that no client of NATS could read", "messages",
+			n,
+		)
 	}
 	return errors.Join(err, encoders.Close())
 }

@@ -372,7 +372,8 @@ func (w *work) restore(
 func (w *work) add(ctx context.Context, r *Record) error {
 	if n := r.PlainLength(); n > w.options.MaxMessage {
 		return errors.Join(failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-			"message %d of the archive has %d bytes and the queue takes at most %d: raise limits.maxMessageSize", r.Sequence, n, w.options.MaxMessage), w.store(ctx))
+			"message %d of the archive has %d bytes and the queue takes at most %d: raise limits.maxMessageSize", r.Sequence, n,
+			w.options.MaxMessage), w.store(ctx))
 	}
 	if len(w.messages) == batchMessages || w.size > 0 && w.size+len(r.Payload) > batchBytes {
 		if err := w.store(ctx); err != nil {

@@ -19,7 +19,8 @@ func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(e
 // silent says that the volume has not answered for a while, as one over a network may not that is out of reach.
 func silent(since time.Duration) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-		"the archive's claim has not answered for %v: see whether its volume, and what it is on, can be reached", since.Round(time.Second))
+		"the archive's claim has not answered for %v: see whether its volume, and what it is on, can be reached",
+		since.Round(time.Second))
 }
 
 // why gives an error of writing a reason that says what to do.

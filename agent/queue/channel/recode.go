@@ -144,7 +144,8 @@ func (w *worker) letter(l *letter) error {
 	}
 	if l.plain > w.maxMessage {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE,
-			"message %d of the queue has %d bytes and the receiving queue takes at most %d: raise its limits.maxMessageSize", l.sequence, l.plain, w.maxMessage)
+			"message %d of the queue has %d bytes and the receiving queue takes at most %d: raise its limits.maxMessageSize",
+			l.sequence, l.plain, w.maxMessage)
 	}
 	if inflates := w.inflates(form); inflates || !form.Plain() && l.sequence <= w.suspect {
 		plain, err := w.work.decode(w.decoder, nil, form, payload, w.maxMessage)
@@ -179,7 +180,8 @@ func (w *worker) letter(l *letter) error {
 // unreadable is about this member, not about the message.
 func (w *worker) unreadable(l *letter, err error) error {
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_NOT_READABLE,
-		"message %d of the queue cannot be made plain here (%w): use the release of Lighterage that stored it, or a newer one", l.sequence, err)
+		"message %d of the queue cannot be made plain here (%w): use the release of Lighterage that stored it, or a newer one",
+		l.sequence, err)
 }
 
 var formHeaders = []string{message.CodecHeader, message.EngineHeader, message.LengthHeader, message.ChecksumHeader}

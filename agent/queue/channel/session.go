@@ -199,7 +199,8 @@ func (x *session) begin(ctx context.Context, js jetstream.JetStream, link Link) 
 	default:
 		return nil, failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
 			"the receiving queue has message %d already and this queue has only come to %d: its storage was put back to an "+
-				"older state, and what is put now would be taken for what was sent before; move the messages to a new Queue", position, info.State.LastSeq)
+				"older state, and what is put now would be taken for what was sent before; move the messages to a new Queue",
+			position, info.State.LastSeq)
 	}
 	return stream, nil
 }
@@ -227,7 +228,9 @@ func (x *session) makeConsumer(ctx context.Context, stream jetstream.Stream) err
 // read hands out what the consumer delivers.
 func (x *session) read(ctx context.Context) (err error) {
 	// One that this queue takes and the other does not is asked for as well: what is said of it then says what to do.
-	longest := FrameBound(int(min(max(x.accepted.GetMaxMessageBytes(), uint64(x.options.Conn.MaxPayload())), message.MaxLength)))
+	longest := FrameBound(
+		int(min(max(x.accepted.GetMaxMessageBytes(), uint64(x.options.Conn.MaxPayload())), message.MaxLength)),
+	)
 	reader, err := newReader(x.options.Conn, x.options.Stream, consumerName, x.options.BatchMessages, longest)
 	if err != nil {
 		return err
@@ -405,7 +408,9 @@ func (x *session) confirm(position uint64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.sent) == 0 || x.sent[0].last != position {
-		return invalid("the receiving queue says it has stored message %d, which ends no batch that it was to answer", position)
+		return invalid(
+			"the receiving queue says it has stored message %d, which ends no batch that it was to answer", position,
+		)
 	}
 	b := x.sent[0]
 	x.sent = x.sent[1:]

@@ -188,7 +188,8 @@ func (e *External) Begin(ctx context.Context) error {
 func (e *External) Check(conn *nats.Conn) error {
 	if version := conn.ConnectedServerVersion(); !recent(version) {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,
-			"the external server runs nats-server %.40q, and a Queue needs %d.%d at least: upgrade the servers", version, leastMajor, leastMinor)
+			"the external server runs nats-server %.40q, and a Queue needs %d.%d at least: upgrade the servers", version,
+			leastMajor, leastMinor)
 	}
 	if longest := conn.MaxPayload(); longest < int64(e.options.MaxMessage) {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_EXTERNAL_UNFIT,

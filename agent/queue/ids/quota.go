@@ -152,7 +152,8 @@ func (q *Quota) Refusal() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return fmt.Sprintf("no more ids can be remembered now, of which this member accepts %d within the queue's "+
-		"duplicateWindow of %v: wait and put the message again, put it without an id, or shorten duplicateWindow", q.options.Limit, q.window)
+		"duplicateWindow of %v: wait and put the message again, put it without an id, or shorten duplicateWindow",
+		q.options.Limit, q.window)
 }
 
 // Add counts what is admitted, as its cost.
@@ -217,7 +218,8 @@ func (q *Quota) Write(always bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.options.Now()
-	if q.unwritten == 0 || !always && q.unwritten < q.options.Limit/quotaParts && now.Sub(q.written) < q.window/quotaParts {
+	if q.unwritten == 0 || !always && q.unwritten < q.options.Limit/quotaParts &&
+		now.Sub(q.written) < q.window/quotaParts {
 		return nil
 	}
 	b, err := json.Marshal(q.spans[max(len(q.spans)-maxSpans, 0):])

@@ -339,7 +339,8 @@ func TestRaw(t *testing.T) {
 	}
 	// As it is stored it can be put again.
 	if res, answer := q.ask("POST", "/v1/message", body, "Content-Encoding", "zstd", "Lighterage-Length", h.Get("Lighterage-Length"),
-		"Lighterage-Checksum", h.Get("Lighterage-Checksum"), "Lighterage-Engine", h.Get("Lighterage-Engine")); res.StatusCode != http.StatusCreated {
+		"Lighterage-Checksum", h.Get("Lighterage-Checksum"), "Lighterage-Engine",
+		h.Get("Lighterage-Engine")); res.StatusCode != http.StatusCreated {
 		t.Fatalf("%d %s", res.StatusCode, answer)
 	}
 	second, body := q.ask("POST", next, nil, "Accept-Encoding", "zstd;q=0")
