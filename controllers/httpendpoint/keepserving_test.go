@@ -34,6 +34,7 @@ import (
 	"github.com/lighterage/lighterage/controllers/metrics"
 	"github.com/lighterage/lighterage/controllers/networkpolicy"
 	"github.com/lighterage/lighterage/controllers/pki"
+	"github.com/lighterage/lighterage/controllers/plan"
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
@@ -48,6 +49,7 @@ type running struct {
 	reconciler *httpendpoint.Reconciler
 	endpoint   *v1alpha1.HTTPEndpoint
 	deployment *appsv1.Deployment
+	image      plan.AgentImage
 }
 
 // begin has an endpoint run on a node with an accelerator.
@@ -71,7 +73,7 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 		Name: endpoint.Namespace, Annotations: map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"},
 	}})
 	r := &running{
-		T: t, endpoint: endpoint, deployment: &appsv1.Deployment{}, clock: clocktesting.NewFakePassiveClock(now),
+		T: t, endpoint: endpoint, image: image, deployment: &appsv1.Deployment{}, clock: clocktesting.NewFakePassiveClock(now),
 		agents: &controllertest.Agents{},
 		WithWatch: indextest.In(
 			fake.NewClientBuilder().WithScheme(scheme),
@@ -115,7 +117,7 @@ func (r *running) restart() {
 	policies := interceptor.NewClient(r.WithWatch, interceptor.Funcs{Apply: controllertest.ApplyNetworkPolicy})
 	r.reconciler = httpendpoint.NewReconciler(httpendpoint.Options{
 		Client: r.WithWatch, Reader: r.WithWatch, Reports: controllertest.Asking[*wirev1.HTTPReport](r.agents.HTTPReport),
-		Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: image,
+		Lifetime: lifetime, Clock: r.clock, Cluster: "east", Image: r.image,
 		Topology: topology.New(r.WithWatch),
 		Authority: pki.NewAuthority(
 			pki.Options{Client: r.WithWatch, Reader: r.WithWatch, Clock: r.clock, Namespace: "operator", Cluster: "east"},
