@@ -6,13 +6,14 @@ package topology
 import (
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 )
 
-// Trim returns what removes from objects in a cache what nobody looks at. Of a node that is most of it. Slots are
+// Trim returns what removes from objects in a cache what nobody looks at, which is most of them. Slots are
 // looked at only where agents are capped: a node goes on advertising those that it has from when there was a cap, which
 // nobody may take from it any more.
 func Trim(capped bool) func(object any) (any, error) {
@@ -39,9 +40,29 @@ func Trim(capped bool) func(object any) (any, error) {
 		case *storagev1.VolumeAttachment:
 			o.ManagedFields, o.Annotations = nil, nil
 			o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
+		case *corev1.PersistentVolumeClaim:
+			o.ManagedFields, o.Annotations = nil, nil
+			o.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: o.Spec.AccessModes, Resources: o.Spec.Resources}
+			o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase}
+		case *corev1.Pod:
+			o.ManagedFields, o.Annotations = nil, nil
+			o.Spec = trimPod(o.Spec)
+			o.Status.InitContainerStatuses, o.Status.HostIPs, o.Status.PodIPs = nil, nil, nil
+		case *batchv1.Job:
+			o.ManagedFields, o.Annotations = nil, nil
+			o.Spec = batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: trimPod(o.Spec.Template.Spec)}}
 		}
 		return object, nil
 	}
+}
+
+// trimPod leaves where a pod is to run and what its containers ask for.
+func trimPod(spec corev1.PodSpec) corev1.PodSpec {
+	trimmed := corev1.PodSpec{NodeName: spec.NodeName, Affinity: spec.Affinity}
+	for _, c := range spec.Containers {
+		trimmed.Containers = append(trimmed.Containers, corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources})
+	}
+	return trimmed
 }
 
 func slotsOf(resources corev1.ResourceList, capped bool) corev1.ResourceList {

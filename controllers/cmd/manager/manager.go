@@ -113,6 +113,7 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 	}
 	agents := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
 	trimmed := cache.ByObject{Transform: topology.Trim(s.acceleratorSlots > 0)}
+	trimmedAgents := cache.ByObject{Label: agents.Label, Transform: trimmed.Transform}
 	return ctrl.Options{
 		Scheme:                 scheme,
 		HealthProbeBindAddress: s.healthAddress,
@@ -122,10 +123,12 @@ func managerOptions(scheme *runtime.Scheme, s settings) (ctrl.Options, error) {
 			DefaultNamespaces: s.watched.Cache(),
 			DefaultTransform:  cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&batchv1.Job{}: agents, &corev1.Pod{}: agents, &appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
+				&batchv1.Job{}: trimmedAgents, &corev1.Pod{}: trimmedAgents,
+				&appsv1.Deployment{}: agents, &appsv1.StatefulSet{}: agents,
 				&policyv1.PodDisruptionBudget{}: agents, &autoscalingv2.HorizontalPodAutoscaler{}: agents,
 				&networkingv1.NetworkPolicy{}: agents,
-				&corev1.Node{}:                trimmed, &corev1.PersistentVolume{}: trimmed, &storagev1.VolumeAttachment{}: trimmed,
+				&corev1.Node{}:                trimmed, &storagev1.VolumeAttachment{}: trimmed,
+				&corev1.PersistentVolume{}: trimmed, &corev1.PersistentVolumeClaim{}: trimmed,
 			},
 		},
 		Client: client.Options{
