@@ -96,9 +96,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil // told to end before it began
 		}
 	}
+	//nolint:contextcheck // Settings last longer than what sets them.
 	server, err := httpproxy.New(
 		httpproxy.Options{Settings: s, Certificates: serving, Log: a.options.Log},
-	) //nolint:contextcheck // Settings last longer than what sets them.
+	)
 	if err != nil {
 		return err
 	}

@@ -150,8 +150,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // execute makes what was decided to be, and returns the facts with what came of it.
 func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inputs, d decision) (Facts, error) {
-	facts, err := d.facts, error(nil)
+	facts := d.facts
 	if d.apply {
+		var err error
 		if facts.Set, facts.Problem, err = r.ensureAll(ctx, *d.usable, in, d.affinity); err != nil {
 			return facts, err
 		}
@@ -160,6 +161,7 @@ func (r *Reconciler) execute(ctx context.Context, queue *v1alpha1.Queue, in inpu
 		facts.Problem = d.exceeded
 	}
 	if d.keepServing != nil {
+		var err error
 		if facts.Problem, err = r.keepServing(ctx, queue, in.set, *d.keepServing); err != nil {
 			return facts, err
 		}

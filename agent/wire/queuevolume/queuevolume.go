@@ -17,8 +17,9 @@ const (
 	leastReserve = 24 << 20
 	mostReserve  = 512 << 20
 
-	// Least and LeastOfThree are the smallest volumes that a member of a Queue of one and of three may have.
-	Least        = 64 << 20
+	// Least is the smallest volume that the member of a Queue of one may have.
+	Least = 64 << 20
+	// LeastOfThree is the smallest volume that a member of a Queue of three may have.
 	LeastOfThree = 128 << 20
 )
 

@@ -33,9 +33,10 @@ func New(ctx context.Context, name, prefix string) (*Pair, error) {
 	var made []side
 	for _, s := range []side{a, b} {
 		if err := command(ctx, "ip", "netns", "add", s.space); err != nil {
+			//nolint:contextcheck // also when the context has ended
 			return nil, errors.Join(
 				fmt.Errorf("set up a network (this needs root, and %s and %s to be free): %w", a.space, b.space, err), remove(made),
-			) //nolint:contextcheck // also when the context has ended
+			)
 		}
 		made = append(made, s)
 	}
@@ -47,9 +48,10 @@ func New(ctx context.Context, name, prefix string) (*Pair, error) {
 		"-n " + a.space + " link set lo up", "-n " + b.space + " link set lo up",
 	} {
 		if err := command(ctx, "ip", strings.Fields(args)...); err != nil {
+			//nolint:contextcheck // also when the context has ended
 			return nil, errors.Join(
 				fmt.Errorf("set up a network: %w", err), remove(made),
-			) //nolint:contextcheck // also when the context has ended
+			)
 		}
 	}
 	return p, nil

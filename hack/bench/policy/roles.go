@@ -127,9 +127,10 @@ func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error 
 		transport.NewFiles(r.dir), transport.Sender{Namespace: namespace, Name: name}, receiver.ServeBlocks,
 	)
 	wirev1.RegisterReceiverServer(server, receiver)
+	//nolint:contextcheck // a server has none
 	go func() {
 		_ = server.Serve(transport.Listen(listener, &report.Wire, 64))
-	}() //nolint:contextcheck // a server has none
+	}()
 	// The sender gets the last word before the connection goes.
 	defer func() {
 		timer := time.AfterFunc(3*time.Second, server.Stop)

@@ -64,9 +64,10 @@ func (d *disk) open(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
+	//nolint:contextcheck // also when the context has ended
 	d.undo = append(d.undo, func() error {
 		return command("losetup", "--detach", device)
-	}) //nolint:contextcheck // also when the context has ended
+	})
 	// Nothing is initialised later, in the time of a contender.
 	if _, err := output(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device); err != nil {
 		return err
@@ -78,9 +79,10 @@ func (d *disk) open(ctx context.Context, parent string) error {
 	if _, err := output(ctx, "mount", "-o", "noatime", device, d.directory); err != nil {
 		return err
 	}
+	//nolint:contextcheck // also when the context has ended
 	d.undo = append(d.undo, func() error {
 		return command("umount", d.directory)
-	}) //nolint:contextcheck // also when the context has ended
+	})
 	var stat unix.Stat_t
 	if err := unix.Stat(device, &stat); err != nil {
 		return fmt.Errorf("look at %s: %w", device, err)
