@@ -25,13 +25,14 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/queue/ids"
 	"github.com/lighterage/lighterage/agent/queue/message"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 const (
 	// consumerName is that of the consumer by which a stream is sent.
-	consumerName = store.OwnConsumers + "channel"
+	consumerName = roles.OwnConsumers + "channel"
 	// windowBatches is how many batches may be in doubt.
 	windowBatches = 4
 	// redeliverAfter is when JetStream says again what was not acknowledged, which is for acknowledgements that were

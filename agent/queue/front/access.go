@@ -11,7 +11,6 @@ import (
 
 	"github.com/lighterage/lighterage/agent/queue/audit"
 	"github.com/lighterage/lighterage/agent/queue/roles"
-	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
 // access is what clients may do in the server: put messages, get and acknowledge them by
@@ -27,7 +26,6 @@ type access struct {
 
 const (
 	apiPrefix      = "$JS.API."
-	flowPrefix     = "$JS.FC."
 	advisoryPrefix = "$JS.EVENT.ADVISORY."
 	deliverPrefix  = "_DELIVER."
 	inboxPrefix    = "_INBOX."
@@ -40,9 +38,6 @@ const (
 	// several puts at once, and 16 and more wherever else a client of NATS waits for something.
 	leastInbox = 6
 )
-
-// own reports whether a consumer is one of the agents'.
-func own(consumer string) bool { return strings.HasPrefix(consumer, store.OwnConsumers) }
 
 // ofQueue reports whether a subject is one of the queue's messages.
 func (a *access) ofQueue(subject []byte) bool { return under(subject, a.queue) }
@@ -116,12 +111,8 @@ func (a *access) publish(subject []byte) roles.Request {
 		if a.acknowledges(subject) {
 			return roles.Settle
 		}
-	case bytes.HasPrefix(subject, []byte(flowPrefix)):
-		if under(subject[len(flowPrefix):], a.queue) {
-			return roles.Consume
-		}
-	case bytes.HasPrefix(subject, []byte(apiPrefix)):
-		return a.api(string(subject[len(apiPrefix):]))
+	default:
+		return roles.Published(a.queue, string(subject))
 	}
 	return roles.Unknown
 }
@@ -144,41 +135,7 @@ func (a *access) acknowledges(subject []byte) bool {
 		_, rest, _ = bytes.Cut(rest, []byte("."))
 	}
 	stream, rest, _ := bytes.Cut(rest, []byte("."))
-	return string(stream) == a.queue && !bytes.HasPrefix(rest, []byte(store.OwnConsumers))
-}
-
-// api says what a request of JetStream's API is that is about the queue's stream, or its
-// consumers, and harmless.
-func (a *access) api(request string) roles.Request {
-	switch request {
-	case "INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO." + a.queue, "STREAM.MSG.GET." + a.queue,
-		"CONSUMER.NAMES." + a.queue, "CONSUMER.LIST." + a.queue, "DIRECT.GET." + a.queue:
-		return roles.Browse
-	case "CONSUMER.CREATE." + a.queue:
-		return roles.Consume
-	}
-	if subject, ok := strings.CutPrefix(request, "DIRECT.GET."+a.queue+"."); ok && a.ofQueue([]byte(subject)) {
-		return roles.Browse
-	}
-	if consumer, ok := strings.CutPrefix(request, "CONSUMER.CREATE."+a.queue+"."); ok {
-		if name, filter, filtered := strings.Cut(consumer, "."); name != "" && !own(name) && (!filtered ||
-			a.ofQueue([]byte(filter))) {
-			return roles.Consume
-		}
-		return roles.Unknown
-	}
-	if verb, consumer, ok := strings.Cut(request, "."+a.queue+"."); ok && consumer != "" &&
-		!strings.Contains(consumer, ".") {
-		switch verb {
-		case "CONSUMER.INFO":
-			return roles.Browse
-		case "CONSUMER.MSG.NEXT", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN":
-			if !own(consumer) {
-				return roles.Consume
-			}
-		}
-	}
-	return roles.Unknown
+	return string(stream) == a.queue && !bytes.HasPrefix(rest, []byte(roles.OwnConsumers))
 }
 
 // forbidden tells the client, in the words of the server, that an operation is not for it.

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lighterage/lighterage/agent/queue/front"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 )
@@ -325,7 +326,7 @@ func TestOwnConsumers(t *testing.T) {
 	}
 	q.put(js, &nats.Msg{Subject: "orders.new", Data: []byte("for the channel")})
 	own, err := q.direct.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{
-		Durable: store.OwnConsumers + "channel", FilterSubjects: store.Subjects("orders"),
+		Durable: roles.OwnConsumers + "channel", FilterSubjects: store.Subjects("orders"),
 		AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	if err != nil {
@@ -355,7 +356,7 @@ func TestOwnConsumers(t *testing.T) {
 	denied("pausing it", err)
 	_, err = js.CreateOrUpdateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Durable: name, AckWait: time.Hour})
 	denied("changing it", err)
-	_, err = js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Name: store.OwnConsumers + "x"})
+	_, err = js.CreateConsumer(t.Context(), "orders", jetstream.ConsumerConfig{Name: roles.OwnConsumers + "x"})
 	denied("making another", err)
 	answer, err := conn.Request(
 		"$JS.API.CONSUMER.CREATE.orders",

@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/lighterage/lighterage/agent/queue/store"
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
 const (
@@ -15,7 +15,7 @@ const (
 	infoPrefix     = consumerPrefix + "INFO."
 )
 
-const ownConsumers = "consumers whose names begin with " + store.OwnConsumers +
+const ownConsumers = "consumers whose names begin with " + roles.OwnConsumers +
 	" are the queue's own: clients may look at them and no more"
 
 // asksOwn reports whether an operation is a request about a consumer of the agent's own, by
@@ -28,7 +28,7 @@ func (f *Front) asksOwn(op *operation) bool {
 	}
 	// VERB.QUEUE.CONSUMER, and verbs are in upper case, which no queue's name is.
 	_, consumer, _ := bytes.Cut(op.subject[len(consumerPrefix)-1:], []byte("."+f.options.Queue+"."))
-	return bytes.HasPrefix(consumer, []byte(store.OwnConsumers))
+	return bytes.HasPrefix(consumer, []byte(roles.OwnConsumers))
 }
 
 // deny answers such a request in the form in which the client waits for the answer.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/queue/store"
 )
 
@@ -212,7 +213,7 @@ func (f *Front) filtered(body []byte) ([]byte, error) {
 		// message.
 		return nil, errors.New("direct and sourcing are for streams that get messages of others: leave them out")
 	}
-	if strings.HasPrefix(called, store.OwnConsumers) || strings.HasPrefix(durable, store.OwnConsumers) {
+	if strings.HasPrefix(called, roles.OwnConsumers) || strings.HasPrefix(durable, roles.OwnConsumers) {
 		return nil, errors.New(ownConsumers)
 	}
 	if deliver != "" && !f.access.inbox([]byte(deliver)) {

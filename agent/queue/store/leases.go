@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lighterage/lighterage/agent/queue/roles"
 	"github.com/lighterage/lighterage/agent/wire/queuevolume"
 )
 
@@ -23,14 +24,11 @@ func LeaseStream(queue string) string { return queue + "_leases" }
 // LeaseSubject is where that is kept for one of the queue's piles of messages.
 func LeaseSubject(queue, pile string) string { return "$LIGHTERAGE.LEASES." + queue + "." + pile }
 
-// OwnConsumers is how the names of all consumers of the agent itself begin.
-const OwnConsumers = "lighterage-"
-
 // The consumers by which clients of gRPC and HTTP are served have names that begin so. What
 // these hold is with clients, or waits for one.
 const (
-	ServiceConsumer = OwnConsumers + "service"
-	DeadConsumer    = OwnConsumers + "dead"
+	ServiceConsumer = roles.OwnConsumers + "service"
+	DeadConsumer    = roles.OwnConsumers + "dead"
 )
 
 // Serves reports whether a consumer is one of these.

@@ -27,6 +27,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/lighterage/lighterage/agent/queue/roles"
 )
 
 // Options of a Store. They cannot be changed while it runs.
@@ -259,37 +261,11 @@ func listenPort(number uint64) int {
 	return int(number)
 }
 
-// permissions are what clients may do: put messages, get and acknowledge them by
-// consumers of the queue's stream, and look at it. The subjects of the agent's own
-// messages in the stream, whose first token begins with a dollar sign, are not among
-// them, and no consumer that is named together with its filter sees others than the
-// queue's; filters in the requests themselves are the front's matter. Consumers are not to
-// be reset: that makes messages count as acknowledged that nobody was given.
+// permissions are those of the connections of clients.
 func permissions(queue string) *server.Permissions {
-	publish := []string{
-		queue, queue + ".>", "_INBOX.>", "$JS.ACK.>", "$JS.FC." + queue + ".>",
-		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
-		"$JS.API.DIRECT.GET." + queue, "$JS.API.DIRECT.GET." + queue + "." + queue,
-		"$JS.API.DIRECT.GET." + queue + "." + queue + ".>",
-		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".>",
-		"$JS.API.CONSUMER.CREATE." + queue, "$JS.API.CONSUMER.CREATE." + queue + ".*",
-		"$JS.API.CONSUMER.CREATE." + queue + ".*." + queue, "$JS.API.CONSUMER.CREATE." + queue + ".*." + queue + ".>",
-		"$JS.API.CONSUMER.DURABLE.CREATE." + queue + ".*",
-	}
-	for _, verb := range []string{"INFO", "MSG.GET"} {
-		publish = append(publish, "$JS.API.STREAM."+verb+"."+queue)
-	}
-	for _, verb := range []string{"NAMES", "LIST"} {
-		publish = append(publish, "$JS.API.CONSUMER."+verb+"."+queue)
-	}
-	for _, verb := range []string{"INFO", "DELETE", "PAUSE", "UNPIN"} {
-		publish = append(publish, "$JS.API.CONSUMER."+verb+"."+queue+".*")
-	}
+	publish, subscribe := roles.ServerPermissions(queue)
 	return &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: publish},
-		Subscribe: &server.SubjectPermission{Allow: []string{
-			queue, queue + ".>", "_INBOX.>", "_DELIVER.>", "$JS.EVENT.ADVISORY.>",
-		}},
+		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
 	}
 }
 
