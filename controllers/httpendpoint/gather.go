@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/egress"
 	"github.com/lighterage/lighterage/controllers/lookup"
 	"github.com/lighterage/lighterage/controllers/pki"
 	"github.com/lighterage/lighterage/controllers/plan"
@@ -21,13 +22,16 @@ import (
 	"github.com/lighterage/lighterage/controllers/topology"
 )
 
-// inputs are what a decision needs of the cluster, the replicas excepted.
+// inputs are what a decision needs of the cluster.
 type inputs struct {
 	policies         []v1alpha1.CompressionPolicy
 	privilegeAllowed bool
 	backend          *corev1.Service
 	deployment       *appsv1.Deployment
 	cluster          *topology.Cluster
+	// permission is what replicas may dial of the backend that the spec names.
+	permission egress.Permission
+	replicas   heard
 }
 
 func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint) (inputs, error) {
@@ -66,7 +70,16 @@ func (r *Reconciler) gather(ctx context.Context, endpoint *v1alpha1.HTTPEndpoint
 	if found && metav1.IsControlledBy(deployment, endpoint) {
 		in.deployment = deployment
 	}
-	in.cluster, err = r.Topology.Cluster(ctx)
+	if endpoint.Spec.Backend.Service != nil || endpoint.Spec.Backend.Host != nil {
+		in.permission, err = r.Egress.Permission(ctx, endpoint.Namespace, []egress.Use{backendUse(endpoint)})
+		if err != nil {
+			return in, err
+		}
+	}
+	if in.cluster, err = r.Topology.Cluster(ctx); err != nil {
+		return in, err
+	}
+	in.replicas, err = r.listen(ctx, endpoint, in.cluster.Profiles())
 	return in, err
 }
 

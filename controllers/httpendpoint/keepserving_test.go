@@ -73,7 +73,8 @@ func begin(t *testing.T, endpoint *v1alpha1.HTTPEndpoint, objects ...client.Obje
 		Name: endpoint.Namespace, Annotations: map[string]string{v1alpha1.AllowPrivilegedAnnotation: "true"},
 	}})
 	r := &running{
-		T: t, endpoint: endpoint, image: image, deployment: &appsv1.Deployment{}, clock: clocktesting.NewFakePassiveClock(now),
+		T: t, endpoint: endpoint, image: image, deployment: &appsv1.Deployment{},
+		clock:  clocktesting.NewFakePassiveClock(now),
 		agents: &controllertest.Agents{},
 		WithWatch: indextest.In(
 			fake.NewClientBuilder().WithScheme(scheme),

@@ -111,65 +111,52 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading HTTPEndpoint %s: %w", request.NamespacedName, err)
 	}
-	inputs, err := r.gather(ctx, endpoint)
+	in, err := r.gather(ctx, endpoint)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	facts := Facts{Now: r.Clock.Now().Truncate(time.Second), Backend: inputs.backend, Deployment: inputs.deployment}
-	var usable *Wanted
-	wanted, problem := Want(endpoint, inputs.policies, inputs.privilegeAllowed)
-	if problem == nil {
-		usable = &wanted
-		use := backendUse(endpoint)
-		permission, err := r.Egress.Permission(ctx, endpoint.Namespace, []egress.Use{use})
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		facts.NotAllowed = permission.Problem
-		where, err := inputs.cluster.Decide(wanted.Placement(r.Image.Architectures))
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		facts.Placement = &where.Status
-		if where.Blocked != nil {
-			facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
-		}
-		placeable, err := r.placeable(wanted, inputs.deployment, where)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if !placeable {
-			problem = facts.Blocked
-		} else if facts.Deployment, facts.Problem, err = r.ensureAll(
-			ctx, wanted, inputs.deployment, permission.Services[use.Host], where.Affinity,
-		); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	if problem != nil {
-		if facts.Problem, err = r.keepServing(ctx, endpoint, inputs.deployment, *problem); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	found, err := r.listen(ctx, endpoint, inputs.cluster.Profiles())
+	d, err := decide(endpoint, in, r.Image, r.Clock.Now().Truncate(time.Second))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	facts.Replicas = found.list
-	if usable != nil && facts.Blocked == nil {
-		if err := facts.explainUnscheduled(usable.Placement(r.Image.Architectures), inputs.cluster); err != nil {
-			return ctrl.Result{}, err
-		}
+	facts, err := r.execute(ctx, endpoint, in, d)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	facts.RolloutWaits = r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID).rolloutWaits
 	kept := facts.Problem != nil || facts.NotAllowed != nil || facts.RolloutWaits
 	result := ctrl.Result{
 		RequeueAfter: replicas.LookAgain(pods(facts.Replicas), startGrace, r.Lifetime, 0, kept, facts.Now),
 	}
-	if !found.asked {
+	if !in.replicas.asked {
 		return result, nil // this wakes when they have been
 	}
-	return result, r.writeStatus(ctx, endpoint, usable, facts, found.due)
+	return result, r.writeStatus(ctx, endpoint, d.usable, facts, in.replicas.due)
+}
+
+// execute makes what was decided to be, and returns the facts with what came of it.
+func (r *Reconciler) execute(
+	ctx context.Context, endpoint *v1alpha1.HTTPEndpoint, in inputs, d decision,
+) (Facts, error) {
+	facts := d.facts
+	if d.apply {
+		var err error
+		backend := in.permission.Services[backendUse(endpoint).Host]
+		facts.Deployment, facts.Problem, err = r.ensureAll(ctx, *d.usable, in.deployment, backend, d.affinity)
+		if err != nil {
+			return facts, err
+		}
+	}
+	if d.keepServing != nil {
+		var err error
+		if facts.Problem, err = r.keepServing(ctx, endpoint, in.deployment, *d.keepServing); err != nil {
+			return facts, err
+		}
+	}
+	facts.RolloutWaits = r.memories.Of(client.ObjectKeyFromObject(endpoint), endpoint.UID).rolloutWaits
+	if d.usable == nil || facts.Blocked != nil {
+		return facts, nil
+	}
+	return facts, facts.explainUnscheduled(d.usable.Placement(r.Image.Architectures), in.cluster)
 }
 
 // writeStatus writes what was seen, if it differs, and tells of it once.

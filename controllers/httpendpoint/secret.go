@@ -15,9 +15,7 @@ import (
 	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
 	"github.com/lighterage/lighterage/controllers/agentsecret"
 	"github.com/lighterage/lighterage/controllers/lookup"
-	"github.com/lighterage/lighterage/controllers/owned"
 	"github.com/lighterage/lighterage/controllers/pki"
-	"github.com/lighterage/lighterage/controllers/placement"
 	"github.com/lighterage/lighterage/controllers/plan"
 )
 
@@ -87,16 +85,4 @@ func (r *Reconciler) keepServing(
 		problem.Message += "; besides, " + refused.Message
 	}
 	return &problem, err
-}
-
-// placeable reports whether all that is wanted can be made to be while no node can take a replica: those that run stay,
-// and what they are made from does not change.
-func (r *Reconciler) placeable(wanted Wanted, present *appsv1.Deployment, where placement.Plan) (bool, error) {
-	if where.Blocked == nil {
-		return true, nil
-	}
-	if present == nil {
-		return false, nil
-	}
-	return owned.Current(wanted.deployment(present, where.Affinity, r.Image), present)
 }

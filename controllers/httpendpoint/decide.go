@@ -1,0 +1,69 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpendpoint
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "github.com/lighterage/lighterage/api/v1alpha1"
+	"github.com/lighterage/lighterage/controllers/owned"
+	"github.com/lighterage/lighterage/controllers/placement"
+	"github.com/lighterage/lighterage/controllers/plan"
+)
+
+// decision is what to do about an HTTPEndpoint. It follows from what was gathered alone.
+type decision struct {
+	// usable is what the spec asks for; nil when it cannot be used.
+	usable *Wanted
+	// apply: what is usable is to be made, on nodes of the affinity.
+	apply    bool
+	affinity *corev1.Affinity
+	// keepServing, if set, is why nothing of the spec is made. Replicas that run go on with what it said before.
+	keepServing *plan.Problem
+	// facts for Observe, but what comes of carrying this out.
+	facts Facts
+}
+
+// decide does not change its arguments. While no node can take a replica, those that run stay, and what does not stop
+// them is followed.
+func decide(endpoint *v1alpha1.HTTPEndpoint, in inputs, image plan.AgentImage, now time.Time) (decision, error) {
+	d := decision{facts: Facts{
+		Now: now, Backend: in.backend, Deployment: in.deployment, Replicas: in.replicas.list,
+	}}
+	wanted, problem := Want(endpoint, in.policies, in.privilegeAllowed)
+	if problem != nil {
+		d.keepServing = problem
+		return d, nil
+	}
+	d.usable, d.facts.NotAllowed = &wanted, in.permission.Problem
+	where, err := in.cluster.Decide(wanted.Placement(image.Architectures))
+	if err != nil {
+		return d, err
+	}
+	d.facts.Placement, d.affinity = &where.Status, where.Affinity
+	if where.Blocked != nil {
+		d.facts.Blocked = &plan.Problem{Reason: v1alpha1.ReasonUnschedulable, Message: where.Blocked.Message}
+	}
+	if d.apply, err = placeable(wanted, in.deployment, where, image); !d.apply {
+		d.keepServing = d.facts.Blocked
+	}
+	return d, err
+}
+
+// placeable reports whether all that is wanted can be made to be while no node can take a replica: those that run stay,
+// and what they are made from does not change.
+func placeable(
+	wanted Wanted, present *appsv1.Deployment, where placement.Plan, image plan.AgentImage,
+) (bool, error) {
+	if where.Blocked == nil {
+		return true, nil
+	}
+	if present == nil {
+		return false, nil
+	}
+	return owned.Current(wanted.deployment(present, where.Affinity, image), present)
+}
