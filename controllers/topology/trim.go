@@ -42,7 +42,10 @@ func Trim(capped bool) func(object any) (any, error) {
 			o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
 		case *corev1.PersistentVolumeClaim:
 			o.ManagedFields, o.Annotations = nil, nil
-			o.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: o.Spec.AccessModes, Resources: o.Spec.Resources}
+			o.Spec = corev1.PersistentVolumeClaimSpec{
+				AccessModes: o.Spec.AccessModes,
+				Resources:   corev1.VolumeResourceRequirements{Requests: o.Spec.Resources.Requests},
+			}
 			o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase}
 		case *corev1.Pod:
 			o.ManagedFields, o.Annotations = nil, nil
@@ -56,11 +59,18 @@ func Trim(capped bool) func(object any) (any, error) {
 	}
 }
 
-// trimPod leaves where a pod is to run and what its containers ask for.
+// trimPod leaves where a pod is to run, until it does, and what its containers ask of accelerators.
 func trimPod(spec corev1.PodSpec) corev1.PodSpec {
-	trimmed := corev1.PodSpec{NodeName: spec.NodeName, Affinity: spec.Affinity}
+	trimmed := corev1.PodSpec{NodeName: spec.NodeName}
+	if spec.NodeName == "" && spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		trimmed.Affinity = &corev1.Affinity{NodeAffinity: spec.Affinity.NodeAffinity}
+	}
 	for _, c := range spec.Containers {
-		trimmed.Containers = append(trimmed.Containers, corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources})
+		container := corev1.Container{Name: c.Name, Image: c.Image}
+		if slots, asked := c.Resources.Requests[v1alpha1.AcceleratorSlotsResource]; asked {
+			container.Resources.Requests = corev1.ResourceList{v1alpha1.AcceleratorSlotsResource: slots}
+		}
+		trimmed.Containers = append(trimmed.Containers, container)
 	}
 	return trimmed
 }
