@@ -14,8 +14,8 @@ import (
 // LimitVariable is the environment variable with the container's limit in bytes.
 const LimitVariable = "MEMORY_LIMIT"
 
-// Keep sets the collector's goal to four fifths of the container's limit: the rest is for what the runtime does not
-// count, such as the program's own pages, and for what it takes between two collections. Without a limit, or where somebody has set GOMEMLIMIT, it does nothing.
+// Keep sets the collector's goal to nine tenths of the container's limit: the rest is for what the runtime does not
+// count, such as buffers of connections. Without a limit, or where somebody has set GOMEMLIMIT, it does nothing.
 func Keep() error {
 	text := os.Getenv(LimitVariable)
 	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
@@ -26,7 +26,7 @@ func Keep() error {
 		return fmt.Errorf("reading the environment variable %s: %w", LimitVariable, err)
 	}
 	if limit > 0 {
-		debug.SetMemoryLimit(limit / 5 * 4)
+		debug.SetMemoryLimit(limit / 10 * 9)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func TestKeep(t *testing.T) {
 		want       int64
 		fails      bool
 	}{
-		"a limit":      {limit: "536870912", want: 429496728},
+		"a limit":      {limit: "536870912", want: 483183819},
 		"none":         {want: math.MaxInt64},
 		"somebody's":   {limit: "536870912", own: "100MiB", want: math.MaxInt64},
 		"not a number": {limit: "512Mi", want: math.MaxInt64, fails: true},
