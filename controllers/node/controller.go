@@ -136,8 +136,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	said := r.listen(request.NamespacedName, pod)
-	if pod != nil && runs(pod) && !said.Asked {
-		return ctrl.Result{}, nil // this wakes when it has been
+	if pod != nil && runs(pod) && (!said.Asked || said.Report == nil && !said.Silent && measuredBefore(profile)) {
+		// This wakes when it has been asked, answers or has been silent for long. Meanwhile what is known stays: a manager
+		// that has just started knows less than status does.
+		return ctrl.Result{}, nil
 	}
 	before := profile.DeepCopy()
 	now := r.options.Clock.Now()
@@ -196,6 +198,11 @@ func (r *Reconciler) tell(node *corev1.Node, before, after *v1alpha1.NodeProfile
 		}
 		r.options.Recorder.Eventf(after, node, corev1.EventTypeWarning, is.Reason, "Measure", "%s", is.Message)
 	}
+}
+
+// measuredBefore reports whether figures are in force.
+func measuredBefore(profile *v1alpha1.NodeProfile) bool {
+	return meta.IsStatusConditionTrue(profile.Status.Conditions, v1alpha1.ConditionReady)
 }
 
 // listen returns what is known of the agent of a pod, which may be nil, and has no other agent of the node asked.
