@@ -20,7 +20,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lighterage/lighterage/api/v1alpha1"
@@ -220,6 +222,8 @@ func TestDeletedInTheMiddle(t *testing.T) {
 	grant(t, namespace, "copy")
 	transfer := newTransfer(namespace, "cut-short")
 	transfer.Spec.Compression = &v1alpha1.Compression{Mode: v1alpha1.CompressionAlways, Level: v1alpha1.CompressionHigh}
+	// Half a minute at least: progress is shown every five seconds.
+	transfer.Spec.BandwidthLimit = ptr.To(resource.MustParse("20M"))
 	if err := east.Create(ctx, transfer); err != nil {
 		t.Fatal(err)
 	}
