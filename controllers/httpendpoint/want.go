@@ -86,8 +86,8 @@ func invalid(err error) *plan.Problem {
 	return &plan.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 }
 
-// Placement is what is wanted of nodes. The accelerator is of use when any of the codings is one that it does: which
-// one is spoken, clients decide, and another order is no reason to restart replicas elsewhere.
+// Placement is what is wanted of nodes. The accelerator counts when it supports any of the codings: clients decide which
+// coding is used, and another order is no reason to restart replicas elsewhere.
 func (w Wanted) Placement(architectures []string) placement.Request {
 	spec := w.Endpoint.Spec
 	codec := v1alpha1.CodecDeflate

@@ -93,25 +93,39 @@ func (l *Line[T]) waiting(ctx context.Context, object client.Object) []reconcile
 	return wake.Requests(ctx, l.Client, l.List(), waits, client.InNamespace(object.GetNamespace()))
 }
 
-// freed lets pass what may leave something to another object of the namespace that waits: one gives back some of what
-// it held, or waits no more and holds nothing.
-func (l *Line[T]) freed() predicate.Predicate {
+// standing is what an object holds and whether it waits.
+type standing struct {
+	held         quota.Held
+	holds, waits bool
+}
+
+// changed lets pass updates of objects of the kind, by their standing before and after.
+func (l *Line[T]) changed(pass func(before, after standing) bool) predicate.Funcs {
+	of := func(object T) (s standing) {
+		s.held, s.holds = l.Holds(object)
+		_, s.waits = l.Waits(object)
+		return s
+	}
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, was := e.ObjectOld.(T)
 			after, is := e.ObjectNew.(T)
-			if !was || !is {
-				return false
-			}
-			held, had := l.Holds(before)
-			holds, has := l.Holds(after)
-			_, waited := l.Waits(before)
-			_, waits := l.Waits(after)
-			return had && (!has || less(holds.Amounts, held.Amounts)) || waited && !waits && !has
+			return was && is && pass(of(before), of(after))
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return true },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
+}
+
+// freed lets pass what may leave something to another object of the namespace that waits: one gives back some of what
+// it held, or waits no more and holds nothing.
+func (l *Line[T]) freed() predicate.Predicate {
+	freed := l.changed(func(before, after standing) bool {
+		return before.holds && (!after.holds || less(after.held.Amounts, before.held.Amounts)) ||
+			before.waits && !after.waits && !after.holds
+	})
+	freed.DeleteFunc = func(event.DeleteEvent) bool { return true }
+	return freed
 }
 
 // less reports whether some amount is smaller than it was.
@@ -127,18 +141,5 @@ func less(now, before quota.Amounts) bool {
 // queued lets pass that an object begins to wait. It looks once more: what it waits for may have been given back before
 // anybody could see that it waits.
 func (l *Line[T]) queued() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, was := e.ObjectOld.(T)
-			after, is := e.ObjectNew.(T)
-			if !was || !is {
-				return false
-			}
-			_, waited := l.Waits(before)
-			_, waits := l.Waits(after)
-			return !waited && waits
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
+	return l.changed(func(before, after standing) bool { return !before.waits && after.waits })
 }
