@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -149,16 +150,18 @@ func (f *Fleet) startSet(ctx context.Context, set *appsv1.StatefulSet) error {
 }
 
 func (f *Fleet) setReady(ctx context.Context, set *appsv1.StatefulSet) error {
-	set = set.DeepCopy()
 	n := ptr.Deref(set.Spec.Replicas, 1)
-	set.ResourceVersion = ""
-	set.Status = appsv1.StatefulSetStatus{
+	patch, err := statusPatch(appsv1.StatefulSetStatus{
 		ObservedGeneration: set.Generation, Replicas: n, ReadyReplicas: n, AvailableReplicas: n, CurrentReplicas: n,
 		UpdatedReplicas: n,
 		CurrentRevision: set.Name + "-1", UpdateRevision: set.Name + "-1",
-	}
-	_, err := f.typed.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
+	})
 	if err != nil {
+		return fmt.Errorf("encode the status of StatefulSet %s: %w", set.Name, err)
+	}
+	if _, err := f.typed.AppsV1().StatefulSets(set.Namespace).Patch(
+		ctx, set.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status",
+	); err != nil {
 		return fmt.Errorf("write the status of StatefulSet %s: %w", set.Name, err)
 	}
 	return nil
@@ -182,19 +185,25 @@ func (f *Fleet) startDeployment(ctx context.Context, deployment *appsv1.Deployme
 }
 
 func (f *Fleet) deploymentReady(ctx context.Context, deployment *appsv1.Deployment) error {
-	deployment = deployment.DeepCopy()
 	n := ptr.Deref(deployment.Spec.Replicas, 1)
-	deployment.ResourceVersion = ""
-	deployment.Status = appsv1.DeploymentStatus{
+	patch, err := statusPatch(appsv1.DeploymentStatus{
 		ObservedGeneration: deployment.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n,
 		AvailableReplicas: n,
-	}
-	_, err := f.typed.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, deployment, metav1.UpdateOptions{})
+	})
 	if err != nil {
+		return fmt.Errorf("encode the status of Deployment %s: %w", deployment.Name, err)
+	}
+	if _, err := f.typed.AppsV1().Deployments(deployment.Namespace).Patch(
+		ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status",
+	); err != nil {
 		return fmt.Errorf("write the status of Deployment %s: %w", deployment.Name, err)
 	}
 	return nil
 }
+
+// statusPatch replaces a status and nothing else: an update of the status of a StatefulSet or Deployment would also put
+// back the annotations that it had when it was read.
+func statusPatch(status any) ([]byte, error) { return json.Marshal(map[string]any{"status": status}) }
 
 func podOf(namespace, name string, template corev1.PodTemplateSpec) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: *template.DeepCopy().ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
