@@ -18,6 +18,7 @@ import (
 	"github.com/lighterage/lighterage/agent/httpproxy/backend"
 	"github.com/lighterage/lighterage/agent/httpproxy/coding"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
+	"github.com/lighterage/lighterage/agent/policy"
 )
 
 // generation is what was made of settings. Connections hold the one that was there
@@ -121,6 +122,21 @@ func (g *generation) closeEngines() {
 			e.close()
 		}
 	}
+}
+
+// able are the codings of the settings that can be made: their engine is there, and the
+// policy lets something be compressed with it.
+func (g *generation) able() []negotiate.Coding {
+	var able []negotiate.Coding
+	for _, c := range g.settings.Codings {
+		id := coding.Codec(c)
+		if g.settings.Policy.Mode == policy.Never || g.hardware[id] == nil && (g.settings.Policy.SoftwareDisabled ||
+			g.software[id] == nil) {
+			continue
+		}
+		able = append(able, c)
+	}
+	return able
 }
 
 // encodersOf returns the encoders for a decision; nil if there are none.

@@ -14,32 +14,25 @@ import (
 
 	"github.com/lighterage/lighterage/agent/httpproxy/backend"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
-	"github.com/lighterage/lighterage/agent/meter"
-	"github.com/lighterage/lighterage/agent/policy"
 )
 
 // exchange is one request and what becomes of it.
 type exchange struct {
-	*generation
-	w http.ResponseWriter
-	r *http.Request
+	server     *Server
+	generation *generation
+	w          http.ResponseWriter
+	r          *http.Request
 	// conn is the client's on HTTP/1, where it serves one request at a time; else nil.
 	conn *conn
 	from peer
 
-	// coding is what the client gets if the body is compressed; Identity: it is not.
-	coding negotiate.Coding
-	// forced says that the client refuses what is not compressed.
-	forced   bool
-	accepted negotiate.Accepted
-	sent     negotiate.Sent
-	// sampled is the body where a sample is being taken; else nil.
-	sampled *sampled
+	prefers preference
+	sent    negotiate.Sent
 }
 
 // ServeHTTP implements http.Handler.
 func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{generation: g, w: w, r: r}
+	x := &exchange{server: g.server, generation: g, w: w, r: r}
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 		if c.requests.Add(1) > 1 {
 			g.server.stats.reused.Add(1)
@@ -66,13 +59,13 @@ func (g *generation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(g.offered) > 0 {
-		x.accepted = negotiate.Parse(r.Header["Accept-Encoding"])
-		var acceptable bool
-		if x.coding, acceptable = x.accepted.Choose(g.offered); !acceptable {
+		accepted := negotiate.Parse(r.Header["Accept-Encoding"])
+		c, acceptable := accepted.Choose(g.offered)
+		if !acceptable {
 			x.refuse(http.StatusNotAcceptable, "Accept-Encoding refuses everything that this server can send.")
 			return
 		}
-		x.forced = !x.accepted.Accepts(negotiate.Identity)
+		x.prefers = preference{accepted: accepted, coding: c, forced: !accepted.Accepts(negotiate.Identity)}
 	}
 	x.forward() //nolint:contextcheck // It has the request's.
 }
@@ -99,14 +92,13 @@ func (x *exchange) forward() {
 		defer out.Body.Close()
 	}
 	inform := informer{w: x.w}
-	res, err := x.backend.Do(out, inform.inform)
+	res, err := x.generation.backend.Do(out, inform.inform)
 	inform.stop()
 	if err != nil {
 		x.fail(err)
 		return
 	}
 	defer res.Body.Close()
-	defer x.endSample()
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		x.switchProtocols(out, res)
 		return
@@ -115,10 +107,10 @@ func (x *exchange) forward() {
 		x.server.stats.urlErrors.Add(1)
 	}
 	removeHopByHop(res.Header)
-	if len(x.offered) > 0 {
+	if len(x.generation.offered) > 0 {
 		vary(res.Header)
 	}
-	x.send(res)
+	x.respond(res)
 }
 
 // fail answers a request for which there is no answer of the backend.
@@ -153,16 +145,7 @@ func (x *exchange) refuse(status int, message string) {
 	h.Set("Content-Length", strconv.Itoa(len(message)+1))
 	x.writeHeader(status)
 	_, _ = x.w.Write([]byte(message + "\n")) // the client may have gone
-	x.server.stats.add(outcome{meter: meter.Outcome{Path: meter.Stored}})
-}
-
-// writeHeader sends the header of the answer. While the server drains, it asks the
-// client to go elsewhere with its next request.
-func (x *exchange) writeHeader(status int) {
-	if x.server.draining.Load() {
-		x.w.Header().Set("Connection", "close")
-	}
-	x.w.WriteHeader(status)
+	x.server.stats.add(outcome{})
 }
 
 // vary says that the answer depends on Accept-Encoding, if that was not said.
@@ -170,13 +153,6 @@ func vary(h http.Header) {
 	if fields := h["Vary"]; !negotiate.Directive(fields, "Accept-Encoding") && !negotiate.Directive(fields, "*") {
 		h["Vary"] = append(slices.Clip(fields), "Accept-Encoding")
 	}
-}
-
-// stored counts a body that travelled as it is.
-func (x *exchange) stored(n int64, reason policy.Reason) {
-	x.server.stats.add(
-		outcome{body: true, meter: meter.Outcome{Path: meter.Stored, Reason: reason, PlainBytes: int(n), WireBytes: int(n)}},
-	)
 }
 
 // informer passes on responses with status 1xx until the answer is there.

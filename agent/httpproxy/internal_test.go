@@ -5,14 +5,20 @@ package httpproxy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
+	"github.com/lighterage/lighterage/agent/policy"
 )
 
 func TestCPUWatch(t *testing.T) {
@@ -207,4 +213,85 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("quotes are open: %s", element)
 		}
 	})
+}
+
+// TestPlan: one decision by the header of an answer, and for a body of unknown length by its first block.
+func TestPlan(t *testing.T) {
+	gzip := preference{coding: negotiate.Gzip}
+	forced := preference{coding: negotiate.Gzip, forced: true}
+	cookie, image := http.Header{"Set-Cookie": {"a=b; SameSite=None"}}, http.Header{"Content-Type": {"image/png"}}
+	head := plan{way: noBody, coding: negotiate.Gzip}
+	whole, parts := plan{way: inOnePiece, coding: negotiate.Gzip}, plan{way: inParts, coding: negotiate.Gzip}
+	types, err := negotiate.NewTypes([]string{"text/*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		method string // GET
+		status int    // 200
+		header http.Header
+		wants  preference
+		size   int64
+		first  int // what is seen of a body of unknown size, as a negative number if that is all
+		want   plan
+		reason policy.Reason
+	}{
+		"no body":      {status: 204, wants: gzip, want: plan{way: noBody}},
+		"not modified": {status: 304, wants: gzip, size: -1, want: plan{way: noBody}},
+		"short":        {wants: gzip, size: 99, want: plan{way: asItIs}, reason: policy.BelowMinimum},
+		"empty":        {wants: gzip, want: plan{way: asItIs}, reason: policy.BelowMinimum},
+		"in one piece": {wants: gzip, size: maxWhole, want: whole, reason: policy.SoftwareUsed},
+		"in parts":     {wants: gzip, size: maxWhole + 1, want: parts, reason: policy.SoftwareUsed},
+		"no coding":    {size: 5000, want: plan{way: asItIs}, reason: policy.PeerRefused},
+		"other type":   {header: image, wants: gzip, size: 5000, want: plan{way: asItIs}, reason: OtherContentType},
+		"a range":      {status: 206, wants: gzip, size: 5000, want: plan{way: asItIs}, reason: PartialContent},
+		"a cookie":     {header: cookie, wants: gzip, size: 5000, want: plan{way: asItIs}, reason: CrossSiteCookie},
+
+		"HEAD":          {method: http.MethodHead, wants: gzip, size: 5000, want: head, reason: policy.SoftwareUsed},
+		"HEAD, short":   {method: http.MethodHead, wants: gzip, size: 99, reason: policy.BelowMinimum},
+		"HEAD, unknown": {method: http.MethodHead, wants: gzip, size: -1, want: head, reason: policy.SoftwareUsed},
+
+		"unknown":          {wants: gzip, size: -1, want: plan{way: byFirstBlock, coding: negotiate.Gzip}},
+		"unknown, goes on": {wants: gzip, size: -1, first: 1, want: parts, reason: policy.SoftwareUsed},
+		"unknown, ends":    {wants: gzip, size: -1, first: -5000, want: whole, reason: policy.SoftwareUsed},
+		"unknown, short":   {wants: gzip, size: -1, first: -99, want: plan{way: asItIs}, reason: policy.BelowMinimum},
+
+		"forced, short": {
+			wants: forced, size: 1, want: plan{way: inOnePiece, coding: negotiate.Gzip, forced: true, refusable: true},
+			reason: policy.SoftwareUsed,
+		},
+		"forced, a cookie": {
+			header: cookie, wants: forced, size: 5000, want: plan{way: notAcceptable, forced: true, refusable: true},
+			reason: CrossSiteCookie,
+		},
+		"forced, a cookie, POST": {
+			method: http.MethodPost, header: cookie, wants: forced, size: 5000, want: plan{way: asItIs, forced: true},
+			reason: CrossSiteCookie,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &generation{
+				offered: []negotiate.Coding{negotiate.Gzip}, types: types,
+				settings: Settings{
+					SparesCrossSiteCookies: true,
+					Policy:                 policy.Settings{Mode: policy.Always, Level: codec.Fast, SoftwareMinSize: 100},
+				},
+			}
+			header := http.Header{"Content-Type": {"text/plain"}}
+			maps.Copy(header, test.header)
+			r := &http.Request{Method: cmp.Or(test.method, http.MethodGet)}
+			res := &http.Response{StatusCode: cmp.Or(test.status, http.StatusOK), Header: header, ContentLength: test.size}
+			p := g.plan(r, test.wants, res)
+			if test.first != 0 {
+				p = g.resolve(p, max(test.first, -test.first), test.first < 0)
+			}
+			if p.decision.Reason != test.reason || (p.decision.Class != codec.NoClass) != (p.coding != negotiate.Identity) &&
+				p.way != byFirstBlock {
+				t.Errorf("decision %+v", p.decision)
+			}
+			if p.decision = (policy.Decision{}); p != test.want {
+				t.Errorf("%+v, want %+v", p, test.want)
+			}
+		})
+	}
 }

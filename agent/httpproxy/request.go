@@ -62,8 +62,8 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 
 	target := new(url.URL)
 	*target = *in.URL
-	target.Scheme, target.Host, target.User = "http", x.settings.Backend, nil
-	if x.settings.BackendServerName != "" {
+	target.Scheme, target.Host, target.User = "http", x.generation.settings.Backend, nil
+	if x.generation.settings.BackendServerName != "" {
 		target.Scheme = "https"
 	}
 	out := (&http.Request{
@@ -72,7 +72,7 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	}).WithContext(ctx)
 	if in.ContentLength != 0 && in.Body != nil && in.Body != http.NoBody {
 		out.Body = &requestBody{
-			body: in.Body, control: http.NewResponseController(x.w), stall: x.settings.Limits.StallTimeout,
+			body: in.Body, control: http.NewResponseController(x.w), stall: x.generation.settings.Limits.StallTimeout,
 		}
 	}
 	return out
@@ -81,7 +81,7 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 // conditions makes the fields about codings what the backend is to see: it is asked for
 // what it has, since what it compressed itself could not be decided about here.
 func (x *exchange) conditions(h http.Header) {
-	if len(x.offered) == 0 {
+	if len(x.generation.offered) == 0 {
 		return
 	}
 	h["Accept-Encoding"] = []string{negotiate.Identity.String()}
@@ -90,7 +90,7 @@ func (x *exchange) conditions(h http.Header) {
 	}
 	if v, ok := h["If-None-Match"]; ok {
 		h["If-None-Match"] = mapFields(v, func(field string) string {
-			return negotiate.IfNoneMatch(field, x.accepted, &x.sent)
+			return negotiate.IfNoneMatch(field, x.prefers.accepted, &x.sent)
 		})
 	}
 }

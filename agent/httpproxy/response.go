@@ -10,9 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
-	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
@@ -24,82 +22,114 @@ const (
 	copySize = 64 << 10
 )
 
-// send sends what the backend answered.
-func (x *exchange) send(res *http.Response) {
-	if !hasBody(x.r.Method, res.StatusCode) {
-		x.sendHeader(res)
+// respond sends what the backend answered: the plan says how, the rest of this file sends header, body and trailers.
+func (x *exchange) respond(res *http.Response) {
+	p := x.generation.plan(x.r, x.prefers, res)
+	if p.way == noBody {
+		x.sendNoBody(res, p)
 		return
 	}
-	x.sample(res)
-	reason := x.skip(res)
-	if reason != "" {
-		x.pass(res, reason)
+	if c := x.server.collecting.Load(); c != nil {
+		defer x.sample(res, c).end(false) // unless it was read to its end
+	}
+	switch p.way {
+	case notAcceptable:
+		x.refuse(http.StatusNotAcceptable,
+			"Accept-Encoding refuses this response as it is, and it is not compressed because it sets a cookie across sites.")
+		return
+	case asItIs:
+		x.pass(res, p.decision.Reason)
 		return
 	}
-	// What is known so far may be enough to leave it alone.
-	if size := res.ContentLength; size >= 0 {
-		if d := x.decide(x.coding, size, x.forced); d.Class == codec.NoClass {
-			x.pass(res, d.Reason)
-			return
-		}
-	}
-	if reason := x.governor.admit(); reason != "" {
-		x.passForNow(res, reason)
+	if reason := x.generation.governor.admit(); reason != "" {
+		x.passForNow(res, p, reason)
 		return
 	}
-	defer x.governor.done()
-	if size := res.ContentLength; size >= 0 && size <= maxWhole {
-		x.readWhole(res, int(size))
+	defer x.generation.governor.done()
+	if p.way == inOnePiece {
+		x.sendWhole(res, p)
 		return
 	}
-	x.stream(res)
+	x.stream(res, p)
 }
 
-// skip returns why a body is not compressed whatever its length and content, or "".
-func (x *exchange) skip(res *http.Response) policy.Reason {
-	if len(x.offered) == 0 {
-		if x.settings.Policy.SoftwareDisabled && x.settings.Policy.Mode != policy.Never && len(x.settings.Codings) > 0 {
-			return policy.SoftwareDisabled
-		}
-		return policy.PolicyNever
+// sendNoBody sends an answer that has no body.
+func (x *exchange) sendNoBody(res *http.Response, p plan) {
+	if tag := res.Header.Get("ETag"); tag != "" && res.StatusCode == http.StatusNotModified {
+		res.Header.Set("ETag", x.sent.TagOf(tag, x.prefers.coding))
 	}
-	if reason := untouchable(x.r.Header, res.StatusCode, res.Header); reason != "" {
-		return reason
-	}
-	switch {
-	case x.coding == negotiate.Identity:
-		return policy.PeerRefused
-	case !x.settings.SparesCrossSiteCookies || !setsCrossSiteCookie(x.r.Header, res.Header):
-	default:
-		return CrossSiteCookie
-	}
-	if !x.forced && !x.types.Match(res.Header.Get("Content-Type")) {
-		return OtherContentType
-	}
-	return ""
+	x.sendHeader(res, &outcome{coding: p.coding}, -1)
+	x.server.stats.add(outcome{})
 }
 
-// sendHeader sends an answer that has no body. That to HEAD is as that to GET would be,
-// as far as is known without the body.
-func (x *exchange) sendHeader(res *http.Response) {
+// pass sends a body as it is, as it arrives.
+func (x *exchange) pass(res *http.Response, reason policy.Reason) {
+	o := stored(0, reason)
+	x.sendHeader(res, &o, -1)
+	n := int(x.copyBody(res.Body, res.ContentLength))
+	x.sendTrailers(res)
+	o.meter.PlainBytes, o.meter.WireBytes = n, n
+	x.server.stats.add(o)
+}
+
+// passForNow is pass for what could be compressed later: a client that refuses a body as
+// it is is asked to try again.
+func (x *exchange) passForNow(res *http.Response, p plan, reason policy.Reason) {
+	if p.refusable {
+		x.retryLater()
+		return
+	}
+	x.pass(res, reason)
+}
+
+// retryLater tells the client that compression is at its limit.
+func (x *exchange) retryLater() {
+	x.w.Header().Set("Retry-After", "1")
+	x.refuse(http.StatusServiceUnavailable,
+		"Compression is at its limit, and Accept-Encoding refuses a response that is not compressed.")
+}
+
+// sendHeld sends a body that is here, as its outcome says.
+func (x *exchange) sendHeld(res *http.Response, o outcome, body []byte) {
+	x.server.stats.add(o) // first: who has the whole answer finds it counted
+	x.sendHeader(res, &o, len(body))
+	x.write(body)
+	x.sendTrailers(res)
+}
+
+// sendHeader sends the header of an answer with an outcome. A length that is not negative replaces the backend's.
+func (x *exchange) sendHeader(res *http.Response, o *outcome, length int) {
 	h := res.Header
-	switch {
-	case res.StatusCode == http.StatusNotModified:
-		if tag := h.Get("ETag"); tag != "" {
-			h.Set("ETag", x.sent.TagOf(tag, x.coding))
-		}
-	case x.r.Method == http.MethodHead && hasBody(http.MethodGet, res.StatusCode) && x.skip(res) == "":
-		size := res.ContentLength
-		if size < 0 {
-			size = unknownSize
-		}
-		if d := x.decide(x.coding, size, x.forced); d.Class != codec.NoClass {
-			transformed(h, x.coding)
-		}
+	if o.coding != negotiate.Identity {
+		transformed(h, o.coding)
 	}
-	x.copyHeader(res)
+	switch {
+	case length < 0:
+	case len(res.Trailer) > 0: // HTTP/1 needs a body without a length before them
+		delete(h, "Content-Length")
+	default:
+		h["Content-Length"] = []string{strconv.Itoa(length)}
+	}
+	if o.body && x.generation.settings.Explain {
+		h["Lighterage-Compression"] = []string{engineAndReason(o.engine, o.meter.Reason)}
+	}
+	to := x.w.Header()
+	for k, v := range h {
+		to[k] = v
+	}
+	for name := range res.Trailer {
+		to["Trailer"] = append(to["Trailer"], name)
+	}
 	x.writeHeader(res.StatusCode)
-	x.server.stats.add(outcome{meter: meter.Outcome{Path: meter.Stored}})
+}
+
+// writeHeader sends the header of the answer. While the server drains, it asks the
+// client to go elsewhere with its next request.
+func (x *exchange) writeHeader(status int) {
+	if x.server.draining.Load() {
+		x.w.Header().Set("Connection", "close")
+	}
+	x.w.WriteHeader(status)
 }
 
 // transformed makes a header that of the body in a coding.
@@ -115,66 +145,6 @@ func transformed(h http.Header, c negotiate.Coding) {
 	} {
 		delete(h, name)
 	}
-}
-
-// copyHeader puts the header of an answer where it is sent from.
-func (x *exchange) copyHeader(res *http.Response) {
-	h := x.w.Header()
-	for k, v := range res.Header {
-		h[k] = v
-	}
-	for name := range res.Trailer {
-		h["Trailer"] = append(h["Trailer"], name)
-	}
-}
-
-// explain says in the header what was done, if that is wanted.
-func (x *exchange) explain(h http.Header, engine string, reason policy.Reason) {
-	if x.settings.Explain {
-		h["Lighterage-Compression"] = []string{engineAndReason(engine, reason)}
-	}
-}
-
-// pass sends a body as it is, as it arrives. When the client refuses that, and asking
-// changed nothing, it is told so instead.
-func (x *exchange) pass(res *http.Response, reason policy.Reason) {
-	if x.forced && reason == CrossSiteCookie && x.repeatable() {
-		x.refuse(
-			http.StatusNotAcceptable,
-			"Accept-Encoding refuses this response as it is, and it is not compressed because it sets a cookie across sites.",
-		)
-		return
-	}
-	x.explain(res.Header, "", reason)
-	x.copyHeader(res)
-	x.writeHeader(res.StatusCode)
-	n := x.copyBody(res.Body, res.ContentLength)
-	x.trailers(res)
-	x.stored(n, reason)
-}
-
-// passForNow is pass for what could be compressed later: a client that refuses a body as
-// it is is asked to try again.
-func (x *exchange) passForNow(res *http.Response, reason policy.Reason) {
-	if x.forced && x.repeatable() {
-		x.retryLater()
-		return
-	}
-	x.pass(res, reason)
-}
-
-// repeatable reports whether asking changed nothing at the backend, so that the client may
-// be told to ask again. The answer to any other request is sent even where the client
-// refuses its coding: it must learn what became of the request.
-func (x *exchange) repeatable() bool {
-	return x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
-}
-
-// retryLater tells the client that compression is at its limit.
-func (x *exchange) retryLater() {
-	x.w.Header().Set("Retry-After", "1")
-	x.refuse(http.StatusServiceUnavailable,
-		"Compression is at its limit, and Accept-Encoding refuses a response that is not compressed.")
 }
 
 // copyBody sends a body of a length, or of an unknown one when that is negative, and
@@ -243,7 +213,7 @@ func (x *exchange) tryWrite(p []byte) error {
 		})
 	}
 	// On HTTP/1 the connection sees to it; here one stream of many may stand still.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.settings.Limits.StallTimeout))
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.generation.settings.Limits.StallTimeout))
 	_, err := x.w.Write(p)
 	return err
 }
@@ -263,20 +233,10 @@ func (x *exchange) truncate(err error) {
 	panic(http.ErrAbortHandler)
 }
 
-// trailers sends the fields that follow a body.
-func (x *exchange) trailers(res *http.Response) {
+// sendTrailers sends the fields that follow a body.
+func (x *exchange) sendTrailers(res *http.Response) {
 	h := x.w.Header()
 	for name, values := range res.Trailer {
 		h[http.TrailerPrefix+name] = values
 	}
-}
-
-// setLength says how long a body is, unless fields follow it, for which HTTP/1 needs a
-// body without a length.
-func (x *exchange) setLength(res *http.Response, n int) {
-	if len(res.Trailer) > 0 {
-		delete(res.Header, "Content-Length")
-		return
-	}
-	res.Header["Content-Length"] = []string{strconv.Itoa(n)}
 }

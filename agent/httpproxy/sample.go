@@ -24,7 +24,7 @@ const (
 
 // collector has the bodies of a sample that is being taken.
 type collector struct {
-	*sampling.Reservoir
+	drawn *sampling.Reservoir
 	// held is what bodies on their way may take.
 	held atomic.Int64
 }
@@ -61,7 +61,7 @@ func (s *Server) Sample(
 
 // collect begins to collect; collected has to follow.
 func (s *Server) collect(r sampling.Request) (*collector, error) {
-	c := &collector{Reservoir: sampling.NewReservoir(r.MaxBytes, r.MaxItems)}
+	c := &collector{drawn: sampling.NewReservoir(r.MaxBytes, r.MaxItems)}
 	if !s.collecting.CompareAndSwap(nil, c) {
 		return nil, sampling.ErrBusy
 	}
@@ -71,32 +71,26 @@ func (s *Server) collect(r sampling.Request) (*collector, error) {
 // collected ends it and returns what there is.
 func (s *Server) collected(c *collector) ([]sampling.Item, sampling.Seen) {
 	s.collecting.CompareAndSwap(c, nil)
-	return c.Close()
+	return c.drawn.Close()
 }
 
-// sample has a body noted, and kept if it is drawn, when a sample is being taken.
-func (x *exchange) sample(res *http.Response) {
-	c := x.server.collecting.Load()
-	if c == nil || res.ContentLength == 0 || untouchable(x.r.Header, res.StatusCode, res.Header) != "" ||
-		setsCrossSiteCookie(x.r.Header, res.Header) || !x.types.Match(res.Header.Get("Content-Type")) {
-		return
+// sample has a body noted, and kept if it is drawn. It returns nil if the body could not be compressed. Else end, when
+// nothing reads the body any more, gives back what it holds for the sample.
+func (x *exchange) sample(res *http.Response, c *collector) *sampled {
+	if res.ContentLength == 0 || untouchable(x.r.Header, res.StatusCode, res.Header) != "" ||
+		setsCrossSiteCookie(x.r.Header, res.Header) || !x.generation.types.Match(res.Header.Get("Content-Type")) {
+		return nil
 	}
 	t := &sampled{ReadCloser: res.Body, to: c, expected: res.ContentLength, space: sampledLength}
 	if t.expected >= 0 {
 		t.space = int(min(t.expected, sampledLength))
 	}
-	if t.key, t.stays = c.Draw(); t.stays && c.held.Add(int64(t.space)) > sampledAtOnce {
+	if t.key, t.stays = c.drawn.Draw(); t.stays && c.held.Add(int64(t.space)) > sampledAtOnce {
 		c.held.Add(-int64(t.space))
 		t.stays = false
 	}
-	x.sampled, res.Body = t, t
-}
-
-// endSample gives back what a body holds for a sample that was not read to its end. Nothing may read it any more.
-func (x *exchange) endSample() {
-	if x.sampled != nil {
-		x.sampled.end(false)
-	}
+	res.Body = t
+	return t
 }
 
 // sampled is a body of which what is read is looked at.
@@ -134,7 +128,7 @@ func (s *sampled) Ready() bool {
 
 // end notes a body that was read, if it is whole, and gives back what was held. It may be called again.
 func (s *sampled) end(whole bool) {
-	if s.done {
+	if s == nil || s.done {
 		return
 	}
 	s.done = true
@@ -144,9 +138,9 @@ func (s *sampled) end(whole bool) {
 	switch {
 	case !whole:
 	case s.stays:
-		s.to.Add(s.key, sampling.Item{Content: s.copied, Length: s.length})
+		s.to.drawn.Add(s.key, sampling.Item{Content: s.copied, Length: s.length})
 	default:
-		s.to.Pass(s.length)
+		s.to.drawn.Pass(s.length)
 	}
 	s.copied = nil
 }

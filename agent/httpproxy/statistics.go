@@ -43,13 +43,18 @@ type Statistics struct {
 	Since time.Time
 }
 
-// outcome is what became of one response.
+// outcome is what became of one response. The zero value is that of one without a body.
 type outcome struct {
 	coding negotiate.Coding
+	// engine compressed the body, or an attempt of it did not make the body shorter.
 	engine string
 	meter  meter.Outcome
-	// body is false of responses that have none.
-	body bool
+	body   bool
+}
+
+// stored is the outcome of a body of a length that is sent as it is.
+func stored(n int, reason policy.Reason) outcome {
+	return outcome{body: true, meter: meter.Outcome{Path: meter.Stored, Reason: reason, PlainBytes: n, WireBytes: n}}
 }
 
 // statistics count. The numbers of connections are counted for themselves, since there

@@ -31,216 +31,171 @@ const (
 )
 
 // stream sends a body of unknown length, or one too long to be held, as it arrives.
-func (x *exchange) stream(res *http.Response) {
+func (x *exchange) stream(res *http.Response, p plan) {
 	hold := [3]*buffer{}
 	for i := range hold {
 		if hold[i] = x.server.buffers.get(partSize); hold[i] == nil {
 			for _, b := range hold[:i] {
 				x.server.buffers.put(b)
 			}
-			x.passForNow(res, Busy)
+			x.passForNow(res, p, Busy)
 			return
 		}
 	}
-	p := newPump(res.Body, hold[0].b, hold[1].b[:partSize])
+	in := newPump(res.Body, hold[0].b, hold[1].b[:partSize])
 	defer func() {
-		p.stop()
+		in.stop()
 		for _, b := range hold {
 			x.server.buffers.put(b)
 		}
 	}()
-	first, err := p.take(hold[2].b[:partSize], firstBlock, firstPatience)
-	switch {
-	case errors.Is(err, io.EOF) && res.ContentLength < 0:
-		x.sendWhole(res, first, nil) // short after all
-	case err != nil && !errors.Is(err, io.EOF):
+	first, err := in.take(hold[2].b[:partSize], firstBlock, firstPatience)
+	all := errors.Is(err, io.EOF)
+	if err != nil && !all {
 		x.fail(err)
-	default:
-		x.parts(res, p, first, err)
+		return
 	}
+	if p.way == byFirstBlock {
+		if p = x.generation.resolve(p, len(first), all); all {
+			x.sendOnePiece(res, p, first, nil) // short after all
+			return
+		}
+	}
+	x.sendParts(res, p, in, first, all)
 }
 
-// parts decides by the first block of a body and sends that and the rest.
-func (x *exchange) parts(res *http.Response, p *pump, first []byte, err error) {
-	size := res.ContentLength
-	if size < 0 {
-		// It goes on, so it is not below the minimum; hardware has to see enough of it.
-		size = max(int64(len(first)), x.settings.Policy.SoftwareMinSize, 1)
-	}
-	s := streaming{exchange: x, d: x.decide(x.coding, size, x.forced)}
-	if s.d.Class != codec.NoClass {
-		s.begin(first)
-		defer s.end()
-	} else {
-		s.reason = s.d.Reason
-	}
-	s.header(res)
-	for part := first; ; {
-		last := errors.Is(err, io.EOF)
-		if err != nil && !last {
-			x.truncate(err)
+// sendParts sends a body of which a part is here, and the rest as it arrives. last says that nothing follows the part.
+func (x *exchange) sendParts(res *http.Response, p plan, in *pump, part []byte, last bool) {
+	o := stored(0, p.decision.Reason)
+	var c *partEncoder // nil: the parts go as they are
+	if p.way == inParts {
+		if c = x.newPartEncoder(p, part, &o); c != nil {
+			defer c.close()
 		}
-		s.send(part, last)
+	}
+	x.sendHeader(res, &o, -1)
+	for {
+		o.meter.PlainBytes += len(part)
+		out := part
+		if c != nil {
+			out = c.encode(part, last, &o)
+		}
+		o.meter.WireBytes += len(out)
+		if len(out) > 0 {
+			x.write(out)
+		}
 		if last {
 			break
 		}
-		part, err = p.take(part[:partSize:partSize], nextBlock, nextPatience)
+		x.flush()
+		var err error
+		part, err = in.take(part[:partSize:partSize], nextBlock, nextPatience)
+		if last = errors.Is(err, io.EOF); err != nil && !last {
+			x.truncate(err)
+		}
 	}
-	x.trailers(res)
-	s.count()
+	x.sendTrailers(res)
+	x.server.stats.add(o)
 }
 
-// streaming is a body on its way.
-type streaming struct {
-	*exchange
-	d      policy.Decision
-	reason policy.Reason
-	path   meter.Path
-
-	stream   *coding.Stream // nil when the parts go as they are
+// partEncoder compresses a body part by part.
+type partEncoder struct {
+	server   *Server
 	encoders *encoders
+	stream   *coding.Stream
 	own      codec.StreamEncoder // nil when each part takes one
 	out      *buffer
-	padding  int
-
-	plain, wire int64
-	cpu         time.Duration
+	// reason is that of the plan.
+	reason policy.Reason
 }
 
-// begin looks at a sample if that is wanted, and gets what compressing takes. Without
-// it, the parts go as they are.
-func (s *streaming) begin(first []byte) {
-	s.encoders, s.padding, s.reason = s.encodersOf(s.d.Codec, s.d.Class), s.exchange.padding(), s.d.Reason
-	s.out = s.server.buffers.get(coding.Bound(partSize, s.padding))
-	if s.out == nil {
-		s.giveUp(Busy)
-		return
+// newPartEncoder gets what compressing takes, and looks at a sample of the first part if that is planned. It returns
+// nil if the parts go as they are, and notes in the outcome which, and why.
+func (x *exchange) newPartEncoder(p plan, first []byte, o *outcome) *partEncoder {
+	c := &partEncoder{
+		server: x.server, encoders: x.generation.encodersOf(p.decision.Codec, p.decision.Class), reason: p.decision.Reason,
 	}
-	own, err := s.encoders.hold()
+	padding := randomPadding(x.generation.settings.Padding)
+	reason, err := c.open(p, padding, first, o)
 	if err != nil {
-		s.fault(err)
-		return
+		x.server.engineFailed(c.encoders, err)
+		reason = EngineFailed
 	}
-	s.own = own
-	if own == nil && s.coding == negotiate.Zstd {
-		s.giveUp(Busy)
-		return
+	if reason != "" {
+		c.close()
+		o.meter.Reason = reason
+		return nil
 	}
-	if s.d.NeedsSample && estimate.Judged(len(first)) {
-		worth, err := s.worth(first)
-		switch {
-		case err != nil:
-			s.fault(err)
-			return
-		case !worth:
-			s.giveUp(policy.Incompressible)
-			return
-		}
-	}
-	s.stream = coding.NewStream(s.coding, s.padding)
+	c.stream = coding.NewStream(p.coding, padding)
+	o.coding, o.engine = p.coding, c.encoders.engine.Name()
+	return c
 }
 
-func (s *streaming) worth(first []byte) (bool, error) {
-	trial := s.own
-	if trial == nil {
-		lent, err := s.encoders.get()
+// open returns why the parts go as they are, or "".
+func (c *partEncoder) open(p plan, padding int, first []byte, o *outcome) (policy.Reason, error) {
+	if c.out = c.server.buffers.get(coding.Bound(partSize, padding)); c.out == nil {
+		return Busy, nil
+	}
+	own, err := c.encoders.hold()
+	if err != nil {
+		return "", err
+	}
+	if c.own = own; own == nil && p.coding == negotiate.Zstd {
+		return Busy, nil
+	}
+	if !p.decision.NeedsSample || !estimate.Judged(len(first)) {
+		return "", nil
+	}
+	if own == nil {
+		lent, err := c.encoders.get()
 		if err != nil {
-			return false, err
+			return "", err
 		}
-		defer s.encoders.put(lent)
-		trial = lent
+		defer c.encoders.put(lent)
+		own = lent
 	}
 	var expected estimate.Prediction
-	var err error
-	s.cpu += meter.ThreadCPU(func() { expected, err = estimate.Predict(first, s.out.b[:len(first)], trial) })
-	return expected.Worth, err
-}
-
-func (s *streaming) fault(err error) {
-	s.server.engineFailed(s.encoders, err)
-	s.giveUp(EngineFailed)
-}
-
-// giveUp sends the parts as they are.
-func (s *streaming) giveUp(reason policy.Reason) {
-	s.reason = reason
-	s.end()
-}
-
-// end gives back what begin got.
-func (s *streaming) end() {
-	if s.own != nil {
-		s.encoders.release(s.own)
-		s.own = nil
+	o.meter.CPU = meter.ThreadCPU(func() { expected, err = estimate.Predict(first, c.out.b[:len(first)], own) })
+	if err == nil && !expected.Worth {
+		return policy.Incompressible, nil
 	}
-	s.server.buffers.put(s.out)
-	s.out = nil
+	return "", err
 }
 
-// header sends the header of the answer.
-func (s *streaming) header(res *http.Response) {
-	engine := ""
-	if s.stream != nil {
-		engine = s.encoders.engine.Name()
-		transformed(res.Header, s.coding)
+// close gives back what open got.
+func (c *partEncoder) close() {
+	if c.own != nil {
+		c.encoders.release(c.own)
 	}
-	s.explain(res.Header, engine, s.reason)
-	s.copyHeader(res)
-	s.writeHeader(res.StatusCode)
+	c.server.buffers.put(c.out)
 }
 
-// send sends a part, and makes sure that it goes.
-func (s *streaming) send(part []byte, last bool) {
-	s.plain += int64(len(part))
-	out := part
-	if s.stream != nil {
-		n, err := s.compress(part, last)
-		if err != nil {
-			s.server.engineFailed(s.encoders, err)
-			panic(http.ErrAbortHandler) // it cannot be taken back that it is compressed
-		}
-		out = s.out.b[:n]
-	}
-	s.wire += int64(len(out))
-	if len(out) > 0 {
-		s.write(out)
-	}
-	if !last {
-		s.flush()
-	}
-}
-
-func (s *streaming) compress(part []byte, last bool) (n int, err error) {
-	encoder, make := s.own, s.stream.Part
+// encode returns a part compressed, in a buffer that the next call overwrites, and notes in the outcome what did it.
+// When that fails the answer breaks off: it cannot be taken back that it is compressed.
+func (c *partEncoder) encode(part []byte, last bool, o *outcome) []byte {
+	encoder, encode := c.own, c.stream.Part
 	if encoder == nil {
-		lent, err := s.encoders.get()
+		lent, err := c.encoders.get()
 		if err != nil {
-			return 0, fmt.Errorf("compress a part: %w", err)
+			c.abort(err)
 		}
-		defer s.encoders.put(lent)
-		encoder, make = lent, s.stream.LonePart
+		defer c.encoders.put(lent)
+		encoder, encode = lent, c.stream.LonePart
 	}
-	s.cpu += meter.ThreadCPU(func() { n, err = make(encoder, s.out.b, part, last) })
+	var n int
+	var err error
+	o.meter.CPU += meter.ThreadCPU(func() { n, err = encode(encoder, c.out.b, part, last) })
 	if err != nil {
-		return 0, fmt.Errorf("compress a part: %w", err)
+		c.abort(err)
 	}
-	if s.path, s.reason = pathOf(s.encoders, encoder, s.reason); len(part) == 0 &&
-		s.encoders.engine.Class() == codec.Hardware {
-		s.path, s.reason = meter.Hardware, s.d.Reason // there was nothing to use it for
+	o.meter.Path, o.meter.Reason = pathOf(c.encoders, encoder, o.meter.Reason)
+	if len(part) == 0 && c.encoders.engine.Class() == codec.Hardware {
+		o.meter.Path, o.meter.Reason = meter.Hardware, c.reason // there was nothing to use it for
 	}
-	return n, nil
+	return c.out.b[:n]
 }
 
-// count counts the body.
-func (s *streaming) count() {
-	o := outcome{
-		body: true,
-		meter: meter.Outcome{
-			Path: meter.Stored, Reason: s.reason, PlainBytes: int(s.plain), WireBytes: int(s.wire), CPU: s.cpu,
-		},
-	}
-	if s.stream != nil {
-		o.coding, o.engine, o.meter.Path = s.coding, s.encoders.engine.Name(), s.path
-	}
-	s.server.stats.add(o)
+func (c *partEncoder) abort(err error) {
+	c.server.engineFailed(c.encoders, fmt.Errorf("compress a part: %w", err))
+	panic(http.ErrAbortHandler)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/httpproxy/negotiate"
-	"github.com/lighterage/lighterage/agent/meter"
 )
 
 const (
@@ -80,7 +79,7 @@ func (x *exchange) switchProtocols(out *http.Request, res *http.Response) {
 		return
 	}
 	defer client.Close()
-	x.server.stats.add(outcome{meter: meter.Outcome{Path: meter.Stored}})
+	x.server.stats.add(outcome{})
 
 	removeHopByHop(res.Header)
 	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, []string{webSocketProtocol}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/estimate"
@@ -19,13 +18,14 @@ import (
 	"github.com/lighterage/lighterage/agent/policy"
 )
 
-// readWhole reads a body of known length and sends it in one piece. Until it is there
+// sendWhole reads a body of known length and sends it in one piece. Until it is there
 // nothing was sent, so a backend that breaks off gives the client an error and not a
 // half answer.
-func (x *exchange) readWhole(res *http.Response, size int) {
+func (x *exchange) sendWhole(res *http.Response, p plan) {
+	size := int(res.ContentLength)
 	in := x.server.buffers.get(size)
 	if in == nil {
-		x.passForNow(res, Busy)
+		x.passForNow(res, p, Busy)
 		return
 	}
 	body := in.b[:size]
@@ -34,117 +34,75 @@ func (x *exchange) readWhole(res *http.Response, size int) {
 		x.fail(fmt.Errorf("read %d bytes of the backend's answer: %w", size, err))
 		return
 	}
-	x.sendWhole(res, body, in)
+	x.sendOnePiece(res, p, body, in)
 }
 
-// sendWhole compresses a body that is here and sends it. It gives back the buffer that
-// holds the body, which is nil if somebody else does, as soon as that is not needed.
-func (x *exchange) sendWhole(res *http.Response, body []byte, in *buffer) {
-	defer func() { x.server.buffers.put(in) }()
-	d := x.decide(x.coding, int64(len(body)), x.forced)
-	if d.Class == codec.NoClass {
-		x.sendStored(res, body, "", d.Reason, 0)
-		return
+// sendOnePiece compresses a body that is here, if that is planned, and sends it. It gives back the buffer that holds
+// the body, which is nil if somebody else does, as soon as that is not needed.
+func (x *exchange) sendOnePiece(res *http.Response, p plan, body []byte, in *buffer) {
+	o := stored(len(body), p.decision.Reason)
+	if p.way == inOnePiece {
+		if out := x.compress(p, body, &o); out != nil {
+			x.server.buffers.put(in)
+			body, in = out.b[:o.meter.WireBytes], out
+		}
 	}
-	encoders := x.encodersOf(d.Codec, d.Class)
-	p := compressed{n: -1, reason: d.Reason}
-	p.run(x, encoders, d, body)
-	defer x.server.buffers.put(p.out)
-	switch {
-	case p.n < 0 && p.reason == Busy && x.forced && x.repeatable():
+	defer x.server.buffers.put(in)
+	if o.meter.Reason == Busy && p.refusable {
 		x.retryLater()
 		return
-	case p.n < 0:
-		x.sendStored(res, body, encoders.engine.Name(), p.reason, p.cpu)
-		return
 	}
-	engine, length := encoders.engine.Name(), len(body)
-	x.server.buffers.put(in)
-	in = nil
-	transformed(res.Header, x.coding)
-	x.setLength(res, p.n)
-	x.explain(res.Header, engine, p.reason)
-	x.copyHeader(res)
-	// Who has the whole answer finds it counted.
-	x.server.stats.add(outcome{coding: x.coding, engine: engine, body: true, meter: meter.Outcome{
-		Path: p.path, Reason: p.reason, PlainBytes: length, WireBytes: p.n, CPU: p.cpu,
-	}})
-	x.writeHeader(res.StatusCode)
-	x.write(p.out.b[:p.n])
-	x.trailers(res)
+	x.sendHeld(res, o, body)
 }
 
-// sendStored sends a body that is here as it is.
-func (x *exchange) sendStored(res *http.Response, body []byte, tried string, reason policy.Reason, cpu time.Duration) {
-	x.setLength(res, len(body))
-	if !reason.Attempted() {
-		tried = ""
-	}
-	x.explain(res.Header, tried, reason)
-	x.copyHeader(res)
-	x.server.stats.add(outcome{body: true, meter: meter.Outcome{
-		Path: meter.Stored, Reason: reason, PlainBytes: len(body), WireBytes: len(body), CPU: cpu,
-	}})
-	x.writeHeader(res.StatusCode)
-	x.write(body)
-	x.trailers(res)
-}
-
-// compressed is what became of trying to compress a body.
-type compressed struct {
-	out    *buffer // holds it; to be given back
-	n      int     // the length; negative: it is sent as it is, for the reason
-	reason policy.Reason
-	path   meter.Path
-	cpu    time.Duration
-}
-
-// run looks at a sample if the decision wants one, and compresses. What it takes is taken
-// when its turn has come: many may wait for theirs.
-func (p *compressed) run(x *exchange, encoders *encoders, d policy.Decision, body []byte) {
+// compress looks at a sample if the plan wants one, and compresses a body. It returns the buffer that begins with the
+// result, or nil if the body is sent as it is, and notes in the outcome which, and why. What it takes is taken when its
+// turn has come: many may wait for theirs.
+func (x *exchange) compress(p plan, body []byte, o *outcome) *buffer {
+	encoders := x.generation.encodersOf(p.decision.Codec, p.decision.Class)
 	encoder, err := encoders.get()
 	if err != nil {
-		x.engineFailed(p, encoders, err)
-		return
+		x.server.engineFailed(encoders, err)
+		o.meter.Reason = EngineFailed
+		return nil
 	}
 	defer encoders.put(encoder)
-	padding := x.padding()
+	padding := randomPadding(x.generation.settings.Padding)
 	// What would not shrink need not fit, unless it must not be sent as it is.
 	space := max(len(body)-1, 0) + padding
-	if x.forced {
+	if p.forced {
 		space = coding.Bound(len(body), padding)
 	}
-	if p.out = x.server.buffers.get(max(space, len(body))); p.out == nil {
-		p.reason = Busy
-		return
+	out := x.server.buffers.get(max(space, len(body)))
+	if out == nil {
+		o.meter.Reason = Busy
+		return nil
 	}
-	out := p.out.b
-	p.cpu = meter.ThreadCPU(func() {
-		if d.NeedsSample && estimate.Judged(len(body)) {
-			var expected estimate.Prediction
-			if expected, err = estimate.Predict(body, out[:len(body)], encoder); err != nil {
-				return
-			}
-			if !expected.Worth {
-				p.reason = policy.Incompressible
-				return
-			}
+	n := 0
+	expected := estimate.Prediction{Worth: true}
+	o.meter.CPU = meter.ThreadCPU(func() {
+		if p.decision.NeedsSample && estimate.Judged(len(body)) {
+			expected, err = estimate.Predict(body, out.b[:len(body)], encoder)
 		}
-		p.n, err = coding.Whole(encoder, x.coding, out[:space], body, padding)
+		if err == nil && expected.Worth {
+			n, err = coding.Whole(encoder, p.coding, out.b[:space], body, padding)
+		}
 	})
 	switch {
 	case errors.Is(err, codec.ErrDoesNotFit):
-		p.n, p.reason = -1, policy.DidNotShrink
+		o.engine, o.meter.Reason = encoders.engine.Name(), policy.DidNotShrink
 	case err != nil:
-		x.engineFailed(p, encoders, err)
-	case p.n >= 0:
-		p.path, p.reason = pathOf(encoders, encoder, d.Reason)
+		x.server.engineFailed(encoders, err)
+		o.meter.Reason = EngineFailed
+	case !expected.Worth:
+		o.meter.Reason = policy.Incompressible
+	default:
+		o.coding, o.engine, o.meter.WireBytes = p.coding, encoders.engine.Name(), n
+		o.meter.Path, o.meter.Reason = pathOf(encoders, encoder, p.decision.Reason)
+		return out
 	}
-}
-
-func (x *exchange) engineFailed(p *compressed, encoders *encoders, err error) {
-	p.n, p.reason = -1, EngineFailed
-	x.server.engineFailed(encoders, err)
+	x.server.buffers.put(out)
+	return nil
 }
 
 // engineFailed notes what must not happen, and may with every response.
@@ -164,12 +122,12 @@ func pathOf(encoders *encoders, encoder codec.Encoder, reason policy.Reason) (me
 	return meter.Hardware, reason
 }
 
-// padding returns a random length up to the one of the settings.
-func (x *exchange) padding() int {
-	if x.settings.Padding == 0 {
+// randomPadding returns a random length up to a limit.
+func randomPadding(limit int) int {
+	if limit == 0 {
 		return 0
 	}
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return int(binary.LittleEndian.Uint64(b[:]) % uint64(x.settings.Padding+1))
+	return int(binary.LittleEndian.Uint64(b[:]) % uint64(limit+1))
 }
