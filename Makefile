@@ -160,13 +160,13 @@ test-unit: tools-go ## Unit tests with the race detector, and what uses engines 
 
 # Tests as a static program for s390x under QEMU, with tags beside those of the engines. LONG=1 is for the ones that take minutes.
 S390X_TEST = go test $(if $(LONG),-timeout 60m,-short -timeout 20m) -ldflags '-linkmode external -extldflags -static' -exec qemu-s390x-static
-S390X_FORMATS := ./agent/codec/... ./agent/frame/... ./agent/hardware/... ./agent/journal/... ./agent/policy/... ./test/vectors/...
+S390X_FORMATS := ./agent/codec/... ./agent/frame/... ./agent/hardware/... ./agent/journal/... ./agent/policy/... \
+	./agent/transfer/protocol/... ./test/vectors/...
 
 .PHONY: test-s390x-formats
 test-s390x-formats: tools-go ## Tests of the wire and storage formats as s390x (big-endian) under QEMU
 	$(ENSURE) s390x qemu
-	env=$$(hack/engines/env.sh --all s390x); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" $(S390X_FORMATS); \
-		$(S390X_TEST) -run Vector -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" ./agent/transfer
+	env=$$(hack/engines/env.sh --all s390x); eval "$$env"; $(S390X_TEST) -tags "$$LIGHTERAGE_TAGS,netgo,osusergo" $(S390X_FORMATS)
 
 .PHONY: test-s390x
 test-s390x: tools-go ## All tests of the agent as s390x under QEMU, and streams that amd64 and s390x exchange

@@ -15,6 +15,7 @@ import (
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -78,7 +79,7 @@ func (s *sender) heard(m *wirev1.Received) {
 		Inflate:  nanos(m.GetCpu().GetDecompressNanos()),
 		Inflated: inflated.GetSoftware().GetBytes() + inflated.GetHardware().GetBytes(),
 		Busy:     nanos(m.GetBusyNanos()),
-		Streams:  int(min(m.GetStreams(), MaxStreams)),
+		Streams:  int(min(m.GetStreams(), protocol.MaxStreams)),
 	})
 }
 

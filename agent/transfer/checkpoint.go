@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lighterage/lighterage/agent/journal"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 type note struct {
 	file   *inFile
 	chunk  int64
-	digest [digestSize]byte
+	digest protocol.Digest
 }
 
 // checkpoints makes safe what the streams write: it syncs it and records it in the journal. What is at stake, written
@@ -176,7 +177,7 @@ func (c *checkpoints) settle(n int64) {
 }
 
 // wrote notes a chunk that was written.
-func (c *checkpoints) wrote(f *inFile, chunk int64, digest [digestSize]byte) {
+func (c *checkpoints) wrote(f *inFile, chunk int64, digest protocol.Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notes = append(c.notes, note{f, chunk, digest})
@@ -272,7 +273,7 @@ func (c *checkpoints) record(safe []note, numbers []uint64) error {
 		c.journal = j
 	}
 	for len(safe) > 0 {
-		n, digests := 0, make([][digestSize]byte, 0, 64)
+		n, digests := 0, make([]protocol.Digest, 0, 64)
 		for n < len(safe) && safe[n].file == safe[0].file && safe[n].chunk == safe[0].chunk+int64(n) {
 			digests = append(digests, safe[n].digest)
 			n++

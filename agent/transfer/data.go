@@ -6,7 +6,6 @@ package transfer
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +13,10 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/zeebo/xxh3"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -30,7 +27,7 @@ func (r *Receiver) ServeBlocks(conn net.Conn) {
 	r.mu.Lock()
 	s := r.session
 	r.mu.Unlock()
-	if s == nil || !s.opened.Load() || s.open.Add(1) > MaxStreams {
+	if s == nil || !s.opened.Load() || s.open.Add(1) > protocol.MaxStreams {
 		return
 	}
 	// What waits for a sender ends with the session.
@@ -45,13 +42,7 @@ func (r *Receiver) ServeBlocks(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	answer := proto.Size(&wirev1.DataResponse{Blocks: d.blocks})
-	b := binary.BigEndian.AppendUint32(nil, uint32(answer))
-	b, err = proto.MarshalOptions{}.MarshalAppend(b, &wirev1.DataResponse{Blocks: d.blocks})
-	if err == nil {
-		_, err = conn.Write(b)
-	}
-	_ = err // A sender that is gone needs no answer.
+	_ = protocol.WriteResponse(conn, d.blocks) // A sender that is gone needs no answer.
 }
 
 // inStream is a connection that blocks come from.
@@ -59,10 +50,10 @@ type inStream struct {
 	*session
 	decoder  *frame.Decoder
 	sequence frame.Sequence
-	message  dataMessage
+	message  protocol.DataMessage
 	plain    []byte
 	back     []byte // what was read back
-	zeros    zeroHash
+	zeros    protocol.ZeroHash
 	blocks   uint64
 	claims   []claim
 }
@@ -84,15 +75,15 @@ func (d *inStream) serve(conn net.Conn) error {
 	defer decoder.Close()
 	d.decoder = decoder
 	for first := true; ; first = false {
-		switch err := d.message.read(conn); {
-		case errors.Is(err, errMessage):
-			return d.refuse(invalid("a data message cannot be read: %w", err))
+		switch err := d.message.Read(conn); {
+		case errors.Is(err, protocol.ErrMalformed):
+			return d.refuse(protocol.Invalid("a data message cannot be read: %w", err))
 		case err != nil:
 			// The session finds out by itself when the sender is gone, and finish when it is not.
 			return errStream
 		}
 		// Who does not know the session has no say in it.
-		if first && subtle.ConstantTimeCompare(d.message.session, d.token) != 1 {
+		if first && subtle.ConstantTimeCompare(d.message.Session, d.token) != 1 {
 			return errStream
 		}
 		d.touch()
@@ -137,22 +128,22 @@ func (d *inStream) block() (last bool, err error) {
 	if err := d.ctx.Err(); err != nil {
 		return false, err
 	}
-	h, err := frame.ParseHeader(d.message.received)
+	h, err := frame.ParseHeader(d.message.Received)
 	if err == nil {
 		err = d.sequence.Accept(h)
 	}
 	if err != nil {
-		return false, invalid("%w", err)
+		return false, protocol.Invalid("%w", err)
 	}
 	if int64(h.PlainLen) > d.chunk {
-		return false, invalid("a block of %d bytes; the session's chunks have %d", h.PlainLen, d.chunk)
+		return false, protocol.Invalid("a block of %d bytes; the session's chunks have %d", h.PlainLen, d.chunk)
 	}
 	if err := d.claim(h); err != nil {
 		return false, err
 	}
-	plain, outcome, err := d.decoder.View(d.plain, h, d.message.received[frame.HeaderSize:])
+	plain, outcome, err := d.decoder.View(d.plain, h, d.message.Received[frame.HeaderSize:])
 	if err != nil {
-		return false, invalid("%w", err)
+		return false, protocol.Invalid("%w", err)
 	}
 	if h.Codec != codec.None {
 		d.plain = plain
@@ -161,9 +152,9 @@ func (d *inStream) block() (last bool, err error) {
 	if h.PlainLen > 0 {
 		d.Report.Blocks.Add(outcome)
 	}
-	for i := range d.message.segments {
-		s := &d.message.segments[i]
-		carried := s.carried(d.chunk)
+	for i := range d.message.Segments {
+		s := &d.message.Segments[i]
+		carried := s.Carried(d.chunk)
 		bytes := plain[:carried]
 		plain = plain[carried:]
 		if c := d.claims[i]; c.file != nil {
@@ -180,18 +171,18 @@ func (d *inStream) block() (last bool, err error) {
 
 // claim checks that the segments belong into files that are expected and make up the block.
 func (d *inStream) claim(h frame.Header) error {
-	if len(d.message.segments) == 0 && !h.Last {
-		return invalid("a block without segments")
+	if len(d.message.Segments) == 0 && !h.Last {
+		return protocol.Invalid("a block without segments")
 	}
 	var sum int64
 	d.claims = d.claims[:0]
-	for i := range d.message.segments {
-		s := &d.message.segments[i]
-		if err := s.check(d.chunk); err != nil {
+	for i := range d.message.Segments {
+		s := &d.message.Segments[i]
+		if err := s.Check(d.chunk); err != nil {
 			return err
 		}
-		sum += s.carried(d.chunk)
-		f, err := d.file(s.index)
+		sum += s.Carried(d.chunk)
+		f, err := d.file(s.Index)
 		if err != nil {
 			return err
 		}
@@ -207,7 +198,7 @@ func (d *inStream) claim(h frame.Header) error {
 		d.claims = append(d.claims, c)
 	}
 	if sum != int64(h.PlainLen) {
-		return invalid("segments of %d bytes in a block of %d", sum, h.PlainLen)
+		return protocol.Invalid("segments of %d bytes in a block of %d", sum, h.PlainLen)
 	}
 	return nil
 }
@@ -222,28 +213,28 @@ func (s *session) file(index uint64) (*inFile, error) {
 	if _, ok := s.takenBack[index]; ok {
 		return nil, nil
 	}
-	return nil, invalid("a segment of entry %d, which is not expected", index)
+	return nil, protocol.Invalid("a segment of entry %d, which is not expected", index)
 }
 
 // check compares a segment with its digest, unless it is read back later, as one is always that is put together from
 // parts.
-func (d *inStream) check(c claim, s *segment, bytes []byte) error {
-	if d.verify || s.reused|s.holes != 0 {
+func (d *inStream) check(c claim, s *protocol.Segment, bytes []byte) error {
+	if d.verify || s.Absent() != 0 {
 		return nil
 	}
 	digest := d.decoder.Digest()
-	if len(d.message.segments) > 1 {
-		digest = xxh3.Hash128(bytes).Bytes()
+	if len(d.message.Segments) > 1 {
+		digest = protocol.DigestOf(bytes)
 	}
-	if digest != s.digest {
-		return invalid("a segment of %q at offset %d does not have its digest", c.file.entry.Path, s.offset)
+	if digest != s.Digest {
+		return protocol.Invalid("a segment of %q at offset %d does not have its digest", c.file.entry.Path, s.Offset)
 	}
 	return nil
 }
 
 // write puts a chunk into its file and gives the file its name if that was the last one.
-func (d *inStream) write(c claim, s *segment, bytes []byte) error {
-	written := int64(s.length) - s.holes.bytes(int64(s.length), d.chunk)
+func (d *inStream) write(c claim, s *protocol.Segment, bytes []byte) error {
+	written := int64(s.Length) - s.Holes.Bytes(int64(s.Length), d.chunk)
 	if err := d.checkpoints.stake(written); err != nil {
 		return err
 	}
@@ -253,8 +244,8 @@ func (d *inStream) write(c claim, s *segment, bytes []byte) error {
 		return err
 	}
 	defer staged.Close()
-	offset := int64(s.offset)
-	if s.reused|s.holes != 0 {
+	offset := int64(s.Offset)
+	if s.Absent() != 0 {
 		err = d.writeParts(staged, c, s, bytes)
 	} else {
 		_, err = staged.WriteAt(bytes, offset)
@@ -268,8 +259,8 @@ func (d *inStream) write(c claim, s *segment, bytes []byte) error {
 		return d.Destination.Discard(c.file.number)
 	}
 	if c.file.chunks > 1 {
-		d.checkpoints.wrote(c.file, offset/d.chunk, s.digest)
-		d.arrived(c.file, int64(s.length))
+		d.checkpoints.wrote(c.file, offset/d.chunk, s.Digest)
+		d.arrived(c.file, int64(s.Length))
 	}
 	if !complete {
 		return nil
@@ -311,7 +302,7 @@ func (d *inStream) compare(staged io.ReaderAt, c claim) error {
 		if _, err := staged.ReadAt(bytes, offset); err != nil {
 			return fmt.Errorf("read back %q: %w", f.entry.Path, err)
 		}
-		if xxh3.Hash128(bytes).Bytes() != c.run.digests[i] {
+		if protocol.DigestOf(bytes) != c.run.digests[i] {
 			return failure.New(wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED,
 				"what was read back of %q at offset %d is not what was sent: suspect the memory or the file system of the "+
 					"receiving node, or a fault of Lighterage (%s)",
@@ -356,10 +347,10 @@ func (s *session) takeBack(index uint64) error {
 	count := len(s.takenBack)
 	s.mu.Unlock()
 	if f == nil {
-		return invalid("the sender takes back entry %d, which is not expected", index)
+		return protocol.Invalid("the sender takes back entry %d, which is not expected", index)
 	}
-	if count > maxChanged {
-		return invalid("the sender takes back more than %d files", maxChanged)
+	if count > protocol.MaxChanged {
+		return protocol.Invalid("the sender takes back more than %d files", protocol.MaxChanged)
 	}
 	s.arrived(f, -f.forget())
 	f.naming.Lock()

@@ -32,35 +32,17 @@
 // entered.
 package transfer
 
-import "github.com/lighterage/lighterage/agent/tree"
-
 const (
-	// ChunkSize is the length of the pieces that the sender cuts files into.
-	ChunkSize = 1 << 20
-	// MaxStreams is the most Data streams of a session.
-	MaxStreams = 16
-
-	minChunkSize = 64 << 10
-	maxChunkSize = 4 << 20
-
-	// maxEntries is the most entries of a manifest, maxSegments of segments in a block.
-	maxEntries  = 4096
-	maxSegments = 4096
-
 	// A manifest is sent when it has batchEntries or batchBytes of paths.
 	batchEntries = 1024
 	batchBytes   = 256 << 10
 
-	// windowBytes bounds the files that were announced and are not complete; each costs entryCost and what its entry
-	// weighs.
-	windowBytes = 64 << 20
-	entryCost   = 256
-
-	// maxChanged is how many files may change in an attempt before it ends at once.
-	maxChanged = 10_000
-
 	// maxChunks bounds the bookkeeping of one file: 16 TiB with chunks of 1 MiB.
 	maxChunks = 1 << 24
-)
 
-func cost(e *tree.Entry) int64 { return entryCost + int64(e.Weight()) }
+	// comparedSize is how large a file, and the version of it that is at the destination, must be to be compared.
+	// Smaller ones are sent sooner than asked for.
+	comparedSize = 256 << 10
+	// saltSize is how many random bytes go into the digests of parts.
+	saltSize = 32
+)

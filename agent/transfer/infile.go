@@ -6,6 +6,7 @@ package transfer
 import (
 	"sync"
 
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
@@ -44,8 +45,8 @@ type run struct {
 	want    uint64 // a bit for each chunk
 	claimed uint64 // a stream has it
 	written uint64
-	safe    uint64             // it came in an earlier attempt, or was read back already: it is not compared
-	digests [][digestSize]byte // nil unless they are needed
+	safe    uint64            // it came in an earlier attempt, or was read back already: it is not compared
+	digests []protocol.Digest // nil unless they are needed
 }
 
 func newInFile(index uint64, e tree.Entry, chunk int64) *inFile {
@@ -55,25 +56,25 @@ func newInFile(index uint64, e tree.Entry, chunk int64) *inFile {
 
 // claim checks that a segment is a chunk of the file that has not come yet, and takes it. It returns nil for a file
 // that was taken back.
-func (f *inFile) claim(s *segment, digests bool) (*run, error) {
-	if s.offset >= uint64(f.entry.Size) || s.offset%uint64(f.chunk) != 0 {
-		return nil, invalid(
-			"a segment of %q at offset %d: the file has %d bytes in chunks of %d", f.entry.Path, s.offset, f.entry.Size, f.chunk,
+func (f *inFile) claim(s *protocol.Segment, digests bool) (*run, error) {
+	if s.Offset >= uint64(f.entry.Size) || s.Offset%uint64(f.chunk) != 0 {
+		return nil, protocol.Invalid(
+			"a segment of %q at offset %d: the file has %d bytes in chunks of %d", f.entry.Path, s.Offset, f.entry.Size, f.chunk,
 		)
 	}
-	offset := int64(s.offset)
-	if want := min(f.chunk, f.entry.Size-offset); int64(s.length) != want {
-		return nil, invalid(
-			"a segment of %q of %d bytes at offset %d: the chunk there has %d", f.entry.Path, s.length, offset, want,
+	offset := int64(s.Offset)
+	if want := min(f.chunk, f.entry.Size-offset); int64(s.Length) != want {
+		return nil, protocol.Invalid(
+			"a segment of %q of %d bytes at offset %d: the chunk there has %d", f.entry.Path, s.Length, offset, want,
 		)
 	}
-	if err := s.check(f.chunk); err != nil {
+	if err := s.Check(f.chunk); err != nil {
 		return nil, err
 	}
-	if s.reused != 0 && !f.old || s.holes != 0 && !f.entry.Sparse {
-		return nil, invalid(
+	if s.Reused != 0 && !f.old || s.Holes != 0 && !f.entry.Sparse {
+		return nil, protocol.Invalid(
 			"a segment of %q at offset %d: parts %#x are to be reused and %#x are holes, which cannot be", f.entry.Path,
-			s.offset, s.reused, s.holes,
+			s.Offset, s.Reused, s.Holes,
 		)
 	}
 	number := offset / f.chunk
@@ -84,11 +85,11 @@ func (f *inFile) claim(s *segment, digests bool) (*run, error) {
 	}
 	r, bit := f.run(number/runChunks, digests), uint64(1)<<(number%runChunks)
 	if r == nil || r.claimed&bit != 0 {
-		return nil, invalid("a segment of %q at offset %d: it came before", f.entry.Path, offset)
+		return nil, protocol.Invalid("a segment of %q at offset %d: it came before", f.entry.Path, offset)
 	}
 	r.claimed |= bit
 	if digests {
-		r.digests[number%runChunks] = s.digest
+		r.digests[number%runChunks] = s.Digest
 	}
 	return r, nil
 }
@@ -104,7 +105,7 @@ func (f *inFile) run(number int64, digests bool) *run {
 	chunks := min(runChunks, f.chunks-number*runChunks)
 	r := &run{number: number, want: ^uint64(0) >> (64 - chunks)}
 	if digests {
-		r.digests = make([][digestSize]byte, chunks)
+		r.digests = make([]protocol.Digest, chunks)
 	}
 	if f.runs == nil {
 		f.runs = make(map[int64]*run)

@@ -6,6 +6,7 @@ package transfer
 import (
 	"fmt"
 
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -70,13 +71,13 @@ func (m *manifest) place(e *tree.Entry) error {
 // end compares the sender's totals with what came.
 func (m *manifest) end(w *wirev1.ManifestEnd) error {
 	if m.ended {
-		return invalid("the manifest ends twice")
+		return protocol.Invalid("the manifest ends twice")
 	}
 	if m.next == 0 {
-		return invalid("the manifest lacks its root")
+		return protocol.Invalid("the manifest lacks its root")
 	}
 	if w.GetEntries() != m.next || w.GetFiles() != m.files || w.GetBytes() != m.bytes {
-		return invalid("the manifest ends with %d entries, %d files of %d bytes, but %d, %d of %d came",
+		return protocol.Invalid("the manifest ends with %d entries, %d files of %d bytes, but %d, %d of %d came",
 			w.GetEntries(), w.GetFiles(), w.GetBytes(), m.next, m.files, m.bytes)
 	}
 	m.ended = true
@@ -85,8 +86,8 @@ func (m *manifest) end(w *wirev1.ManifestEnd) error {
 
 // announce takes a part of the manifest and says what is needed of it.
 func (s *session) announce(m *wirev1.Manifest) (*wirev1.Need, error) {
-	if n := len(m.GetEntries()); n == 0 || n > maxEntries {
-		return nil, invalid("a manifest of %d entries; it must have 1 to %d", n, maxEntries)
+	if n := len(m.GetEntries()); n == 0 || n > protocol.MaxEntries {
+		return nil, protocol.Invalid("a manifest of %d entries; it must have 1 to %d", n, protocol.MaxEntries)
 	}
 	a := s.newAnswer(len(m.GetEntries()))
 	for i, w := range m.GetEntries() {
@@ -96,7 +97,7 @@ func (s *session) announce(m *wirev1.Manifest) (*wirev1.Need, error) {
 		index := s.manifest.next
 		e, err := s.manifest.add(w)
 		if err != nil {
-			return nil, invalid("%w", err)
+			return nil, protocol.Invalid("%w", err)
 		}
 		if err := a.consider(i, index, &e, s.Destination.Look); err != nil {
 			return nil, err
@@ -121,7 +122,7 @@ func (s *session) newAnswer(entries int) *answer {
 // consider looks at an entry and answers whether its content is needed.
 func (a *answer) consider(i int, index uint64, e *tree.Entry, look func(*tree.Entry) (bool, error)) error {
 	if e.Type == tree.File && e.Size/a.chunk >= maxChunks {
-		return invalid("file %q: %d bytes are more than this version moves with chunks of %d", e.Path, e.Size, a.chunk)
+		return protocol.Invalid("file %q: %d bytes are more than this version moves with chunks of %d", e.Path, e.Size, a.chunk)
 	}
 	needed, err := look(e)
 	switch {
@@ -141,7 +142,7 @@ func (a *answer) consider(i int, index uint64, e *tree.Entry, look func(*tree.En
 
 // require asks for what is not there of a file.
 func (a *answer) require(i int, index uint64, e *tree.Entry) error {
-	f, safe, err := a.resume(index, e, maxRanges-a.ranges)
+	f, safe, err := a.resume(index, e, protocol.MaxRanges-a.ranges)
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (s *session) makeEmpty(index uint64, e *tree.Entry) error {
 func (s *session) expect(f *inFile) error {
 	for {
 		s.mu.Lock()
-		if weight := s.weight + cost(&f.entry); weight <= 2*windowBytes || len(s.pending) == 0 {
+		if weight := s.weight + protocol.Cost(&f.entry); weight <= 2*protocol.WindowBytes || len(s.pending) == 0 {
 			s.weight, s.pending[f.index] = weight, f
 			s.mu.Unlock()
 			return nil
@@ -235,7 +236,7 @@ func (s *session) expect(f *inFile) error {
 // lighten takes a file away from what is expected; s.mu is held.
 func (s *session) lighten(f *inFile) {
 	delete(s.pending, f.index)
-	s.weight -= cost(&f.entry)
+	s.weight -= protocol.Cost(&f.entry)
 	select {
 	case s.room <- struct{}{}:
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -202,13 +203,13 @@ func (f stuckFile) WriteAt(p []byte, offset int64) (int, error) {
 
 // TestReceiverHoldsBoundedBlocks: all streams have a block at a destination that does not take it.
 func TestReceiverHoldsBoundedBlocks(t *testing.T) {
-	d := &stuck{arrived: make(chan struct{}, transfer.MaxStreams), release: make(chan struct{})}
+	d := &stuck{arrived: make(chan struct{}, protocol.MaxStreams), release: make(chan struct{})}
 	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) {
 		d.Destination, o.Destination = o.Destination, d
 	})
 	p := newPeer(t, receiver)
 	begin := goodBegin()
-	begin.ChunkSize = transfer.ChunkSize
+	begin.ChunkSize = protocol.ChunkSize
 	p.begin(begin)
 	m, err := p.session.Recv()
 	if err != nil {
@@ -216,10 +217,10 @@ func TestReceiverHoldsBoundedBlocks(t *testing.T) {
 	}
 	p.token = m.GetAccepted().GetSession()
 	p.announce(root())
-	for i := range transfer.MaxStreams {
-		p.announce(fileEntry(fmt.Sprintf("%02d", i), transfer.ChunkSize))
+	for i := range protocol.MaxStreams {
+		p.announce(fileEntry(fmt.Sprintf("%02d", i), protocol.ChunkSize))
 	}
-	for needs := 0; needs <= transfer.MaxStreams; {
+	for needs := 0; needs <= protocol.MaxStreams; {
 		m, err := p.session.Recv()
 		if err != nil {
 			t.Fatal(err)
@@ -228,9 +229,9 @@ func TestReceiverHoldsBoundedBlocks(t *testing.T) {
 			needs++
 		}
 	}
-	messages := make([]*wirev1.DataRequest, transfer.MaxStreams)
+	messages := make([]*wirev1.DataRequest, protocol.MaxStreams)
 	for i := range messages {
-		messages[i] = p.block(0, &wirev1.Segment{Index: uint64(i + 1), Length: transfer.ChunkSize})
+		messages[i] = p.block(0, &wirev1.Segment{Index: uint64(i + 1), Length: protocol.ChunkSize})
 	}
 	before := live()
 	for _, message := range messages {
@@ -238,10 +239,10 @@ func TestReceiverHoldsBoundedBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range transfer.MaxStreams {
+	for range protocol.MaxStreams {
 		<-d.arrived
 	}
-	took := (live() - before) / transfer.MaxStreams
+	took := (live() - before) / protocol.MaxStreams
 	runtime.KeepAlive(messages)
 	// The near ends of the connections are in this process, too.
 	if took > perStream {
@@ -266,18 +267,18 @@ func (c fullConn) Write(p []byte) (int, error) {
 // TestSenderHoldsBoundedBlocks: all streams have a block to send over connections that do not take it.
 func TestSenderHoldsBoundedBlocks(t *testing.T) {
 	source := t.TempDir()
-	for i := range transfer.MaxStreams {
-		file(t, source, fmt.Sprint(i), text(i, transfer.ChunkSize), 0o600)
+	for i := range protocol.MaxStreams {
+		file(t, source, fmt.Sprint(i), text(i, protocol.ChunkSize), 0o600)
 	}
 	p := startReceiver(t, t.TempDir())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	waiting := make(chan struct{}, transfer.MaxStreams)
+	waiting := make(chan struct{}, protocol.MaxStreams)
 	sent := make(chan error, 1)
 	before := live()
 	go func() {
 		_, err := p.send(ctx, t, source, func(o *transfer.SendOptions) {
-			o.Streams, o.Codecs = transfer.MaxStreams, []codec.ID{codec.Deflate}
+			o.Streams, o.Codecs = protocol.MaxStreams, []codec.ID{codec.Deflate}
 			o.DialBlocks = func(context.Context) (net.Conn, error) {
 				near, far := net.Pipe()
 				t.Cleanup(func() { _ = far.Close() })
@@ -287,7 +288,7 @@ func TestSenderHoldsBoundedBlocks(t *testing.T) {
 		})
 		sent <- err
 	}()
-	for range transfer.MaxStreams {
+	for range protocol.MaxStreams {
 		select {
 		case <-waiting:
 		case err := <-sent:
@@ -296,7 +297,7 @@ func TestSenderHoldsBoundedBlocks(t *testing.T) {
 			t.Fatal("not all streams have a block to send")
 		}
 	}
-	if took := (live() - before) / transfer.MaxStreams; took > perStream {
+	if took := (live() - before) / protocol.MaxStreams; took > perStream {
 		t.Errorf("each stream takes %d bytes", took)
 	} else {
 		t.Logf("%d bytes for each stream", took)

@@ -19,12 +19,13 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-const part = transfer.ChunkSize / 16
+const part = protocol.ChunkSize / 16
 
 // Only the parts of a large file that changed are sent.
 func TestOnlyChangedPartsAreSent(t *testing.T) {

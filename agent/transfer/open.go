@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -100,7 +101,7 @@ func openOnce(ctx context.Context, gateway Conn, request *wirev1.OpenRequest, pe
 			pending(state.Pending.GetMessage())
 		case *wirev1.OpenResponse_Ready:
 			if state.Ready.GetServerName() == "" {
-				return "", invalid("the gateway named no receiving agent")
+				return "", protocol.Invalid("the gateway named no receiving agent")
 			}
 			return state.Ready.GetServerName(), nil
 		case *wirev1.OpenResponse_Refused:

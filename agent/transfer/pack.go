@@ -6,6 +6,8 @@ package transfer
 import (
 	"context"
 	"errors"
+
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
 
 const (
@@ -73,13 +75,13 @@ func (p *packer) cut(ctx context.Context, s span) error {
 		return err
 	}
 	var group []piece
-	for offset := f.skip.next(s.from); offset < s.to; offset = f.skip.next(offset + ChunkSize) {
-		c := piece{file: f, offset: offset, length: int(min(ChunkSize, f.entry.Size-offset))}
-		if first := (offset - s.from) / ChunkSize * partsPerChunk; first < int64(len(digests)) {
-			c.old = digests[first:min(first+partsPerChunk, int64(len(digests)))]
+	for offset := f.skip.next(s.from); offset < s.to; offset = f.skip.next(offset + protocol.ChunkSize) {
+		c := piece{file: f, offset: offset, length: int(min(protocol.ChunkSize, f.entry.Size-offset))}
+		if first := (offset - s.from) / protocol.ChunkSize * protocol.PartsPerChunk; first < int64(len(digests)) {
+			c.old = digests[first:min(first+protocol.PartsPerChunk, int64(len(digests)))]
 		}
 		switch {
-		case c.length < ChunkSize:
+		case c.length < protocol.ChunkSize:
 			err = p.share(ctx, c)
 		case f.old || f.entry.Sparse:
 			if group = append(group, c); len(group) == groupChunks {
@@ -97,7 +99,7 @@ func (p *packer) cut(ctx context.Context, s span) error {
 
 // share puts a piece that is shorter than a chunk together with others.
 func (p *packer) share(ctx context.Context, c piece) error {
-	if p.filled+c.length > ChunkSize || len(p.shared) == maxSegments {
+	if p.filled+c.length > protocol.ChunkSize || len(p.shared) == protocol.MaxSegments {
 		if err := p.flush(ctx); err != nil {
 			return err
 		}
@@ -165,7 +167,7 @@ func (p *packer) look() error {
 			return err
 		}
 	}
-	for p.asking == nil && p.waiting < maxAsks && len(p.ahead) < maxAhead {
+	for p.asking == nil && p.waiting < protocol.MaxAsks && len(p.ahead) < maxAhead {
 		if p.drained {
 			if len(p.pending) == 0 {
 				return nil
@@ -206,13 +208,13 @@ func (p *packer) add(f *outFile) error {
 // askMore asks for digests of the file that is being asked for, as far as there is space for answers.
 func (p *packer) askMore() error {
 	f := p.asking
-	for p.waiting < maxAsks {
+	for p.waiting < protocol.MaxAsks {
 		from := p.skip.next(p.offset)
 		if from >= f.entry.Size {
 			p.asking = nil
 			return nil
 		}
-		to := min(from+askChunks*ChunkSize, f.entry.Size)
+		to := min(from+askChunks*protocol.ChunkSize, f.entry.Size)
 		a, err := p.ask(f, from, to)
 		if err != nil {
 			return err
@@ -225,7 +227,7 @@ func (p *packer) askMore() error {
 }
 
 // answer waits for the digests that were asked for.
-func (p *packer) answer(ctx context.Context, a *ask) ([][digestSize]byte, error) {
+func (p *packer) answer(ctx context.Context, a *ask) ([]protocol.Digest, error) {
 	if a == nil {
 		return nil, nil
 	}

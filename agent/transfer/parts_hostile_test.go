@@ -9,6 +9,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/frame"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -25,21 +26,21 @@ func hostileStream() *inStream {
 // Segments of files that were taken back are not written; what they say of themselves is checked all the same: a length
 // below zero, which that of another segment makes up for, would be taken for a place in the block.
 func TestPartsOfFilesTakenBack(t *testing.T) {
-	const part = hostileChunk / partsPerChunk
-	for name, segments := range map[string][]segment{
-		"a part of nothing":         {{index: 1, reused: 1}, {index: 2, length: part + 100}},
-		"a part beyond the end":     {{index: 1, length: part, reused: 2}, {index: 2, length: 100}},
-		"a part reused and a hole":  {{index: 1, length: part, reused: 1, holes: 1}, {index: 2, length: 100}},
-		"longer than a chunk":       {{index: 1, length: hostileChunk + part, reused: 1 << 15}, {index: 2, length: 0}},
-		"a hole where nothing is":   {{index: 1, holes: allParts}, {index: 2, length: hostileChunk}},
-		"beyond, of several chunks": {{index: 1, length: 2 * hostileChunk}},
+	const part = hostileChunk / protocol.PartsPerChunk
+	for name, segments := range map[string][]protocol.Segment{
+		"a part of nothing":         {{Index: 1, Reused: 1}, {Index: 2, Length: part + 100}},
+		"a part beyond the end":     {{Index: 1, Length: part, Reused: 2}, {Index: 2, Length: 100}},
+		"a part reused and a hole":  {{Index: 1, Length: part, Reused: 1, Holes: 1}, {Index: 2, Length: 100}},
+		"longer than a chunk":       {{Index: 1, Length: hostileChunk + part, Reused: 1 << 15}, {Index: 2, Length: 0}},
+		"a hole where nothing is":   {{Index: 1, Holes: protocol.AllParts}, {Index: 2, Length: hostileChunk}},
+		"beyond, of several chunks": {{Index: 1, Length: 2 * hostileChunk}},
 	} {
 		d := hostileStream()
 		var sum int64
 		for i := range segments {
-			sum += segments[i].carried(hostileChunk)
+			sum += segments[i].Carried(hostileChunk)
 		}
-		d.message.segments = segments
+		d.message.Segments = segments
 		if err := d.claim(frame.Header{PlainLen: uint32(max(sum, 0))}); !failure.Is(
 			err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA,
 		) {
@@ -47,7 +48,7 @@ func TestPartsOfFilesTakenBack(t *testing.T) {
 		}
 	}
 	d := hostileStream()
-	d.message.segments = []segment{{index: 1, length: part + 100, reused: 1}, {index: 2, length: 0}}
+	d.message.Segments = []protocol.Segment{{Index: 1, Length: part + 100, Reused: 1}, {Index: 2, Length: 0}}
 	if err := d.claim(frame.Header{PlainLen: 100}); err != nil {
 		t.Errorf("segments that are true: %v", err)
 	}
@@ -56,7 +57,7 @@ func TestPartsOfFilesTakenBack(t *testing.T) {
 // A defect that a block brings to light ends the run with a failure, and not the process with those of others.
 func TestPanicFailsTheRun(t *testing.T) {
 	d := hostileStream() // it has no decoder
-	d.message.received = frame.Header{Last: true}.Append(nil)
+	d.message.Received = frame.Header{Last: true}.Append(nil)
 	if last, err := d.guarded(); err == nil || last {
 		t.Fatalf("last %v: %v", last, err)
 	}

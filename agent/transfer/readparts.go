@@ -6,8 +6,7 @@ package transfer
 import (
 	"errors"
 
-	"github.com/zeebo/xxh3"
-
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -16,7 +15,7 @@ import (
 // of.
 func (w *worker) readParts(p piece) error {
 	if w.piece == nil {
-		w.piece, w.hash = make([]byte, ChunkSize), newPartHash(w.salt)
+		w.piece, w.hash = make([]byte, protocol.ChunkSize), protocol.NewPartHash(w.salt)
 	}
 	bytes := w.piece[:p.length]
 	holes, err := w.readData(p, bytes)
@@ -27,32 +26,32 @@ func (w *worker) readParts(p piece) error {
 		return err
 	}
 	length := int64(p.length)
-	s := segment{index: p.file.index, offset: uint64(p.offset), length: uint32(p.length), holes: holes}
-	if holes.bytes(length, ChunkSize) == length {
-		s.digest = w.zeros.digest(length)
+	s := protocol.Segment{Index: p.file.index, Offset: uint64(p.offset), Length: uint32(p.length), Holes: holes}
+	if holes.Bytes(length, protocol.ChunkSize) == length {
+		s.Digest = w.zeros.Digest(length)
 	} else {
-		s.digest = xxh3.Hash128(bytes).Bytes()
+		s.Digest = protocol.DigestOf(bytes)
 	}
-	const unit = ChunkSize / partsPerChunk
-	for i := range min(len(p.old), partsOf(length, ChunkSize)) {
-		if !holes.has(i) && w.hash.digest(bytes[i*unit:min((i+1)*unit, p.length)]) == p.old[i] {
-			s.reused |= 1 << i
+	const unit = protocol.ChunkSize / protocol.PartsPerChunk
+	for i := range min(len(p.old), protocol.PartsOf(length, protocol.ChunkSize)) {
+		if !holes.Has(i) && w.hash.Digest(bytes[i*unit:min((i+1)*unit, p.length)]) == p.old[i] {
+			s.Reused |= 1 << i
 		}
 	}
-	reused, absent := s.reused.bytes(length, ChunkSize), (s.reused|holes).bytes(length, ChunkSize)
-	if len(w.plain)+p.length-int(absent) > ChunkSize || len(w.message.segments) == maxSegments {
+	reused, absent := s.Reused.Bytes(length, protocol.ChunkSize), (s.Reused|holes).Bytes(length, protocol.ChunkSize)
+	if len(w.plain)+p.length-int(absent) > protocol.ChunkSize || len(w.message.Segments) == protocol.MaxSegments {
 		if err := w.block(false); err != nil {
 			return err
 		}
-		w.plain, w.message.segments = w.plain[:0], w.message.segments[:0]
+		w.plain, w.message.Segments = w.plain[:0], w.message.Segments[:0]
 	}
-	_ = (s.reused | holes).runs(length, ChunkSize, func(absent bool, start, end int64) error {
+	_ = (s.Reused | holes).Runs(length, protocol.ChunkSize, func(absent bool, start, end int64) error {
 		if !absent {
 			w.plain = append(w.plain, bytes[start:end]...)
 		}
 		return nil
 	})
-	w.message.segments = append(w.message.segments, s)
+	w.message.Segments = append(w.message.Segments, s)
 	w.Report.update(func(p *wirev1.Progress) {
 		p.ReusedBytes += uint64(reused)
 		p.HoleBytes += uint64(absent - reused)
@@ -62,7 +61,7 @@ func (w *worker) readParts(p piece) error {
 
 // readData reads a piece and returns the parts of it that are in holes, which it does not read. If all are, bytes are
 // not set.
-func (w *worker) readData(p piece, bytes []byte) (holes parts, err error) {
+func (w *worker) readData(p piece, bytes []byte) (holes protocol.Parts, err error) {
 	f, err := w.Source.Open(p.file.entry)
 	if err != nil {
 		return 0, err
@@ -75,8 +74,8 @@ func (w *worker) readData(p piece, bytes []byte) (holes parts, err error) {
 		}
 		return 0, f.Check()
 	}
-	const unit = ChunkSize / partsPerChunk
-	all := parts(1)<<partsOf(int64(p.length), ChunkSize) - 1
+	const unit = protocol.ChunkSize / protocol.PartsPerChunk
+	all := protocol.Parts(1)<<protocol.PartsOf(int64(p.length), protocol.ChunkSize) - 1
 	holes = all
 	for next := p.offset; next < end; {
 		from, to, err := f.Data(next)

@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/journal"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -167,7 +168,7 @@ func (r *Receiver) Session(stream wirev1.Receiver_SessionServer) error {
 		pending:        make(map[uint64]*inFile),
 		room:           make(chan struct{}, 1),
 		takenBack:      make(map[uint64]*taken),
-		questions:      make(chan question, maxAsks),
+		questions:      make(chan question, protocol.MaxAsks),
 		began:          time.Now(),
 	}
 	r.mu.Lock()
@@ -209,7 +210,7 @@ func (s *session) accept() error {
 	}
 	begin := m.GetBegin()
 	if begin == nil {
-		return invalid("the session does not begin with its beginning")
+		return protocol.Invalid("the session does not begin with its beginning")
 	}
 	if v := begin.GetProtocolVersion(); !wirev1.Speaks(v) {
 		return failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE,
@@ -218,12 +219,12 @@ func (s *session) accept() error {
 			v, wirev1.Version, wirev1.ProtocolVersion)
 	}
 	if begin.GetRunId() != s.RunID || begin.GetAttempt() != s.Attempt {
-		return invalid("the sender is at run %q attempt %d, this receiver was made for run %q attempt %d",
+		return protocol.Invalid("the sender is at run %q attempt %d, this receiver was made for run %q attempt %d",
 			failure.Shorten(begin.GetRunId(), 64), begin.GetAttempt(), s.RunID, s.Attempt)
 	}
 	c := begin.GetChunkSize()
-	if c < minChunkSize || c > maxChunkSize || c&(c-1) != 0 {
-		return invalid("a chunk size of %d bytes; it must be a power of two from %d to %d", c, minChunkSize, maxChunkSize)
+	if c < protocol.MinChunkSize || c > protocol.MaxChunkSize || c&(c-1) != 0 {
+		return protocol.Invalid("a chunk size of %d bytes; it must be a power of two from %d to %d", c, protocol.MinChunkSize, protocol.MaxChunkSize)
 	}
 	s.chunk, s.verify = int64(c), begin.GetVerify()
 	interval := begin.GetCheckpointInterval()
@@ -231,7 +232,7 @@ func (s *session) accept() error {
 		interval = DefaultCheckpointInterval
 	}
 	if interval < minCheckpointInterval || interval > maxCheckpointInterval {
-		return invalid(
+		return protocol.Invalid(
 			"a checkpoint interval of %d bytes; it must be from %d to %d", interval, minCheckpointInterval,
 			maxCheckpointInterval,
 		)
@@ -241,7 +242,7 @@ func (s *session) accept() error {
 		return err
 	}
 	header := journal.Header{Run: s.RunID, Sender: s.Sender, Attempt: s.Attempt, ChunkSize: c}
-	limit := func() int64 { return int64(interval) * int64(max(1, min(MaxStreams, s.open.Load()))) }
+	limit := func() int64 { return int64(interval) * int64(max(1, min(protocol.MaxStreams, s.open.Load()))) }
 	if !s.enter() {
 		return context.Canceled
 	}
@@ -282,7 +283,7 @@ func (s *session) mirror(m *wirev1.Mirror) error {
 	}
 	patterns, err := filter.New(m.GetInclude(), m.GetExclude())
 	if err != nil {
-		return invalid("the sender's filter cannot be used: %w", err)
+		return protocol.Invalid("the sender's filter cannot be used: %w", err)
 	}
 	return s.Destination.Mirror(patterns, m.GetAllowEmptySource())
 }

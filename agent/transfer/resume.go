@@ -4,15 +4,11 @@
 package transfer
 
 import (
-	"github.com/zeebo/xxh3"
-
 	"github.com/lighterage/lighterage/agent/journal"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
-
-// maxRanges is the most ranges of a Need.
-const maxRanges = 4096
 
 // number returns one for a staged file. It is called by the goroutine that steers alone.
 func (s *session) number() uint64 {
@@ -111,7 +107,7 @@ func (s *session) proven(f *inFile) (bool, error) {
 			s.touch() // It may take long.
 			offset := (first + int64(i)) * s.chunk
 			b := buf[:min(s.chunk, f.entry.Size-offset)]
-			if _, err := staged.ReadAt(b, offset); err != nil || xxh3.Hash128(b).Bytes() != digests[i] {
+			if _, err := staged.ReadAt(b, offset); err != nil || protocol.DigestOf(b) != digests[i] {
 				return false, nil // What cannot be read comes again.
 			}
 		}
@@ -178,23 +174,23 @@ func skips(b batch, need *wirev1.Need) (map[int]skip, error) {
 	for _, safe := range need.GetSafe() {
 		position := int(safe.GetPosition())
 		total += len(safe.GetRanges())
-		if position < next || position >= len(b.entries) || total > maxRanges || len(safe.GetRanges()) == 0 {
-			return nil, invalid("the receiver says that something is safe of an entry that is out of order")
+		if position < next || position >= len(b.entries) || total > protocol.MaxRanges || len(safe.GetRanges()) == 0 {
+			return nil, protocol.Invalid("the receiver says that something is safe of an entry that is out of order")
 		}
 		next = position + 1
 		size := b.entries[position].Size
-		chunks, end := uint64((size+ChunkSize-1)/ChunkSize), uint64(0)
+		chunks, end := uint64((size+protocol.ChunkSize-1)/protocol.ChunkSize), uint64(0)
 		s := skip{ranges: safe.GetRanges()}
 		for _, r := range s.ranges {
 			first, count := r.GetFirst(), r.GetCount()
 			if first < end || count == 0 || first >= chunks || count > chunks-first {
-				return nil, invalid("the receiver says that chunks are safe that %q does not have", b.entries[position].Path)
+				return nil, protocol.Invalid("the receiver says that chunks are safe that %q does not have", b.entries[position].Path)
 			}
 			end = first + count
-			s.bytes += min(int64(end)*ChunkSize, size) - int64(first)*ChunkSize
+			s.bytes += min(int64(end)*protocol.ChunkSize, size) - int64(first)*protocol.ChunkSize
 		}
 		if s.bytes >= size {
-			return nil, invalid("the receiver needs %q and says that all of it is safe", b.entries[position].Path)
+			return nil, protocol.Invalid("the receiver needs %q and says that all of it is safe", b.entries[position].Path)
 		}
 		all[position] = s
 	}
@@ -204,7 +200,7 @@ func skips(b batch, need *wirev1.Need) (map[int]skip, error) {
 // next returns the offset of the first chunk from offset on that is to be sent.
 func (s *skip) next(offset int64) int64 {
 	for len(s.ranges) > 0 {
-		first, end := int64(s.ranges[0].GetFirst())*ChunkSize, int64(s.ranges[0].GetFirst()+s.ranges[0].GetCount())*ChunkSize
+		first, end := int64(s.ranges[0].GetFirst())*protocol.ChunkSize, int64(s.ranges[0].GetFirst()+s.ranges[0].GetCount())*protocol.ChunkSize
 		if offset < first {
 			return offset
 		}

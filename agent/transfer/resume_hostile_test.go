@@ -10,6 +10,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -92,7 +93,7 @@ func TestHostileSafeChunkAgain(t *testing.T) {
 	p := startAttempt(t, 2, destination)
 	h := newPeer(t, p)
 	begin := goodBegin()
-	begin.Attempt, begin.ChunkSize = 2, transfer.ChunkSize
+	begin.Attempt, begin.ChunkSize = 2, protocol.ChunkSize
 	h.begin(begin)
 	m, err := h.session.Recv()
 	if err != nil {
@@ -106,7 +107,7 @@ func TestHostileSafeChunkAgain(t *testing.T) {
 	}
 	first := need.GetSafe()[0].GetRanges()[0].GetFirst()
 	_ = h.blocks().send(
-		h.block(0, &wirev1.Segment{Index: 1, Offset: first * transfer.ChunkSize, Length: transfer.ChunkSize}),
+		h.block(0, &wirev1.Segment{Index: 1, Offset: first * protocol.ChunkSize, Length: protocol.ChunkSize}),
 	)
 	if f := h.verdict(); f.Reason != wirev1.FailureReason_FAILURE_REASON_INVALID_DATA {
 		t.Errorf("the verdict is %v", f)

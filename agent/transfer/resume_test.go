@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -231,7 +232,7 @@ func TestResumeOnlyWhatIsProven(t *testing.T) {
 		}, false},
 		"StagedFileIsDamaged": {func(t *testing.T, _, destination string) {
 			// In every chunk: which of them are safe depends on the streams, and what is not safe is not read back.
-			for offset := int64(77); offset < 16<<20; offset += transfer.ChunkSize {
+			for offset := int64(77); offset < 16<<20; offset += protocol.ChunkSize {
 				change(t, staging(t, destination, "[0-9]*"), offset, []byte("damage"))
 			}
 		}, false},

@@ -13,12 +13,10 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
-
-// retriedIndex is the index of the first file of a Retry: no manifest has as many entries.
-const retriedIndex = 1 << 62
 
 // maxChangedNames bounds the files that a message names.
 const maxChangedNames = 5
@@ -34,12 +32,12 @@ func (c *changedFiles) add(f *outFile) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.files = append(c.files, f)
-	if c.total++; c.total <= maxChanged {
+	if c.total++; c.total <= protocol.MaxChanged {
 		return nil
 	}
 	return failure.New(wirev1.FailureReason_FAILURE_REASON_SOURCE_CHANGED,
 		"more than %d times a file changed while it was read, among them %s: stop what writes to the claim, or snapshot it",
-		maxChanged, c.names())
+		protocol.MaxChanged, c.names())
 }
 
 // take returns the files and forgets them.
@@ -141,7 +139,7 @@ func (p *packer) again(ctx context.Context) error {
 
 // retry announces some of the files again and returns the rest.
 func (p *packer) retry(ctx context.Context, changed []*outFile) (rest []*outFile, err error) {
-	b, m := batch{first: retriedIndex + p.retried}, &wirev1.Retry{}
+	b, m := batch{first: protocol.FirstRetried + p.retried}, &wirev1.Retry{}
 	var files, bytes int64 // that the source has more
 	for weight := 0; len(changed) > 0 && len(b.entries)+len(m.Gone) < batchEntries &&
 		weight < batchBytes; changed = changed[1:] {
@@ -149,7 +147,7 @@ func (p *packer) retry(ctx context.Context, changed []*outFile) (rest []*outFile
 		e, err := p.Source.Again(f.entry)
 		switch {
 		case err == nil:
-			if err := p.window.Acquire(ctx, cost(e)); err != nil {
+			if err := p.window.Acquire(ctx, protocol.Cost(e)); err != nil {
 				return nil, context.Cause(ctx)
 			}
 			b.entries = append(b.entries, e)
@@ -199,11 +197,11 @@ type taken struct {
 
 // retry takes what became of files that were taken back and says what is needed of it.
 func (s *session) retry(m *wirev1.Retry) (*wirev1.Need, error) {
-	if n := len(m.GetFiles()) + len(m.GetGone()); n == 0 || n > maxEntries {
-		return nil, invalid("a retry of %d files; it must have 1 to %d", n, maxEntries)
+	if n := len(m.GetFiles()) + len(m.GetGone()); n == 0 || n > protocol.MaxEntries {
+		return nil, protocol.Invalid("a retry of %d files; it must have 1 to %d", n, protocol.MaxEntries)
 	}
 	if !s.manifest.ended {
-		return nil, invalid("a retry before the end of the manifest")
+		return nil, protocol.Invalid("a retry before the end of the manifest")
 	}
 	for _, index := range m.GetGone() {
 		t, err := s.settle(index)
@@ -225,13 +223,13 @@ func (s *session) retry(m *wirev1.Retry) (*wirev1.Need, error) {
 		}
 		e, err := tree.FromWire(r.GetEntry())
 		if err != nil {
-			return nil, invalid("%w", err)
+			return nil, protocol.Invalid("%w", err)
 		}
 		if e.Type != tree.File || e.Path != t.path {
-			return nil, invalid("%q is announced again as something else", t.path)
+			return nil, protocol.Invalid("%q is announced again as something else", t.path)
 		}
 		s.manifest.bytes += uint64(e.Size) - uint64(t.size)
-		if err := a.consider(i, retriedIndex+s.retried, &e, s.Destination.LookAgain); err != nil {
+		if err := a.consider(i, protocol.FirstRetried+s.retried, &e, s.Destination.LookAgain); err != nil {
 			return nil, err
 		}
 		s.retried++
@@ -245,7 +243,7 @@ func (s *session) settle(index uint64) (*taken, error) {
 	defer s.mu.Unlock()
 	t := s.takenBack[index]
 	if t == nil || t.settled {
-		return nil, invalid("the sender announces entry %d again, which it has not taken back", index)
+		return nil, protocol.Invalid("the sender announces entry %d again, which it has not taken back", index)
 	}
 	t.settled = true
 	s.changed--

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -35,7 +36,7 @@ type piece struct {
 	offset int64
 	length int
 	// old are the digests of its parts in the version that the receiver has; there may be fewer, or none.
-	old [][digestSize]byte
+	old []protocol.Digest
 }
 
 // maxBatchAge is how long an entry waits for others before it is announced.
@@ -77,7 +78,7 @@ func (s *sender) walk(ctx context.Context) error {
 
 	err := s.Source.Walk(ctx, func(e *tree.Entry) error {
 		if e.Type == tree.File {
-			if err := s.window.Acquire(ctx, cost(e)); err != nil {
+			if err := s.window.Acquire(ctx, protocol.Cost(e)); err != nil {
 				return context.Cause(ctx)
 			}
 		}
@@ -127,7 +128,7 @@ func (s *sender) match(ctx context.Context) error {
 // apply returns the files that the receiver needs of a batch.
 func (s *sender) apply(b batch, need *wirev1.Need) (files []*outFile, err error) {
 	if len(need.GetBitmap()) > (len(b.entries)+7)/8 {
-		return nil, invalid("the receiver needs more entries than were announced")
+		return nil, protocol.Invalid("the receiver needs more entries than were announced")
 	}
 	safe, err := skips(b, need)
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *sender) apply(b batch, need *wirev1.Need) (files []*outFile, err error)
 		needed := i/8 < len(need.GetBitmap()) && need.GetBitmap()[i/8]>>(i%8)&1 != 0
 		switch {
 		case needed && (e.Type != tree.File || e.Size == 0):
-			return nil, invalid("the receiver needs the content of %q, which has none", e.Path)
+			return nil, protocol.Invalid("the receiver needs the content of %q, which has none", e.Path)
 		case needed:
 			f := &outFile{entry: e, index: b.first + uint64(i), skip: safe[i], old: old(i)}
 			f.state.handled = f.skip.bytes
@@ -150,17 +151,17 @@ func (s *sender) apply(b batch, need *wirev1.Need) (files []*outFile, err error)
 			delete(safe, i)
 			files = append(files, f)
 		case e.Type == tree.File:
-			s.window.Release(cost(e))
+			s.window.Release(protocol.Cost(e))
 			unchangedFiles++
 			unchangedBytes += uint64(e.Size)
 		}
 	}
 	switch {
 	case len(safe) > 0:
-		return nil, invalid("the receiver says that parts are safe of files that it does not need")
+		return nil, protocol.Invalid("the receiver says that parts are safe of files that it does not need")
 	case need.GetUnchangedFiles() > unchangedFiles, need.GetResumedFiles() > unchangedFiles-need.GetUnchangedFiles(),
 		need.GetUnchangedBytes() > unchangedBytes, need.GetResumedBytes() > unchangedBytes-need.GetUnchangedBytes():
-		return nil, invalid("the receiver counts more unchanged files than were announced")
+		return nil, protocol.Invalid("the receiver counts more unchanged files than were announced")
 	}
 	s.Report.update(func(p *wirev1.Progress) {
 		p.UnchangedFiles += need.GetUnchangedFiles()

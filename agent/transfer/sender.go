@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -87,13 +88,8 @@ type SendOptions struct {
 
 const defaultSilence = time.Minute
 
-const (
-	// verdictPatience is how long a sender whose stream broke waits for the receiver to say why, and a receiver for its
-	// last word to be taken. Only who waits for a side that is not there waits so long.
-	verdictPatience = 20 * time.Second
-	// tellPatience is how long a sender that gives up waits for the receiver to have heard so. A pod has 10 s to end.
-	tellPatience = 5 * time.Second
-)
+// tellPatience is how long a sender that gives up waits for the receiver to have heard so. A pod has 10 s to end.
+const tellPatience = 5 * time.Second
 
 // Send moves the source to the receiver. It returns nil when the receiver has synced everything; any other end has a
 // reason (see package failure) or is an error of this side. Nothing is tried again.
@@ -124,11 +120,11 @@ func Send(ctx context.Context, o SendOptions) error {
 		SendOptions: o,
 		stream:      stream,
 		cut:         cancel,
-		window:      semaphore.NewWeighted(windowBytes),
+		window:      semaphore.NewWeighted(protocol.WindowBytes),
 		batches:     make(chan batch, 64),
 		needs:       make(chan *wirev1.Need, 64),
 		// Never full, because the window admits no more files.
-		queue: make(chan *outFile, windowBytes/entryCost),
+		queue: make(chan *outFile, protocol.WindowBytes/protocol.EntryCost),
 		items: make(chan []piece),
 		idle:  make(chan struct{}, 1),
 		ended: make(chan struct{}),
@@ -237,7 +233,7 @@ func (s *sender) begin() error {
 		ProtocolVersion:    cmp.Or(s.ProtocolVersion, wirev1.ProtocolVersion),
 		RunId:              s.RunID,
 		Attempt:            s.Attempt,
-		ChunkSize:          ChunkSize,
+		ChunkSize:          protocol.ChunkSize,
 		Verify:             s.Verify,
 		CheckpointInterval: uint64(s.CheckpointInterval),
 		Mirror:             s.Mirror,
@@ -247,7 +243,7 @@ func (s *sender) begin() error {
 	}
 	if err := s.stream.Send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Begin{Begin: begin}}); err != nil &&
 		!errors.Is(err, io.EOF) {
-		return lost(nil, err)
+		return protocol.Lost(err)
 	}
 	m, err := s.receive()
 	if err != nil {
@@ -258,7 +254,7 @@ func (s *sender) begin() error {
 	}
 	accepted := m.GetAccepted()
 	if accepted == nil || len(accepted.GetSession()) == 0 || accepted.GetCodec() > 255 {
-		return invalid("the receiver did not answer the beginning of the session")
+		return protocol.Invalid("the receiver did not answer the beginning of the session")
 	}
 	s.codec, s.session, s.salt = codec.ID(accepted.GetCodec()), accepted.GetSession(), accepted.GetSalt()
 	offered := false
@@ -266,7 +262,7 @@ func (s *sender) begin() error {
 		offered = offered || id == s.codec
 	}
 	if !offered {
-		return invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
+		return protocol.Invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
 	}
 	s.adapt(accepted)
 	s.Report.transferring(s.Source.Omissions())
@@ -310,7 +306,7 @@ func (s *sender) run(parent context.Context) error {
 		if s.verdict != nil {
 			return s.verdict
 		}
-	case <-time.After(verdictPatience):
+	case <-time.After(protocol.VerdictPatience):
 	}
 	return err
 }
@@ -358,7 +354,7 @@ func (s *sender) receive() (*wirev1.SessionResponse, error) {
 			wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the receiver was silent for %v", s.Silence,
 		)
 	default:
-		return nil, lost(nil, err)
+		return nil, protocol.Lost(err)
 	}
 }
 
@@ -374,7 +370,7 @@ func (s *sender) listen() error {
 			select {
 			case s.needs <- m.Need:
 			case <-s.stream.Context().Done():
-				return lost(nil, s.stream.Context().Err())
+				return protocol.Lost(s.stream.Context().Err())
 			}
 		case *wirev1.SessionResponse_Old:
 			if err := s.answered(m.Old); err != nil {
@@ -389,7 +385,7 @@ func (s *sender) listen() error {
 			s.Report.received(m.Finished.GetReceived(), m.Finished.GetOmissions())
 			return nil
 		default:
-			return invalid("the receiver sent a message that does not belong here")
+			return protocol.Invalid("the receiver sent a message that does not belong here")
 		}
 	}
 }
@@ -399,21 +395,12 @@ func refused(f *wirev1.Failure) error {
 	return failure.New(f.GetReason(), "the receiver: %w", failure.FromWire(f))
 }
 
-func invalid(format string, args ...any) error {
-	return failure.New(wirev1.FailureReason_FAILURE_REASON_INVALID_DATA, format, args...)
-}
-
-// lost turns an error of a stream into one with a reason.
+// lost is protocol.Lost for an error that want of trust may explain.
 func lost(conn Conn, err error) error {
 	if conn != nil {
 		if untrusted := conn.Untrusted(); untrusted != nil {
 			return untrusted
 		}
 	}
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	return failure.New(
-		wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the connection to the other side was lost: %w", err,
-	)
+	return protocol.Lost(err)
 }

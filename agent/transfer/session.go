@@ -13,6 +13,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -107,7 +108,7 @@ func (s *session) send(m *wirev1.SessionResponse) error {
 		return context.Canceled
 	}
 	if err := s.stream.Send(m); err != nil {
-		return lost(nil, err)
+		return protocol.Lost(err)
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (s *session) lastWord(m *wirev1.SessionResponse) error {
 	select {
 	case err := <-said:
 		return err
-	case <-time.After(min(s.Idle, verdictPatience)):
+	case <-time.After(min(s.Idle, protocol.VerdictPatience)):
 		return failure.New(
 			wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST, "the sender does not take the receiver's last message",
 		)
@@ -274,7 +275,7 @@ func (s *session) take(m *wirev1.SessionRequest) (*wirev1.SessionResponse, error
 	case *wirev1.SessionRequest_FileChanged:
 		return nil, s.takeBack(m.FileChanged.GetIndex())
 	default:
-		return nil, invalid("the sender sent a message that does not belong here")
+		return nil, protocol.Invalid("the sender sent a message that does not belong here")
 	}
 }
 
@@ -284,15 +285,15 @@ func (s *session) finish(f *wirev1.Finish) error {
 	missing, files, bytes := len(s.pending), s.files, s.bytes
 	switch {
 	case !s.manifest.ended:
-		return invalid("the sender finished before the end of its manifest")
+		return protocol.Invalid("the sender finished before the end of its manifest")
 	case s.open.Load() > 0:
-		return invalid("the sender finished before its streams had ended")
+		return protocol.Invalid("the sender finished before its streams had ended")
 	case s.broken.Load() > 0:
-		return invalid("the sender finished, but a connection ended before its last block")
+		return protocol.Invalid("the sender finished, but a connection ended before its last block")
 	case missing > 0:
-		return invalid("the sender finished, but %d files are not complete", missing)
+		return protocol.Invalid("the sender finished, but %d files are not complete", missing)
 	case f.GetFiles() != files || f.GetBytes() != bytes:
-		return invalid(
+		return protocol.Invalid(
 			"the sender counts %d files of %d bytes, the receiver %d of %d", f.GetFiles(), f.GetBytes(), files, bytes,
 		)
 	}

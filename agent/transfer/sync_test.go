@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
@@ -57,9 +58,9 @@ func (f recorderFile) Commit(e *tree.Entry) error {
 // holes that the next attempt takes for unchanged.
 func TestChunksAreSyncedBeforeTheName(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
-	file(t, source, "chunk", noise(1, transfer.ChunkSize), 0o600)
+	file(t, source, "chunk", noise(1, protocol.ChunkSize), 0o600)
 	file(t, source, "empty", nil, 0o600)
-	file(t, source, "more", noise(2, transfer.ChunkSize+1), 0o600)
+	file(t, source, "more", noise(2, protocol.ChunkSize+1), 0o600)
 	file(t, source, "small", noise(3, 100), 0o600)
 	j := &recorder{done: make(map[string][]string)}
 	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {

@@ -5,20 +5,15 @@ package transfer
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"sync"
-
-	"github.com/zeebo/xxh3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/meter"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
-	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // outState is how far the sending of a file is.
@@ -37,20 +32,20 @@ type worker struct {
 	encoder *frame.Encoder
 	plain   []byte
 	encoded []byte
-	message dataMessage
+	message protocol.DataMessage
 	blocks  uint64
 	stream  *adapt.Stream // nil: nothing is chosen block by block
 	// piece, hash and zeros are for readParts.
 	piece []byte
-	hash  *partHash
-	zeros zeroHash
+	hash  *protocol.PartHash
+	zeros protocol.ZeroHash
 }
 
 // sendItems works on items until there are none.
 func (s *sender) sendItems(ctx context.Context) error {
 	conn, err := s.DialBlocks(ctx)
 	if err != nil {
-		return lost(nil, err)
+		return protocol.Lost(err)
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -61,10 +56,10 @@ func (s *sender) sendItems(ctx context.Context) error {
 	}
 	defer encoder.Close()
 	w := &worker{
-		sender: s, conn: conn, encoder: encoder, plain: make([]byte, 0, ChunkSize),
-		encoded: make([]byte, 0, frame.HeaderSize+ChunkSize),
+		sender: s, conn: conn, encoder: encoder, plain: make([]byte, 0, protocol.ChunkSize),
+		encoded: make([]byte, 0, frame.HeaderSize+protocol.ChunkSize),
 	}
-	w.message.session = s.session
+	w.message.Session = s.session
 	if w.stream = s.watch(conn); w.stream != nil {
 		defer w.stream.Close()
 	}
@@ -82,13 +77,13 @@ func (s *sender) sendItems(ctx context.Context) error {
 
 // item reads the pieces and sends what is left of them as a block.
 func (w *worker) item(item []piece) error {
-	w.plain, w.message.segments = w.plain[:0], w.message.segments[:0]
+	w.plain, w.message.Segments = w.plain[:0], w.message.Segments[:0]
 	for _, p := range item {
 		if err := w.read(p, len(item) > 1); err != nil {
 			return err
 		}
 	}
-	if len(w.message.segments) > 0 {
+	if len(w.message.Segments) > 0 {
 		if err := w.block(false); err != nil {
 			return err
 		}
@@ -121,11 +116,11 @@ func (w *worker) read(p piece, shared bool) error {
 		return err
 	}
 	w.plain = w.plain[:start+p.length]
-	s := segment{index: p.file.index, offset: uint64(p.offset), length: uint32(p.length)}
+	s := protocol.Segment{Index: p.file.index, Offset: uint64(p.offset), Length: uint32(p.length)}
 	if shared {
-		s.digest = xxh3.Hash128(bytes).Bytes()
+		s.Digest = protocol.DigestOf(bytes)
 	}
-	w.message.segments = append(w.message.segments, s)
+	w.message.Segments = append(w.message.Segments, s)
 	return nil
 }
 
@@ -143,7 +138,7 @@ func (s *sender) handled(p piece) {
 		s.files.Add(1)
 		s.bytes.Add(uint64(f.entry.Size))
 	}
-	s.window.Release(cost(f.entry))
+	s.window.Release(protocol.Cost(f.entry))
 }
 
 // block encodes and sends what was read.
@@ -153,11 +148,11 @@ func (w *worker) block(last bool) error {
 		header, payload, outcome, err = w.encoder.Next(w.encoded, w.plain, last)
 		return outcome, err
 	}, func() error {
-		if len(w.message.segments) == 1 && w.message.segments[0].reused|w.message.segments[0].holes == 0 {
-			w.message.segments[0].digest = w.encoder.Digest()
+		if len(w.message.Segments) == 1 && w.message.Segments[0].Absent() == 0 {
+			w.message.Segments[0].Digest = w.encoder.Digest()
 		}
-		if err := w.message.write(w.conn, header, payload); err != nil {
-			return lost(nil, err)
+		if err := w.message.Write(w.conn, header, payload); err != nil {
+			return protocol.Lost(err)
 		}
 		return nil
 	})
@@ -167,37 +162,16 @@ func (w *worker) block(last bool) error {
 	if len(w.plain) > 0 {
 		w.Report.Blocks.Add(outcome)
 	}
-	w.message.session = nil // Stated once.
+	w.message.Session = nil // Stated once.
 	w.blocks++
 	return nil
 }
 
 // end sends the last block, which is empty, and waits until the receiver has taken all.
 func (w *worker) end() error {
-	w.plain, w.message.segments = w.plain[:0], w.message.segments[:0]
+	w.plain, w.message.Segments = w.plain[:0], w.message.Segments[:0]
 	if err := w.block(true); err != nil {
 		return err
 	}
-	var buffer [4 + maxResponse]byte
-	if _, err := io.ReadFull(w.conn, buffer[:4]); err != nil {
-		return lost(nil, err)
-	}
-	n := binary.BigEndian.Uint32(buffer[:])
-	if n > maxResponse {
-		return invalid("the receiver's answer to the last block has %d bytes; the limit is %d", n, maxResponse)
-	}
-	if _, err := io.ReadFull(w.conn, buffer[4:4+n]); err != nil {
-		return lost(nil, err)
-	}
-	var response wirev1.DataResponse
-	if err := proto.Unmarshal(buffer[4:4+n], &response); err != nil {
-		return invalid("the receiver's answer to the last block cannot be read: %w", err)
-	}
-	if response.GetBlocks() != w.blocks {
-		return invalid("the receiver took %d blocks of %d", response.GetBlocks(), w.blocks)
-	}
-	return nil
+	return protocol.ReadResponse(w.conn, w.blocks)
 }
-
-// maxResponse bounds what a receiver answers to the last block, in bytes.
-const maxResponse = 1024

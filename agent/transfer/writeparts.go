@@ -6,36 +6,18 @@ package transfer
 import (
 	"fmt"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// carried is how many bytes of the segment are in the block.
-func (s *segment) carried(chunk int64) int64 {
-	return int64(s.length) - (s.reused|s.holes).bytes(int64(s.length), chunk)
-}
-
-// check says what is wrong with a segment whatever file it is of. One that passes carries between 0 and chunk bytes.
-func (s *segment) check(chunk int64) error {
-	if int64(s.length) > chunk {
-		return invalid("a segment of %d bytes; the session's chunks have %d", s.length, chunk)
-	}
-	if n := partsOf(int64(s.length), chunk); (s.reused|s.holes)>>n != 0 || s.reused&s.holes != 0 {
-		return invalid("a segment of %d bytes: parts %#x are to be reused and %#x are holes, which cannot be", s.length,
-			s.reused, s.holes)
-	}
-	return nil
-}
-
 // writeParts puts a chunk together from what came, what is at the destination already and holes, and reads it back:
 // whether or not the session verifies, nobody else has seen all of it in one piece.
-func (d *inStream) writeParts(staged StagedFile, c claim, s *segment, bytes []byte) error {
-	offset, length := int64(s.offset), int64(s.length)
+func (d *inStream) writeParts(staged StagedFile, c claim, s *protocol.Segment, bytes []byte) error {
+	offset, length := int64(s.Offset), int64(s.Length)
 	var old *tree.OldFile
-	if s.reused != 0 {
+	if s.Reused != 0 {
 		var err error
 		if old, err = d.Destination.OpenOld(c.file.entry.Path); err != nil {
 			return err
@@ -45,8 +27,8 @@ func (d *inStream) writeParts(staged StagedFile, c claim, s *segment, bytes []by
 		}
 		defer old.Close()
 	}
-	absent, holes := s.reused|s.holes, s.holes
-	err := absent.runs(length, d.chunk, func(in bool, start, end int64) error {
+	absent, holes := s.Absent(), s.Holes
+	err := absent.Runs(length, d.chunk, func(in bool, start, end int64) error {
 		if in {
 			return nil
 		}
@@ -57,7 +39,7 @@ func (d *inStream) writeParts(staged StagedFile, c claim, s *segment, bytes []by
 	if err != nil {
 		return err
 	}
-	err = s.reused.runs(length, d.chunk, func(in bool, start, end int64) error {
+	err = s.Reused.Runs(length, d.chunk, func(in bool, start, end int64) error {
 		switch {
 		case !in:
 			return nil
@@ -69,7 +51,7 @@ func (d *inStream) writeParts(staged StagedFile, c claim, s *segment, bytes []by
 	if err != nil {
 		return err
 	}
-	err = holes.runs(length, d.chunk, func(in bool, start, end int64) error {
+	err = holes.Runs(length, d.chunk, func(in bool, start, end int64) error {
 		if !in {
 			return nil
 		}
@@ -82,35 +64,35 @@ func (d *inStream) writeParts(staged StagedFile, c claim, s *segment, bytes []by
 		return err
 	}
 	c.file.compared(c.run, offset)
-	reused := s.reused.bytes(length, d.chunk)
+	reused := s.Reused.Bytes(length, d.chunk)
 	d.Report.update(func(p *wirev1.Progress) {
 		p.ReusedBytes += uint64(reused)
-		p.HoleBytes += uint64(s.holes.bytes(length, d.chunk))
+		p.HoleBytes += uint64(s.Holes.Bytes(length, d.chunk))
 	})
 	return nil
 }
 
 // readBack compares a chunk that was put together with its digest.
-func (d *inStream) readBack(staged StagedFile, f *inFile, s *segment) error {
+func (d *inStream) readBack(staged StagedFile, f *inFile, s *protocol.Segment) error {
 	digest, err := d.digest(staged, f, s)
 	switch {
 	case err != nil:
 		return err
-	case digest == s.digest:
+	case digest == s.Digest:
 		return nil
-	case s.reused != 0:
+	case s.Reused != 0:
 		return changedHere(f)
 	default:
-		return invalid("a segment of %q at offset %d does not have its digest", f.entry.Path, s.offset)
+		return protocol.Invalid("a segment of %q at offset %d does not have its digest", f.entry.Path, s.Offset)
 	}
 }
 
-func (d *inStream) digest(staged StagedFile, f *inFile, s *segment) (digest [digestSize]byte, err error) {
-	offset, length := int64(s.offset), int64(s.length)
-	if s.holes.bytes(length, d.chunk) == length {
+func (d *inStream) digest(staged StagedFile, f *inFile, s *protocol.Segment) (digest protocol.Digest, err error) {
+	offset, length := int64(s.Offset), int64(s.Length)
+	if s.Holes.Bytes(length, d.chunk) == length {
 		// It would be read as zeros.
 		if hole, err := staged.IsHole(offset, length); hole || err != nil {
-			return d.zeros.digest(length), err
+			return d.zeros.Digest(length), err
 		}
 	}
 	if d.back == nil {
@@ -120,7 +102,7 @@ func (d *inStream) digest(staged StagedFile, f *inFile, s *segment) (digest [dig
 	if _, err := staged.ReadAt(bytes, offset); err != nil {
 		return digest, fmt.Errorf("read back %q: %w", f.entry.Path, err)
 	}
-	return xxh3.Hash128(bytes).Bytes(), nil
+	return protocol.DigestOf(bytes), nil
 }
 
 // changedHere says that what was to be reused is not there any more.

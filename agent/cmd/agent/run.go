@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -112,7 +113,7 @@ func streamsOf(c *wirev1.SendConfig) int {
 	if asked := c.GetStreams(); asked != 0 {
 		n = asked
 	}
-	return int(min(n, transfer.MaxStreams))
+	return int(min(n, protocol.MaxStreams))
 }
 
 // openSource returns what is to be moved.

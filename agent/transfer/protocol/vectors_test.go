@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package protocol
 
 import (
 	"bytes"
@@ -18,32 +18,32 @@ import (
 // are read from what another one wrote.
 func TestMessageVectors(t *testing.T) {
 	header, payload := bytes.Repeat([]byte{0x4c}, 40), []byte("cargo of some bytes")
-	for name, m := range map[string]dataMessage{
-		"plain": {session: []byte("0123456789abcdef")},
+	for name, m := range map[string]DataMessage{
+		"plain": {Session: []byte("0123456789abcdef")},
 		"segments": {
-			session: []byte("session"),
-			segments: []segment{
-				{index: 0, offset: 0, length: 5, digest: [digestSize]byte{1, 2, 3}},
-				{index: 1<<40 + 3, offset: 1<<50 + 1, length: 1 << 20, digest: [digestSize]byte{15: 0xff}},
+			Session: []byte("session"),
+			Segments: []Segment{
+				{Index: 0, Offset: 0, Length: 5, Digest: [DigestSize]byte{1, 2, 3}},
+				{Index: 1<<40 + 3, Offset: 1<<50 + 1, Length: 1 << 20, Digest: [DigestSize]byte{15: 0xff}},
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := "message/data-" + name + ".bin"
 			var wire bytes.Buffer
-			if err := m.write(&wire, header, payload); err != nil {
+			if err := m.Write(&wire, header, payload); err != nil {
 				t.Fatal(err)
 			}
 			vectors.Hold(t, file, wire.Bytes())
 			if vectors.Updating() {
 				return
 			}
-			var got dataMessage
-			if err := got.read(bytes.NewReader(vectors.Read(t, file))); err != nil {
+			var got DataMessage
+			if err := got.Read(bytes.NewReader(vectors.Read(t, file))); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(got.session, m.session) || !slices.Equal(got.segments, m.segments) ||
-				!bytes.Equal(got.received, append(slices.Clone(header), payload...)) {
+			if !bytes.Equal(got.Session, m.Session) || !slices.Equal(got.Segments, m.Segments) ||
+				!bytes.Equal(got.Received, append(slices.Clone(header), payload...)) {
 				t.Errorf("read %+v, want %+v", got, m)
 			}
 		})

@@ -1,0 +1,53 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import "math/bits"
+
+// A chunk is compared with the version that is at the destination, and looked for holes, in parts of a 16th of the
+// chunk size. A segment says which parts of its piece are not in the block: those that the receiver has, and those that
+// are zeros.
+const (
+	PartsPerChunk = 16
+	// AllParts is the set of all parts of a whole chunk.
+	AllParts = 1<<PartsPerChunk - 1
+)
+
+// Parts is a set of parts of a piece, a bit for each.
+type Parts uint32
+
+// Has reports whether part i is in the set.
+func (p Parts) Has(i int) bool { return p>>i&1 != 0 }
+
+// PartsOf returns how many parts a piece of length bytes has, where chunks have chunk bytes.
+func PartsOf(length, chunk int64) int {
+	unit := chunk / PartsPerChunk
+	return int((length + unit - 1) / unit)
+}
+
+// Bytes returns how many bytes of a piece are in the parts of the set.
+func (p Parts) Bytes(length, chunk int64) int64 {
+	unit := chunk / PartsPerChunk
+	n := int64(bits.OnesCount32(uint32(p))) * unit
+	if last := PartsOf(length, chunk) - 1; last >= 0 && p.Has(last) {
+		n -= int64(last+1)*unit - length
+	}
+	return n
+}
+
+// Runs calls visit for the longest ranges of a piece of length bytes whose parts are all, or all not, in the set.
+func (p Parts) Runs(length, chunk int64, visit func(in bool, start, end int64) error) error {
+	unit, n := chunk/PartsPerChunk, PartsOf(length, chunk)
+	for first := 0; first < n; {
+		last := first + 1
+		for last < n && p.Has(last) == p.Has(first) {
+			last++
+		}
+		if err := visit(p.Has(first), int64(first)*unit, min(int64(last)*unit, length)); err != nil {
+			return err
+		}
+		first = last
+	}
+	return nil
+}
