@@ -12,6 +12,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 )
 
 // TestAdaptive: mode Auto chooses among the ways that the receiver reads, by the objective, and says so. What it
@@ -50,7 +51,7 @@ func TestAdaptive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			destination := t.TempDir()
-			p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+			p := startReceiver(t, destination, func(o *receive.Options) {
 				o.Engines, o.InflateRates = test.receiver, map[codec.ID]float64{codec.Deflate: 3e8, codec.Zstd: 1e9}
 			})
 			sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -21,13 +22,13 @@ import (
 // touching calls a function when the receiver looks at an entry, which is before its content is read, with how often it
 // has before.
 type touching struct {
-	transfer.Destination
+	receive.Destination
 	touch func(e *tree.Entry, times int)
 	times map[string]int
 }
 
 func touch(f func(e *tree.Entry, times int)) receiveOption {
-	return func(o *transfer.ReceiveOptions) { o.Destination = touching{o.Destination, f, make(map[string]int)} }
+	return func(o *receive.Options) { o.Destination = touching{o.Destination, f, make(map[string]int)} }
 }
 
 func (d touching) Look(e *tree.Entry) (bool, error) {

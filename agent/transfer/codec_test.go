@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 )
 
 // TestCodecIsNegotiated: the first codec of the sender's list that both sides have is
@@ -47,7 +48,7 @@ func TestCodecIsNegotiated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			destination := t.TempDir()
-			p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.Engines = test.receiver })
+			p := startReceiver(t, destination, func(o *receive.Options) { o.Engines = test.receiver })
 			sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) {
 				o.Engines, o.Codecs = test.sender, test.codecs
 				o.Policy = policy.Settings{Mode: policy.Always, Level: codec.Balanced, PreferHardware: true}

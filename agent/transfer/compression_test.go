@@ -10,6 +10,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 )
 
 func TestCompressionIsReported(t *testing.T) {
@@ -56,7 +57,7 @@ func TestCompressionIsReported(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			destination := t.TempDir()
-			p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+			p := startReceiver(t, destination, func(o *receive.Options) {
 				if test.refuse {
 					o.Engines = codec.NewRegistry(identity.New())
 				}

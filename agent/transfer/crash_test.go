@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/lighterage/lighterage/agent/journal"
-	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
@@ -19,7 +19,7 @@ var errPower = errors.New("power loss")
 // machine is a destination whose power goes after some operations. What was not synced then is something else, or
 // nothing, and nothing works any more.
 type machine struct {
-	transfer.Destination
+	receive.Destination
 	path string // of the destination
 
 	mu   sync.Mutex
@@ -43,7 +43,7 @@ type region struct {
 	length int
 }
 
-func newMachine(d transfer.Destination, path string, operations int) *machine {
+func newMachine(d receive.Destination, path string, operations int) *machine {
 	return &machine{
 		Destination: d, path: path, left: operations, unsynced: make(map[uint64]*staging),
 		journals: make(map[journal.File][]region),
@@ -96,7 +96,7 @@ func (m *machine) die() {
 	}
 }
 
-func (m *machine) Stage(number uint64, e *tree.Entry) (f transfer.StagedFile, err error) {
+func (m *machine) Stage(number uint64, e *tree.Entry) (f receive.StagedFile, err error) {
 	err = m.do(func() error {
 		f, err = m.Destination.Stage(number, e)
 		if m.unsynced[number] == nil {
@@ -140,7 +140,7 @@ func (m *machine) Clear(keep func(uint64) bool) (bytes int64, err error) {
 func (m *machine) Staging() journal.Dir { return machineDir{m.Destination.Staging(), m} }
 
 type machineFile struct {
-	transfer.StagedFile
+	receive.StagedFile
 	m      *machine
 	number uint64
 }

@@ -36,13 +36,4 @@ const (
 	// A manifest is sent when it has batchEntries or batchBytes of paths.
 	batchEntries = 1024
 	batchBytes   = 256 << 10
-
-	// maxChunks bounds the bookkeeping of one file: 16 TiB with chunks of 1 MiB.
-	maxChunks = 1 << 24
-
-	// comparedSize is how large a file, and the version of it that is at the destination, must be to be compared.
-	// Smaller ones are sent sooner than asked for.
-	comparedSize = 256 << 10
-	// saltSize is how many random bytes go into the digests of parts.
-	saltSize = 32
 )

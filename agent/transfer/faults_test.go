@@ -20,6 +20,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -56,17 +57,17 @@ func noRemains(t *testing.T, source, destination string) (files int) {
 
 // corrupting is a destination with bad storage: after a write to the chosen offset a byte there flips.
 type corrupting struct {
-	transfer.Destination
+	receive.Destination
 	offset int64
 }
 
-func (c corrupting) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+func (c corrupting) Stage(number uint64, e *tree.Entry) (receive.StagedFile, error) {
 	f, err := c.Destination.Stage(number, e)
 	return corruptFile{f, c.offset}, err
 }
 
 type corruptFile struct {
-	transfer.StagedFile
+	receive.StagedFile
 	offset int64
 }
 
@@ -85,7 +86,7 @@ func TestVerifyFindsDamagedStorage(t *testing.T) {
 	for _, offset := range []int64{0, 1<<20 + 5, 9<<20 + 1} { // the last is behind a checkpoint
 		t.Run(fmt.Sprint(offset), func(t *testing.T) {
 			destination := t.TempDir()
-			p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+			p := startReceiver(t, destination, func(o *receive.Options) {
 				o.Destination = corrupting{o.Destination, offset}
 			})
 			_, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.CheckpointInterval = 4 << 20 })
@@ -100,14 +101,14 @@ func TestVerifyFindsDamagedStorage(t *testing.T) {
 // pausing is a destination that calls a function at a file in the middle of the attempt, and takes no further one
 // before it may.
 type pausing struct {
-	transfer.Destination
+	receive.Destination
 	files  atomic.Int64
 	at     int64
 	middle func()
 	resume <-chan struct{}
 }
 
-func (d *pausing) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+func (d *pausing) Stage(number uint64, e *tree.Entry) (receive.StagedFile, error) {
 	n := d.files.Add(1)
 	if n == d.at {
 		d.middle()
@@ -150,7 +151,7 @@ func (g *gate) close() {
 
 // overheard is a receiver of which a test learns what it hears in its session, or that it hears no more.
 type overheard struct {
-	*transfer.Receiver
+	*receive.Receiver
 	heard func(*wirev1.SessionRequest, error)
 }
 
@@ -198,7 +199,7 @@ func TestInterruptedAttemptLeavesCompleteFilesOnly(t *testing.T) {
 	g := &gate{}
 	// What three streams are at then are 1,047 files at most.
 	d := &pausing{at: 400, middle: g.cut}
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+	p := startReceiver(t, destination, func(o *receive.Options) {
 		d.Destination, o.Destination = o.Destination, d
 	})
 	d.resume = p.overhear(t)
@@ -223,7 +224,7 @@ func TestSenderIsStopped(t *testing.T) {
 	d := &pausing{at: 200, middle: func() {
 		cancel(failure.New(wirev1.FailureReason_FAILURE_REASON_ABORTED, "stopped by the test"))
 	}}
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+	p := startReceiver(t, destination, func(o *receive.Options) {
 		d.Destination, o.Destination = o.Destination, d
 	})
 	d.resume = p.overhear(t)
@@ -244,8 +245,8 @@ func TestReceiverIsStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := transfer.NewReceiver(
-		transfer.ReceiveOptions{Destination: transfer.Tree{Destination: d}, WaitForSender: time.Hour},
+	r := receive.New(
+		receive.Options{Destination: receive.Tree{Destination: d}, WaitForSender: time.Hour},
 	)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -262,8 +263,8 @@ func TestNoSenderComes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := transfer.NewReceiver(
-		transfer.ReceiveOptions{Destination: transfer.Tree{Destination: d}, WaitForSender: time.Millisecond},
+	r := receive.New(
+		receive.Options{Destination: receive.Tree{Destination: d}, WaitForSender: time.Millisecond},
 	)
 	if err := r.Wait(t.Context()); !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_ABORTED) {
 		t.Errorf("waiting ended with %v", err)
@@ -305,7 +306,7 @@ func TestDirectoryInPlaceOfFile(t *testing.T) {
 
 // busyDisk is a destination that is not closed before it may be.
 type busyDisk struct {
-	transfer.Destination
+	receive.Destination
 	release <-chan struct{}
 }
 
@@ -320,7 +321,7 @@ func TestVerdictDoesNotWaitForTheDisk(t *testing.T) {
 	file(t, source, "name", []byte("a file"), 0o600)
 	file(t, destination, "name/precious", []byte("kept"), 0o600)
 	told := make(chan struct{})
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.Destination = busyDisk{o.Destination, told} })
+	p := startReceiver(t, destination, func(o *receive.Options) { o.Destination = busyDisk{o.Destination, told} })
 	_, err := p.send(t.Context(), t, source)
 	close(told)
 	wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_NOT_WRITABLE)

@@ -26,7 +26,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/frame"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -490,7 +490,7 @@ func TestHostileEndings(t *testing.T) {
 // one.
 func TestAnnouncingWithoutSendingIsBounded(t *testing.T) {
 	t.Parallel() // It waits most of the time.
-	p := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Idle = 6 * time.Second })
+	p := startReceiver(t, t.TempDir(), func(o *receive.Options) { o.Idle = 6 * time.Second })
 	h := newPeer(t, p)
 	h.accepted()
 	h.announce(root())

@@ -15,6 +15,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -33,7 +34,7 @@ func live() int64 {
 }
 
 // needy is a destination that needs all files and looks for none.
-type needy struct{ transfer.Destination }
+type needy struct{ receive.Destination }
 
 func (d needy) Look(e *tree.Entry) (bool, error) {
 	if e.Type != tree.File {
@@ -45,7 +46,7 @@ func (d needy) Look(e *tree.Entry) (bool, error) {
 // TestAnnouncedFilesWeighNoMoreThanTheyCost: the window counts 256 bytes for a file and what its entry weighs, so a
 // receiver may not take more for it, whatever the sender announces.
 func TestAnnouncedFilesWeighNoMoreThanTheyCost(t *testing.T) {
-	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Destination = needy{o.Destination} })
+	receiver := startReceiver(t, t.TempDir(), func(o *receive.Options) { o.Destination = needy{o.Destination} })
 	p := newPeer(t, receiver)
 	p.accepted()
 	announce := func(entries ...*wirev1.Entry) {
@@ -93,7 +94,7 @@ func TestAnnouncedFilesWeighNoMoreThanTheyCost(t *testing.T) {
 // twice the window.
 func TestReceiverWaitsForWhatIsOnItsWay(t *testing.T) {
 	const each, value, limit = 40, 60_000, 128 << 20
-	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) { o.Destination = needy{o.Destination} })
+	receiver := startReceiver(t, t.TempDir(), func(o *receive.Options) { o.Destination = needy{o.Destination} })
 	p := newPeer(t, receiver)
 	p.accepted()
 	entry := func(i int) *wirev1.Entry {
@@ -180,18 +181,18 @@ func (p *peer) over(receiver *pair) {
 
 // stuck is a destination that takes no chunk before it may.
 type stuck struct {
-	transfer.Destination
+	receive.Destination
 	arrived chan struct{}
 	release chan struct{}
 }
 
-func (d *stuck) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+func (d *stuck) Stage(number uint64, e *tree.Entry) (receive.StagedFile, error) {
 	f, err := d.Destination.Stage(number, e)
 	return stuckFile{f, d}, err
 }
 
 type stuckFile struct {
-	transfer.StagedFile
+	receive.StagedFile
 	destination *stuck
 }
 
@@ -204,7 +205,7 @@ func (f stuckFile) WriteAt(p []byte, offset int64) (int, error) {
 // TestReceiverHoldsBoundedBlocks: all streams have a block at a destination that does not take it.
 func TestReceiverHoldsBoundedBlocks(t *testing.T) {
 	d := &stuck{arrived: make(chan struct{}, protocol.MaxStreams), release: make(chan struct{})}
-	receiver := startReceiver(t, t.TempDir(), func(o *transfer.ReceiveOptions) {
+	receiver := startReceiver(t, t.TempDir(), func(o *receive.Options) {
 		d.Destination, o.Destination = o.Destination, d
 	})
 	p := newPeer(t, receiver)

@@ -14,6 +14,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -97,7 +98,7 @@ func TestFailedMirrorRemovesNothing(t *testing.T) {
 	file(t, source, "a", []byte("1"), 0o600)
 	file(t, destination, "old", []byte("kept"), 0o600)
 	disk := errors.New("the disk is broken")
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+	p := startReceiver(t, destination, func(o *receive.Options) {
 		o.Destination = unwritable{o.Destination, disk}
 	})
 	if _, err := p.send(t.Context(), t, source, filtered(t, true, nil, nil)); err == nil {
@@ -112,11 +113,11 @@ func TestFailedMirrorRemovesNothing(t *testing.T) {
 }
 
 type unwritable struct {
-	transfer.Destination
+	receive.Destination
 	err error
 }
 
-func (d unwritable) Stage(uint64, *tree.Entry) (transfer.StagedFile, error) { return nil, d.err }
+func (d unwritable) Stage(uint64, *tree.Entry) (receive.StagedFile, error) { return nil, d.err }
 
 func TestHostileMirror(t *testing.T) {
 	for name, m := range map[string]*wirev1.Mirror{
@@ -152,7 +153,7 @@ func TestHostileMirrorThatWasNotOpened(t *testing.T) {
 	destination := t.TempDir()
 	file(t, destination, "old/d", []byte("kept"), 0o600)
 	file(t, destination, "replaced/d", []byte("kept"), 0o600)
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) { o.AllowDelete = false })
+	p := startReceiver(t, destination, func(o *receive.Options) { o.AllowDelete = false })
 	h := newPeer(t, p)
 	begin := goodBegin()
 	begin.Mirror = &wirev1.Mirror{AllowEmptySource: true}

@@ -20,6 +20,7 @@ import (
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -247,7 +248,7 @@ func TestResumeOfChangedFile(t *testing.T) {
 	for operations := 20; ; operations += 17 * sparsely {
 		destination := t.TempDir()
 		file(t, destination, "large", start, 0o600)
-		_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+		_, _, err := try(t, 1, source, destination, func(o *receive.Options, _ *pair) {
 			o.Destination = newMachine(o.Destination, destination, operations)
 		})
 		if err == nil {
@@ -256,7 +257,7 @@ func TestResumeOfChangedFile(t *testing.T) {
 			}
 			return
 		}
-		sent, received, err := try(t, 2, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+		sent, received, err := try(t, 2, source, destination, func(o *receive.Options, _ *pair) {
 			o.Destination = newMachine(o.Destination, destination, -1)
 		})
 		if err != nil {
@@ -276,7 +277,7 @@ func TestResumeOfChangedFile(t *testing.T) {
 
 // meddling changes a file at the destination when its parts have been compared.
 type meddling struct {
-	transfer.Destination
+	receive.Destination
 	opened int
 	change func()
 }
@@ -303,7 +304,7 @@ func TestOldVersionChanges(t *testing.T) {
 			content := noise(1, 4<<20)
 			file(t, destination, "file", content, 0o600)
 			file(t, source, "file", append(slices.Clone(content), 1), 0o600)
-			p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+			p := startReceiver(t, destination, func(o *receive.Options) {
 				o.Destination = &meddling{Destination: o.Destination, change: func() {
 					if err := change(filepath.Join(destination, "file")); err != nil {
 						t.Error(err)
@@ -323,7 +324,7 @@ func TestOldVersionGoes(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, destination, "file", noise(1, 4<<20), 0o600)
 	file(t, source, "file", noise(1, 4<<20+1), 0o600)
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+	p := startReceiver(t, destination, func(o *receive.Options) {
 		o.Destination = &meddling{Destination: o.Destination, opened: 1, change: func() {
 			if err := os.Remove(filepath.Join(destination, "file")); err != nil {
 				t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -26,13 +27,13 @@ const patience = 3 * time.Minute
 
 // pair is a receiver that serves on loopback, and what a sender needs to reach it.
 type pair struct {
-	receiver *transfer.Receiver
-	report   *transfer.Report
+	receiver *receive.Receiver
+	report   *receive.Report
 	dialer   *transport.Dialer
 	done     chan error
 }
 
-type receiveOption func(*transfer.ReceiveOptions)
+type receiveOption func(*receive.Options)
 
 // startReceiver serves one attempt that writes to a directory.
 func startReceiver(t testing.TB, destination string, options ...receiveOption) *pair {
@@ -47,16 +48,16 @@ func startAttempt(t testing.TB, attempt uint32, destination string, options ...r
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := transfer.NewReceiveReport()
-	o := transfer.ReceiveOptions{
-		RunID: "run", Attempt: attempt, Sender: "bank/ledger", Destination: transfer.Tree{Destination: d},
+	report := receive.NewReport()
+	o := receive.Options{
+		RunID: "run", Attempt: attempt, Sender: "bank/ledger", Destination: receive.Tree{Destination: d},
 		Engines: engines.Default(), Report: report,
 		AllowDelete: true,
 	}
 	for _, option := range options {
 		option(&o)
 	}
-	receiver := transfer.NewReceiver(o)
+	receiver := receive.New(o)
 	p := &pair{receiver: receiver, report: report, dialer: serve(t, receiver, &report.Wire), done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	closed := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -28,7 +29,7 @@ func throughPipe(t testing.TB, p *pair) sendOption {
 	}
 }
 
-func inOneProcess(o *transfer.ReceiveOptions) { o.OneProcess = true }
+func inOneProcess(o *receive.Options) { o.OneProcess = true }
 
 func TestPipe(t *testing.T) {
 	source, size := resumable(t)
@@ -59,7 +60,7 @@ func TestPipeResumes(t *testing.T) {
 		destination := t.TempDir()
 		attempt := func(number uint32, pipe bool, operations int) (*machine, *wirev1.Report, error) {
 			var m *machine
-			p := startAttempt(t, number, destination, func(o *transfer.ReceiveOptions) {
+			p := startAttempt(t, number, destination, func(o *receive.Options) {
 				m = newMachine(o.Destination, destination, operations)
 				o.Destination, o.OneProcess = m, pipe
 			})

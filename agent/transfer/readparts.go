@@ -52,7 +52,7 @@ func (w *worker) readParts(p piece) error {
 		return nil
 	})
 	w.message.Segments = append(w.message.Segments, s)
-	w.Report.update(func(p *wirev1.Progress) {
+	w.Report.Update(func(p *wirev1.Progress) {
 		p.ReusedBytes += uint64(reused)
 		p.HoleBytes += uint64(absent - reused)
 	})

@@ -4,91 +4,34 @@
 package transfer
 
 import (
-	"runtime"
 	"sync"
-	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transport"
-	"github.com/lighterage/lighterage/agent/tree"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // ReasonNothingToSend is the reason of compression when no block was sent.
 const ReasonNothingToSend = "NothingToSend"
 
-// Report is the live report of one side. It is a control.Reporter.
+// Report is the live report of a sender, with what the receiver says of itself. It is a control.Reporter.
 type Report struct {
-	// Wire counts the bytes of the connections between the agents.
-	Wire transport.Counter
-	// Blocks counts what was encoded or decoded.
-	Blocks meter.Meter
+	protocol.State
 
-	sender bool
-
-	mu       sync.Mutex
-	state    wirev1.AgentState
-	failure  *wirev1.Failure
-	start    time.Time
-	end      time.Time
-	detail   string
-	progress wirev1.Progress
-	own      *tree.Omissions
-	// peer's is what the other side reported.
-	peer          *wirev1.Received
-	peerOmissions []*wirev1.Omission
+	mu        sync.Mutex
+	peer      *wirev1.Received // nil before the receiver has said something
+	omissions []*wirev1.Omission
 }
 
 // NewSendReport returns the report of a sender that is about to open its run.
 func NewSendReport() *Report {
-	return &Report{sender: true, state: wirev1.AgentState_AGENT_STATE_OPENING, start: time.Now()}
-}
-
-// NewReceiveReport returns the report of a receiver that waits for its sender.
-func NewReceiveReport() *Report {
-	return &Report{state: wirev1.AgentState_AGENT_STATE_WAITING, start: time.Now()}
-}
-
-// SetDetail says what is waited for.
-func (r *Report) SetDetail(detail string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.detail = failure.Shorten(detail, failure.MaxMessage)
-}
-
-// End says how it ended: nil is success.
-func (r *Report) End(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	// However long it took, also where the clock was set in between.
-	r.end = r.start.Add(time.Since(r.start))
-	r.detail = ""
-	r.state = wirev1.AgentState_AGENT_STATE_SUCCEEDED
-	if err != nil {
-		r.state = wirev1.AgentState_AGENT_STATE_FAILED
-		r.failure = failure.ToWire(err)
-	}
-}
-
-func (r *Report) transferring(own *tree.Omissions) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state = wirev1.AgentState_AGENT_STATE_TRANSFERRING
-	r.detail = ""
-	r.own = own
-}
-
-// update changes the progress.
-func (r *Report) update(change func(*wirev1.Progress)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.progress)
+	r := &Report{}
+	r.Start(wirev1.AgentState_AGENT_STATE_OPENING)
+	return r
 }
 
 // received takes over what the receiver says.
@@ -98,51 +41,23 @@ func (r *Report) received(m *wirev1.Received, omissions []*wirev1.Omission) {
 	if m != nil {
 		r.peer = m
 	}
-	r.peerOmissions = omissions
+	r.omissions = omissions
 }
 
 // Report returns the report as it is now.
 func (r *Report) Report() *wirev1.Report {
-	blocks := r.Blocks.Snapshot()
-	user, system, err := meter.ProcessCPU()
-	own := uint64(user + system)
-	if err != nil {
-		own = 0
-	}
+	blocks, own := r.Blocks.Snapshot(), protocol.ProcessNanos()
+	// Before what the receiver said, so that a report of the end has all of that.
+	report := r.Snapshot()
+	report.Cpu.SendNanos = own
+	report.Cpu.CompressNanos = uint64(blocks.CPU)
+	report.Compression = compression(&blocks)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	report := &wirev1.Report{
-		State:        r.state,
-		Version:      wirev1.Version,
-		Architecture: runtime.GOARCH,
-		StartTime:    timestamppb.New(r.start),
-		Progress:     proto.CloneOf(&r.progress),
-		Cpu:          &wirev1.CPU{},
-		WireBytes:    uint64(r.Wire.Bytes()),
-		Detail:       r.detail,
-	}
-	if r.failure != nil {
-		report.Failure = proto.CloneOf(r.failure)
-	}
-	if !r.end.IsZero() {
-		report.EndTime = timestamppb.New(r.end)
-	}
-	if r.own != nil {
-		report.Omissions = r.own.ToWire()
-	}
-	if !r.sender {
-		report.Cpu.ReceiveNanos = own
-		report.Cpu.DecompressNanos = uint64(blocks.CPU)
-		report.Decompression = decompression(&blocks)
-		return report
-	}
-	for _, o := range r.peerOmissions {
+	for _, o := range r.omissions {
 		report.Omissions = append(report.Omissions, proto.CloneOf(o))
 	}
-	report.Cpu.SendNanos = own
-	report.Cpu.CompressNanos = uint64(blocks.CPU)
-	report.Compression = r.compression(&blocks)
 	if r.peer != nil {
 		report.Progress.Files += r.peer.GetFiles()
 		report.Progress.Bytes += r.peer.GetBytes()
@@ -156,16 +71,16 @@ func (r *Report) Report() *wirev1.Report {
 	return report
 }
 
-func (r *Report) compression(s *meter.Snapshot) *wirev1.Compression {
+func compression(s *meter.Snapshot) *wirev1.Compression {
 	c := &wirev1.Compression{
 		Codec:             codec.None.String(),
 		Engine:            codec.None.String(),
 		Reason:            ReasonNothingToSend,
 		UncompressedBytes: uint64(s.UncompressedBytes),
 		CompressedBytes:   uint64(s.CompressedBytes),
-		Hardware:          operations(s.Hardware),
-		Software:          operations(s.Software),
-		Stored:            operations(s.Stored),
+		Hardware:          protocol.Operations(s.Hardware),
+		Software:          protocol.Operations(s.Software),
+		Stored:            protocol.Operations(s.Stored),
 		Estimate:          estimates(s.Estimate),
 	}
 	if len(s.Uses) > 0 {
@@ -209,18 +124,6 @@ func mostUsed(uses map[meter.Use]meter.Count) meter.Use {
 		}
 	}
 	return best
-}
-
-func decompression(s *meter.Snapshot) *wirev1.Decompression {
-	return &wirev1.Decompression{
-		Hardware: operations(s.Hardware),
-		Software: operations(s.Software),
-		Fallback: operations(s.Fallback),
-	}
-}
-
-func operations(c meter.Count) *wirev1.Operations {
-	return &wirev1.Operations{Operations: uint64(c.Operations), Bytes: uint64(c.Bytes)}
 }
 
 // estimates is nil when no sample was taken.

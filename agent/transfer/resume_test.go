@@ -16,18 +16,19 @@ import (
 
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // try makes one attempt, with the smallest interval, and returns what both sides say.
 func try(
-	t testing.TB, attempt uint32, source, destination string, prepare func(*transfer.ReceiveOptions, *pair),
+	t testing.TB, attempt uint32, source, destination string, prepare func(*receive.Options, *pair),
 	options ...sendOption,
 ) (sent, received *wirev1.Report, failed error) {
 	t.Helper()
 	var p *pair
-	p = startAttempt(t, attempt, destination, func(o *transfer.ReceiveOptions) {
+	p = startAttempt(t, attempt, destination, func(o *receive.Options) {
 		if prepare != nil {
 			prepare(o, p)
 		}
@@ -68,7 +69,7 @@ func TestPowerLossAnywhere(t *testing.T) {
 		for operations := 1; ; operations += 37 * sparsely {
 			destination := t.TempDir()
 			var m *machine
-			_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+			_, _, err := try(t, 1, source, destination, func(o *receive.Options, _ *pair) {
 				m = newMachine(o.Destination, destination, operations)
 				o.Destination = m
 			}, settings)
@@ -79,7 +80,7 @@ func TestPowerLossAnywhere(t *testing.T) {
 				break
 			}
 			first := m.written
-			sent, received, err := try(t, 2, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+			sent, received, err := try(t, 2, source, destination, func(o *receive.Options, _ *pair) {
 				m = newMachine(o.Destination, destination, -1)
 				o.Destination = m
 			}, settings)
@@ -117,7 +118,7 @@ func TestConnectionBreaks(t *testing.T) {
 	for attempt := uint32(1); ; attempt++ {
 		g := &gate{}
 		var m *machine
-		p := startAttempt(t, attempt, destination, func(o *transfer.ReceiveOptions) {
+		p := startAttempt(t, attempt, destination, func(o *receive.Options) {
 			m = newMachine(o.Destination, destination, -1)
 			o.Destination = m
 		})
@@ -162,7 +163,7 @@ func TestConnectionBreaks(t *testing.T) {
 func broken(t *testing.T, source, destination string) {
 	t.Helper()
 	var m *machine
-	_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+	_, _, err := try(t, 1, source, destination, func(o *receive.Options, _ *pair) {
 		m = newMachine(o.Destination, destination, 60)
 		o.Destination = m
 	})
@@ -309,13 +310,13 @@ func TestNewRunResumes(t *testing.T) {
 		source, destination := t.TempDir(), t.TempDir()
 		file(t, source, "large", noise(1, 20<<20), 0o600)
 		file(t, source, "small", noise(2, 100), 0o600)
-		_, _, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+		_, _, err := try(t, 1, source, destination, func(o *receive.Options, _ *pair) {
 			o.Destination = nameless{o.Destination}
 		})
 		if err == nil {
 			t.Fatal("it went through")
 		}
-		p := startAttempt(t, 2, destination, func(o *transfer.ReceiveOptions) {
+		p := startAttempt(t, 2, destination, func(o *receive.Options) {
 			if err := o.Destination.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +324,7 @@ func TestNewRunResumes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.RunID, o.Sender, o.Destination = "next", sender, transfer.Tree{Destination: d}
+			o.RunID, o.Sender, o.Destination = "next", sender, receive.Tree{Destination: d}
 		})
 		sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.RunID, o.Attempt = "next", 2 })
 		if err != nil {
@@ -347,7 +348,7 @@ func TestNewRunResumes(t *testing.T) {
 func TestWholeFileIsSafe(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "large", noise(1, 3<<20), 0o600)
-	_, received, err := try(t, 1, source, destination, func(o *transfer.ReceiveOptions, _ *pair) {
+	_, received, err := try(t, 1, source, destination, func(o *receive.Options, _ *pair) {
 		o.Destination = nameless{o.Destination}
 	})
 	if err == nil {
@@ -368,14 +369,14 @@ func TestWholeFileIsSafe(t *testing.T) {
 }
 
 // nameless is a destination whose files get no names.
-type nameless struct{ transfer.Destination }
+type nameless struct{ receive.Destination }
 
-func (n nameless) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+func (n nameless) Stage(number uint64, e *tree.Entry) (receive.StagedFile, error) {
 	f, err := n.Destination.Stage(number, e)
 	return namelessFile{f}, err
 }
 
-type namelessFile struct{ transfer.StagedFile }
+type namelessFile struct{ receive.StagedFile }
 
 func (namelessFile) Commit(*tree.Entry) error { return errPower }
 
@@ -384,7 +385,7 @@ func TestFormerReceiverComesBack(t *testing.T) {
 	source, destination := t.TempDir(), t.TempDir()
 	file(t, source, "large", noise(1, 20<<20), 0o600)
 	h := &hanging{resume: make(chan struct{}), hangs: make(chan struct{})}
-	former := startAttempt(t, 1, destination, func(o *transfer.ReceiveOptions) {
+	former := startAttempt(t, 1, destination, func(o *receive.Options) {
 		h.Destination, o.Destination = o.Destination, h
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -421,13 +422,13 @@ func TestFormerReceiverComesBack(t *testing.T) {
 
 // hanging is a destination that hangs after 8 writes.
 type hanging struct {
-	transfer.Destination
+	receive.Destination
 	mu            sync.Mutex
 	writes        int
 	hangs, resume chan struct{}
 }
 
-func (h *hanging) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+func (h *hanging) Stage(number uint64, e *tree.Entry) (receive.StagedFile, error) {
 	h.mu.Lock()
 	if h.writes++; h.writes == 8 {
 		close(h.hangs)

@@ -170,7 +170,7 @@ func (p *packer) retry(ctx context.Context, changed []*outFile) (rest []*outFile
 		return changed, nil
 	}
 	p.retried += uint64(len(b.entries))
-	p.Report.update(func(p *wirev1.Progress) {
+	p.Report.Update(func(p *wirev1.Progress) {
 		p.FilesTotal += uint64(files)
 		p.BytesTotal += uint64(bytes)
 	})
@@ -185,67 +185,4 @@ func (p *packer) retry(ctx context.Context, changed []*outFile) (rest []*outFile
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// taken is a file that was taken back.
-type taken struct {
-	path string
-	size int64
-	// settled: it was announced again, or is gone.
-	settled bool
-}
-
-// retry takes what became of files that were taken back and says what is needed of it.
-func (s *session) retry(m *wirev1.Retry) (*wirev1.Need, error) {
-	if n := len(m.GetFiles()) + len(m.GetGone()); n == 0 || n > protocol.MaxEntries {
-		return nil, protocol.Invalid("a retry of %d files; it must have 1 to %d", n, protocol.MaxEntries)
-	}
-	if !s.manifest.ended {
-		return nil, protocol.Invalid("a retry before the end of the manifest")
-	}
-	for _, index := range m.GetGone() {
-		t, err := s.settle(index)
-		if err != nil {
-			return nil, err
-		}
-		s.Destination.Forget(t.path)
-		s.manifest.files--
-		s.manifest.bytes -= uint64(t.size)
-	}
-	a := s.newAnswer(len(m.GetFiles()))
-	for i, r := range m.GetFiles() {
-		if err := s.ctx.Err(); err != nil {
-			return nil, err
-		}
-		t, err := s.settle(r.GetIndex())
-		if err != nil {
-			return nil, err
-		}
-		e, err := tree.FromWire(r.GetEntry())
-		if err != nil {
-			return nil, protocol.Invalid("%w", err)
-		}
-		if e.Type != tree.File || e.Path != t.path {
-			return nil, protocol.Invalid("%q is announced again as something else", t.path)
-		}
-		s.manifest.bytes += uint64(e.Size) - uint64(t.size)
-		if err := a.consider(i, protocol.FirstRetried+s.retried, &e, s.Destination.LookAgain); err != nil {
-			return nil, err
-		}
-		s.retried++
-	}
-	return a.finish(), nil
-}
-
-// settle returns a file that was taken back, once.
-func (s *session) settle(index uint64) (*taken, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.takenBack[index]
-	if t == nil || t.settled {
-		return nil, protocol.Invalid("the sender announces entry %d again, which it has not taken back", index)
-	}
-	t.settled = true
-	s.changed--
-	return t, nil
 }

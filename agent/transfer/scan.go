@@ -70,7 +70,7 @@ func (s *sender) walk(ctx context.Context) error {
 		}
 		b, weight = batch{first: next}, 0
 		files, bytes = files+batchFiles, bytes+batchBytes
-		s.Report.update(func(p *wirev1.Progress) {
+		s.Report.Update(func(p *wirev1.Progress) {
 			p.FilesTotal, p.BytesTotal = files, bytes
 		})
 		return s.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: m}})
@@ -99,7 +99,7 @@ func (s *sender) walk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Report.update(func(p *wirev1.Progress) { p.Scanned = true })
+	s.Report.Update(func(p *wirev1.Progress) { p.Scanned = true })
 	end := &wirev1.ManifestEnd{Entries: next, Files: files, Bytes: bytes}
 	return s.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: end}})
 }
@@ -163,7 +163,7 @@ func (s *sender) apply(b batch, need *wirev1.Need) (files []*outFile, err error)
 		need.GetUnchangedBytes() > unchangedBytes, need.GetResumedBytes() > unchangedBytes-need.GetUnchangedBytes():
 		return nil, protocol.Invalid("the receiver counts more unchanged files than were announced")
 	}
-	s.Report.update(func(p *wirev1.Progress) {
+	s.Report.Update(func(p *wirev1.Progress) {
 		p.UnchangedFiles += need.GetUnchangedFiles()
 		p.UnchangedBytes += need.GetUnchangedBytes()
 		p.Files += need.GetUnchangedFiles() + need.GetResumedFiles()

@@ -265,7 +265,7 @@ func (s *sender) begin() error {
 		return protocol.Invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
 	}
 	s.adapt(accepted)
-	s.Report.transferring(s.Source.Omissions())
+	s.Report.Transferring(s.Source.Omissions())
 	return nil
 }
 

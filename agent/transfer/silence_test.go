@@ -15,6 +15,7 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -33,11 +34,11 @@ func TestSilentSender(t *testing.T) {
 	manifest := &wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{
 		Manifest: &wirev1.Manifest{Entries: []*wirev1.Entry{root(), fileEntry("a", 10)}},
 	}}
-	tests := map[string]func(*testing.T, *quietStream, *transfer.Receiver){
-		"FromTheStart":  func(*testing.T, *quietStream, *transfer.Receiver) {},
-		"AfterAccepted": func(_ *testing.T, s *quietStream, _ *transfer.Receiver) { say(s, begin) },
-		"AfterManifest": func(_ *testing.T, s *quietStream, _ *transfer.Receiver) { say(s, begin, manifest) },
-		"InData": func(t *testing.T, s *quietStream, r *transfer.Receiver) {
+	tests := map[string]func(*testing.T, *quietStream, *receive.Receiver){
+		"FromTheStart":  func(*testing.T, *quietStream, *receive.Receiver) {},
+		"AfterAccepted": func(_ *testing.T, s *quietStream, _ *receive.Receiver) { say(s, begin) },
+		"AfterManifest": func(_ *testing.T, s *quietStream, _ *receive.Receiver) { say(s, begin, manifest) },
+		"InData": func(t *testing.T, s *quietStream, r *receive.Receiver) {
 			say(s, begin)
 			h := &peer{t: t, encoder: newEncoder(t), token: (<-s.hears).GetAccepted().GetSession()}
 			say(s, manifest)
@@ -60,9 +61,9 @@ func TestSilentSender(t *testing.T) {
 					t.Fatal(err)
 				}
 				const idle = time.Minute
-				r := transfer.NewReceiver(transfer.ReceiveOptions{
-					RunID: "run", Attempt: 1, Destination: transfer.Tree{Destination: d}, Engines: engines.Default(),
-					Report: transfer.NewReceiveReport(), Idle: idle,
+				r := receive.New(receive.Options{
+					RunID: "run", Attempt: 1, Destination: receive.Tree{Destination: d}, Engines: engines.Default(),
+					Report: receive.NewReport(), Idle: idle,
 				})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -150,9 +151,9 @@ func TestDeafSender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := transfer.NewReceiver(transfer.ReceiveOptions{
-		RunID: "run", Attempt: 1, Destination: transfer.Tree{Destination: d}, Engines: engines.Default(),
-		Report: transfer.NewReceiveReport(), Idle: 50 * time.Millisecond,
+	r := receive.New(receive.Options{
+		RunID: "run", Attempt: 1, Destination: receive.Tree{Destination: d}, Engines: engines.Default(),
+		Report: receive.NewReport(), Idle: 50 * time.Millisecond,
 	})
 	stream := &deafStream{ctx: t.Context(), says: make(chan *wirev1.SessionRequest, 2)}
 	stream.says <- &wirev1.SessionRequest{Message: &wirev1.SessionRequest_Begin{Begin: goodBegin()}}

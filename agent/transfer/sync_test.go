@@ -9,19 +9,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
 // recorder is a destination that notes what is done to each file.
 type recorder struct {
-	transfer.Destination
+	receive.Destination
 	mu   sync.Mutex
 	done map[string][]string
 }
 
-func (j *recorder) Stage(number uint64, e *tree.Entry) (transfer.StagedFile, error) {
+func (j *recorder) Stage(number uint64, e *tree.Entry) (receive.StagedFile, error) {
 	f, err := j.Destination.Stage(number, e)
 	return recorderFile{f, j, e.Path}, err
 }
@@ -33,7 +33,7 @@ func (j *recorder) note(path, what string) {
 }
 
 type recorderFile struct {
-	transfer.StagedFile
+	receive.StagedFile
 	recorder *recorder
 	path     string
 }
@@ -63,7 +63,7 @@ func TestChunksAreSyncedBeforeTheName(t *testing.T) {
 	file(t, source, "more", noise(2, protocol.ChunkSize+1), 0o600)
 	file(t, source, "small", noise(3, 100), 0o600)
 	j := &recorder{done: make(map[string][]string)}
-	p := startReceiver(t, destination, func(o *transfer.ReceiveOptions) {
+	p := startReceiver(t, destination, func(o *receive.Options) {
 		j.Destination, o.Destination = o.Destination, j
 	})
 	if _, err := p.send(t.Context(), t, source); err != nil {

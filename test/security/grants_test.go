@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
-	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -83,10 +83,10 @@ func (v *grantedVolume) receive(d *v1alpha1.Delivery) (wirev1.Receiver_SessionCl
 		return nil, err
 	}
 	v.t.Cleanup(func() { _ = destination.Close() })
-	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
+	receiver := receive.New(receive.Options{
 		RunID: config.GetRunId(), Attempt: config.GetAttempt(), Sender: "bank/ledger",
-		Destination: transfer.Tree{Destination: destination},
-		AllowDelete: config.GetAllowDelete(), Engines: engines.Default(), Report: transfer.NewReceiveReport(),
+		Destination: receive.Tree{Destination: destination},
+		AllowDelete: config.GetAllowDelete(), Engines: engines.Default(), Report: receive.NewReport(),
 	})
 	ended := make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())

@@ -11,6 +11,7 @@ import (
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -71,14 +72,14 @@ func (a *agent) moveLocally(
 		compress = a.encoders(ctx, resolved)
 		decode, _ = a.decoders(ctx)
 	}
-	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
+	receiver := receive.New(receive.Options{
 		RunID:       to.GetRunId(),
 		Attempt:     to.GetAttempt(),
 		Sender:      to.GetSenderNamespace() + "/" + to.GetSenderName(),
-		Destination: transfer.Tree{Destination: destination},
+		Destination: receive.Tree{Destination: destination},
 		AllowDelete: to.GetAllowDelete(),
 		Engines:     decode,
-		Report:      transfer.NewReceiveReport(),
+		Report:      receive.NewReport(),
 		OneProcess:  true,
 	})
 	pipe := transport.NewPipe(receiver.ServeBlocks)

@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/agent/filter"
 	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -199,7 +200,7 @@ func (a *agent) receive(ctx context.Context) error {
 		return err
 	}
 	files := transport.NewFiles(a.configDir)
-	report := transfer.NewReceiveReport()
+	report := receive.NewReport()
 
 	err = func() error {
 		destination, err := tree.OpenDestination(c.GetVolume(), c.GetPath(), c.GetRunId(), c.GetAttempt())
@@ -208,11 +209,11 @@ func (a *agent) receive(ctx context.Context) error {
 		}
 		defer destination.Close()
 		engines, rates := a.decoders(ctx)
-		receiver := transfer.NewReceiver(transfer.ReceiveOptions{
+		receiver := receive.New(receive.Options{
 			RunID:        c.GetRunId(),
 			Attempt:      c.GetAttempt(),
 			Sender:       c.GetSenderNamespace() + "/" + c.GetSenderName(),
-			Destination:  transfer.Tree{Destination: destination},
+			Destination:  receive.Tree{Destination: destination},
 			AllowDelete:  c.GetAllowDelete(),
 			Engines:      engines,
 			InflateRates: rates,

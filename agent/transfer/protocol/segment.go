@@ -33,21 +33,19 @@ const (
 // Absent are the parts whose bytes are not in the block.
 func (s *Segment) Absent() Parts { return s.Reused | s.Holes }
 
-// Carried is how many bytes of the segment are in the block.
-func (s *Segment) Carried(chunk int64) int64 {
-	return int64(s.Length) - s.Absent().Bytes(int64(s.Length), chunk)
-}
-
-// Check says what is wrong with a segment whatever file it is of. One that passes carries between 0 and chunk bytes.
-func (s *Segment) Check(chunk int64) error {
-	if int64(s.Length) > chunk {
-		return Invalid("a segment of %d bytes; the session's chunks have %d", s.Length, chunk)
+// Carried returns how many bytes of the segment are in the block, from 0 to chunk, or what is wrong with it whatever
+// file it is of.
+func (s *Segment) Carried(chunk int64) (int64, error) {
+	length := int64(s.Length)
+	if length > chunk {
+		return 0, Invalid("a segment of %d bytes; the session's chunks have %d", length, chunk)
 	}
-	if n := PartsOf(int64(s.Length), chunk); s.Absent()>>n != 0 || s.Reused&s.Holes != 0 {
-		return Invalid("a segment of %d bytes: parts %#x are to be reused and %#x are holes, which cannot be", s.Length,
+	absent := s.Absent()
+	if absent>>PartsOf(length, chunk) != 0 || s.Reused&s.Holes != 0 {
+		return 0, Invalid("a segment of %d bytes: parts %#x are to be reused and %#x are holes, which cannot be", length,
 			s.Reused, s.Holes)
 	}
-	return nil
+	return length - absent.Bytes(length, chunk), nil
 }
 
 // append appends the segment as a field of a DataRequest.

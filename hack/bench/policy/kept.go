@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
@@ -16,12 +16,12 @@ import (
 // that was removed go back to the host after a second or so, and finding them again takes up to twenty times what
 // writing to them does: more than most choices differ by.
 type kept struct {
-	transfer.Tree
+	receive.Tree
 	file *os.File
 }
 
 // Stage returns the file for the only one that is sent.
-func (k kept) Stage(uint64, *tree.Entry) (transfer.StagedFile, error) { return keptFile{k.file}, nil }
+func (k kept) Stage(uint64, *tree.Entry) (receive.StagedFile, error) { return keptFile{k.file}, nil }
 
 type keptFile struct{ *os.File }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
 	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/receive"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -113,10 +114,10 @@ func (r *receiver) do(ctx context.Context, o order, answers func(answer)) error 
 	if err != nil {
 		return err
 	}
-	report := transfer.NewReceiveReport()
-	receiver := transfer.NewReceiver(transfer.ReceiveOptions{
+	report := receive.NewReport()
+	receiver := receive.New(receive.Options{
 		RunID: o.Run, Attempt: 1, Sender: namespace + "/" + name,
-		Destination: kept{transfer.Tree{Destination: destination}, r.file},
+		Destination: kept{receive.Tree{Destination: destination}, r.file},
 		Engines:     r.codec, InflateRates: r.rates, Report: report,
 	})
 	listener, err := net.Listen("tcp", network.ReceiverAddress(prefix)+":0")

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package receive
 
 import (
 	"context"
@@ -15,16 +15,8 @@ import (
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
 
-const (
-	// DefaultCheckpointInterval is how much each stream may have at stake, in bytes, unless the sender says otherwise.
-	DefaultCheckpointInterval = 64 << 20
-
-	minCheckpointInterval = 1 << 20
-	maxCheckpointInterval = 16 << 30
-
-	// maxNotes bounds the chunks that are at stake.
-	maxNotes = 1 << 14
-)
+// maxNotes bounds the chunks that are at stake.
+const maxNotes = 1 << 14
 
 // note is a chunk that was written and is not safe yet.
 type note struct {
@@ -142,9 +134,18 @@ func (c *checkpoints) run() {
 	}
 }
 
-// stake waits until n bytes may be written. settle must follow when they are, and are noted or in a file that has its
-// name.
-func (c *checkpoints) stake(n int64) error {
+// staking waits until n bytes may be written and has them written, noted or in a file that has its name. From then on
+// they are at stake.
+func (c *checkpoints) staking(n int64, write func() error) error {
+	if err := c.reserve(n); err != nil {
+		return err
+	}
+	defer c.count(n)
+	return write()
+}
+
+// reserve waits until n bytes may be written.
+func (c *checkpoints) reserve(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -168,7 +169,8 @@ func (c *checkpoints) stake(n int64) error {
 	}
 }
 
-func (c *checkpoints) settle(n int64) {
+// count takes n bytes that were reserved for written.
+func (c *checkpoints) count(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writing -= n
@@ -181,6 +183,27 @@ func (c *checkpoints) wrote(f *inFile, chunk int64, digest protocol.Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notes = append(c.notes, note{f, chunk, digest})
+}
+
+// commit gives a file its name.
+func (c *checkpoints) commit(staged StagedFile, f *inFile) error {
+	f.naming.Lock()
+	defer f.naming.Unlock()
+	if err := staged.Commit(&f.entry); err != nil {
+		return err
+	}
+	f.named = true
+	c.done(f)
+	return nil
+}
+
+// discard gives a file up.
+func (c *checkpoints) discard(f *inFile) error {
+	f.naming.Lock()
+	defer f.naming.Unlock()
+	f.named = true
+	c.done(f)
+	return c.destination.Discard(f.number)
 }
 
 // done notes that a file was given its name, or up.

@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package receive
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 
 const hostileChunk = 64 << 10
 
-// hostileStream is a connection of a session whose sender took files 1 and 2 back.
-func hostileStream() *inStream {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	return &inStream{session: &session{
-		ctx: ctx, cancel: cancel, chunk: hostileChunk, takenBack: map[uint64]*taken{1: {}, 2: {}},
-	}}
+// hostileStream is a connection of an attempt whose sender took files 1 and 2 back.
+func hostileStream() *stream {
+	return &stream{
+		ctx: context.Background(), terms: &terms{chunk: hostileChunk},
+		expected: &expected{takenBack: map[uint64]*taken{1: {}, 2: {}}},
+	}
 }
 
 // Segments of files that were taken back are not written; what they say of themselves is checked all the same: a length
@@ -38,7 +38,8 @@ func TestPartsOfFilesTakenBack(t *testing.T) {
 		d := hostileStream()
 		var sum int64
 		for i := range segments {
-			sum += segments[i].Carried(hostileChunk)
+			s := &segments[i]
+			sum += int64(s.Length) - s.Absent().Bytes(int64(s.Length), hostileChunk)
 		}
 		d.message.Segments = segments
 		if err := d.claim(frame.Header{PlainLen: uint32(max(sum, 0))}); !failure.Is(
