@@ -11,8 +11,8 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/gozstd"
 	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 )
 
 // TestAdaptive: mode Auto chooses among the ways that the receiver reads, by the objective, and says so. What it
@@ -54,7 +54,7 @@ func TestAdaptive(t *testing.T) {
 			p := startReceiver(t, destination, func(o *receive.Options) {
 				o.Engines, o.InflateRates = test.receiver, map[codec.ID]float64{codec.Deflate: 3e8, codec.Zstd: 1e9}
 			})
-			sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) {
+			sent, err := p.send(t.Context(), t, source, func(o *send.Options) {
 				o.Policy = policy.Settings{Mode: policy.Auto, Level: codec.High, Objective: test.objective, Prices: test.prices}
 				o.Engines, o.Codecs, o.WayEngines = engines, []codec.ID{codec.Zstd, codec.Deflate}, ways
 				for w := range ways {

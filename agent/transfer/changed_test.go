@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -43,7 +43,7 @@ func (d touching) LookAgain(e *tree.Entry) (bool, error) {
 	return d.Destination.LookAgain(e)
 }
 
-func atOnce(o *transfer.SendOptions) {
+func atOnce(o *send.Options) {
 	o.ChangedPauses = []time.Duration{time.Millisecond, time.Millisecond, time.Millisecond}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/gozstd"
 	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 )
 
 // TestCodecIsNegotiated: the first codec of the sender's list that both sides have is
@@ -49,7 +49,7 @@ func TestCodecIsNegotiated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			destination := t.TempDir()
 			p := startReceiver(t, destination, func(o *receive.Options) { o.Engines = test.receiver })
-			sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) {
+			sent, err := p.send(t.Context(), t, source, func(o *send.Options) {
 				o.Engines, o.Codecs = test.sender, test.codecs
 				o.Policy = policy.Settings{Mode: policy.Always, Level: codec.Balanced, PreferHardware: true}
 			})

@@ -9,8 +9,8 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 )
 
 func TestCompressionIsReported(t *testing.T) {
@@ -62,7 +62,7 @@ func TestCompressionIsReported(t *testing.T) {
 					o.Engines = codec.NewRegistry(identity.New())
 				}
 			})
-			sent, err := p.send(t.Context(), t, test.source, func(o *transfer.SendOptions) { o.Policy = test.settings })
+			sent, err := p.send(t.Context(), t, test.source, func(o *send.Options) { o.Policy = test.settings })
 			if err != nil {
 				t.Fatal(err)
 			}

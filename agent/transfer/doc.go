@@ -1,14 +1,15 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transfer moves a tree from a sender to a receiver over the Receiver service.
+// Package transfer holds the two ends of a Transfer, which moves a tree from a sender to a receiver over the Receiver
+// service, and the tests that need both. What they share is in package protocol; neither end imports the other.
 //
-// The sender walks its tree and announces entries in manifests; the receiver makes directories and links, compares
-// files with what it has and answers which it needs. Files are cut into chunks, and what is shorter than a chunk shares
-// a block with others. Each worker of the sender has a processor's worth of work: it reads, digests, compresses and
-// sends over a Data stream and a connection of its own. The receiver checks what it is told against what was announced,
-// writes the pieces into staged files, reads them back where that is asked for, and gives a file its name when all of
-// it is there.
+//	send: walk, announce ─── manifests ──> receive: compare with the destination
+//	send: cut, pack      <── needs ─────── receive
+//	send: read, compress ─── blocks ─────> receive: check, expand, stage, sync, name
+//
+// The manifests and needs travel on a session, which is a gRPC stream, the blocks on connections of their own, one for
+// each worker of the sender, who has a processor's worth of work.
 //
 // # What is not sent
 //
@@ -24,16 +25,10 @@
 //
 // # Memory
 //
-// Announced files that are not complete cost entryCost bytes and what the entry weighs each. The sender announces at
-// most windowBytes of them and goes on as they are sent; the receiver looks at no more than twice as much before what
-// is on its way has come. Besides that, each of at most MaxStreams streams holds no more than 4 MiB on either side, and
-// digests take 1 MiB. With chunks of 1 MiB that is 130 MiB at most, and 194 MiB for a receiver whose sender goes to its
-// limits; agents have Go's collector keep the process below 256 MiB. The walk holds the names of the directories it has
-// entered.
+// Announced files that are not complete cost protocol.EntryCost bytes and what the entry weighs each. The sender
+// announces at most protocol.WindowBytes of them and goes on as they are sent; the receiver looks at no more than twice
+// as much before what is on its way has come. Besides that, each of at most protocol.MaxStreams streams holds no more
+// than 4 MiB on either side, and digests take 1 MiB. With chunks of 1 MiB that is 130 MiB at most, and 194 MiB for a
+// receiver whose sender goes to its limits; agents have Go's collector keep the process below 256 MiB. The walk holds
+// the names of the directories it has entered.
 package transfer
-
-const (
-	// A manifest is sent when it has batchEntries or batchBytes of paths.
-	batchEntries = 1024
-	batchBytes   = 256 << 10
-)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -89,7 +89,7 @@ func TestVerifyFindsDamagedStorage(t *testing.T) {
 			p := startReceiver(t, destination, func(o *receive.Options) {
 				o.Destination = corrupting{o.Destination, offset}
 			})
-			_, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.CheckpointInterval = 4 << 20 })
+			_, err := p.send(t.Context(), t, source, func(o *send.Options) { o.CheckpointInterval = 4 << 20 })
 			wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED)
 			if n := noRemains(t, source, destination); n != 0 {
 				t.Errorf("%d files have their names", n)

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/lighterage/lighterage/agent/codec"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -278,7 +278,7 @@ func TestSenderHoldsBoundedBlocks(t *testing.T) {
 	sent := make(chan error, 1)
 	before := live()
 	go func() {
-		_, err := p.send(ctx, t, source, func(o *transfer.SendOptions) {
+		_, err := p.send(ctx, t, source, func(o *send.Options) {
 			o.Streams, o.Codecs = protocol.MaxStreams, []codec.ID{codec.Deflate}
 			o.DialBlocks = func(context.Context) (net.Conn, error) {
 				near, far := net.Pipe()

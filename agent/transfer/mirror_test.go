@@ -13,8 +13,8 @@ import (
 
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -26,7 +26,7 @@ func filtered(t testing.TB, mirror bool, include, exclude []string) sendOption {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *transfer.SendOptions) {
+	return func(o *send.Options) {
 		o.Source.SetFilter(f)
 		if mirror {
 			o.Mirror = &wirev1.Mirror{Include: include, Exclude: exclude}
@@ -86,7 +86,7 @@ func TestMirrorOfNothing(t *testing.T) {
 	if got := names(t, destination); !slices.Equal(got, []string{".", "old"}) {
 		t.Errorf("there are %q", got)
 	}
-	move(t, source, destination, filtered(t, true, nil, nil), func(o *transfer.SendOptions) {
+	move(t, source, destination, filtered(t, true, nil, nil), func(o *send.Options) {
 		o.Mirror.AllowEmptySource = true
 	})
 	same(t, source, destination)

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -61,7 +61,7 @@ func TestOnlyChangedPartsAreSent(t *testing.T) {
 			file(t, source, "small", noise(9, 1000), 0o600)
 			age(t, filepath.Join(source, "large"), int64(len(name)))
 			file(t, destination, "large", old, 0o600)
-			sent, received := move(t, source, destination, func(o *transfer.SendOptions) { o.Verify = verify })
+			sent, received := move(t, source, destination, func(o *send.Options) { o.Verify = verify })
 			same(t, source, destination)
 			if err := os.Remove(filepath.Join(destination, "small")); err != nil {
 				t.Fatal(err)
@@ -146,7 +146,7 @@ func TestHolesAreNotSent(t *testing.T) {
 	sparseFile(t, source, "small", 300<<10, map[int64]int{2 * part: part})
 	const data = 1<<20 + 5*part + part
 	for _, verify := range []bool{true, false} {
-		sent, received := move(t, source, destination, func(o *transfer.SendOptions) { o.Verify = verify })
+		sent, received := move(t, source, destination, func(o *send.Options) { o.Verify = verify })
 		same(t, source, destination)
 		for side, p := range map[string]*wirev1.Progress{"sender": sent.Progress, "receiver": received.Progress} {
 			if p.HoleBytes != p.BytesTotal-data || p.Bytes != p.BytesTotal || p.ReusedBytes != 0 {
@@ -311,7 +311,7 @@ func TestOldVersionChanges(t *testing.T) {
 					}
 				}}
 			})
-			_, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.Verify, o.Streams = false, 1 })
+			_, err := p.send(t.Context(), t, source, func(o *send.Options) { o.Verify, o.Streams = false, 1 })
 			wantReason(t, p, err, wirev1.FailureReason_FAILURE_REASON_DESTINATION_CHANGED)
 			move(t, source, destination)
 			same(t, source, destination)
@@ -550,7 +550,7 @@ func TestHostileOld(t *testing.T) {
 					t, asked{mute{says: []*wirev1.SessionResponse{accepted, test.need}}, test.answer}, &transport.Counter{},
 				),
 			}
-			_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = patience })
+			_, err := p.send(context.Background(), t, source, func(o *send.Options) { o.Silence = patience })
 			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 				t.Errorf("the sender ended with %v", err)
 			}

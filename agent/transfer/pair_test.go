@@ -12,8 +12,8 @@ import (
 	"github.com/lighterage/lighterage/agent/codec"
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/transport/transporttest"
 	"github.com/lighterage/lighterage/agent/tree"
@@ -115,7 +115,7 @@ func (p *pair) wait(t testing.TB) error {
 	}
 }
 
-type sendOption func(*transfer.SendOptions)
+type sendOption func(*send.Options)
 
 // send sends a directory to the receiver.
 func (p *pair) send(ctx context.Context, t testing.TB, source string, options ...sendOption) (*wirev1.Report, error) {
@@ -125,13 +125,13 @@ func (p *pair) send(ctx context.Context, t testing.TB, source string, options ..
 		t.Fatal(err)
 	}
 	defer s.Close()
-	report := transfer.NewSendReport()
-	o := transfer.SendOptions{
+	report := send.NewReport()
+	o := send.Options{
 		RunID: "run", Attempt: 1, Source: s, Engines: engines.Default(),
 		Policy:     policy.Settings{Mode: policy.Auto, Level: codec.Fast},
 		Codecs:     []codec.ID{codec.Deflate},
 		Verify:     true,
-		Dial:       func() (transfer.Conn, error) { return p.dialer.Dial(serverName) },
+		Dial:       func() (send.Conn, error) { return p.dialer.Dial(serverName) },
 		DialBlocks: func(ctx context.Context) (net.Conn, error) { return p.dialer.DialBlocks(ctx, serverName) },
 		Streams:    3,
 		Report:     report,
@@ -140,7 +140,7 @@ func (p *pair) send(ctx context.Context, t testing.TB, source string, options ..
 	for _, option := range options {
 		option(&o)
 	}
-	err = transfer.Send(ctx, o)
+	err = send.Run(ctx, o)
 	report.End(err)
 	return report.Report(), err
 }

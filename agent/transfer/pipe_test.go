@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -22,9 +22,9 @@ func throughPipe(t testing.TB, p *pair) sendOption {
 	wirev1.RegisterReceiverServer(pipe, p.receiver)
 	go pipe.Serve(pipe.Listener())
 	t.Cleanup(pipe.Stop)
-	return func(o *transfer.SendOptions) {
+	return func(o *send.Options) {
 		o.OneProcess = true
-		o.Dial = func() (transfer.Conn, error) { return pipe.Dial() }
+		o.Dial = func() (send.Conn, error) { return pipe.Dial() }
 		o.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }
 	}
 }
@@ -64,7 +64,7 @@ func TestPipeResumes(t *testing.T) {
 				m = newMachine(o.Destination, destination, operations)
 				o.Destination, o.OneProcess = m, pipe
 			})
-			options := []sendOption{func(o *transfer.SendOptions) { o.Attempt, o.CheckpointInterval = number, 1<<20 }}
+			options := []sendOption{func(o *send.Options) { o.Attempt, o.CheckpointInterval = number, 1<<20 }}
 			if pipe {
 				options = append(options, throughPipe(t, p))
 			}

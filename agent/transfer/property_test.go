@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 )
 
 // gardener changes trees at random, the same for a seed.
@@ -177,7 +177,7 @@ func mirrored(source, destination map[string]string, include, exclude []string) 
 // Whatever the trees and the patterns are, a mirror ends as it is defined.
 func TestMirrorOfRandomTrees(t *testing.T) {
 	t.Parallel()
-	allowEmpty := func(o *transfer.SendOptions) { o.Mirror.AllowEmptySource = true }
+	allowEmpty := func(o *send.Options) { o.Mirror.AllowEmptySource = true }
 	const trees uint64 = max(6/sparsely, 2)
 	for seed := range trees { // trees that are mixed and trees that are not
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

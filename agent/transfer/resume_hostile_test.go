@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -60,7 +60,7 @@ func TestHostileSafeRanges(t *testing.T) {
 			t.Parallel()
 			says := []*wirev1.SessionResponse{accepted, {Message: &wirev1.SessionResponse_Need{Need: need}}}
 			p := &pair{dialer: serve(t, mute{says: says, hears: true}, &transport.Counter{})}
-			_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) { o.Silence = patience })
+			_, err := p.send(context.Background(), t, source, func(o *send.Options) { o.Silence = patience })
 			if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_INVALID_DATA) {
 				t.Errorf("the sender ended with %v", err)
 			}

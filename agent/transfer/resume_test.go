@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
@@ -33,7 +33,7 @@ func try(
 			prepare(o, p)
 		}
 	})
-	options = append([]sendOption{func(o *transfer.SendOptions) {
+	options = append([]sendOption{func(o *send.Options) {
 		o.Attempt, o.CheckpointInterval = attempt, 1<<20
 	}}, options...)
 	sent, failed = p.send(t.Context(), t, source, options...)
@@ -65,7 +65,7 @@ func TestPowerLossAnywhere(t *testing.T) {
 	const streams = 3
 	source, size := resumable(t)
 	for _, verify := range []bool{true, false} {
-		settings := func(o *transfer.SendOptions) { o.Verify, o.Streams = verify, streams }
+		settings := func(o *send.Options) { o.Verify, o.Streams = verify, streams }
 		for operations := 1; ; operations += 37 * sparsely {
 			destination := t.TempDir()
 			var m *machine
@@ -130,7 +130,7 @@ func TestConnectionBreaks(t *testing.T) {
 			}
 		}
 		p.dialer.Address = splice(t, g, p.dialer.Address)
-		sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.Attempt = attempt })
+		sent, err := p.send(t.Context(), t, source, func(o *send.Options) { o.Attempt = attempt })
 		if received := p.wait(t); err == nil {
 			err = received
 		}
@@ -293,7 +293,7 @@ func TestShortStagedFileWithoutVerification(t *testing.T) {
 	if err := os.Truncate(found[0], 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	sent, _, err := try(t, 2, source, destination, nil, func(o *transfer.SendOptions) { o.Verify = false })
+	sent, _, err := try(t, 2, source, destination, nil, func(o *send.Options) { o.Verify = false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestNewRunResumes(t *testing.T) {
 			}
 			o.RunID, o.Sender, o.Destination = "next", sender, receive.Tree{Destination: d}
 		})
-		sent, err := p.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.RunID, o.Attempt = "next", 2 })
+		sent, err := p.send(t.Context(), t, source, func(o *send.Options) { o.RunID, o.Attempt = "next", 2 })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +391,7 @@ func TestFormerReceiverComesBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := former.send(ctx, t, source, func(o *transfer.SendOptions) { o.CheckpointInterval = 1 << 20 })
+		_, err := former.send(ctx, t, source, func(o *send.Options) { o.CheckpointInterval = 1 << 20 })
 		ended <- err
 	}()
 	<-h.hangs
@@ -404,7 +404,7 @@ func TestFormerReceiverComesBack(t *testing.T) {
 	if err := former.wait(t); err == nil {
 		t.Error("the former receiver succeeds")
 	}
-	sent, err := second.send(t.Context(), t, source, func(o *transfer.SendOptions) { o.Attempt = 2 })
+	sent, err := second.send(t.Context(), t, source, func(o *send.Options) { o.Attempt = 2 })
 	if err != nil {
 		t.Fatal(err)
 	}

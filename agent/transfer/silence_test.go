@@ -14,8 +14,8 @@ import (
 
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -221,7 +221,7 @@ func TestSilentReceiver(t *testing.T) {
 			p := &pair{dialer: serve(t, mute{says: says, done: t.Context().Done()}, &transport.Counter{})}
 			ended := make(chan error, 1)
 			go func() {
-				_, err := p.send(context.Background(), t, source, func(o *transfer.SendOptions) {
+				_, err := p.send(context.Background(), t, source, func(o *send.Options) {
 					o.Silence = 300 * time.Millisecond
 				})
 				ended <- err

@@ -10,8 +10,8 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/engines"
 	"github.com/lighterage/lighterage/agent/compression"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -40,7 +40,7 @@ func (a *agent) local(ctx context.Context) error {
 	if err != nil {
 		return badConfig("%w", err)
 	}
-	report := transfer.NewSendReport()
+	report := send.NewReport()
 	report.SetDetail("The agent is opening both volumes")
 	stop, err := a.serveControl(transport.NewFiles(a.configDir), from.GetControlAddress(), report)
 	if err != nil {
@@ -53,7 +53,7 @@ func (a *agent) local(ctx context.Context) error {
 // moveLocally joins a receiver and a sender.
 func (a *agent) moveLocally(
 	ctx context.Context, from *wirev1.SendConfig, to *wirev1.ReceiveConfig, resolved compression.Settings,
-	report *transfer.Report,
+	report *send.Report,
 ) error {
 	source, err := openSource(from)
 	if err != nil {
@@ -91,10 +91,10 @@ func (a *agent) moveLocally(
 	received := make(chan error, 1)
 	go func() { received <- receiver.Wait(receiving) }()
 	options := sendOptions(from, source, compress, resolved, report)
-	options.Dial = func() (transfer.Conn, error) { return pipe.Dial() }
+	options.Dial = func() (send.Conn, error) { return pipe.Dial() }
 	options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return pipe.DialBlocks(ctx) }
 	options.OneProcess = true
-	err = transfer.Send(ctx, options)
+	err = send.Run(ctx, options)
 	if err != nil {
 		giveUp(err)
 	}

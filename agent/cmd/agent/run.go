@@ -19,9 +19,9 @@ import (
 	"github.com/lighterage/lighterage/agent/control"
 	"github.com/lighterage/lighterage/agent/failure"
 	"github.com/lighterage/lighterage/agent/filter"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -61,7 +61,7 @@ func (a *agent) send(ctx context.Context) error {
 		return err
 	}
 	files := transport.NewFiles(a.configDir)
-	report := transfer.NewSendReport()
+	report := send.NewReport()
 	stop, err := a.serveControl(files, c.GetControlAddress(), report)
 	if err != nil {
 		return err
@@ -87,11 +87,11 @@ func (a *agent) send(ctx context.Context) error {
 		compress := <-chosen
 		data := &transport.Dialer{Address: address, Files: files, Counter: &report.Wire, Pace: pace}
 		options := sendOptions(&c, source, compress, resolved, report)
-		options.Dial = func() (transfer.Conn, error) { return data.Dial(name) }
+		options.Dial = func() (send.Conn, error) { return data.Dial(name) }
 		options.DialBlocks = func(ctx context.Context) (net.Conn, error) { return data.DialBlocks(ctx, name) }
 		options.Direct = c.GetReceiverEndpoint() != ""
 		options.ProtocolVersion = version
-		return transfer.Send(ctx, options)
+		return send.Run(ctx, options)
 	}()
 	return a.end(report, err)
 }
@@ -142,7 +142,7 @@ func mirror(c *wirev1.SendConfig) *wirev1.Mirror {
 // open opens the run at the peer's gateway and returns the TLS server name of the receiving agent, and the version of
 // the protocol in which to speak to it.
 func (a *agent) open(
-	ctx context.Context, c *wirev1.SendConfig, files *transport.Files, report *transfer.Report,
+	ctx context.Context, c *wirev1.SendConfig, files *transport.Files, report *send.Report,
 ) (name string, version uint32, err error) {
 	dialer := &transport.Dialer{Address: c.GetGatewayEndpoint(), Files: files}
 	gateway, err := dialer.Dial(transport.GatewayServerName)
@@ -158,7 +158,7 @@ func (a *agent) open(
 		Privileged:      c.GetPrivileged(),
 		Mirror:          c.GetMirror(),
 	}
-	if name, err = transfer.Open(ctx, gateway, request, report, transfer.DefaultBackoff); err != nil {
+	if name, err = send.Open(ctx, gateway, request, report, send.DefaultBackoff); err != nil {
 		return "", 0, err
 	}
 	a.log.Info("Receiving agent is ready", "serverName", name, "protocol", request.GetProtocolVersion())
@@ -167,9 +167,9 @@ func (a *agent) open(
 
 // sendOptions are those of a sender but for how it reaches its receiver.
 func sendOptions(
-	c *wirev1.SendConfig, source *tree.Source, compress encoders, resolved compression.Settings, report *transfer.Report,
-) transfer.SendOptions {
-	return transfer.SendOptions{
+	c *wirev1.SendConfig, source *tree.Source, compress encoders, resolved compression.Settings, report *send.Report,
+) send.Options {
+	return send.Options{
 		RunID:              c.GetRunId(),
 		Attempt:            c.GetAttempt(),
 		Source:             source,

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// DefaultCheckpointInterval is how much each stream may have at stake, in bytes, unless the sender says otherwise.
-	DefaultCheckpointInterval = 64 << 20
+	// defaultCheckpointInterval is how much each stream may have at stake, in bytes, unless the sender says otherwise.
+	defaultCheckpointInterval = 64 << 20
 
 	minCheckpointInterval = 1 << 20
 	maxCheckpointInterval = 16 << 30
@@ -60,7 +60,7 @@ func negotiate(o *Options, begin *wirev1.Begin) (*terms, error) {
 		return nil, protocol.Invalid("a chunk size of %d bytes; it must be a power of two from %d to %d", c,
 			protocol.MinChunkSize, protocol.MaxChunkSize)
 	}
-	interval := cmp.Or(begin.GetCheckpointInterval(), DefaultCheckpointInterval)
+	interval := cmp.Or(begin.GetCheckpointInterval(), defaultCheckpointInterval)
 	if interval < minCheckpointInterval || interval > maxCheckpointInterval {
 		return nil, protocol.Invalid("a checkpoint interval of %d bytes; it must be from %d to %d", interval,
 			minCheckpointInterval, maxCheckpointInterval)

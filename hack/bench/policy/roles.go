@@ -20,8 +20,8 @@ import (
 	"github.com/lighterage/lighterage/agent/codec/identity"
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/policy"
-	"github.com/lighterage/lighterage/agent/transfer"
 	"github.com/lighterage/lighterage/agent/transfer/receive"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	"github.com/lighterage/lighterage/agent/transport"
 	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
@@ -166,12 +166,12 @@ func (s *sender) do(ctx context.Context, o order, answers func(answer)) error {
 		return err
 	}
 	defer source.Close()
-	report := transfer.NewSendReport()
+	report := send.NewReport()
 	dialer := &transport.Dialer{Address: o.Address, Files: transport.NewFiles(s.dir), Counter: &report.Wire}
-	options := transfer.SendOptions{
+	options := send.Options{
 		RunID: o.Run, Attempt: 1, Source: source, Engines: engines.Default(), Policy: o.Settings,
 		Codecs:     []codec.ID{codec.Deflate, codec.Zstd},
-		Dial:       func() (transfer.Conn, error) { return dialer.Dial(serverName) },
+		Dial:       func() (send.Conn, error) { return dialer.Dial(serverName) },
 		DialBlocks: func(ctx context.Context) (net.Conn, error) { return dialer.DialBlocks(ctx, serverName) },
 		Streams:    runtime.GOMAXPROCS(0), Report: report, Direct: true,
 	}
@@ -185,7 +185,7 @@ func (s *sender) do(ctx context.Context, o order, answers func(answer)) error {
 	}
 	runtime.GC()
 	before, start := processCPU(), time.Now()
-	if err := transfer.Send(ctx, options); err != nil {
+	if err := send.Run(ctx, options); err != nil {
 		return err
 	}
 	elapsed := time.Since(start)

@@ -1,13 +1,12 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package send
 
 import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 
 	"github.com/lighterage/lighterage/agent/adapt"
 	"github.com/lighterage/lighterage/agent/frame"
@@ -16,18 +15,16 @@ import (
 	"github.com/lighterage/lighterage/agent/tree"
 )
 
-// outState is how far the sending of a file is.
-type outState struct {
-	mu sync.Mutex
-	// handled are the bytes that were sent or given up.
-	handled int64
-	// takenBack: the file changed, and the receiver was told to forget it.
-	takenBack bool
-}
-
 // worker reads, encodes and sends blocks over a connection of its own.
 type worker struct {
-	*sender
+	source   *tree.Source
+	report   *Report
+	window   *window
+	changed  *changedFiles
+	workload *workload
+	adaptive *adaptive
+	salt     []byte
+
 	conn    net.Conn
 	encoder *frame.Encoder
 	plain   []byte
@@ -41,33 +38,31 @@ type worker struct {
 	zeros protocol.ZeroHash
 }
 
-// sendItems works on items until there are none.
-func (s *sender) sendItems(ctx context.Context) error {
-	conn, err := s.DialBlocks(ctx)
+// run works on items until there are none.
+func (w *worker) run(ctx context.Context, o *Options, t *terms) error {
+	conn, err := o.DialBlocks(ctx)
 	if err != nil {
 		return protocol.Lost(err)
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	encoder, err := frame.NewEncoder(s.encoderOptions())
+	encoder, err := frame.NewEncoder(w.adaptive.encoderOptions(o, t.codec))
 	if err != nil {
 		return err
 	}
 	defer encoder.Close()
-	w := &worker{
-		sender: s, conn: conn, encoder: encoder, plain: make([]byte, 0, protocol.ChunkSize),
-		encoded: make([]byte, 0, frame.HeaderSize+protocol.ChunkSize),
-	}
-	w.message.Session = s.session
-	if w.stream = s.watch(conn); w.stream != nil {
+	w.conn, w.encoder = conn, encoder
+	w.plain, w.encoded = make([]byte, 0, protocol.ChunkSize), make([]byte, 0, frame.HeaderSize+protocol.ChunkSize)
+	w.message.Session = t.token
+	if w.stream = w.adaptive.watch(conn); w.stream != nil {
 		defer w.stream.Close()
 	}
-	for item := range s.items {
+	for item := range w.workload.items {
 		if err := w.item(item); err != nil {
 			return err
 		}
-		s.finished()
+		w.workload.finished()
 	}
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -89,7 +84,7 @@ func (w *worker) item(item []piece) error {
 		}
 	}
 	for _, p := range item {
-		w.handled(p)
+		w.window.handled(p)
 	}
 	return nil
 }
@@ -108,9 +103,9 @@ func (w *worker) read(p piece, shared bool) error {
 	}
 	start := len(w.plain)
 	bytes := w.plain[start : start+p.length]
-	err := w.Source.ReadAt(p.file.entry, bytes, p.offset)
+	err := w.source.ReadAt(p.file.entry, bytes, p.offset)
 	if errors.Is(err, tree.ErrChanged) {
-		return w.takeBack(p.file)
+		return w.changed.takeBack(p.file)
 	}
 	if err != nil {
 		return err
@@ -124,27 +119,10 @@ func (w *worker) read(p piece, shared bool) error {
 	return nil
 }
 
-// handled counts a piece that needs no more work and makes space in the window after a file's last one.
-func (s *sender) handled(p piece) {
-	f := p.file
-	f.state.mu.Lock()
-	f.state.handled += int64(p.length)
-	done, sent := f.state.handled == f.entry.Size, !f.state.takenBack
-	f.state.mu.Unlock()
-	if !done {
-		return
-	}
-	if sent {
-		s.files.Add(1)
-		s.bytes.Add(uint64(f.entry.Size))
-	}
-	s.window.Release(protocol.Cost(f.entry))
-}
-
 // block encodes and sends what was read.
 func (w *worker) block(last bool) error {
 	var header, payload []byte
-	outcome, err := w.timed(func() (outcome meter.Outcome, err error) {
+	outcome, err := timed(w.stream, func() (outcome meter.Outcome, err error) {
 		header, payload, outcome, err = w.encoder.Next(w.encoded, w.plain, last)
 		return outcome, err
 	}, func() error {
@@ -160,7 +138,7 @@ func (w *worker) block(last bool) error {
 		return err
 	}
 	if len(w.plain) > 0 {
-		w.Report.Blocks.Add(outcome)
+		w.report.Blocks.Add(outcome)
 	}
 	w.message.Session = nil // Stated once.
 	w.blocks++

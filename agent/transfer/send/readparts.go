@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package send
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func (w *worker) readParts(p piece) error {
 	bytes := w.piece[:p.length]
 	holes, err := w.readData(p, bytes)
 	if errors.Is(err, tree.ErrChanged) {
-		return w.takeBack(p.file)
+		return w.changed.takeBack(p.file)
 	}
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (w *worker) readParts(p piece) error {
 		return nil
 	})
 	w.message.Segments = append(w.message.Segments, s)
-	w.Report.Update(func(p *wirev1.Progress) {
+	w.report.Update(func(p *wirev1.Progress) {
 		p.ReusedBytes += uint64(reused)
 		p.HoleBytes += uint64(absent - reused)
 	})
@@ -62,7 +62,7 @@ func (w *worker) readParts(p piece) error {
 // readData reads a piece and returns the parts of it that are in holes, which it does not read. If all are, bytes are
 // not set.
 func (w *worker) readData(p piece, bytes []byte) (holes protocol.Parts, err error) {
-	f, err := w.Source.Open(p.file.entry)
+	f, err := w.source.Open(p.file.entry)
 	if err != nil {
 		return 0, err
 	}

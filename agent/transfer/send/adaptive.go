@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package send
 
 import (
 	"math"
@@ -29,10 +29,11 @@ type adaptive struct {
 	ways    map[policy.Option]codec.Engine
 }
 
-// adapt sets up what is to be chosen between, as far as the receiver reads it.
-func (s *sender) adapt(accepted *wirev1.Accepted) {
-	if s.Policy.Mode != policy.Auto || s.OneProcess || s.codec == codec.None || len(s.Ways) == 0 {
-		return
+// newAdaptive sets up what is to be chosen between, as far as the receiver reads it.
+func newAdaptive(o *Options, t *terms) *adaptive {
+	a, accepted := &adaptive{}, t.accepted
+	if o.Policy.Mode != policy.Auto || o.OneProcess || t.codec == codec.None || len(o.Ways) == 0 {
+		return a
 	}
 	reads := []uint32{accepted.GetCodec()}
 	if len(accepted.GetCodecs()) > 0 {
@@ -45,36 +46,37 @@ func (s *sender) adapt(accepted *wirev1.Accepted) {
 		}
 	}
 	var ways []policy.Way
-	s.ways = make(map[policy.Option]codec.Engine)
-	for _, w := range s.Ways {
-		if !slices.Contains(s.Codecs, w.Codec) || !slices.Contains(reads, uint32(w.Codec)) {
+	a.ways = make(map[policy.Option]codec.Engine)
+	for _, w := range o.Ways {
+		if !slices.Contains(o.Codecs, w.Codec) || !slices.Contains(reads, uint32(w.Codec)) {
 			continue
 		}
 		w.InflateRate = rates[w.Codec]
 		ways = append(ways, w)
-		s.ways[w.Option] = s.WayEngines[w.Option]
+		a.ways[w.Option] = o.WayEngines[w.Option]
 	}
 	if len(ways) == 0 {
-		return
+		return a
 	}
-	s.chooser = adapt.NewSender(policy.ControllerOptions{
-		Objective:      s.Policy.Objective,
-		Prices:         s.Policy.Prices,
+	a.chooser = adapt.NewSender(policy.ControllerOptions{
+		Objective:      o.Policy.Objective,
+		Prices:         o.Policy.Prices,
 		Ways:           ways,
-		PreferHardware: s.Policy.PreferHardware,
-		Limit:          float64(s.BandwidthLimit),
-		Cores:          min(s.Streams, runtime.GOMAXPROCS(0)),
+		PreferHardware: o.Policy.PreferHardware,
+		Limit:          float64(o.BandwidthLimit),
+		Cores:          min(o.Streams, runtime.GOMAXPROCS(0)),
 		PeerCores:      int(min(accepted.GetCores(), maxPeerCores)),
 	}, nil)
+	return a
 }
 
 // heard takes in what the receiver says of itself.
-func (s *sender) heard(m *wirev1.Received) {
-	if s.chooser == nil || m.GetStreams() == 0 {
+func (a *adaptive) heard(m *wirev1.Received) {
+	if a.chooser == nil || m.GetStreams() == 0 {
 		return
 	}
 	inflated := m.GetDecompression()
-	s.chooser.Peer(adapt.PeerTotals{
+	a.chooser.Peer(adapt.PeerTotals{
 		CPU:      nanos(m.GetCpu().GetReceiveNanos()),
 		Inflate:  nanos(m.GetCpu().GetDecompressNanos()),
 		Inflated: inflated.GetSoftware().GetBytes() + inflated.GetHardware().GetBytes(),
@@ -86,27 +88,29 @@ func (s *sender) heard(m *wirev1.Received) {
 func nanos(n uint64) time.Duration { return time.Duration(min(n, math.MaxInt64)) }
 
 // encoderOptions are those of the encoder of each stream.
-func (s *sender) encoderOptions() frame.EncoderOptions {
-	o := frame.EncoderOptions{
-		Engines: s.Engines, Accelerator: s.Accelerator, Codec: s.codec, Policy: s.Policy, NoNetwork: s.OneProcess,
+func (a *adaptive) encoderOptions(o *Options, id codec.ID) frame.EncoderOptions {
+	e := frame.EncoderOptions{
+		Engines: o.Engines, Accelerator: o.Accelerator, Codec: id, Policy: o.Policy, NoNetwork: o.OneProcess,
 	}
-	if s.chooser != nil {
-		o.Chooser, o.Ways = s.chooser, s.ways
+	if a.chooser != nil {
+		e.Chooser, e.Ways = a.chooser, a.ways
 	}
-	return o
+	return e
 }
 
 // watch begins to tell the chooser of a connection; nil without a chooser.
-func (s *sender) watch(conn net.Conn) *adapt.Stream {
-	if s.chooser == nil {
+func (a *adaptive) watch(conn net.Conn) *adapt.Stream {
+	if a.chooser == nil {
 		return nil
 	}
-	return s.chooser.Open(func() (transport.Carried, error) { return transport.Measure(conn) })
+	return a.chooser.Open(func() (transport.Carried, error) { return transport.Measure(conn) })
 }
 
-// timed calls prepare and then write, and tells the chooser how long they took.
-func (w *worker) timed(prepare func() (meter.Outcome, error), write func() error) (meter.Outcome, error) {
-	if w.stream == nil {
+// timed calls prepare and then write, and tells the chooser, if there is one, how long they took.
+func timed(
+	stream *adapt.Stream, prepare func() (meter.Outcome, error), write func() error,
+) (meter.Outcome, error) {
+	if stream == nil {
 		outcome, err := prepare()
 		if err != nil {
 			return outcome, err
@@ -122,6 +126,6 @@ func (w *worker) timed(prepare func() (meter.Outcome, error), write func() error
 	}
 	prepared := time.Now()
 	err = write()
-	w.stream.Sent(outcome, prepared.Sub(begin), cpu, time.Since(prepared))
+	stream.Sent(outcome, prepared.Sub(begin), cpu, time.Since(prepared))
 	return outcome, err
 }

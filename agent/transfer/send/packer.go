@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package send
 
 import (
 	"context"
@@ -17,6 +17,9 @@ const (
 	maxAhead = 1024
 )
 
+// errDrained ends next without an error.
+var errDrained = errors.New("nothing is left")
+
 // span is a range of a file, from a chunk's beginning to another's or to the end of the file.
 type span struct {
 	file     *outFile
@@ -26,11 +29,18 @@ type span struct {
 
 // packer cuts files into chunks and puts what is shorter together.
 type packer struct {
-	*sender
+	options  *Options
+	session  *session
+	window   *window
+	matcher  *matcher
+	asks     *asks
+	changed  *changedFiles
+	workload *workload
+
 	ahead   []span
 	waiting int // spans of ahead that have an ask
 	drained bool
-	pending []*outFile // to be packed when the queue is drained
+	pending []*outFile // to be packed when the matcher's queue is drained
 	retried uint64     // files that were announced again
 	// asking is a file of which a part, up to offset, is in ahead; nil if there is none.
 	asking *outFile
@@ -41,10 +51,9 @@ type packer struct {
 	filled int
 }
 
-// pack packs everything that is needed, and at the end once more what changed while it was read.
-func (s *sender) pack(ctx context.Context) error {
-	defer close(s.items)
-	p := &packer{sender: s}
+// run packs everything that is needed, and at the end once more what changed while it was read.
+func (p *packer) run(ctx context.Context) error {
+	defer close(p.workload.items)
 	if err := p.spans(ctx); err != nil {
 		return err
 	}
@@ -85,16 +94,16 @@ func (p *packer) cut(ctx context.Context, s span) error {
 			err = p.share(ctx, c)
 		case f.old || f.entry.Sparse:
 			if group = append(group, c); len(group) == groupChunks {
-				err, group = p.emit(ctx, group), nil
+				err, group = p.workload.emit(ctx, group), nil
 			}
 		default:
-			err = p.emit(ctx, []piece{c})
+			err = p.workload.emit(ctx, []piece{c})
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return p.emit(ctx, group)
+	return p.workload.emit(ctx, group)
 }
 
 // share puts a piece that is shorter than a chunk together with others.
@@ -111,20 +120,7 @@ func (p *packer) share(ctx context.Context, c piece) error {
 func (p *packer) flush(ctx context.Context) error {
 	item := p.shared
 	p.shared, p.filled = nil, 0
-	return p.emit(ctx, item)
-}
-
-func (p *packer) emit(ctx context.Context, item []piece) error {
-	if len(item) == 0 {
-		return nil
-	}
-	p.unfinished.Add(1)
-	select {
-	case p.items <- item:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return p.workload.emit(ctx, item)
 }
 
 // next returns the next span. When it has to wait for one, what is packed goes first: it should not wait, too.
@@ -140,7 +136,7 @@ func (p *packer) next(ctx context.Context) (span, error) {
 			return span{}, err
 		}
 		select {
-		case f, ok := <-p.queue:
+		case f, ok := <-p.matcher.queue:
 			if !ok {
 				p.drained = true
 				return span{}, errDrained
@@ -180,7 +176,7 @@ func (p *packer) look() error {
 			continue
 		}
 		select {
-		case f, ok := <-p.queue:
+		case f, ok := <-p.matcher.queue:
 			if !ok {
 				p.drained = true
 				continue
@@ -215,7 +211,7 @@ func (p *packer) askMore() error {
 			return nil
 		}
 		to := min(from+askChunks*protocol.ChunkSize, f.entry.Size)
-		a, err := p.ask(f, from, to)
+		a, err := p.asks.ask(f, from, to)
 		if err != nil {
 			return err
 		}

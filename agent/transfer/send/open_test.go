@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer_test
+package send_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lighterage/lighterage/agent/failure"
-	"github.com/lighterage/lighterage/agent/transfer"
+	"github.com/lighterage/lighterage/agent/transfer/send"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
@@ -93,7 +93,7 @@ func both(a, b script) script {
 }
 
 func TestOpen(t *testing.T) {
-	quick := transfer.Backoff{First: time.Millisecond, Most: 4 * time.Millisecond, Patience: 60 * time.Millisecond}
+	quick := send.Backoff{First: time.Millisecond, Most: 4 * time.Millisecond, Patience: 60 * time.Millisecond}
 	tests := map[string]struct {
 		scripts []script
 		want    string
@@ -136,11 +136,11 @@ func TestOpen(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := &gateway{scripts: test.scripts}
-			report, backoff := transfer.NewSendReport(), quick
+			report, backoff := send.NewReport(), quick
 			if test.reason != wirev1.FailureReason_FAILURE_REASON_PEER_UNREACHABLE {
-				backoff.Patience = patience // a slow machine is no gateway that is away
+				backoff.Patience = 3 * time.Minute // a slow machine is no gateway that is away
 			}
-			got, err := transfer.Open(t.Context(), g.serve(t), &wirev1.OpenRequest{}, report, backoff)
+			got, err := send.Open(t.Context(), g.serve(t), &wirev1.OpenRequest{}, report, backoff)
 			if test.want != "" && (err != nil || got != test.want) {
 				t.Errorf("opening ends with %q, %v", got, err)
 			}
@@ -166,7 +166,7 @@ func TestOpenInAnOlderVersion(t *testing.T) {
 	} {
 		g := &gateway{scripts: []script{speaks(newest)}}
 		request := &wirev1.OpenRequest{ProtocolVersion: wirev1.OldestProtocolVersion + 1}
-		_, err := transfer.Open(t.Context(), g.serve(t), request, transfer.NewSendReport(), transfer.DefaultBackoff)
+		_, err := send.Open(t.Context(), g.serve(t), request, send.NewReport(), send.DefaultBackoff)
 		if older := newest < wirev1.OldestProtocolVersion; (err != nil) != older ||
 			older != failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_INCOMPATIBLE) {
 			t.Errorf("a gateway that speaks %d: %v", newest, err)
@@ -187,7 +187,7 @@ func TestOpenShowsWhatItWaitsFor(t *testing.T) {
 		<-s.Context().Done()
 		return nil
 	})}}
-	report := transfer.NewSendReport()
+	report := send.NewReport()
 	stop := errors.New("stopped by the test")
 	go func() {
 		for report.Report().Detail != "the claim is not bound" {
@@ -195,8 +195,8 @@ func TestOpenShowsWhatItWaitsFor(t *testing.T) {
 		}
 		cancel(stop)
 	}()
-	if _, err := transfer.Open(
-		ctx, g.serve(t), &wirev1.OpenRequest{}, report, transfer.DefaultBackoff,
+	if _, err := send.Open(
+		ctx, g.serve(t), &wirev1.OpenRequest{}, report, send.DefaultBackoff,
 	); !errors.Is(err, stop) {
 		t.Errorf("opening ends with %v", err)
 	}
@@ -205,7 +205,7 @@ func TestOpenShowsWhatItWaitsFor(t *testing.T) {
 func TestOpenWithoutTrustEndsAtOnce(t *testing.T) {
 	conn := (&gateway{scripts: []script{fails(codes.Unavailable)}}).serve(t)
 	conn.untrusted = failure.New(wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED, "test")
-	_, err := transfer.Open(t.Context(), conn, &wirev1.OpenRequest{}, transfer.NewSendReport(), transfer.DefaultBackoff)
+	_, err := send.Open(t.Context(), conn, &wirev1.OpenRequest{}, send.NewReport(), send.DefaultBackoff)
 	if !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_PEER_UNTRUSTED) {
 		t.Errorf("opening ends with %v", err)
 	}

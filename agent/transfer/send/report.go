@@ -1,7 +1,7 @@
 // Copyright The Lighterage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package transfer
+package send
 
 import (
 	"sync"
@@ -27,8 +27,8 @@ type Report struct {
 	omissions []*wirev1.Omission
 }
 
-// NewSendReport returns the report of a sender that is about to open its run.
-func NewSendReport() *Report {
+// NewReport returns the report of a sender that is about to open its run.
+func NewReport() *Report {
 	r := &Report{}
 	r.Start(wirev1.AgentState_AGENT_STATE_OPENING)
 	return r

@@ -1,0 +1,92 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"time"
+
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+const (
+	// A manifest is sent when it has batchEntries or batchBytes of paths.
+	batchEntries = 1024
+	batchBytes   = 256 << 10
+	// maxBatchAge is how long an entry waits for others before it is announced.
+	maxBatchAge = 200 * time.Millisecond
+)
+
+// announcer walks the source and announces what it finds.
+type announcer struct {
+	source  *tree.Source
+	report  *Report
+	session *session
+	window  *window
+	batches chan<- batch
+
+	batch  batch // the next to be announced
+	weight int
+	began  time.Time
+	// entries, and files and bytes of those that were announced.
+	entries, files, bytes uint64
+}
+
+// run announces everything at the source.
+func (a *announcer) run(ctx context.Context) error {
+	defer close(a.batches)
+	err := a.source.Walk(ctx, func(e *tree.Entry) error { return a.add(ctx, e) })
+	if err == nil {
+		err = a.flush(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	a.report.Update(func(p *wirev1.Progress) { p.Scanned = true })
+	end := &wirev1.ManifestEnd{Entries: a.entries, Files: a.files, Bytes: a.bytes}
+	return a.session.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_ManifestEnd{ManifestEnd: end}})
+}
+
+func (a *announcer) add(ctx context.Context, e *tree.Entry) error {
+	if e.Type == tree.File {
+		if err := a.window.acquire(ctx, e); err != nil {
+			return err
+		}
+	}
+	if len(a.batch.entries) == 0 {
+		a.began = time.Now()
+	}
+	a.batch.entries = append(a.batch.entries, e)
+	a.weight += e.Weight()
+	a.entries++
+	if len(a.batch.entries) == batchEntries || a.weight >= batchBytes || time.Since(a.began) > maxBatchAge {
+		return a.flush(ctx)
+	}
+	return nil
+}
+
+// flush announces the batch.
+func (a *announcer) flush(ctx context.Context) error {
+	b := a.batch
+	if len(b.entries) == 0 {
+		return nil
+	}
+	select {
+	case a.batches <- b:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	m := &wirev1.Manifest{Entries: make([]*wirev1.Entry, len(b.entries))}
+	for i, e := range b.entries {
+		m.Entries[i] = e.ToWire()
+		if e.Type == tree.File {
+			a.files++
+			a.bytes += uint64(e.Size)
+		}
+	}
+	a.batch, a.weight = batch{first: a.entries}, 0
+	a.report.Update(func(p *wirev1.Progress) { p.FilesTotal, p.BytesTotal = a.files, a.bytes })
+	return a.session.send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Manifest{Manifest: m}})
+}

@@ -1,0 +1,142 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lighterage/lighterage/agent/failure"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// attempt is one session that has begun, and what works for it.
+type attempt struct {
+	options  *Options
+	session  *session
+	terms    *terms
+	adaptive *adaptive
+	window   *window
+	matcher  *matcher
+	asks     *asks
+	changed  *changedFiles
+	workload *workload
+
+	verdict error // once the session has ended: nil if the receiver has finished
+}
+
+func newAttempt(o *Options, s *session, t *terms) *attempt {
+	window := newWindow()
+	return &attempt{
+		options: o, session: s, terms: t, adaptive: newAdaptive(o, t), window: window,
+		matcher: newMatcher(o.Report, window), asks: &asks{session: s}, changed: &changedFiles{session: s},
+		workload: newWorkload(),
+	}
+}
+
+// run sends everything. It says whether a run that went through was complete.
+func (a *attempt) run(parent context.Context) error {
+	a.options.Report.Transferring(a.options.Source.Omissions())
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	go func() {
+		defer close(a.session.ended)
+		if a.verdict = a.listen(); a.verdict != nil {
+			cancel(a.verdict)
+		}
+	}()
+	err := a.work(ctx)
+	switch {
+	case err == nil:
+		return a.changed.outcome()
+	case parent.Err() != nil:
+		return context.Cause(parent)
+	case !errors.Is(err, context.Canceled) && !failure.Is(err, wirev1.FailureReason_FAILURE_REASON_CONNECTION_LOST):
+		return err
+	}
+	// A stream that broke may mean that the receiver has given up and is about to say why.
+	select {
+	case <-a.session.ended:
+		if a.verdict != nil {
+			return a.verdict
+		}
+	case <-time.After(protocol.VerdictPatience):
+	}
+	return err
+}
+
+// work does everything from the first look at the source to the end of the session.
+func (a *attempt) work(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	o := a.options
+	announcer := &announcer{
+		source: o.Source, report: o.Report, session: a.session, window: a.window, batches: a.matcher.batches,
+	}
+	g.Go(func() error { return announcer.run(gctx) })
+	g.Go(func() error { return a.matcher.run(gctx) })
+	packer := &packer{
+		options: o, session: a.session, window: a.window, matcher: a.matcher, asks: a.asks, changed: a.changed,
+		workload: a.workload,
+	}
+	g.Go(func() error { return packer.run(gctx) })
+	for range o.Streams {
+		w := &worker{
+			source: o.Source, report: o.Report, window: a.window, changed: a.changed, workload: a.workload,
+			adaptive: a.adaptive, salt: a.terms.salt,
+		}
+		g.Go(func() error { return w.run(gctx, o, a.terms) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	finish := &wirev1.Finish{Files: a.window.files.Load(), Bytes: a.window.bytes.Load()}
+	if err := a.session.send(
+		&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Finish{Finish: finish}},
+	); err != nil {
+		return err
+	}
+	select {
+	case <-a.session.ended:
+		return a.verdict
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// listen takes what the receiver says until it has finished or failed.
+func (a *attempt) listen() error {
+	report := a.options.Report
+	for {
+		m, err := a.session.receive()
+		if err != nil {
+			return err
+		}
+		switch m := m.GetMessage().(type) {
+		case *wirev1.SessionResponse_Need:
+			select {
+			case a.matcher.needs <- m.Need:
+			case <-a.session.stream.Context().Done():
+				return protocol.Lost(a.session.stream.Context().Err())
+			}
+		case *wirev1.SessionResponse_Old:
+			if err := a.asks.answered(m.Old); err != nil {
+				return err
+			}
+		case *wirev1.SessionResponse_Received:
+			report.received(m.Received, nil)
+			a.adaptive.heard(m.Received)
+		case *wirev1.SessionResponse_Failure:
+			return refused(m.Failure)
+		case *wirev1.SessionResponse_Finished:
+			report.received(m.Finished.GetReceived(), m.Finished.GetOmissions())
+			return nil
+		default:
+			return protocol.Invalid("the receiver sent a message that does not belong here")
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"sync"
+
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// batch are the entries of one manifest.
+type batch struct {
+	first   uint64
+	entries []*tree.Entry
+}
+
+// outFile is a file whose content the receiver needs.
+type outFile struct {
+	entry *tree.Entry
+	index uint64
+	state outState
+	// skip is what is safe at the receiver already.
+	skip skip
+	// old: the receiver has another version of it.
+	old bool
+}
+
+// piece is a chunk of a file, or its shorter last one.
+type piece struct {
+	file   *outFile
+	offset int64
+	length int
+	// old are the digests of its parts in the version that the receiver has; there may be fewer, or none.
+	old []protocol.Digest
+}
+
+// outState is how far the sending of a file is.
+type outState struct {
+	mu sync.Mutex
+	// handled are the bytes that were sent or given up.
+	handled int64
+	// takenBack: the file changed, and the receiver was told to forget it.
+	takenBack bool
+}
+
+// skip says what a sender does not send of a file.
+type skip struct {
+	ranges []*wirev1.ChunkRange
+	bytes  int64
+}
+
+// next returns the offset of the first chunk from offset on that is to be sent.
+func (s *skip) next(offset int64) int64 {
+	for len(s.ranges) > 0 {
+		first, end := int64(s.ranges[0].GetFirst())*protocol.ChunkSize, int64(s.ranges[0].GetFirst()+s.ranges[0].GetCount())*protocol.ChunkSize
+		if offset < first {
+			return offset
+		}
+		if offset < end {
+			offset = end
+		}
+		s.ranges = s.ranges[1:]
+	}
+	return offset
+}

@@ -1,0 +1,76 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/lighterage/lighterage/agent/codec"
+	"github.com/lighterage/lighterage/agent/policy"
+	"github.com/lighterage/lighterage/agent/transfer/protocol"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
+)
+
+// terms are what both sides hold to in a session.
+type terms struct {
+	codec codec.ID
+	token []byte
+	salt  []byte
+	// accepted is all that the receiver answered.
+	accepted *wirev1.Accepted
+}
+
+// negotiate begins the session.
+func negotiate(o *Options, s *session) (*terms, error) {
+	begin := &wirev1.Begin{
+		ProtocolVersion:    cmp.Or(o.ProtocolVersion, wirev1.ProtocolVersion),
+		RunId:              o.RunID,
+		Attempt:            o.Attempt,
+		ChunkSize:          protocol.ChunkSize,
+		Verify:             o.Verify,
+		CheckpointInterval: uint64(o.CheckpointInterval),
+		Mirror:             o.Mirror,
+	}
+	for _, id := range offer(o) {
+		begin.Codecs = append(begin.Codecs, uint32(id))
+	}
+	err := s.stream.Send(&wirev1.SessionRequest{Message: &wirev1.SessionRequest_Begin{Begin: begin}})
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, protocol.Lost(err)
+	}
+	m, err := s.receive()
+	if err != nil {
+		return nil, err
+	}
+	if f := m.GetFailure(); f != nil {
+		return nil, refused(f)
+	}
+	accepted := m.GetAccepted()
+	if accepted == nil || len(accepted.GetSession()) == 0 || accepted.GetCodec() > 255 {
+		return nil, protocol.Invalid("the receiver did not answer the beginning of the session")
+	}
+	t := &terms{
+		codec: codec.ID(accepted.GetCodec()), token: accepted.GetSession(), salt: accepted.GetSalt(), accepted: accepted,
+	}
+	if !slices.Contains(offer(o), t.codec) {
+		return nil, protocol.Invalid("the receiver chose codec %d, which was not offered", accepted.GetCodec())
+	}
+	return t, nil
+}
+
+// offer returns the codecs that the sender can write and the policy allows, and none, which always works.
+func offer(o *Options) []codec.ID {
+	var ids []codec.ID
+	if o.Policy.Mode != policy.Never {
+		for _, id := range o.Codecs {
+			if id != codec.None && len(o.Engines.ForCodec(id)) > 0 {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return append(ids, codec.None)
+}
