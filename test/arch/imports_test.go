@@ -29,6 +29,9 @@ type ban struct {
 	reason string
 }
 
+const endsReason = "the ends of a Transfer share what they agree about and nothing else: either is read, and changed, " +
+	"without the other, which may be of another release"
+
 var bans = []ban{
 	{
 		in:     []string{"controllers"},
@@ -63,6 +66,23 @@ var bans = []ban{
 		},
 		what:   []string{module + "/agent/transfer"},
 		reason: "what serves messages and bodies moves no files: what it shares with Transfers is in packages of its own",
+	},
+	{
+		in:     []string{"agent/transfer/send"},
+		what:   []string{module + "/agent/transfer"},
+		except: []string{module + "/agent/transfer/protocol"},
+		reason: endsReason,
+	},
+	{
+		in:     []string{"agent/transfer/receive"},
+		what:   []string{module + "/agent/transfer"},
+		except: []string{module + "/agent/transfer/protocol"},
+		reason: endsReason,
+	},
+	{
+		in:     []string{"agent/transfer/protocol"},
+		what:   []string{module + "/agent/transfer"},
+		reason: endsReason,
 	},
 	{
 		in:     []string{"controllers/plan"},
