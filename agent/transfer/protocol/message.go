@@ -5,14 +5,9 @@ package protocol
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
-	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/lighterage/lighterage/agent/frame"
 )
 
 // DataMessage is a wirev1.DataRequest that neither copies its block nor allocates memory for every one. On a connection
@@ -27,9 +22,6 @@ type DataMessage struct {
 	buffer []byte
 }
 
-// maxMessage is the longest message in bytes: a block and what describes it, up to MaxSegments of some 50 bytes each.
-const maxMessage = frame.MaxBlock + 512<<10
-
 // The numbers of the fields in DataRequest.
 const (
 	fieldSession  = 1
@@ -37,11 +29,14 @@ const (
 	fieldBlock    = 3
 )
 
-var (
-	// ErrMalformed is the error of a message that came whole and is none.
-	ErrMalformed = errors.New("malformed data message")
-
-	errSegments = fmt.Errorf("%w: more than %d segments in a block", ErrMalformed, MaxSegments)
+// The numbers of the fields in Segment.
+const (
+	fieldIndex  = 1
+	fieldOffset = 2
+	fieldLength = 3
+	fieldDigest = 4
+	fieldReused = 5
+	fieldHoles  = 6
 )
 
 // Write writes the message with the block that a header and a payload make up. The payload is not copied.
@@ -69,73 +64,35 @@ func (m *DataMessage) appendHead(b []byte, block int) []byte {
 	return protowire.AppendVarint(b, uint64(block))
 }
 
-// Read reads the next message. It returns io.EOF when the connection ends before it, an ErrMalformed when there is
-// something else.
-func (m *DataMessage) Read(r io.Reader) error {
-	var prefix [4]byte
-	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		return err
-	}
-	n := binary.BigEndian.Uint32(prefix[:])
-	if n > maxMessage {
-		return fmt.Errorf("%w: %d bytes; the limit is %d", ErrMalformed, n, maxMessage)
-	}
-	m.buffer = slices.Grow(m.buffer[:0], int(n))[:n]
-	if _, err := io.ReadFull(r, m.buffer); err != nil {
-		return fmt.Errorf("read a data message: %w", err)
-	}
-	return m.parse(m.buffer)
+// append appends the segment as a field of a DataRequest.
+func (s *Segment) append(b []byte) []byte {
+	size := 4 + protowire.SizeVarint(s.Index) + protowire.SizeVarint(s.Offset) + protowire.SizeVarint(uint64(s.Length)) +
+		protowire.SizeBytes(DigestSize) + sizeParts(s.Reused) + sizeParts(s.Holes)
+	b = protowire.AppendTag(b, fieldSegments, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(size))
+	b = protowire.AppendTag(b, fieldIndex, protowire.VarintType)
+	b = protowire.AppendVarint(b, s.Index)
+	b = protowire.AppendTag(b, fieldOffset, protowire.VarintType)
+	b = protowire.AppendVarint(b, s.Offset)
+	b = protowire.AppendTag(b, fieldLength, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(s.Length))
+	b = protowire.AppendTag(b, fieldDigest, protowire.BytesType)
+	b = protowire.AppendBytes(b, s.Digest[:])
+	b = appendParts(b, fieldReused, s.Reused)
+	b = appendParts(b, fieldHoles, s.Holes)
+	return b
 }
 
-// parse reads a message; Received then is a part of b.
-func (m *DataMessage) parse(b []byte) error {
-	m.Session, m.Segments, m.Received = m.Session[:0], m.Segments[:0], nil
-	return fields(b, func(number protowire.Number, kind protowire.Type, value []byte, _ uint64) error {
-		switch {
-		case number == fieldSession && kind == protowire.BytesType:
-			m.Session = append(m.Session[:0], value...)
-		case number == fieldSegments && kind == protowire.BytesType:
-			if len(m.Segments) == MaxSegments {
-				return errSegments
-			}
-			var s Segment
-			if err := s.parse(value); err != nil {
-				return err
-			}
-			m.Segments = append(m.Segments, s)
-		case number == fieldBlock && kind == protowire.BytesType:
-			m.Received = value
-		}
-		return nil
-	})
+func sizeParts(p Parts) int {
+	if p == 0 {
+		return 0
+	}
+	return 1 + protowire.SizeVarint(uint64(p))
 }
 
-// fields calls visit for the fields of a message, with the bytes or the number in them. Fields of other kinds are
-// skipped.
-func fields(b []byte, visit func(protowire.Number, protowire.Type, []byte, uint64) error) error {
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return ErrMalformed
-		}
-		b = b[n:]
-		var value []byte
-		var varint uint64
-		switch kind {
-		case protowire.BytesType:
-			value, n = protowire.ConsumeBytes(b)
-		case protowire.VarintType:
-			varint, n = protowire.ConsumeVarint(b)
-		default:
-			n = protowire.ConsumeFieldValue(number, kind, b)
-		}
-		if n < 0 {
-			return ErrMalformed
-		}
-		if err := visit(number, kind, value, varint); err != nil {
-			return err
-		}
-		b = b[n:]
+func appendParts(b []byte, field protowire.Number, p Parts) []byte {
+	if p == 0 {
+		return b
 	}
-	return nil
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(p))
 }

@@ -3,11 +3,7 @@
 
 package protocol
 
-import (
-	"fmt"
-
-	"google.golang.org/protobuf/encoding/protowire"
-)
+import "math/bits"
 
 // Segment is a wirev1.Segment without allocations: a piece of a file, whose bytes are in a block as far as they are not
 // in Reused or Holes.
@@ -19,16 +15,6 @@ type Segment struct {
 	// Reused are the parts that the receiver has in its version of the file, Holes those that are zeros.
 	Reused, Holes Parts
 }
-
-// The numbers of the fields in Segment.
-const (
-	fieldIndex  = 1
-	fieldOffset = 2
-	fieldLength = 3
-	fieldDigest = 4
-	fieldReused = 5
-	fieldHoles  = 6
-)
 
 // Absent are the parts whose bytes are not in the block.
 func (s *Segment) Absent() Parts { return s.Reused | s.Holes }
@@ -48,72 +34,49 @@ func (s *Segment) Carried(chunk int64) (int64, error) {
 	return length - absent.Bytes(length, chunk), nil
 }
 
-// append appends the segment as a field of a DataRequest.
-func (s *Segment) append(b []byte) []byte {
-	size := 4 + protowire.SizeVarint(s.Index) + protowire.SizeVarint(s.Offset) + protowire.SizeVarint(uint64(s.Length)) +
-		protowire.SizeBytes(DigestSize) + sizeParts(s.Reused) + sizeParts(s.Holes)
-	b = protowire.AppendTag(b, fieldSegments, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(size))
-	b = protowire.AppendTag(b, fieldIndex, protowire.VarintType)
-	b = protowire.AppendVarint(b, s.Index)
-	b = protowire.AppendTag(b, fieldOffset, protowire.VarintType)
-	b = protowire.AppendVarint(b, s.Offset)
-	b = protowire.AppendTag(b, fieldLength, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(s.Length))
-	b = protowire.AppendTag(b, fieldDigest, protowire.BytesType)
-	b = protowire.AppendBytes(b, s.Digest[:])
-	b = appendParts(b, fieldReused, s.Reused)
-	b = appendParts(b, fieldHoles, s.Holes)
-	return b
+// A chunk is compared with the version that is at the destination, and looked for holes, in parts of a 16th of the
+// chunk size. A segment says which parts of its piece are not in the block: those that the receiver has, and those that
+// are zeros.
+const (
+	PartsPerChunk = 16
+	// AllParts is the set of all parts of a whole chunk.
+	AllParts = 1<<PartsPerChunk - 1
+)
+
+// Parts is a set of parts of a piece, a bit for each.
+type Parts uint32
+
+// Has reports whether part i is in the set.
+func (p Parts) Has(i int) bool { return p>>i&1 != 0 }
+
+// PartsOf returns how many parts a piece of length bytes has, where chunks have chunk bytes.
+func PartsOf(length, chunk int64) int {
+	unit := chunk / PartsPerChunk
+	return int((length + unit - 1) / unit)
 }
 
-func sizeParts(p Parts) int {
-	if p == 0 {
-		return 0
+// Bytes returns how many bytes of a piece are in the parts of the set.
+func (p Parts) Bytes(length, chunk int64) int64 {
+	unit := chunk / PartsPerChunk
+	n := int64(bits.OnesCount32(uint32(p))) * unit
+	if last := PartsOf(length, chunk) - 1; last >= 0 && p.Has(last) {
+		n -= int64(last+1)*unit - length
 	}
-	return 1 + protowire.SizeVarint(uint64(p))
+	return n
 }
 
-func appendParts(b []byte, field protowire.Number, p Parts) []byte {
-	if p == 0 {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(p))
-}
-
-func (s *Segment) parse(b []byte) error {
-	digest := false
-	err := fields(b, func(number protowire.Number, kind protowire.Type, value []byte, n uint64) error {
-		switch {
-		case number == fieldIndex && kind == protowire.VarintType:
-			s.Index = n
-		case number == fieldOffset && kind == protowire.VarintType:
-			s.Offset = n
-		case number == fieldLength && kind == protowire.VarintType:
-			if n > MaxChunkSize {
-				return fmt.Errorf("%w: a segment of %d bytes; the limit is %d", ErrMalformed, n, MaxChunkSize)
-			}
-			s.Length = uint32(n)
-		case (number == fieldReused || number == fieldHoles) && kind == protowire.VarintType:
-			if n > AllParts {
-				return fmt.Errorf("%w: a segment has parts beyond the %d of a chunk", ErrMalformed, PartsPerChunk)
-			}
-			if number == fieldReused {
-				s.Reused = Parts(n)
-			} else {
-				s.Holes = Parts(n)
-			}
-		case number == fieldDigest && kind == protowire.BytesType:
-			if len(value) != DigestSize {
-				return fmt.Errorf("%w: a digest of %d bytes instead of %d", ErrMalformed, len(value), DigestSize)
-			}
-			copy(s.Digest[:], value)
-			digest = true
+// Runs calls visit for the longest ranges of a piece of length bytes whose parts are all, or all not, in the set.
+func (p Parts) Runs(length, chunk int64, visit func(in bool, start, end int64) error) error {
+	unit, n := chunk/PartsPerChunk, PartsOf(length, chunk)
+	for first := 0; first < n; {
+		last := first + 1
+		for last < n && p.Has(last) == p.Has(first) {
+			last++
 		}
-		return nil
-	})
-	if err == nil && !digest {
-		return fmt.Errorf("%w: a segment without a digest", ErrMalformed)
+		if err := visit(p.Has(first), int64(first)*unit, min(int64(last)*unit, length)); err != nil {
+			return err
+		}
+		first = last
 	}
-	return err
+	return nil
 }

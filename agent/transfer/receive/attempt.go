@@ -164,8 +164,10 @@ func (a *attempt) prepare(begin *wirev1.Begin) error {
 		return err
 	}
 	a.matcher = &matcher{
-		destination: o.Destination, terms: a.terms, report: o.Report, activity: a.activity, checkpoints: a.checkpoints,
-		expected: a.expected,
+		destination: o.Destination, terms: a.terms, report: o.Report, checkpoints: a.checkpoints, expected: a.expected,
+		resumer: &resumer{
+			destination: o.Destination, terms: a.terms, activity: a.activity, checkpoints: a.checkpoints,
+		},
 	}
 	a.digester = &digester{
 		destination: o.Destination, terms: a.terms, activity: a.activity, expected: a.expected, session: a.session,

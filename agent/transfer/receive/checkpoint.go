@@ -31,7 +31,7 @@ type note struct {
 type checkpoints struct {
 	ctx         context.Context
 	cancel      context.CancelFunc
-	fail        func(error) // ends the session
+	fail        func(error) // ends the attempt
 	destination Destination
 	header      journal.Header
 	// limit is how many bytes may be at stake now.
@@ -118,7 +118,7 @@ func (c *checkpoints) sift() error {
 	return err
 }
 
-// run makes checkpoints until the session ends.
+// run makes checkpoints until the attempt ends.
 func (c *checkpoints) run() {
 	defer close(c.ended)
 	for {

@@ -123,17 +123,6 @@ func (f *inFile) compared(sec *section, offset int64) {
 	sec.safe |= 1 << (offset / f.chunk % sectionChunks)
 }
 
-// wrote notes a chunk of a section and reports whether it was the last one of it.
-func (f *inFile) wrote(sec *section, offset int64) (complete, takenBack bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	sec.written |= 1 << (offset / f.chunk % sectionChunks)
-	if !f.takenBack {
-		f.got += min(f.chunk, f.entry.Size-offset)
-	}
-	return sec.written == sec.want, f.takenBack
-}
-
 // finish forgets a section that is written and compared, and reports whether it was the file's last one.
 func (f *inFile) finish(sec *section) (complete bool) {
 	f.mu.Lock()
@@ -149,10 +138,30 @@ func (f *inFile) finish(sec *section) (complete bool) {
 	return false
 }
 
-// complete is finish for a section whose chunks have been written in this attempt. What has digests is read back first
-// and compared; buffer has the length of a chunk. Most of it comes from the page cache, so that this finds what is
+// wrote notes a chunk that is in the staged file. What has digests is read back and compared when it was the last chunk
+// of its section; buffer has the length of a chunk then. Most of it comes from the page cache, so that this finds what is
 // misplaced, mixed up or damaged in memory, but not what the disk loses later.
-func (f *inFile) complete(sec *section, staged io.ReaderAt, buffer []byte) (complete bool, err error) {
+func (f *inFile) wrote(
+	sec *section, offset int64, staged io.ReaderAt, buffer []byte,
+) (complete, takenBack bool, err error) {
+	f.mu.Lock()
+	sec.written |= 1 << (offset / f.chunk % sectionChunks)
+	whole, takenBack := sec.written == sec.want, f.takenBack
+	if !takenBack {
+		f.got += min(f.chunk, f.entry.Size-offset)
+	}
+	f.mu.Unlock()
+	if takenBack || !whole {
+		return false, takenBack, nil
+	}
+	if err := f.compare(sec, staged, buffer); err != nil {
+		return false, false, err
+	}
+	return f.finish(sec), false, nil
+}
+
+// compare reads a section back.
+func (f *inFile) compare(sec *section, staged io.ReaderAt, buffer []byte) error {
 	for i := range sec.digests {
 		if sec.safe>>i&1 != 0 {
 			continue // Compared when it was taken over, or put together.
@@ -160,16 +169,16 @@ func (f *inFile) complete(sec *section, staged io.ReaderAt, buffer []byte) (comp
 		offset := (sec.number*sectionChunks + int64(i)) * f.chunk
 		bytes := buffer[:min(f.chunk, f.entry.Size-offset)]
 		if _, err := staged.ReadAt(bytes, offset); err != nil {
-			return false, fmt.Errorf("read back %q: %w", f.entry.Path, err)
+			return fmt.Errorf("read back %q: %w", f.entry.Path, err)
 		}
 		if protocol.DigestOf(bytes) != sec.digests[i] {
-			return false, failure.New(wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED,
+			return failure.New(wirev1.FailureReason_FAILURE_REASON_VERIFICATION_FAILED,
 				"what was read back of %q at offset %d is not what was sent: suspect the memory or the file system of the "+
 					"receiving node, or a fault of Lighterage (%s)",
 				f.entry.Path, offset, wirev1.Version)
 		}
 	}
-	return f.finish(sec), nil
+	return nil
 }
 
 // forget takes the file back and returns how many bytes of it were there.

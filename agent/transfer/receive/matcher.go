@@ -25,9 +25,9 @@ type matcher struct {
 	destination Destination
 	terms       *terms
 	report      *Report
-	activity    *activity
 	checkpoints *checkpoints
 	expected    *expected
+	resumer     *resumer
 
 	manifest manifest
 	// numbers is how many numbers staged files have got, retried how many files were announced again.
@@ -158,7 +158,8 @@ func (a *answer) consider(
 
 // require asks for what is not there of a file.
 func (a *answer) require(ctx context.Context, i int, index uint64, e *tree.Entry) error {
-	f, safe, err := a.matcher.resume(ctx, index, e, protocol.MaxRanges-a.ranges)
+	f := a.matcher.newFile(index, e)
+	safe, err := a.matcher.resumer.resume(ctx, f, protocol.MaxRanges-a.ranges)
 	if err != nil {
 		return err
 	}

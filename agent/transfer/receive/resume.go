@@ -8,79 +8,85 @@ import (
 
 	"github.com/lighterage/lighterage/agent/journal"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
-	"github.com/lighterage/lighterage/agent/tree"
 	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
-// resume returns a needed file with what earlier attempts made safe of it, in at most as many ranges as most says. What
-// cannot be proven to be of the same file is given up, and, if the session verifies, what is not as it was received.
-func (m *matcher) resume(
-	ctx context.Context, index uint64, e *tree.Entry, most int,
-) (*inFile, []journal.Range, error) {
-	c, f := m.checkpoints, m.newFile(index, e)
+// resumer finds out what earlier attempts made safe.
+type resumer struct {
+	destination Destination
+	terms       *terms
+	activity    *activity
+	checkpoints *checkpoints
+}
+
+// resume takes over what earlier attempts made safe of a needed file, in at most as many ranges as most says, and
+// returns these. What cannot be proven to be of the same file is given up, and, if the session verifies, what is not as
+// it was received.
+func (r *resumer) resume(ctx context.Context, f *inFile, most int) ([]journal.Range, error) {
+	c := r.checkpoints
 	c.journalMu.Lock()
 	defer c.journalMu.Unlock()
 	if c.journal == nil {
-		return f, nil, nil
+		return nil, nil
 	}
-	old, ok := c.journal.Find(e.Path)
+	old, ok := c.journal.Find(f.entry.Path)
 	if !ok {
-		return f, nil, nil
+		return nil, nil
 	}
-	written, _, err := m.destination.Staged(old.Number)
+	written, _, err := r.destination.Staged(old.Number)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ranges := c.journal.Ranges(old.Number)
 	fresh := f.number
 	f.number = old.Number
-	proven := old == *f.recorded() && e.Changed != 0 && len(ranges) > 0 && len(ranges) <= most
+	proven := old == *f.recorded() && f.entry.Changed != 0 && len(ranges) > 0 && len(ranges) <= most
 	switch {
-	case proven && m.terms.verify:
+	case proven && r.terms.verify:
 		c.journalMu.Unlock()
-		proven, err = m.proven(ctx, f)
+		proven, err = r.proven(ctx, f)
 		c.journalMu.Lock()
 	case proven:
-		proven, err = m.reaches(f, ranges[len(ranges)-1])
+		proven, err = r.reaches(f, ranges[len(ranges)-1])
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !proven {
 		f.number = fresh
 		c.resent.Add(written)
 		if err := c.journal.Done(old.Number); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return f, nil, m.destination.Discard(old.Number)
+		return nil, r.destination.Discard(old.Number)
 	}
-	f.resume(ranges, m.terms.verify)
+	f.resume(ranges, r.terms.verify)
 	f.got = f.safe
 	c.resent.Add(max(0, written-f.safe))
-	return f, ranges, nil
+	return ranges, nil
 }
 
 // reaches reports whether the staged file is long enough for its last range.
-func (m *matcher) reaches(f *inFile, last journal.Range) (bool, error) {
-	staged, err := m.destination.Stage(f.number, &f.entry)
+func (r *resumer) reaches(f *inFile, last journal.Range) (bool, error) {
+	staged, err := r.destination.Stage(f.number, &f.entry)
 	if err != nil {
 		return false, err
 	}
 	defer staged.Close()
 	var b [1]byte
-	_, err = staged.ReadAt(b[:], min((last.First+last.Count)*m.terms.chunk, f.entry.Size)-1)
+	_, err = staged.ReadAt(b[:], min((last.First+last.Count)*r.terms.chunk, f.entry.Size)-1)
 	return err == nil, nil // What cannot be read comes again.
 }
 
 // proven reads back what the journal says of a file, and compares.
-func (m *matcher) proven(ctx context.Context, f *inFile) (bool, error) {
-	c := m.checkpoints
-	staged, err := m.destination.Stage(f.number, &f.entry)
+func (r *resumer) proven(ctx context.Context, f *inFile) (bool, error) {
+	c := r.checkpoints
+	staged, err := r.destination.Stage(f.number, &f.entry)
 	if err != nil {
 		return false, err
 	}
 	defer staged.Close()
-	buf := make([]byte, m.terms.chunk)
+	buf := make([]byte, r.terms.chunk)
 	for from := int64(0); ; {
 		c.journalMu.Lock()
 		first, digests, err := c.journal.Digests(f.number, from)
@@ -92,9 +98,9 @@ func (m *matcher) proven(ctx context.Context, f *inFile) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
-			m.activity.touch() // It may take long.
-			offset := (first + int64(i)) * m.terms.chunk
-			b := buf[:min(m.terms.chunk, f.entry.Size-offset)]
+			r.activity.touch() // It may take long.
+			offset := (first + int64(i)) * r.terms.chunk
+			b := buf[:min(r.terms.chunk, f.entry.Size-offset)]
 			if _, err := staged.ReadAt(b, offset); err != nil || protocol.DigestOf(b) != digests[i] {
 				return false, nil // What cannot be read comes again.
 			}

@@ -153,18 +153,19 @@ func (d *stream) claim(h frame.Header) error {
 	var sum int64
 	d.claims = d.claims[:0]
 	for i := range d.message.Segments {
-		c := claim{segment: &d.message.Segments[i]}
+		s := &d.message.Segments[i]
+		c := claim{segment: s, offset: int64(s.Offset), length: int64(s.Length)}
 		var err error
-		if c.carried, err = c.segment.Carried(d.terms.chunk); err != nil {
+		if c.carried, err = s.Carried(d.terms.chunk); err != nil {
 			return err
 		}
 		sum += c.carried
-		f, err := d.expected.find(c.segment.Index)
+		f, err := d.expected.find(s.Index)
 		if err != nil {
 			return err
 		}
 		if f != nil {
-			if c.section, err = f.claim(c.segment, d.terms.verify); err != nil {
+			if c.section, err = f.claim(s, d.terms.verify); err != nil {
 				return err
 			}
 			if c.section != nil {
@@ -182,7 +183,7 @@ func (d *stream) claim(h frame.Header) error {
 // check compares a segment with its digest, unless it is read back later, as one is always that is put together from
 // parts.
 func (d *stream) check(c *claim, bytes []byte) error {
-	if d.terms.verify || c.segment.Absent() != 0 {
+	if d.terms.verify || c.carried < c.length {
 		return nil
 	}
 	digest := d.decoder.Digest()

@@ -29,26 +29,27 @@ type claim struct {
 	segment *protocol.Segment
 	file    *inFile // nil if it was taken back
 	section *section
+	offset  int64 // in the file
+	length  int64
 	carried int64 // bytes of the segment that are in the block
 }
 
-// offset of the segment in its file, and its length.
-func (c *claim) offset() int64 { return int64(c.segment.Offset) }
-func (c *claim) length() int64 { return int64(c.segment.Length) }
-
 // write puts a chunk into its file and gives the file its name if that was the last one.
 func (w *writer) write(c *claim, bytes []byte) error {
-	written := c.length() - c.segment.Holes.Bytes(c.length(), w.terms.chunk)
+	written := c.length
+	if c.segment.Holes != 0 {
+		written -= c.segment.Holes.Bytes(c.length, w.terms.chunk)
+	}
 	return w.checkpoints.staking(written, func() error {
 		staged, err := w.destination.Stage(c.file.number, &c.file.entry)
 		if err != nil {
 			return err
 		}
 		defer staged.Close()
-		if c.segment.Absent() != 0 {
+		if c.carried < c.length {
 			err = w.assemble(staged, c, bytes)
 		} else {
-			_, err = staged.WriteAt(bytes, c.offset())
+			_, err = staged.WriteAt(bytes, c.offset)
 		}
 		if err != nil {
 			return err
@@ -60,25 +61,24 @@ func (w *writer) write(c *claim, bytes []byte) error {
 // wrote does what follows from a chunk that was written.
 func (w *writer) wrote(staged StagedFile, c *claim) error {
 	f := c.file
-	whole, takenBack := f.wrote(c.section, c.offset())
-	if takenBack {
-		// It may have been removed before it was written.
-		return w.destination.Discard(f.number)
-	}
-	if f.chunks > 1 {
-		w.checkpoints.wrote(f, c.offset()/w.terms.chunk, c.segment.Digest)
-		w.expected.arrived(f, c.length())
-	}
-	if !whole {
-		return nil
-	}
 	var buffer []byte
 	if w.terms.verify {
 		buffer = w.chunk()
 	}
-	complete, err := f.complete(c.section, staged, buffer)
-	if err != nil || !complete {
+	complete, takenBack, err := f.wrote(c.section, c.offset, staged, buffer)
+	switch {
+	case err != nil:
 		return err
+	case takenBack:
+		// It may have been removed before it was written.
+		return w.destination.Discard(f.number)
+	}
+	if f.chunks > 1 {
+		w.checkpoints.wrote(f, c.offset/w.terms.chunk, c.segment.Digest)
+		w.expected.arrived(f, c.length)
+	}
+	if !complete {
+		return nil
 	}
 	// No lock is held, so the other streams go on meanwhile.
 	if f.chunks > 1 {
@@ -96,7 +96,7 @@ func (w *writer) wrote(staged StagedFile, c *claim) error {
 // assemble puts a chunk together from what came, what is at the destination already and holes, and reads it back:
 // whether or not the session verifies, nobody else has seen all of it in one piece.
 func (w *writer) assemble(staged StagedFile, c *claim, bytes []byte) error {
-	chunk, offset, length, s := w.terms.chunk, c.offset(), c.length(), c.segment
+	chunk, offset, length, s := w.terms.chunk, c.offset, c.length, c.segment
 	var old *tree.OldFile
 	if s.Reused != 0 {
 		var err error
@@ -167,7 +167,7 @@ func (w *writer) readBack(staged StagedFile, c *claim) error {
 }
 
 func (w *writer) digest(staged StagedFile, c *claim) (digest protocol.Digest, err error) {
-	offset, length := c.offset(), c.length()
+	offset, length := c.offset, c.length
 	if c.segment.Holes.Bytes(length, w.terms.chunk) == length {
 		// It would be read as zeros.
 		if hole, err := staged.IsHole(offset, length); hole || err != nil {

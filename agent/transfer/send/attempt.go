@@ -80,14 +80,16 @@ func (a *attempt) work(ctx context.Context) error {
 	g.Go(func() error { return announcer.run(gctx) })
 	g.Go(func() error { return a.matcher.run(gctx) })
 	packer := &packer{
-		options: o, session: a.session, window: a.window, matcher: a.matcher, asks: a.asks, changed: a.changed,
-		workload: a.workload,
+		queue: a.matcher.queue, asks: a.asks, workload: a.workload, changed: a.changed, pauses: o.ChangedPauses,
+		retrier: &retrier{
+			source: o.Source, report: o.Report, session: a.session, window: a.window, matcher: a.matcher, changed: a.changed,
+		},
 	}
 	g.Go(func() error { return packer.run(gctx) })
 	for range o.Streams {
 		w := &worker{
 			source: o.Source, report: o.Report, window: a.window, changed: a.changed, workload: a.workload,
-			adaptive: a.adaptive, salt: a.terms.salt,
+			adaptive: a.adaptive, parts: partReader{source: o.Source, salt: a.terms.salt},
 		}
 		g.Go(func() error { return w.run(gctx, o, a.terms) })
 	}

@@ -6,6 +6,7 @@ package send
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 )
@@ -29,19 +30,17 @@ type span struct {
 
 // packer cuts files into chunks and puts what is shorter together.
 type packer struct {
-	options  *Options
-	session  *session
-	window   *window
-	matcher  *matcher
+	queue    <-chan *outFile
 	asks     *asks
-	changed  *changedFiles
 	workload *workload
+	retrier  *retrier
+	changed  *changedFiles
+	pauses   []time.Duration // before changed files are read again
 
 	ahead   []span
 	waiting int // spans of ahead that have an ask
 	drained bool
-	pending []*outFile // to be packed when the matcher's queue is drained
-	retried uint64     // files that were announced again
+	pending []*outFile // to be packed when the queue is drained
 	// asking is a file of which a part, up to offset, is in ahead; nil if there is none.
 	asking *outFile
 	offset int64
@@ -58,6 +57,35 @@ func (p *packer) run(ctx context.Context) error {
 		return err
 	}
 	return p.again(ctx)
+}
+
+// again packs files that changed while they were read, after a pause and, if they change again, after the next one.
+func (p *packer) again(ctx context.Context) error {
+	for _, pause := range p.pauses {
+		if err := p.workload.await(ctx); err != nil {
+			return err
+		}
+		changed := p.changed.take()
+		if len(changed) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for len(changed) > 0 {
+			needed, rest, err := p.retrier.retry(ctx, changed)
+			if err != nil {
+				return err
+			}
+			p.pending, changed = append(p.pending, needed...), rest
+		}
+		if err := p.spans(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spans packs what is in the queue until it is closed.
@@ -136,7 +164,7 @@ func (p *packer) next(ctx context.Context) (span, error) {
 			return span{}, err
 		}
 		select {
-		case f, ok := <-p.matcher.queue:
+		case f, ok := <-p.queue:
 			if !ok {
 				p.drained = true
 				return span{}, errDrained
@@ -176,7 +204,7 @@ func (p *packer) look() error {
 			continue
 		}
 		select {
-		case f, ok := <-p.matcher.queue:
+		case f, ok := <-p.queue:
 			if !ok {
 				p.drained = true
 				continue

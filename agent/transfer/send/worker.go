@@ -13,6 +13,7 @@ import (
 	"github.com/lighterage/lighterage/agent/meter"
 	"github.com/lighterage/lighterage/agent/transfer/protocol"
 	"github.com/lighterage/lighterage/agent/tree"
+	wirev1 "github.com/lighterage/lighterage/agent/wire/v1"
 )
 
 // worker reads, encodes and sends blocks over a connection of its own.
@@ -23,7 +24,7 @@ type worker struct {
 	changed  *changedFiles
 	workload *workload
 	adaptive *adaptive
-	salt     []byte
+	parts    partReader
 
 	conn    net.Conn
 	encoder *frame.Encoder
@@ -32,10 +33,6 @@ type worker struct {
 	message protocol.DataMessage
 	blocks  uint64
 	stream  *adapt.Stream // nil: nothing is chosen block by block
-	// piece, hash and zeros are for readParts.
-	piece []byte
-	hash  *protocol.PartHash
-	zeros protocol.ZeroHash
 }
 
 // run works on items until there are none.
@@ -119,6 +116,38 @@ func (w *worker) read(p piece, shared bool) error {
 	return nil
 }
 
+// readParts appends to the block what must be sent of a piece that has holes or that the receiver has another version
+// of.
+func (w *worker) readParts(p piece) error {
+	s, bytes, err := w.parts.read(p)
+	if errors.Is(err, tree.ErrChanged) {
+		return w.changed.takeBack(p.file)
+	}
+	if err != nil {
+		return err
+	}
+	length := int64(p.length)
+	reused, absent := s.Reused.Bytes(length, protocol.ChunkSize), s.Absent().Bytes(length, protocol.ChunkSize)
+	if len(w.plain)+p.length-int(absent) > protocol.ChunkSize || len(w.message.Segments) == protocol.MaxSegments {
+		if err := w.block(false); err != nil {
+			return err
+		}
+		w.plain, w.message.Segments = w.plain[:0], w.message.Segments[:0]
+	}
+	_ = s.Absent().Runs(length, protocol.ChunkSize, func(absent bool, start, end int64) error {
+		if !absent {
+			w.plain = append(w.plain, bytes[start:end]...)
+		}
+		return nil
+	})
+	w.message.Segments = append(w.message.Segments, s)
+	w.report.Update(func(p *wirev1.Progress) {
+		p.ReusedBytes += uint64(reused)
+		p.HoleBytes += uint64(absent - reused)
+	})
+	return nil
+}
+
 // block encodes and sends what was read.
 func (w *worker) block(last bool) error {
 	var header, payload []byte
@@ -126,7 +155,7 @@ func (w *worker) block(last bool) error {
 		header, payload, outcome, err = w.encoder.Next(w.encoded, w.plain, last)
 		return outcome, err
 	}, func() error {
-		if len(w.message.Segments) == 1 && w.message.Segments[0].Absent() == 0 {
+		if len(w.message.Segments) == 1 && int(w.message.Segments[0].Length) == len(w.plain) {
 			w.message.Segments[0].Digest = w.encoder.Digest()
 		}
 		if err := w.message.Write(w.conn, header, payload); err != nil {
