@@ -228,7 +228,7 @@ func (a *attempt) serveBlocks(conn net.Conn) {
 	o := a.options
 	d := &stream{
 		ctx: a.ctx, terms: a.terms, report: o.Report, activity: a.activity, expected: a.expected, engines: o.Engines,
-		fail: a.fail, worked: &a.worked,
+		checkpoints: a.checkpoints, fail: a.fail, worked: &a.worked,
 		writer: &writer{
 			destination: o.Destination, terms: a.terms, report: o.Report, checkpoints: a.checkpoints, expected: a.expected,
 		},

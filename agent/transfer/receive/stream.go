@@ -26,9 +26,11 @@ type stream struct {
 	report   *Report
 	activity *activity
 	expected *expected
-	writer   *writer
 	engines  *codec.Registry
-	fail     func(error) // ends the attempt
+	writer   *writer
+	// checkpoints bound what is written and not safe.
+	checkpoints *checkpoints
+	fail        func(error) // ends the attempt
 	// worked is how long streams were not waiting for data, in nanoseconds, all together.
 	worked *atomic.Int64
 
@@ -138,7 +140,7 @@ func (d *stream) block() (last bool, err error) {
 		if err := d.check(c, bytes); err != nil {
 			return false, err
 		}
-		if err := d.writer.write(c, bytes); err != nil {
+		if err := d.checkpoints.staking(c.written, func() error { return d.writer.write(c, bytes) }); err != nil {
 			return false, err
 		}
 	}
@@ -154,10 +156,13 @@ func (d *stream) claim(h frame.Header) error {
 	d.claims = d.claims[:0]
 	for i := range d.message.Segments {
 		s := &d.message.Segments[i]
-		c := claim{segment: s, offset: int64(s.Offset), length: int64(s.Length)}
+		c := claim{segment: s, offset: int64(s.Offset), length: int64(s.Length), written: int64(s.Length)}
 		var err error
 		if c.carried, err = s.Carried(d.terms.chunk); err != nil {
 			return err
+		}
+		if s.Holes != 0 {
+			c.written -= s.Holes.Bytes(c.length, d.terms.chunk)
 		}
 		sum += c.carried
 		f, err := d.expected.find(s.Index)

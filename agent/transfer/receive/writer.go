@@ -32,30 +32,25 @@ type claim struct {
 	offset  int64 // in the file
 	length  int64
 	carried int64 // bytes of the segment that are in the block
+	written int64 // bytes that are not a hole
 }
 
 // write puts a chunk into its file and gives the file its name if that was the last one.
 func (w *writer) write(c *claim, bytes []byte) error {
-	written := c.length
-	if c.segment.Holes != 0 {
-		written -= c.segment.Holes.Bytes(c.length, w.terms.chunk)
+	staged, err := w.destination.Stage(c.file.number, &c.file.entry)
+	if err != nil {
+		return err
 	}
-	return w.checkpoints.staking(written, func() error {
-		staged, err := w.destination.Stage(c.file.number, &c.file.entry)
-		if err != nil {
-			return err
-		}
-		defer staged.Close()
-		if c.carried < c.length {
-			err = w.assemble(staged, c, bytes)
-		} else {
-			_, err = staged.WriteAt(bytes, c.offset)
-		}
-		if err != nil {
-			return err
-		}
-		return w.wrote(staged, c)
-	})
+	defer staged.Close()
+	if c.carried < c.length {
+		err = w.assemble(staged, c, bytes)
+	} else {
+		_, err = staged.WriteAt(bytes, c.offset)
+	}
+	if err != nil {
+		return err
+	}
+	return w.wrote(staged, c)
 }
 
 // wrote does what follows from a chunk that was written.
