@@ -1,0 +1,88 @@
+// Copyright The Lighterage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestUsage(t *testing.T) {
+	busy, _, err := SystemCPU()
+	if err != nil || busy <= 0 {
+		t.Errorf("%v, %v", busy, err)
+	}
+	own, err := PID(os.Getpid()).Usage()
+	if err != nil || own.Resident <= 0 || own.Peak < own.Resident || OwnCPU() <= 0 {
+		t.Errorf("%+v, %v, %v", own, OwnCPU(), err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	stat := "77 (a b) c)) S 1 2 3 4 5 6 7 8 9 10 100 50 30 20 20 0 1 0 99"
+	if cpu, err := parseCPU(stat); err != nil || cpu.Seconds() != 2 {
+		t.Errorf("%v, %v", cpu, err)
+	}
+	for _, bad := range []string{"", "1 (a) S 1 2", "77 (a) S 1 2 3 4 5 6 7 8 9 10 x 50 30 20 20"} {
+		if _, err := parseCPU(bad); !errors.Is(err, errForm) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	read, written, err := parseIO("rchar: 1\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 12288\ncancelled_write_bytes: 4096\n")
+	if err != nil || read != 4096 || written != 8192 {
+		t.Errorf("%d, %d, %v", read, written, err)
+	}
+	for _, bad := range []string{"", "write_bytes: many\ncancelled_write_bytes: 1\n", "rchar: 1\n"} {
+		if _, _, err := parseIO(bad); !errors.Is(err, errForm) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// TestProcess: it is known what a group uses and why a program has failed, and nothing of it is left.
+func TestProcess(t *testing.T) {
+	p, err := Start(exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & sleep 600"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if memory, err := p.Group().Memory(); err != nil || memory <= 0 {
+		t.Errorf("%d bytes of memory, %v", memory, err)
+	}
+	if used, err := p.Group().Usage(); err != nil || used.Resident <= 0 {
+		t.Errorf("%+v, %v", used, err)
+	}
+	p.Stop(0)
+	if err := p.Wait(); err == nil {
+		t.Error("it was not ended")
+	}
+	if _, err = StartListening(t.Context(), exec.CommandContext(t.Context(), "sh", "-c", "echo too bad; exit 7"),
+		"127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "too bad") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWorker: what is said by an order is an answer, or a failure.
+func TestWorker(t *testing.T) {
+	w, err := StartWorker(exec.CommandContext(t.Context(), "sh", "-c",
+		`read order; echo "{\"Echo\":$order}"; read order; echo '{"Failure":"broken"}'`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct{ Echo int }
+	if err := errors.Join(w.Order(7), w.Answer(&answer)); err != nil || answer.Echo != 7 {
+		t.Errorf("%+v: %v", answer, err)
+	}
+	if err := errors.Join(w.Order(8), w.Answer(&answer)); err == nil || err.Error() != "broken" {
+		t.Errorf("%v", err)
+	}
+	if err := w.Answer(&answer); err == nil {
+		t.Error("a process that has ended answers")
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
